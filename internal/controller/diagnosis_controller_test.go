@@ -187,7 +187,7 @@ func held2() diagnosis.Finding {
 const (
 	heldWrite = "x-uid: nslifecycle.dev/DeletionBlocked=True/FinalizerOwnerGone: " +
 		"no controller removes finalizer hold; objects: configmaps/a"
-	explainHint      = "; for details run: kubectl nslifecycle explain x"
+	explainHint      = "; for details, run: kubectl nslifecycle explain x"
 	blockedWrite     = heldWrite + explainHint
 	progressingWrite = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: The deletion makes progress again"
 	heldEvent        = "Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/a"

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagnoser diagnoses namespaces for the manager, within a budget of requests.
+// Package diagnoser diagnoses namespaces for the manager and limits the rate of requests.
 package diagnoser
 
 import (
@@ -20,31 +20,29 @@ import (
 )
 
 const (
-	// A diagnosis lists every resource type, so it makes a few hundred requests. One cause often
-	// blocks many namespaces: the average rate of all diagnoses does not exceed this, and a burst
-	// does not exceed the burst size and the requests of one diagnosis for each worker.
+	// A diagnosis lists all resource types, so it sends a few hundred requests, and one cause often
+	// blocks many namespaces. requestsPerSecond is the maximum average rate of all diagnoses. A burst
+	// does not exceed requestsBurst plus the requests of one diagnosis per worker.
 	requestsPerSecond = 100
 	requestsBurst     = 1000
-	// timeout is how long a diagnosis may take, so that a server that does not respond does
-	// not block a worker.
+	// timeout limits the duration of a diagnosis, so that an unresponsive server does not block a
+	// worker.
 	timeout = time.Minute
 )
 
 // Diagnoser diagnoses the namespaces of a cluster.
 type Diagnoser struct{ collector *collect.Collector }
 
-// New returns a Diagnoser whose requests count towards a budget.
-func New(
-	config *rest.Config, progressDeadline time.Duration, budget *Budget,
-) (*Diagnoser, error) {
+// New returns a Diagnoser whose requests are charged to a budget.
+func New(config *rest.Config, progressDeadline time.Duration, budget *Budget) (*Diagnoser, error) {
 	config = rest.CopyConfig(config)
 	config.Wrap(budget.count)
 	collector, err := collect.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("failed to create the collector of diagnosis facts: %w", err)
+		return nil, fmt.Errorf("failed to create the collector for diagnoses: %w", err)
 	}
-	// The findings are published on the Namespace. The manager is not authorized to patch arbitrary
-	// objects, and should not be.
+	// The findings are published on the Namespace. The manager must not have permission to patch
+	// arbitrary objects.
 	collector.ProgressDeadline, collector.IsPublic, collector.WithoutPatches = progressDeadline, true, true
 	return &Diagnoser{collector: collector}, nil
 }
@@ -56,8 +54,8 @@ func (d *Diagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagn
 	return d.collector.Diagnose(ctx, name)
 }
 
-// Budget limits the rate of requests of diagnoses. Requests are charged afterwards, since their
-// number is not known in advance; a diagnosis that has started is not delayed.
+// Budget limits the rate of requests for diagnoses. Requests are charged after they are sent, because
+// their number is not known in advance. A diagnosis in progress is not delayed.
 type Budget struct {
 	limiter *rate.Limiter
 	pending atomic.Int64 // requests that are not charged yet
@@ -68,7 +66,7 @@ func NewBudget() *Budget {
 	return &Budget{limiter: rate.NewLimiter(requestsPerSecond, requestsBurst)}
 }
 
-// count counts the requests of a transport.
+// count counts the requests that a transport sends.
 func (b *Budget) count(transport http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		b.pending.Add(1)
@@ -77,7 +75,7 @@ func (b *Budget) count(transport http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Wait charges the pending requests and returns how long the next diagnosis has to wait.
+// Wait charges the pending requests and returns how long the next diagnosis must wait.
 func (b *Budget) Wait(now time.Time) time.Duration {
 	for pending := int(b.pending.Swap(0)); pending > 0; pending -= requestsBurst {
 		b.limiter.ReserveN(now, min(pending, requestsBurst))

@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Errors of the API server. They occur in its responses, and in the conditions that a namespace
-// controller writes, which contain only the text.
+// Errors returned by the API server. Conditions written by a namespace controller contain only their
+// text.
 var (
 	webhookFailing = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
 	webhookDenied  = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
@@ -22,7 +22,7 @@ var (
 // MissingPermission is a permission that a user lacks according to an error.
 type MissingPermission struct{ User, Verb, Resource, Group string }
 
-// ParseMissingPermission returns the first missing permission that a text names.
+// ParseMissingPermission returns the first missing permission in a text.
 func ParseMissingPermission(text string) (permission MissingPermission, ok bool) {
 	match := forbidden.FindStringSubmatch(text)
 	if match == nil {
@@ -37,16 +37,16 @@ func IsMissingPermission(err error) bool {
 	return apierrors.IsForbidden(err) && forbidden.MatchString(err.Error())
 }
 
-// FailingWebhooks returns the names of the admission webhooks that fail according to any of the
-// texts, sorted.
+// FailingWebhooks returns the sorted names of the admission webhooks that fail according to the
+// texts.
 func FailingWebhooks(texts ...string) []string { return namesIn(webhookFailing, texts) }
 
-// DenyingWebhooks returns the names of the admission webhooks that deny a request according to any
-// of the texts, sorted.
+// DenyingWebhooks returns the sorted names of the admission webhooks that deny a request according to
+// the texts.
 func DenyingWebhooks(texts ...string) []string { return namesIn(webhookDenied, texts) }
 
-// DenyingPolicies returns the names of the ValidatingAdmissionPolicies that deny a request according
-// to any of the texts, sorted.
+// DenyingPolicies returns the sorted names of the ValidatingAdmissionPolicies that deny a request
+// according to the texts.
 func DenyingPolicies(texts ...string) []string { return namesIn(policyDenied, texts) }
 
 // IsFromAdmission reports whether an error comes from an admission webhook or policy.

@@ -3,14 +3,14 @@
 
 package diagnosis
 
-// Cause is the reason why a namespace makes no progress. It is the reason of a condition and a
-// label of the metrics, so the number of causes is small and their names are public.
+// Cause states why a namespace makes no progress. The names of causes are public, because they are
+// reasons of conditions and values of a metric label. The label also requires a small number of causes.
 type Cause string
 
 // Causes that block a terminating namespace.
 const (
-	// CauseAPIServiceUnavailable: an aggregated API server does not respond, so that its objects in
-	// the namespace can be neither listed nor deleted.
+	// CauseAPIServiceUnavailable: an aggregated API server does not respond, so its objects in the
+	// namespace can be neither listed nor deleted.
 	CauseAPIServiceUnavailable Cause = "APIServiceUnavailable"
 	// CauseDiscoveryStale: the discovery cache of the API server is stale for a group version.
 	CauseDiscoveryStale Cause = "DiscoveryStale"
@@ -26,8 +26,8 @@ const (
 	CauseFinalizerOwnerInNamespace Cause = "FinalizerOwnerInNamespace"
 	// CauseFinalizerOwnerForbidden: the controller responsible for a finalizer lacks permissions.
 	CauseFinalizerOwnerForbidden Cause = "FinalizerOwnerForbidden"
-	// CauseFinalizerPending: the controller responsible for a finalizer is running, or is unknown, and
-	// has not removed it.
+	// CauseFinalizerPending: the controller responsible for a finalizer is running or unknown, and has
+	// not removed the finalizer.
 	CauseFinalizerPending Cause = "FinalizerPending"
 	// CauseDependencyDeleted: an object cannot be finalized because an object that it needs was
 	// deleted first.
@@ -35,15 +35,14 @@ const (
 	// CauseConversionWebhookFailing: objects of a CustomResourceDefinition cannot be read because its
 	// conversion webhook fails.
 	CauseConversionWebhookFailing Cause = "ConversionWebhookFailing"
-	// CauseCRDTerminating: a CustomResourceDefinition is being deleted, and its objects block it and
-	// the namespace.
+	// CauseCRDTerminating: a CustomResourceDefinition is being deleted, but the deletion of its objects
+	// makes no progress.
 	CauseCRDTerminating Cause = "CustomResourceDefinitionTerminating"
 	// CauseAdmissionWebhookFailing: an admission webhook with failurePolicy Fail does not respond.
 	CauseAdmissionWebhookFailing Cause = "AdmissionWebhookFailing"
 	// CauseAdmissionRefused: an admission webhook or policy denies the necessary requests.
 	CauseAdmissionRefused Cause = "AdmissionRefused"
-	// CauseFinalizerRemovalInvalid: a finalizer cannot be removed because the object does not pass
-	// validation.
+	// CauseFinalizerRemovalInvalid: a finalizer cannot be removed because the object is invalid.
 	CauseFinalizerRemovalInvalid Cause = "FinalizerRemovalInvalid"
 	// CausePodOnUnreachableNode: the node of a pod is unreachable or does not exist.
 	CausePodOnUnreachableNode Cause = "PodOnUnreachableNode"
@@ -51,7 +50,7 @@ const (
 	CausePodNotTerminating Cause = "PodNotTerminating"
 	// CausePodFinalizer: a finalizer blocks a pod that has terminated.
 	CausePodFinalizer Cause = "PodFinalizer"
-	// CauseVolumeInUse: a pod uses a PersistentVolumeClaim.
+	// CauseVolumeInUse: a pod that is not being deleted uses a PersistentVolumeClaim.
 	CauseVolumeInUse Cause = "VolumeInUse"
 	// CauseCloudResource: a load balancer or another resource outside the cluster has not been deleted.
 	CauseCloudResource Cause = "CloudResource"
@@ -63,7 +62,7 @@ const (
 	// CauseNamespaceMetadataFinalizer: a finalizer in metadata.finalizers of the Namespace has not
 	// been removed.
 	CauseNamespaceMetadataFinalizer Cause = "NamespaceMetadataFinalizer"
-	// CauseTooManyObjects: there are so many objects that requests time out.
+	// CauseTooManyObjects: requests time out because the namespace contains too many objects.
 	CauseTooManyObjects Cause = "TooManyObjects"
 	// CauseStorageUnreadable: stored objects cannot be read.
 	CauseStorageUnreadable Cause = "StorageUnreadable"
@@ -74,16 +73,16 @@ const (
 	CauseForbidden Cause = "Forbidden"
 	// CauseThrottled: the API server throttles the namespace controller.
 	CauseThrottled Cause = "Throttled"
-	// CauseUnknown: objects remain for no known reason.
+	// CauseUnknown: the deletion makes no progress for an unknown reason.
 	CauseUnknown Cause = "Unknown"
 )
 
 // Causes that block an initializing namespace.
 const (
-	// CauseInitializerNotRunning: no identity that has the "initialize" verb for the namespace is
-	// running, except those of the control plane.
+	// CauseInitializerNotRunning: no identity with the "initialize" verb for the namespace is running,
+	// except the control plane.
 	CauseInitializerNotRunning Cause = "InitializerNotRunning"
-	// CauseInitializerSlow: an identity that may initialize the namespace seems to be running, and has
+	// CauseInitializerSlow: an identity that may initialize the namespace seems to be running, but has
 	// not acted within the progress deadline.
 	CauseInitializerSlow Cause = "InitializerSlow"
 	// CauseInitializerUnregistered: no configuration lists the initializer.

@@ -17,11 +17,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// maxMessage is the maximum length of a condition message in bytes: that of the note of an Event.
+// maxMessage is the maximum length of a condition message in bytes. It equals the limit for the note
+// of an Event.
 const maxMessage = 1024
 
-// BlockedCondition returns the type of the condition that reports that a stage makes no progress,
-// or "" for StageActive.
+// BlockedCondition returns the type of the condition that reports a lack of progress in a stage, or
+// "" for StageActive.
 func BlockedCondition(stage Stage) corev1.NamespaceConditionType {
 	switch stage {
 	case StageInitializing:
@@ -38,8 +39,8 @@ func IsBlocked(namespace *corev1.Namespace, stage Stage) bool {
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
-// ComputeBlocked returns the condition for a Namespace with findings, or nothing if the Namespace
-// has it. It is not written again if only times and durations in its message differ.
+// ComputeBlocked returns the condition to set on a Namespace with findings. It returns nil if the
+// Namespace already has the condition, even if times and durations in the message differ.
 func ComputeBlocked(
 	namespace *corev1.Namespace, diagnosis *Diagnosis, now metav1.Time,
 ) []corev1.NamespaceCondition {
@@ -56,9 +57,8 @@ func ComputeBlocked(
 	return []corev1.NamespaceCondition{want}
 }
 
-// ComputeProgressing returns the conditions to set to False for a Namespace that is blocked only in
-// the given stage; "" means that it is not blocked. It adds no condition that the Namespace does
-// not have.
+// ComputeProgressing returns the conditions to set to False on a Namespace that is blocked only in
+// the given stage, or in no stage if blocked is empty. It does not add conditions.
 func ComputeProgressing(namespace *corev1.Namespace, blocked Stage, now metav1.Time) []corev1.NamespaceCondition {
 	var changed []corev1.NamespaceCondition
 	for _, stage := range []Stage{StageInitializing, StageTerminating} {
@@ -85,14 +85,14 @@ func progressingMessage(namespace *corev1.Namespace, stage Stage) string {
 	return messageInitializationCompleted
 }
 
-// blockedMessage describes the first finding. If it is too long it is truncated before its last
-// part, which contains the command that prints the whole diagnosis.
+// blockedMessage describes the first finding, and ends with the command that prints the whole
+// diagnosis. A long description is truncated, but the command is not.
 func blockedMessage(diagnosis *Diagnosis, now metav1.Time) string {
 	end := blockedMessageEnd(diagnosis.Namespace, len(diagnosis.Findings)-1, now.Time)
 	return nscondition.Shorten(diagnosis.Findings[0].Note(), maxMessage-len(end)) + end
 }
 
-// Note returns the finding in one line: the message, the objects, and the first remedy.
+// Note returns the finding as one line: the message, the objects, and the first remedy.
 func (f Finding) Note() string {
 	remedy := ""
 	if len(f.Remedies) > 0 {
@@ -101,7 +101,8 @@ func (f Finding) Note() string {
 	return note(f.Message, f.objectNames(), remedy)
 }
 
-// objectNames names some objects, except those that the message names, and the Namespace itself.
+// objectNames returns the names of the objects, except the Namespace itself and objects that the
+// message names.
 func (f Finding) objectNames() []string {
 	var names []string
 	for _, object := range f.Objects {
@@ -115,7 +116,7 @@ func (f Finding) objectNames() []string {
 	return names
 }
 
-// Key is equal for findings that differ only in the numbers and times in their messages.
+// Key returns a string that is equal for findings that differ only in numbers and times.
 func (f Finding) Key() string {
 	return fmt.Sprintf("%s %v %s", f.Cause, f.Objects, wordsOf(f.Message))
 }

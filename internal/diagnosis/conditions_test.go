@@ -18,7 +18,7 @@ import (
 
 const (
 	asOf        = " (as of 2026-03-01T12:01:00Z)"
-	explainHint = "; for details run: kubectl nslifecycle explain shop"
+	explainHint = "; for details, run: kubectl nslifecycle explain shop"
 
 	deletionBlocked       = "nslifecycle.dev/DeletionBlocked"
 	initializationBlocked = "nslifecycle.dev/InitializationBlocked"
@@ -39,7 +39,7 @@ func TestComputeBlocked(t *testing.T) {
 		Remedies: []string{"reinstall it.", "kubectl patch"},
 	}
 	const heldNote = "the owner of finalizer example.com/hold is not running; objects: configmaps/a, configmaps/b; " +
-		"what to do: reinstall it"
+		"remedy: reinstall it"
 	const heldMessage = heldNote + asOf + explainHint
 	dead := Finding{Cause: CauseAPIServiceUnavailable, Message: "APIService v1.example.com is down"}
 	long := Finding{Cause: CauseForbidden, Message: strings.Repeat("é", 2000)}
@@ -60,59 +60,59 @@ func TestComputeBlocked(t *testing.T) {
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone",
 				heldNote+asOf+"; and 1 more finding"+explainHint)},
 		},
-		"three findings, and many objects": {
+		"three findings with many objects": {
 			stage: StageTerminating, findings: []Finding{more, held, dead},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating",
 				"pods do not terminate; objects: configmaps/a, and 11 more"+asOf+"; and 2 more findings"+explainHint)},
 		},
-		"objects that the message names": {
+		"an object in the message is not repeated": {
 			stage: StageTerminating, findings: []Finding{{
 				Cause: CausePodNotTerminating, Message: `configmaps "a" waits`, Objects: makeConfigMaps("a"), Count: 1,
 			}},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating", `configmaps "a" waits`+asOf+explainHint)},
 		},
-		"the namespace itself": {
+		"the Namespace is not listed as an object": {
 			stage: StageInitializing, findings: []Finding{{
 				Cause: CauseInitializerNotRunning, Message: "no initializer acts", Objects: []Object{{Resource: "namespaces", Name: "shop"}}, Count: 1,
 			}},
 			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "InitializerNotRunning", "no initializer acts"+asOf+explainHint)},
 		},
-		"no objects, no remedy": {
+		"a finding without objects and remedies": {
 			stage: StageInitializing, findings: []Finding{dead},
 			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "APIServiceUnavailable", dead.Message+asOf+explainHint)},
 		},
-		"too long": {
+		"a long message is truncated": {
 			stage: StageTerminating, findings: []Finding{long, dead},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "Forbidden",
 				strings.Repeat("é", 460)+"..."+asOf+"; and 1 more finding"+explainHint)},
 		},
-		"known": {
+		"an unchanged finding": {
 			stage: StageTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerGone", Message: heldMessage},
 		},
-		"a known finding with another duration": {
-			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have ended 65s ago"}},
+		"an unchanged finding with another duration": {
+			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have terminated 65s ago"}},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotTerminating",
-				Message: "pod web-1 should have ended 2m5s ago (as of 2026-03-01T11:59:00Z)" + explainHint},
+				Message: "pod web-1 should have terminated 2m5s ago (as of 2026-03-01T11:59:00Z)" + explainHint},
 		},
-		"with another object": {
-			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have ended 65s ago"}},
+		"a finding with another object": {
+			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have terminated 65s ago"}},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotTerminating",
-				Message: "pod web-2 should have ended 65s ago" + asOf + explainHint},
+				Message: "pod web-2 should have terminated 65s ago" + asOf + explainHint},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating",
-				"pod web-1 should have ended 65s ago"+asOf+explainHint)},
+				"pod web-1 should have terminated 65s ago"+asOf+explainHint)},
 		},
-		"with another message": {
+		"a finding with another message": {
 			stage: StageTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerGone", Message: "old"},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
 		},
-		"with another cause": {
+		"a finding with another cause": {
 			stage: StageTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerPending", Message: heldMessage},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
 		},
-		"blocked again": {
+		"a namespace that is blocked again": {
 			stage: StageTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "False", Reason: "Progressing"},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
@@ -159,31 +159,31 @@ func TestComputeProgressing(t *testing.T) {
 		blocked   Stage
 		want      []corev1.NamespaceCondition
 	}{
-		"never blocked": {namespace: wrappers.MakeNamespace("x").Terminating(began)},
-		"progressed before": {
+		"a namespace that was never blocked": {namespace: wrappers.MakeNamespace("x").Terminating(began)},
+		"a condition that is already False": {
 			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(progressing(deletionBlocked, "old")),
 		},
-		"deletion": {
+		"a deletion that is no longer blocked": {
 			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(blocked(deletionBlocked)),
 			want:      []corev1.NamespaceCondition{progressing(deletionBlocked, messageDeletionProgressing)},
 		},
-		"blocked deletion": {
+		"a deletion that is still blocked": {
 			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(blocked(deletionBlocked)),
 			blocked:   StageTerminating,
 		},
-		"initialization": {
+		"an initialization that is no longer blocked": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
 			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationProgressing)},
 		},
-		"blocked initialization": {
+		"an initialization that is still blocked": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
 			blocked:   StageInitializing,
 		},
-		"completed initialization": {
+		"a completed initialization": {
 			namespace: wrappers.MakeNamespace("x").Condition(blocked(initializationBlocked)),
 			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationCompleted)},
 		},
-		"deleted while it was initializing, and blocked in both stages": {
+		"a blocked initialization of a namespace with a blocked deletion": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Terminating(began).
 				Condition(blocked(initializationBlocked)).Condition(blocked(deletionBlocked)),
 			blocked: StageTerminating,
@@ -198,16 +198,16 @@ func TestComputeProgressing(t *testing.T) {
 }
 
 func TestFindingKey(t *testing.T) {
-	base := Finding{Cause: CauseFinalizerPending, Message: "waits since 12:00 for 3 of them", Objects: makeConfigMaps("a"), Count: 3}
+	base := Finding{Cause: CauseFinalizerPending, Message: "has waited since 12:00 for 3 objects", Objects: makeConfigMaps("a"), Count: 3}
 	tests := map[string]struct {
 		change func(*Finding)
 		isSame bool
 	}{
-		"numbers and times": {change: func(f *Finding) { f.Message = "waits since 12:01 for 2 of them"; f.Count = 2 }, isSame: true},
-		"certainty":         {change: func(f *Finding) { f.Certainty = Confirmed }, isSame: true},
-		"cause":             {change: func(f *Finding) { f.Cause = CauseFinalizerOwnerGone }},
-		"objects":           {change: func(f *Finding) { f.Objects = makeConfigMaps("b") }},
-		"words":             {change: func(f *Finding) { f.Message = "waits for another" }},
+		"other numbers and times": {change: func(f *Finding) { f.Message = "has waited since 12:01 for 2 objects"; f.Count = 2 }, isSame: true},
+		"another certainty":       {change: func(f *Finding) { f.Certainty = Confirmed }, isSame: true},
+		"another cause":           {change: func(f *Finding) { f.Cause = CauseFinalizerOwnerGone }},
+		"other objects":           {change: func(f *Finding) { f.Objects = makeConfigMaps("b") }},
+		"other words":             {change: func(f *Finding) { f.Message = "has waited for another object" }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Stage is the phase of the life cycle that a namespace is in.
+// Stage is a stage in the lifecycle of a namespace.
 type Stage string
 
 const (
@@ -33,19 +33,19 @@ const (
 	Blocked State = "Blocked"
 )
 
-// Certainty is the degree of certainty of a finding.
+// Certainty states how certain a finding is.
 type Certainty string
 
 const (
 	// Confirmed means that the facts leave no other explanation.
 	Confirmed Certainty = "Confirmed"
-	// Likely means that the facts support the finding, and do not exclude others.
+	// Likely means that the facts support the finding but do not exclude other explanations.
 	Likely Certainty = "Likely"
 )
 
-// Object identifies one object of a finding.
+// Object identifies an object that a finding is about.
 type Object struct {
-	// Resource is the resource type in the form of kubectl: deployments.apps, or pods.
+	// Resource is the resource type as kubectl names it, such as pods or deployments.apps.
 	Resource string `json:"resource"`
 	// Namespace is empty for a cluster-scoped object.
 	Namespace string `json:"namespace,omitempty"`
@@ -56,12 +56,12 @@ type Object struct {
 type Finding struct {
 	Cause     Cause     `json:"cause"`
 	Certainty Certainty `json:"certainty"`
-	// Message is one sentence: what blocks the namespace, and which controller should have acted.
+	// Message is a sentence that states what blocks the namespace and which controller is responsible.
 	Message string `json:"message"`
-	// Objects are at most MaxObjects of the objects concerned, sorted. Count is the number of all.
+	// Objects lists at most MaxObjects of the affected objects, sorted. Count is the total number.
 	Objects []Object `json:"objects,omitempty"`
 	Count   int      `json:"count,omitempty"`
-	// Evidence is what the finding is based on: conditions, errors and timestamps, quoted verbatim.
+	// Evidence lists the conditions, errors and timestamps that the finding is based on, verbatim.
 	Evidence []string `json:"evidence,omitempty"`
 	// Remedies list what the user can do, the recommended action first. Each is a sentence, or a
 	// command that starts with "kubectl ".
@@ -71,26 +71,27 @@ type Finding struct {
 	// of metadata.finalizers of the Namespace, and otherwise an entry of metadata.finalizers of
 	// Objects.
 	Finalizer string `json:"finalizer,omitempty"`
-	// IsOwnerGone reports whether no owner of the finalizer was found although all places could be
-	// read. It is as certain as the finding.
+	// IsOwnerGone reports whether the owner of the finalizer is not running or was not found. It is as
+	// certain as the finding.
 	IsOwnerGone bool `json:"isOwnerGone,omitempty"`
-	// Loss is what is lost or left behind if the finalizer is removed by force; empty if that is not
-	// possible or loses nothing.
+	// Loss states what is lost or left behind if the finalizer is removed by force. It is empty if the
+	// removal is not possible or if nothing is lost.
 	Loss string `json:"loss,omitempty"`
 }
 
-// Diagnosis is the result of a diagnosis of one namespace.
+// Diagnosis is the result of diagnosing a namespace.
 type Diagnosis struct {
 	Namespace string    `json:"namespace"`
 	UID       types.UID `json:"uid"`
 	Stage     Stage     `json:"stage"`
 	State     State     `json:"state"`
-	// Since is when the stage began.
+	// Since is the time at which the stage began.
 	Since time.Time `json:"since"`
-	// Summary is one sentence: what the namespace waits for, or the message of the first finding.
+	// Summary is the message of the first finding. Without findings, it is a sentence that states what
+	// the namespace waits for.
 	Summary string `json:"summary"`
 	// Findings are sorted: confirmed before likely, and a cause before its consequences.
 	Findings []Finding `json:"findings,omitempty"`
-	// Unread lists what could not be read, and why. The cause may be hidden there.
+	// Unread lists what could not be read, and why. If it is not empty, findings can be missing.
 	Unread []string `json:"unread,omitempty"`
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
-// DefaultProgressDeadline is how long a step may take before it is reported as a cause.
+// DefaultProgressDeadline is how long a step may take by default before it is reported as a cause.
 const DefaultProgressDeadline = 30 * time.Second
 
-// Fact is a group of fields of Facts that are collected together. Rules declare the facts that
-// they need.
+// Fact is a group of fields of Facts that are collected together. Rules declare the facts that they
+// need.
 type Fact string
 
-// The facts.
+// Values of Fact.
 const (
 	// FactResourceTypes is the field ResourceTypes.
 	FactResourceTypes Fact = "ResourceTypes"
@@ -45,7 +45,7 @@ const (
 	FactDirectDiscovery Fact = "DirectDiscovery"
 	// FactCRDs is the field CRDs.
 	FactCRDs Fact = "CRDs"
-	// FactPods is the fields Pods and Nodes.
+	// FactPods consists of the fields Pods and Nodes.
 	FactPods Fact = "Pods"
 	// FactDryRuns is the field DryRuns.
 	FactDryRuns Fact = "DryRuns"
@@ -61,65 +61,64 @@ const (
 	FactClusterRoleBindings Fact = "ClusterRoleBindings"
 	// FactServiceAccounts is the field ServiceAccounts.
 	FactServiceAccounts Fact = "ServiceAccounts"
-	// FactInitializerPods is the fields ServiceAccounts and Workloads, for the identities that may
-	// initialize the namespace.
+	// FactInitializerPods consists of the fields ServiceAccounts and Workloads, for the identities that
+	// have permission to initialize the namespace.
 	FactInitializerPods Fact = "InitializerPods"
 	// FactAccessReviews is the field AccessReviews.
 	FactAccessReviews Fact = "AccessReviews"
-	// FactAdmission is the fields Webhooks and Policies.
+	// FactAdmission consists of the fields Webhooks and Policies.
 	FactAdmission Fact = "Admission"
 	// FactBackends is the field Backends.
 	FactBackends Fact = "Backends"
 )
 
-// Facts contains everything that is known about one namespace at one time. A field without a value
-// was not needed, or has an entry in Unread.
+// Facts contains what a diagnosis read about a namespace. Unread lists the sources of fields that are
+// empty because they could not be read. Fields that no rule needs are also empty.
 type Facts struct {
-	// Now is when the facts were collected, according to the clock of the API server if its
+	// Now is the time at which the facts were collected, by the clock of the API server if the
 	// responses contain its time.
 	Now time.Time
-	// ProgressDeadline is how long a finalizer or a pod may take before it is reported. Errors of the
-	// API server are reported immediately.
+	// ProgressDeadline is how long a finalizer or a pod may take before it is reported. Errors returned
+	// by the API server are reported immediately.
 	ProgressDeadline time.Duration
 	// IsPublic restricts the findings to what may be published on the Namespace.
-	IsPublic bool
-	// Namespace is the Namespace itself.
+	IsPublic  bool
 	Namespace *corev1.Namespace
-	// Unread lists what could not be read.
-	Unread []Unread
+	Unread    []Unread
 
-	// ResourceTypes is the result of discovery; nil if it failed as a whole.
+	// ResourceTypes is the result of discovery; nil if discovery failed completely.
 	ResourceTypes *resourcetypes.Set
-	// DirectDiscovery is the result of a request for one group version that discovery lacks; nil if
-	// it succeeded.
+	// DirectDiscovery contains the result of a direct request for each group version that discovery
+	// lacks. The error is nil if the request succeeded.
 	DirectDiscovery map[schema.GroupVersion]error
 	// APIServices are the APIServices of aggregated API servers.
 	APIServices []APIService
-	// Content contains the remaining objects of each type, in the order of the types.
+	// Content contains the remaining objects of each type, in the order of ResourceTypes.
 	Content []resourcetypes.Content
-	// Progress is the difference between two lists of the content.
+	// Progress is the difference between two lists of the content of the namespace.
 	Progress Progress
 	// CRDNames are the names of all CustomResourceDefinitions.
 	CRDNames []string
-	// CRDs are the CustomResourceDefinitions of the types that remain or could not be listed.
+	// CRDs are the CustomResourceDefinitions of types with remaining objects and of types that could
+	// not be listed.
 	CRDs []apiextensionsv1.CustomResourceDefinition
 	// Backends are the Services of webhooks and aggregated API servers.
 	Backends map[types.NamespacedName]Backend
-	// DryRuns are the requests that were made as dry runs.
+	// DryRuns are the dry runs of the diagnosis with their responses.
 	DryRuns []DryRun
-	// Webhooks and Policies are those named by an error or a condition.
+	// Webhooks and Policies are the admission webhooks and policies that an error or a condition names.
 	Webhooks []Webhook
 	Policies []Policy
-	// Pods are the pods in the namespace. Nodes are the existing nodes that they are bound to.
+	// Pods are the pods in the namespace. Nodes are the existing nodes that the pods are bound to.
 	Pods  []corev1.Pod
 	Nodes []corev1.Node
 	// ReportedErrors are conditions and Events about remaining objects.
 	ReportedErrors []ReportedError
 
-	// Workloads are workloads of the cluster that can be owners of finalizers.
+	// Workloads are workloads in the cluster that can be owners of finalizers or initializers.
 	Workloads []Workload
 	Leases    []coordinationv1.Lease
-	// ClusterRoles and ClusterRoleBindings are all of them.
+	// ClusterRoles and ClusterRoleBindings contain all objects of these types.
 	ClusterRoles        []rbacv1.ClusterRole
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
 	// ServiceAccounts records whether the ServiceAccounts of possible owners exist.
@@ -130,14 +129,14 @@ type Facts struct {
 	Initializers []RegisteredInitializer
 }
 
-// RegisteredInitializer is an initializer of a configuration. Finalizer is the namespace finalizer
-// that new Namespaces get with it; it may be empty.
+// RegisteredInitializer is an initializer that a configuration lists. Finalizer is the namespace
+// finalizer that new Namespaces get together with the initializer; it can be empty.
 type RegisteredInitializer struct{ Name, Finalizer, Configuration string }
 
 // Source identifies the origin of facts: a resource type as kubectl names it, or a kind of request.
 type Source string
 
-// The sources.
+// Values of Source.
 const (
 	SourceDiscovery           Source = "discovery"
 	SourceContent             Source = "content"
@@ -163,19 +162,19 @@ const (
 	SourceConfigurations      Source = "namespaceinitializerconfigurations.nslifecycle.dev"
 )
 
-// Unread is something that could not be read.
+// Unread is a source that could not be read.
 type Unread struct {
 	Source Source
-	// Why is a sentence; it names the missing permission if that is the reason.
+	// Why is a sentence that states the reason. It names the permission if one is missing.
 	Why string
 }
 
-// APIService is a group version of an aggregated API server.
+// APIService is a group version that an aggregated API server serves.
 type APIService struct {
 	Name         string
 	GroupVersion schema.GroupVersion
 	Service      types.NamespacedName
-	// Available, Reason, Message and Since are its condition Available.
+	// Available, Reason, Message and Since are from the Available condition.
 	Available       bool
 	Reason, Message string
 	Since           time.Time
@@ -185,14 +184,15 @@ type APIService struct {
 type Progress struct {
 	// Deleted counts the objects that were deleted, by type.
 	Deleted map[schema.GroupResource]int
-	// Released counts the objects that a finalizer was removed from, by finalizer. It includes
-	// deleted objects.
+	// Released counts the objects from which a finalizer was removed, by finalizer. It includes deleted
+	// objects.
 	Released map[string]int
-	// Evidence is a sentence if a condition of the Namespace shows progress without a second list.
+	// Evidence is a sentence about progress that a condition of the Namespace shows. A second list is
+	// then not necessary.
 	Evidence string
 }
 
-// Observed reports whether there is any progress.
+// Observed reports whether the namespace makes progress.
 func (p Progress) Observed() bool {
 	return p.Evidence != "" || len(p.Deleted) > 0 || len(p.Released) > 0
 }
@@ -200,8 +200,8 @@ func (p Progress) Observed() bool {
 // Backend is the Service of a webhook or an aggregated API server.
 type Backend struct {
 	Exists bool
-	// HasReadyEndpoint reports whether an EndpointSlice has a ready endpoint. A Service of type
-	// ExternalName needs none.
+	// HasReadyEndpoint reports whether an EndpointSlice has a ready endpoint. It is true for a Service
+	// of type ExternalName, which has no EndpointSlices.
 	HasReadyEndpoint bool
 }
 
@@ -211,38 +211,40 @@ const (
 	VerbPatch  = "PATCH"
 )
 
-// DryRun is a request that was made as a dry run: the deletion of an object, or the removal of one
-// of its finalizers.
+// DryRun is the dry run of a request to delete an object or to remove one of its finalizers.
 type DryRun struct {
 	Verb      string
 	Type      resourcetypes.Type
 	Name      string
 	Finalizer string
-	// Err is the response of the API server; nil if the request would succeed.
+	// Err is the error returned by the API server; nil if the request would succeed.
 	Err error
 }
 
 // Webhook is an admission webhook.
 type Webhook struct {
 	Name string
-	// Resource and Configuration identify the configuration that registers it.
+	// Resource and Configuration identify the configuration that registers the webhook.
 	Resource, Configuration string
 	// Service is nil if the webhook has a URL.
 	Service *types.NamespacedName
 	URL     string
-	// DependsOnUser reports whether its match conditions depend on who makes the request.
+	// DependsOnUser reports whether its match conditions depend on the user who sends the request.
 	DependsOnUser bool
 }
 
 // Policy is a ValidatingAdmissionPolicy.
 type Policy struct {
 	Name string
-	// DependsOnUser reports whether its decision depends on who makes the request.
+	// DependsOnUser reports whether its decision depends on the user who sends the request.
 	DependsOnUser bool
-	// IsGate reports whether it is the policy of this project that lets only initializers write to
-	// an initializing namespace.
+	// IsGate reports whether it is the gate policy of this project, which allows only initializers to
+	// write to an initializing namespace.
 	IsGate bool
 }
+
+// SourcePrefixEvent is the start of the Source of a ReportedError that is an Event.
+const SourcePrefixEvent = "Event "
 
 // ReportedError is a condition or an Event about an object.
 type ReportedError struct {
@@ -251,17 +253,17 @@ type ReportedError struct {
 	// Source names the condition or the Event, such as "condition Ready" or "Event SyncFailed".
 	Source string
 	Text   string
-	// At is when it was last reported; zero if unknown.
+	// At is the time of the last report; zero if unknown.
 	At time.Time
 }
 
-// Workload is a workload of the cluster.
+// Workload is a workload in the cluster.
 type Workload struct {
 	Source          Source
 	Namespace, Name string
-	// Names are its names and labels. Images are separate, since many workloads share a registry.
+	// Names are its names and labels. Images are separate because many workloads share a registry.
 	Names, Images []string
-	// ServiceAccount is that of its pods; empty if unknown.
+	// ServiceAccount is the ServiceAccount of its pods; empty if unknown.
 	ServiceAccount types.NamespacedName
 	// Desired and Ready are numbers of pods.
 	Desired, Ready int32
@@ -277,7 +279,7 @@ type AccessReview struct {
 	Allowed        bool
 }
 
-// IsRead reports whether all of the sources could be read.
+// IsRead reports whether all given sources could be read.
 func (f *Facts) IsRead(sources ...Source) bool {
 	return !slices.ContainsFunc(f.Unread, func(unread Unread) bool {
 		return slices.Contains(sources, unread.Source)
@@ -290,12 +292,12 @@ func (f *Facts) IsOverdue(due time.Time) bool {
 	return !f.Now.Before(due.Add(f.ProgressDeadline))
 }
 
-// Condition returns a condition of the Namespace, or nil.
+// Condition returns the condition of the Namespace with the given type, or nil.
 func (f *Facts) Condition(conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
 	return nscondition.Find(f.Namespace, conditionType)
 }
 
-// ConditionMessage returns the message of a condition of the Namespace with status True, or "".
+// ConditionMessage returns the message of a condition of the Namespace if its status is True, or "".
 func (f *Facts) ConditionMessage(conditionType corev1.NamespaceConditionType) string {
 	condition := f.Condition(conditionType)
 	if condition == nil || condition.Status != corev1.ConditionTrue {
@@ -304,7 +306,7 @@ func (f *Facts) ConditionMessage(conditionType corev1.NamespaceConditionType) st
 	return condition.Message
 }
 
-// Rejections returns the errors that the dry runs and the namespace controller got.
+// Rejections returns the errors returned to the dry runs and to the namespace controller.
 func (f *Facts) Rejections() []string {
 	texts := []string{f.ConditionMessage(corev1.NamespaceDeletionContentFailure)}
 	for _, dryRun := range f.DryRuns {
@@ -315,8 +317,8 @@ func (f *Facts) Rejections() []string {
 	return texts
 }
 
-// ExternalNamespaceFinalizers returns the entries of spec.finalizers other than that of the
-// namespace controller.
+// ExternalNamespaceFinalizers returns the entries of spec.finalizers except the one of the namespace
+// controller.
 func (f *Facts) ExternalNamespaceFinalizers() []string {
 	var names []string
 	for _, finalizer := range f.Namespace.Spec.Finalizers {

@@ -19,14 +19,14 @@ const (
 	messageNamespaceDeleted          = "The namespace is being deleted"
 )
 
-// blockedMessageEnd is the end of the message of a condition with status True. It contains the time
-// of the diagnosis, since findings mention how long ago something was.
+// blockedMessageEnd returns the end of the message of a condition with status True. It contains the
+// time of the diagnosis, because findings contain relative times.
 func blockedMessageEnd(namespace string, moreFindings int, now time.Time) string {
 	end := fmt.Sprintf(" (as of %s)", FormatTime(now))
 	if moreFindings > 0 {
 		end += "; and " + printable.Count(moreFindings, "more finding")
 	}
-	return end + "; for details run: kubectl nslifecycle explain " + namespace
+	return end + "; for details, run: kubectl nslifecycle explain " + namespace
 }
 
 // note joins the parts of a finding into one line.
@@ -36,7 +36,7 @@ func note(message string, objects []string, remedy string) string {
 		text += "; objects: " + strings.Join(objects, ", ")
 	}
 	if remedy != "" {
-		text += "; what to do: " + strings.TrimSuffix(remedy, ".")
+		text += "; remedy: " + strings.TrimSuffix(remedy, ".")
 	}
 	return text
 }

@@ -10,12 +10,12 @@ import (
 )
 
 // Public findings are published in conditions and Events of the Namespace, where users who cannot
-// read other namespaces can read them. They name only objects of the namespace and cluster-scoped
-// objects, and quote no errors. They do not depend on workloads, ServiceAccounts and Leases of
-// other namespaces: a user who uses a guessed word as the name of a finalizer must not learn
-// whether it occurs there.
+// read other namespaces can read them. They name only objects in the namespace and cluster-scoped
+// objects, and quote no errors. They do not depend on workloads, ServiceAccounts and Leases in
+// other namespaces. Otherwise, a user could add a finalizer with a guessed name to determine whether
+// this name exists in another namespace.
 
-// MayName reports whether findings may name, and depend on, objects of a namespace.
+// MayName reports whether findings may name, and depend on, objects in a namespace.
 func (f *Facts) MayName(namespace string) bool {
 	return !f.IsPublic || namespace == f.Namespace.Name
 }
@@ -28,11 +28,11 @@ func (f *Facts) UnlessPublic(text, public string) string {
 	return text
 }
 
-// Detail returns the end of a message, such as the text of an error. Public findings omit it, since
-// it can name any object.
+// Detail returns text for the end of a message, such as an error. It returns "" for public findings,
+// because the text can name any object.
 func (f *Facts) Detail(text string) string { return f.UnlessPublic(": "+OneLine(text), "") }
 
-// ServiceName names the Service of a webhook or an aggregated API server.
+// ServiceName returns a name for the Service of a webhook or an aggregated API server.
 func (f *Facts) ServiceName(name types.NamespacedName) string {
 	if f.MayName(name.Namespace) {
 		return "Service " + name.String()
@@ -40,8 +40,8 @@ func (f *Facts) ServiceName(name types.NamespacedName) string {
 	return "its Service"
 }
 
-// Redact removes what must not be published. The first remedy of each finding names only objects
-// of the namespace and cluster-scoped objects; the other remedies may name more.
+// Redact removes what must not be published. It keeps the first remedy of each finding, which names
+// only objects in the namespace and cluster-scoped objects. Other remedies can name other objects.
 func (f *Facts) Redact(findings []Finding) {
 	for i := range findings {
 		finding := &findings[i]

@@ -29,7 +29,7 @@ type RemainingObject struct {
 	*metav1.PartialObjectMetadata
 }
 
-// Object returns the reference to the object that findings have.
+// Object returns a reference to the object for a finding.
 func (o RemainingObject) Object() Object {
 	return Object{Resource: o.Type.String(), Namespace: o.Namespace, Name: o.Name}
 }
@@ -42,7 +42,7 @@ func (o RemainingObject) DeletedAt() time.Time {
 	return o.DeletionTimestamp.Time
 }
 
-// RemainingObjects returns all objects that were listed, in the order of the types.
+// RemainingObjects returns all listed objects, in the order of Content.
 func (f *Facts) RemainingObjects() []RemainingObject {
 	var objects []RemainingObject
 	for _, content := range f.Content {
@@ -59,8 +59,8 @@ func (f *Facts) IsObjectOverdue(object RemainingObject) bool {
 	return object.DeletionTimestamp != nil && f.IsOverdue(object.DeletionTimestamp.Time)
 }
 
-// IsFinalizerProgressing reports whether a finalizer is being removed from some objects, so that
-// the other objects are only waiting to be processed.
+// IsFinalizerProgressing reports whether a finalizer is being removed from objects. Other objects with
+// the finalizer are then waiting to be processed.
 func (f *Facts) IsFinalizerProgressing(finalizer string) bool {
 	return f.Progress.Evidence != "" || f.Progress.Released[finalizer] > 0
 }
@@ -86,7 +86,7 @@ func (f *Facts) OverdueByFinalizer() map[string][]RemainingObject {
 	return groups
 }
 
-// WithRemaining returns the finding with these objects.
+// WithRemaining returns the finding with the given objects.
 func (f Finding) WithRemaining(remaining []RemainingObject) Finding {
 	objects := make([]Object, 0, len(remaining))
 	for _, object := range remaining {
@@ -95,7 +95,8 @@ func (f Finding) WithRemaining(remaining []RemainingObject) Finding {
 	return f.WithObjects(objects)
 }
 
-// WithObjects returns the finding with these objects: it counts all and names MaxObjects of them.
+// WithObjects returns the finding with the given objects. The finding counts all objects and names at
+// most MaxObjects.
 func (f Finding) WithObjects(objects []Object) Finding {
 	slices.SortFunc(objects, compareObjects)
 	objects = slices.Compact(objects)

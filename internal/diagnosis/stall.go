@@ -17,8 +17,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// maxFingerprints is the number of states of a Namespace that are remembered. It is more than the
-// number of states that controllers with conflicting conditions alternate between.
+// maxFingerprints is the maximum number of recorded states of a Namespace. Controllers that overwrite
+// each other's conditions alternate between fewer states.
 const maxFingerprints = 16
 
 // StallDetector detects whether a Namespace makes progress. The zero value is ready to use.
@@ -30,12 +30,12 @@ type StallDetector struct {
 	seen []fingerprint
 }
 
-// fingerprint is a hash of the state that shows the progress of a Namespace.
+// fingerprint is a hash of the fields that show the progress of a Namespace.
 type fingerprint [sha256.Size]byte
 
-// Update records the state of a Namespace, and reports whether the Namespace progressed: it is a
-// different Namespace, is in a different stage, or has a state that was not recorded recently. If
-// two controllers keep overwriting each other's conditions, the Namespace makes no progress.
+// Update records the state of a Namespace, and reports whether the Namespace made progress: it is a
+// different Namespace, is in a different stage, or has a state that was not recorded recently. A
+// Namespace makes no progress if two controllers keep overwriting each other's conditions.
 func (d *StallDetector) Update(namespace *corev1.Namespace, now time.Time) bool {
 	stage, current := StageOf(namespace), fingerprintOf(namespace)
 	if d.uid != namespace.UID || d.stage != stage {
@@ -57,13 +57,13 @@ func (d *StallDetector) IsStalled(namespace *corev1.Namespace) bool {
 	return d.uid == namespace.UID && d.stage == StageOf(namespace) && slices.Contains(d.seen, fingerprintOf(namespace))
 }
 
-// UID is that of the Namespace.
+// UID returns the UID of the recorded Namespace.
 func (d *StallDetector) UID() types.UID { return d.uid }
 
-// Stage is that of the Namespace.
+// Stage returns the recorded stage.
 func (d *StallDetector) Stage() Stage { return d.stage }
 
-// Since is when the Namespace last progressed.
+// Since returns when the Namespace last made progress.
 func (d *StallDetector) Since() time.Time { return d.since }
 
 // fingerprintOf hashes the namespace finalizers, the finalizers, the pending initializers, the
@@ -88,8 +88,8 @@ func fingerprintOf(namespace *corev1.Namespace) fingerprint {
 		namespace.Annotations[v1alpha1.AnnotationInitializationResult]))
 }
 
-// ListsErrors reports whether the message of a condition lists errors. The messages of other
-// conditions count objects, which shows progress.
+// ListsErrors reports whether the message of a condition lists errors. In messages of other
+// conditions, numbers show progress.
 func ListsErrors(conditionType corev1.NamespaceConditionType) bool {
 	switch conditionType {
 	case corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
@@ -99,8 +99,8 @@ func ListsErrors(conditionType corev1.NamespaceConditionType) bool {
 	return false
 }
 
-// wordsOf returns the distinct words of a text, sorted, without numbers: the ports and times in
-// errors differ each time, and kube-controller-manager lists errors in random order.
+// wordsOf returns the distinct words of a text, sorted, without numbers: ports and times in errors
+// vary, and kube-controller-manager lists errors in random order.
 func wordsOf(text string) string {
 	words := strings.FieldsFunc(text, func(char rune) bool { return !unicode.IsLetter(char) })
 	slices.Sort(words)

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// began is the deletion time of the namespaces in these tests.
+// began is the deletionTimestamp of the namespaces in these tests.
 var began = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func makeCondition(conditionType, status, reason, message string) corev1.NamespaceCondition {
@@ -48,25 +48,25 @@ func TestStallDetectorUpdate(t *testing.T) {
 		change func(*corev1.Namespace)
 		isNew  bool
 	}{
-		"nothing":   {change: func(*corev1.Namespace) {}},
-		"a label":   {change: func(n *corev1.Namespace) { n.Labels["x"] = "y" }},
-		"the phase": {change: func(n *corev1.Namespace) { n.Status.Phase = corev1.NamespaceActive }},
-		"another annotation": {
+		"no change":       {change: func(*corev1.Namespace) {}},
+		"a changed label": {change: func(n *corev1.Namespace) { n.Labels["x"] = "y" }},
+		"a changed phase": {change: func(n *corev1.Namespace) { n.Status.Phase = corev1.NamespaceActive }},
+		"a changed annotation": {
 			change: func(n *corev1.Namespace) { n.Annotations["x"] = "y" },
 		},
-		"its own condition": {
+		"a changed DeletionBlocked condition": {
 			change: setCondition(v1alpha1.ConditionDeletionBlocked, "True", "Forbidden", "forbidden"),
 		},
-		"its condition of the other stage": {
+		"a changed InitializationBlocked condition": {
 			change: setCondition(v1alpha1.ConditionInitializationBlocked, "False", "Progressing", "x"),
 		},
-		"the time of a condition": {change: func(n *corev1.Namespace) {
+		"a changed transition time": {change: func(n *corev1.Namespace) {
 			n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(began)
 		}},
-		"the order of conditions": {change: func(n *corev1.Namespace) {
+		"reordered conditions": {change: func(n *corev1.Namespace) {
 			n.Status.Conditions[0], n.Status.Conditions[1] = n.Status.Conditions[1], n.Status.Conditions[0]
 		}},
-		"the order and the ports of errors": {change: setCondition(contentFailure, "True", "ContentDeletionFailed",
+		"reordered errors with other ports": {change: setCondition(contentFailure, "True", "ContentDeletionFailed",
 			`[webhook "a" denied it, Delete "https://10.0.0.1:443": dial tcp 10.0.0.1:5: refused]`)},
 
 		"another error": {
@@ -76,16 +76,16 @@ func TestStallDetectorUpdate(t *testing.T) {
 			change: setCondition(contentRemaining, "True", "SomeResourcesRemain", "configmaps. has 1 resource instances"),
 			isNew:  true,
 		},
-		"the status of a condition": {change: setCondition(contentFailure, "False", "ContentDeletionFailed", listedErrors), isNew: true},
-		"the reason of a condition": {change: setCondition(contentFailure, "True", "Other", listedErrors), isNew: true},
-		"a new condition":           {change: setCondition("x", "True", "X", ""), isNew: true},
-		"a removed condition":       {change: func(n *corev1.Namespace) { n.Status.Conditions = nil }, isNew: true},
-		"a namespace finalizer":     {change: func(n *corev1.Namespace) { n.Spec.Finalizers = nil }, isNew: true},
-		"a finalizer":               {change: func(n *corev1.Namespace) { n.Finalizers = nil }, isNew: true},
-		"the pending list":          {change: func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationPendingInitializers] = "b" }, isNew: true},
-		"the result":                {change: func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializationResult] = "{}" }, isNew: true},
-		"the namespace":             {change: func(n *corev1.Namespace) { n.UID = "other" }, isNew: true},
-		"the stage":                 {change: func(n *corev1.Namespace) { n.DeletionTimestamp = nil }, isNew: true},
+		"a changed status of a condition": {change: setCondition(contentFailure, "False", "ContentDeletionFailed", listedErrors), isNew: true},
+		"a changed reason of a condition": {change: setCondition(contentFailure, "True", "Other", listedErrors), isNew: true},
+		"a new condition":                 {change: setCondition("x", "True", "X", ""), isNew: true},
+		"a removed condition":             {change: func(n *corev1.Namespace) { n.Status.Conditions = nil }, isNew: true},
+		"a removed namespace finalizer":   {change: func(n *corev1.Namespace) { n.Spec.Finalizers = nil }, isNew: true},
+		"a removed finalizer":             {change: func(n *corev1.Namespace) { n.Finalizers = nil }, isNew: true},
+		"a shorter pending list":          {change: func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationPendingInitializers] = "b" }, isNew: true},
+		"a result of the initialization":  {change: func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializationResult] = "{}" }, isNew: true},
+		"another namespace":               {change: func(n *corev1.Namespace) { n.UID = "other" }, isNew: true},
+		"another stage":                   {change: func(n *corev1.Namespace) { n.DeletionTimestamp = nil }, isNew: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestStallDetectorUpdate(t *testing.T) {
 	}
 }
 
-func TestStallDetectorOfAlternatingStates(t *testing.T) {
+func TestStallDetectorIgnoresAlternatingStates(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("x").UID("x-uid").Terminating(began).Obj()
 	var detector StallDetector
@@ -126,7 +126,7 @@ func TestStallDetectorOfAlternatingStates(t *testing.T) {
 	g.Expect(detector.Since()).To(Equal(began.Add(time.Second)))
 }
 
-func TestStallDetectorIsBounded(t *testing.T) {
+func TestStallDetectorForgetsOldStates(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("x").UID("x-uid").Terminating(began).Obj()
 	var detector StallDetector

@@ -21,7 +21,7 @@ func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // Ago formats how long ago a time was, like kubectl.
 func (f *Facts) Ago(t time.Time) string { return duration.HumanDuration(f.Now.Sub(t)) }
 
-// OneLine makes one line of evidence of a text from the API server, and truncates it.
+// OneLine returns a text from the API server as one line, truncated if it is too long.
 func OneLine(text string) string {
 	const maxLength = 400
 	text = strings.Join(strings.Fields(text), " ")
@@ -31,7 +31,7 @@ func OneLine(text string) string {
 	return text
 }
 
-// JoinNames joins up to four names, and counts the others.
+// JoinNames joins up to four names, and adds the number of the others.
 func JoinNames(names []string) string {
 	const maxNames = 4
 	if len(names) <= maxNames {

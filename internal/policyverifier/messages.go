@@ -24,8 +24,8 @@ const (
 )
 
 // MsgExpiryNotEnforced explains why the operator deletes no expired namespaces.
-const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"expiry\" for all requests and " +
-	"namespaces, so every user who can update a namespace could make the operator delete it; run: " +
+const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"expiry\" for all requests " +
+	"and namespaces, so every user who can update a namespace could make the operator delete it; run: " +
 	installExpiryCommand
 
 func msgMissing(missing []string) string {

@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/webhooks"
 )
 
-// webhook covers the deletion and update of ConfigMaps in the fixture's namespace; $kind is
+// webhook receives requests to delete or update ConfigMaps in the fixture's namespace. $kind is
 // Validating or Mutating.
 const webhook = `
 apiVersion: admissionregistration.k8s.io/v1
@@ -68,7 +68,7 @@ const twoConfigMaps = `
 `
 
 // serveWebhook serves a webhook until the spec ends and returns its clientConfig. denialReason
-// returns why a request is denied, or the empty string.
+// returns why a request is denied, or "" to allow the request.
 func serveWebhook(denialReason func(*admissionv1.AdmissionRequest) string) string {
 	server, clientConfig := webhooks.Serve(denialReason)
 	DeferCleanup(server.Close)
@@ -117,7 +117,7 @@ func webhookInService(*fixture) string {
 	return `{service: {namespace: $id-system, name: guard, path: /validate}}`
 }
 
-// expectDenied waits until the API server denies a change to the fixture's objects.
+// expectDenied waits until the API server denies a change to the objects of a manifest.
 func (f *fixture) expectDenied(ctx context.Context, text string, change func(client.Object) error) {
 	GinkgoHelper()
 	for _, object := range f.objects(text) {
@@ -174,7 +174,7 @@ var _ = Describe("Admission control", func() {
 		}, "internal failure"),
 	)
 
-	It("blocks deletions that a webhook denies, and the finding includes the reason", func(ctx context.Context) {
+	It("results in a finding with the reason if a webhook denies deletions", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, twoConfigMaps)
 		objects := strings.NewReplacer("$kind", "Validating", "$client", denyDeletions()).Replace(webhook)
@@ -187,7 +187,7 @@ var _ = Describe("Admission control", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("blocks deletions that a policy denies, and the finding includes the reason", func(ctx context.Context) {
+	It("results in a finding with the reason if a policy denies deletions", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, twoConfigMaps)
 		objects := strings.ReplaceAll(policy, "$expression", "request.operation != 'DELETE'")

@@ -34,7 +34,7 @@ spec:
   service: {namespace: $id-system, name: server, port: $port}
 `
 
-// localhost routes a Service to a server in the test process.
+// localhost contains a Service that refers to a server in the test process.
 const localhost = `
 apiVersion: v1
 kind: Namespace
@@ -54,8 +54,8 @@ const thingResources = `{"kind":"APIResourceList","apiVersion":"v1","groupVersio
 const storageUnavailable = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,
 "message":"the storage is unavailable"}`
 
-// serve runs an API server until the spec ends and returns its port. It responds to each path
-// with the given status and body, and to other paths with 404 unless there is a response for *.
+// serve runs an API server until the spec ends and returns its port. The server responds to each path
+// with the given status and body. Other paths get the response for *, or else 404.
 func (f *fixture) serve(responses map[string]response) string {
 	GinkgoHelper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +82,7 @@ type response struct {
 	body   string
 }
 
-// registerAPIService registers the fixture's APIService until the spec ends. The cleanup waits
+// registerAPIService creates the fixture's APIService. The cleanup deletes the APIService and waits
 // until discovery succeeds again.
 func (f *fixture) registerAPIService(ctx context.Context, port string) {
 	GinkgoHelper()
@@ -110,8 +110,8 @@ func (f *fixture) expectAvailable(ctx context.Context, status string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectStuckUntilUnregistered deletes the namespace and expects the finding until the
-// APIService is removed.
+// expectStuckUntilUnregistered deletes the namespace, expects the finding, and expects that the
+// namespace is deleted after the APIService is deleted.
 func (f *fixture) expectStuckUntilUnregistered(ctx context.Context, expected expectedFinding) {
 	GinkgoHelper()
 	f.create(ctx, twoConfigMaps)
@@ -119,7 +119,7 @@ func (f *fixture) expectStuckUntilUnregistered(ctx context.Context, expected exp
 	expected.objects = []string{f.text("apiservices.apiregistration.k8s.io/v1.$id.aggregated.example.com")}
 	f.expectFindings(ctx, expected.withMessage(f.text("$id.aggregated.example.com")))
 
-	By("removing the APIService")
+	By("deleting the APIService")
 	f.delete(ctx, strings.ReplaceAll(apiService, "$port", "1"))
 	f.expectDeleted(ctx)
 }
@@ -168,7 +168,7 @@ var _ = Describe("An aggregated API server", func() {
 		f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseDiscoveryFailing))
 	})
 
-	It("is reported if it fails list requests", func(ctx context.Context) {
+	It("is reported if list requests fail", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, localhost)
 		f.registerAPIService(ctx, f.serve(map[string]response{

@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A built-in finalizer", func() {
-	It("waits for the deletion of a load balancer", func(ctx context.Context) {
+	It("is reported if a load balancer is not deleted", func(ctx context.Context) {
 		f := newFixture(ctx)
 		const service = `
 apiVersion: v1
@@ -35,8 +35,8 @@ spec: {type: LoadBalancer, ports: [{port: 80}]}
 		f := newFixture(ctx)
 		const owner = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: owner}}`
 		f.create(ctx, owner)
-		// While pods remain, the namespace controller does not delete the owner in the background,
-		// which would cancel the foreground deletion.
+		// While pods remain, the namespace controller does not delete the owner. A background deletion
+		// would cancel the foreground deletion.
 		f.create(ctx, readyNode())
 		f.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
 		Expect(admin.Delete(ctx, f.objects(owner)[0], client.PropagationPolicy("Foreground"))).To(Succeed())
@@ -46,7 +46,7 @@ spec: {type: LoadBalancer, ports: [{port: 80}]}
 		f.expectDeleted(ctx)
 	})
 
-	It("is reported after a foreground deletion with a dependent that is not deleted", func(ctx context.Context) {
+	It("is reported after a foreground deletion if a dependent is not deleted", func(ctx context.Context) {
 		f := newFixture(ctx)
 		const owner = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: owner}}`
 		uid := f.create(ctx, owner)[0].GetUID()
@@ -67,7 +67,7 @@ metadata:
 		f.expectDeleted(ctx)
 	})
 
-	It("waits for kube-controller-manager while it does not run", func(ctx context.Context) {
+	It("is reported if kube-controller-manager is not running", func(ctx context.Context) {
 		f := newFixture(ctx)
 		const claim = `
 apiVersion: v1
@@ -91,7 +91,7 @@ spec: {holderIdentity: control-plane_1, leaseDurationSeconds: 15, renewTime: "20
 })
 
 var _ = Describe("A custom resource that depends on a deleted object", func() {
-	It("is identified by its own conditions", func(ctx context.Context) {
+	It("is reported based on its conditions", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, strings.Replace(definition, "    storage: true", "    storage: true\n    subresources: {status: {}}", 1))
 		f.changeDefinition(ctx, preserveStatus)

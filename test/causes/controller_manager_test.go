@@ -19,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// workload is a typical workload.
+// workload contains a Deployment with a volume, and a Job.
 const workload = `
 apiVersion: apps/v1
 kind: Deployment
@@ -52,7 +52,7 @@ spec:
       containers: [{name: report, image: registry.example.com/report}]
 `
 
-// simulateKubelet deletes pods of the namespace after their grace period, until the context is
+// simulateKubelet deletes the pods in the namespace after their grace periods, until the context is
 // canceled.
 func (f *fixture) simulateKubelet(ctx context.Context, admin client.Client) {
 	ticker := time.NewTicker(200 * time.Millisecond)
@@ -94,7 +94,7 @@ var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 		DeferCleanup(func() { Expect(controllerManager.Stop()).To(Succeed()) })
 	}, NodeTimeout(2*time.Minute))
 
-	It("a namespace with a workload has no findings while its deletion progresses", func(ctx context.Context) {
+	It("a namespace with a workload has no findings while its deletion makes progress", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, readyNode())
 		f.create(ctx, workload)
@@ -110,7 +110,7 @@ var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 		Expect(f.expectNoFindingsUntilDeleted(ctx, newCollectorWithDeadline(diagnosis.DefaultProgressDeadline))).To(BeNumerically(">", 1))
 	}, SpecTimeout(3*time.Minute))
 
-	It("a finalizer is the only finding", func(ctx context.Context) {
+	It("a finalizer that blocks the deletion is the only finding", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, heldConfigMap)
 		f.deleteNamespace(ctx)

@@ -55,12 +55,12 @@ func postToEtcd(ctx context.Context, path string, fields map[string]string) {
 }
 
 var _ = Describe("The namespace controller", func() {
-	It("is reported if it does not run", func(ctx context.Context) {
+	It("is reported if it is not running", func(ctx context.Context) {
 		stopManager()
 		f := newFixture(ctx)
 		f.create(ctx, twoConfigMaps)
 		f.delete(ctx, f.manifest())
-		// The cause is only likely: a namespace controller may run without a Lease.
+		// The cause is Likely because a namespace controller can run without a Lease.
 		f.expectFindings(ctx, likely(diagnosis.CauseNamespaceControllerUnresponsive, "namespaces/"+f.ns))
 
 		By("starting another manager")
@@ -123,8 +123,8 @@ var _ = Describe("The namespace controller", func() {
 	})
 })
 
-// noConcurrency limits the manager's deletions of ConfigMaps to one seat without a queue, the
-// minimum of API Priority and Fairness.
+// noConcurrency limits the manager's deletions of ConfigMaps to one seat and no queue, which is the
+// minimum in API Priority and Fairness.
 const noConcurrency = `
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
@@ -147,8 +147,8 @@ spec:
     - {verbs: [delete], apiGroups: [""], resources: [configmaps], namespaces: ["*"]}
 `
 
-// occupyPriorityLevel occupies the only seat with a deletion that waits for a webhook, until
-// stop is called.
+// occupyPriorityLevel occupies the only seat with a deletion that waits for a webhook until stop is
+// called.
 func (f *fixture) occupyPriorityLevel(ctx context.Context, as client.Client) (stop func()) {
 	GinkgoHelper()
 	received, unblock := make(chan struct{}, 1), make(chan struct{})
@@ -166,7 +166,7 @@ func (f *fixture) occupyPriorityLevel(ctx context.Context, as client.Client) (st
 	var group sync.WaitGroup
 	group.Go(func() {
 		for running.Err() == nil {
-			// The request is throttled or times out; try again.
+			// The request can be throttled or time out.
 			_ = as.Delete(running, f.objects(twoConfigMaps)[0], client.DryRunAll)
 		}
 	})
@@ -180,8 +180,8 @@ func (f *fixture) occupyPriorityLevel(ctx context.Context, as client.Client) (st
 	return stop
 }
 
-// startRestricted runs a manager that cannot delete ConfigMaps but otherwise has the
-// permissions of the shared one.
+// startRestricted runs a manager that cannot delete ConfigMaps but otherwise has the permissions of
+// the shared manager.
 func (f *fixture) startRestricted(ctx context.Context) {
 	GinkgoHelper()
 	f.create(ctx, `

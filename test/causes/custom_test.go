@@ -16,7 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// definition is the CRD of Widgets in the fixture's group.
+// definition is the CRD of Widgets in the fixture's API group.
 const definition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -38,7 +38,7 @@ spec:
             properties: {size: {type: string}}
 `
 
-// heldWidget has a finalizer of the fixture's group.
+// heldWidget has a finalizer in the domain of the fixture's API group.
 const heldWidget = `
 apiVersion: $id.example.com/v1
 kind: Widget
@@ -92,7 +92,7 @@ spec: {size: small}
 			f.text("customresourcedefinitions.apiextensions.k8s.io/widgets.$id.example.com")).
 			withMessage(f.text("$id-system"), "converter"))
 
-		By("converting without a webhook")
+		By("disabling the conversion webhook")
 		f.changeDefinition(ctx, func(crd *apiextensionsv1.CustomResourceDefinition) {
 			crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 		})
@@ -105,14 +105,14 @@ spec: {size: small}
 		f.create(ctx, heldWidget)
 		f.delete(ctx, definition)
 		f.deleteNamespace(ctx)
-		// The CRD waits for the object, not vice versa.
+		// The CRD waits for the object, so it is evidence and not a finding.
 		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerGone, f.text("widgets.$id.example.com/held")).
 			withEvidence(f.text(`CustomResourceDefinition "widgets.$id.example.com" has deletionTimestamp`), "InstanceDeletion"))
 		removeFinalizers(ctx, f.objects(heldWidget)[0])
 		f.expectDeleted(ctx)
 	})
 
-	It("keeps its finalizer if it no longer passes validation", func(ctx context.Context) {
+	It("is reported if it is no longer valid, so its finalizer cannot be removed", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, definition)
 		f.create(ctx, heldWidget)
@@ -136,8 +136,8 @@ spec: {size: small}
 	})
 })
 
-// operator is the installation of a controller for the fixture's group. The test sets the
-// status of its pods.
+// operator contains the objects of a controller for the fixture's API group. The manifest sets their
+// status, because no pod runs.
 const operator = `
 apiVersion: v1
 kind: Namespace

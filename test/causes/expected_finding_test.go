@@ -21,11 +21,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// expectedFinding describes a diagnosis finding that a spec expects.
+// expectedFinding describes a finding that a spec expects.
 type expectedFinding struct {
 	cause     diagnosis.Cause
 	certainty diagnosis.Certainty
-	// objects are all objects of the finding, as RESOURCE/NAME.
+	// objects lists all objects of the finding as RESOURCE/NAME.
 	objects []string
 	// texts are substrings of the message.
 	texts []string
@@ -59,7 +59,7 @@ func (f *fixture) diagnose(g Gomega, ctx context.Context, collector *collect.Col
 	return result
 }
 
-// expectResolved waits until there is no finding with the cause.
+// expectResolved waits until the diagnosis has no finding with the given cause.
 func (f *fixture) expectResolved(ctx context.Context, cause diagnosis.Cause) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -67,8 +67,8 @@ func (f *fixture) expectResolved(ctx context.Context, cause diagnosis.Cause) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectFindings waits until the diagnosis has exactly the wanted findings, in order, and
-// fails as soon as there is any other cause. It runs the recommended commands and returns
+// expectFindings waits until the diagnosis has exactly the wanted findings, in order. It fails the spec
+// immediately if the diagnosis reports any other cause. It runs the recommended commands and returns
 // the diagnosis.
 func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding) *diagnosis.Diagnosis {
 	GinkgoHelper()
@@ -79,7 +79,7 @@ func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding)
 	var result *diagnosis.Diagnosis
 	Eventually(func(g Gomega) {
 		result = f.diagnose(g, ctx, collector)
-		// An administrator can read everything, but a request may time out.
+		// An administrator can read everything, but a request can time out.
 		g.Expect(result.Unread).To(BeEmpty())
 		var found []diagnosis.Cause
 		for _, finding := range result.Findings {
@@ -128,7 +128,7 @@ func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
 	}
 }
 
-// expectNoFindings checks that the diagnosis has no findings for a duration.
+// expectNoFindings expects that the diagnosis has no findings during the given duration.
 func (f *fixture) expectNoFindings(ctx context.Context, collector *collect.Collector, duration time.Duration) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
@@ -142,7 +142,7 @@ func (f *fixture) expectNoFindings(ctx context.Context, collector *collect.Colle
 	}).WithContext(ctx).WithTimeout(duration).Should(Succeed())
 }
 
-// format formats a diagnosis for the output of a failing spec.
+// format formats a diagnosis for the output of a spec.
 func format(result *diagnosis.Diagnosis) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s: %s\n", result.Namespace, result.State, result.Summary)
@@ -166,13 +166,13 @@ func format(result *diagnosis.Diagnosis) string {
 // mutatingCommands are the kubectl commands that accept --dry-run.
 var mutatingCommands = []string{"annotate", "apply", "create", "delete", "label", "patch", "replace", "scale", "taint"}
 
-// expectRemediesWork runs the commands that a finding recommends, mutating commands as a
-// server-side dry run.
+// expectRemediesWork runs the commands that a finding recommends. It runs mutating commands as
+// server-side dry runs.
 func expectRemediesWork(ctx context.Context, finding diagnosis.Finding) {
 	GinkgoHelper()
 	for _, remedy := range finding.Remedies {
 		words := strings.Fields(remedy)
-		// No kubelet serves logs here, and the plugin has its own tests.
+		// No kubelet serves logs, and the plugin has its own tests.
 		if words[0] != "kubectl" || words[1] == "nslifecycle" || words[1] == "logs" {
 			continue
 		}
@@ -198,7 +198,7 @@ func isEvidence(output string, finding diagnosis.Finding) bool {
 	return isError && text != "" && strings.Contains(strings.Join(finding.Evidence, "\n"), text)
 }
 
-// runShell runs a command line as a user would who copies it into a shell.
+// runShell runs a command line in a shell, like a user who copies the command.
 func runShell(ctx context.Context, line string) (string, error) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()

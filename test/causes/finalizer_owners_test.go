@@ -21,7 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// heldConfigMap has a finalizer without evidence of its owner in the cluster.
+// heldConfigMap has a finalizer. The cluster contains no evidence of its owner.
 const heldConfigMap = `
 apiVersion: v1
 kind: ConfigMap
@@ -29,7 +29,7 @@ metadata: {namespace: $ns, name: held, finalizers: [` + testFinalizer + `]}
 `
 
 var _ = Describe("A finalizer", func() {
-	It("is pending while its owner runs", func(ctx context.Context) {
+	It("is reported as pending if its owner is running", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, definition)
 		f.create(ctx, heldWidget)
@@ -41,7 +41,7 @@ var _ = Describe("A finalizer", func() {
 		f.expectDeleted(ctx)
 	})
 
-	DescribeTable("has no running owner if", func(ctx context.Context, stopOwner func(context.Context, *fixture), expected expectedFinding) {
+	DescribeTable("is reported without a running owner if", func(ctx context.Context, stopOwner func(context.Context, *fixture), expected expectedFinding) {
 		f := newFixture(ctx)
 		f.create(ctx, definition)
 		f.create(ctx, heldWidget)
@@ -131,7 +131,7 @@ subjects:
 		f.expectDeleted(ctx)
 	})
 
-	It("is pending if its name does not identify its owner", func(ctx context.Context) {
+	It("is reported as pending if its name does not identify its owner", func(ctx context.Context) {
 		f := newFixture(ctx)
 		const held = `
 apiVersion: v1
@@ -145,7 +145,7 @@ metadata: {namespace: $ns, name: held, finalizers: [kubernetes]}
 		f.expectDeleted(ctx)
 	})
 
-	It("on many objects results in one finding with five names and the total count", func(ctx context.Context) {
+	It("results in one finding with five names and the total count if many objects have it", func(ctx context.Context) {
 		f := newFixture(ctx)
 		for i := range 30 {
 			f.create(ctx, fmt.Sprintf(`
@@ -188,14 +188,14 @@ func (f *fixture) expireLease(ctx context.Context) {
 func (f *fixture) addNamespaceFinalizer(ctx context.Context, finalizer corev1.FinalizerName) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		namespace := f.namespace(g, ctx) // The manager may update the status concurrently.
+		namespace := f.namespace(g, ctx) // The manager can update the status concurrently.
 		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, finalizer)
 		g.Expect(admin.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
 	}).WithContext(ctx).Should(Succeed())
 }
 
 var _ = Describe("A Namespace", func() {
-	It("waits for a namespace finalizer of another controller", func(ctx context.Context) {
+	It("is blocked by a namespace finalizer of another controller", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.addNamespaceFinalizer(ctx, "agent.example.org/origin")
 		f.deleteNamespace(ctx)
@@ -204,7 +204,7 @@ var _ = Describe("A Namespace", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("waits for the namespace finalizer of an initializer that does not run", func(ctx context.Context) {
+	It("is blocked by the namespace finalizer of an initializer that is not running", func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("search").Initializer("index.search.example.com",
 			v1alpha1.InitializerSettings{Finalizer: "search.example.com/index", NamespaceSelector: &v1alpha1.NamespaceSelector{
 				MatchLabels: map[string]v1alpha1.LabelValue{"search.example.com/indexed": "true"},
@@ -220,7 +220,7 @@ var _ = Describe("A Namespace", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("waits for an orphaned entry of metadata.finalizers", func(ctx context.Context) {
+	It("is blocked by an entry of metadata.finalizers without an owner", func(ctx context.Context) {
 		f := newFixture(ctx)
 		patch := client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"finalizers":["controller.cattle.io/namespace-auth"]}}`))
@@ -232,7 +232,7 @@ var _ = Describe("A Namespace", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("reports remaining objects before namespace finalizers", func(ctx context.Context) {
+	It("is blocked by remaining objects first, and then by namespace finalizers", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.addNamespaceFinalizer(ctx, "agent.example.org/origin")
 		f.create(ctx, heldConfigMap)
@@ -240,7 +240,7 @@ var _ = Describe("A Namespace", func() {
 		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerGone, "configmaps/held"))
 		removeFinalizers(ctx, f.objects(heldConfigMap)[0])
 		f.expectResolved(ctx, diagnosis.CauseFinalizerOwnerGone)
-		// On a busy machine, finalization may take longer than the suite's progress deadline.
+		// On a busy machine, finalization can take longer than the progress deadline of this suite.
 		Eventually(func(g Gomega) []corev1.FinalizerName { return f.namespace(g, ctx).Spec.Finalizers }).
 			WithContext(ctx).ShouldNot(ContainElement(corev1.FinalizerKubernetes))
 		f.expectFindings(ctx, confirmed(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns))

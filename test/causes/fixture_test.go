@@ -27,8 +27,8 @@ const testFinalizer = "test.example.org/hold"
 
 var counter atomic.Int32
 
-// fixture is a namespace and the objects of one spec. In manifests, $ns is replaced with the
-// namespace and $id with a unique identifier.
+// fixture contains the namespace and the objects of one spec. In manifests, $ns is replaced with the
+// name of the namespace and $id with a unique identifier.
 type fixture struct {
 	ns, id string
 }
@@ -39,7 +39,7 @@ func makeFixture() *fixture {
 	return &fixture{ns: "causes-" + id, id: id}
 }
 
-// newFixture creates a namespace, which is force-deleted when the spec ends.
+// newFixture creates a fixture with its namespace, which is force-deleted when the spec ends.
 func newFixture(ctx context.Context) *fixture {
 	GinkgoHelper()
 	f := makeFixture()
@@ -55,7 +55,7 @@ func (f *fixture) text(text string) string {
 	return strings.NewReplacer("$ns", f.ns, "$id", f.id).Replace(text)
 }
 
-// objects parses the objects of a manifest.
+// objects returns the objects in a manifest.
 func (f *fixture) objects(text string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	var objects []*unstructured.Unstructured
@@ -73,8 +73,8 @@ func (f *fixture) objects(text string) []*unstructured.Unstructured {
 	}
 }
 
-// create creates the objects of a manifest in order, including their status, and returns them.
-// They are force-deleted when the spec ends.
+// create creates the objects of a manifest in order, including their status, and returns them. The
+// objects are force-deleted when the spec ends.
 func (f *fixture) create(ctx context.Context, text string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	objects := f.objects(text)
@@ -114,7 +114,7 @@ func forceDelete(ctx context.Context, object *unstructured.Unstructured) {
 	}
 }
 
-// removeFinalizers removes all finalizers of an object if it still exists.
+// removeFinalizers removes all finalizers from an object if the object still exists.
 func removeFinalizers(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	Expect(tryRemoveFinalizers(ctx, object)).To(Succeed(), "%s", object.GetName())
@@ -128,7 +128,7 @@ func tryRemoveFinalizers(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// setNamespaceFinalizer makes the given namespace finalizer the only one.
+// setNamespaceFinalizer replaces all namespace finalizers with the given one.
 func setNamespaceFinalizer(ctx context.Context, name string, finalizer corev1.FinalizerName) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -153,8 +153,8 @@ func (f *fixture) delete(ctx context.Context, text string) {
 	}
 }
 
-// deleteNamespace requests the deletion of the namespace and waits until the namespace controller
-// has reported a condition or finished: on a busy machine that may exceed the progress deadline.
+// deleteNamespace requests the deletion of the namespace. It waits until the namespace controller has
+// set a condition or has finished, which can exceed the progress deadline on a busy machine.
 func (f *fixture) deleteNamespace(ctx context.Context) {
 	GinkgoHelper()
 	f.delete(ctx, f.manifest())

@@ -21,8 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 )
 
-// expectNoFindingsUntilDeleted diagnoses the namespace until it no longer exists, and expects
-// no findings. It returns the number of diagnoses.
+// expectNoFindingsUntilDeleted diagnoses the namespace repeatedly until it no longer exists, and
+// expects no findings. It returns the number of diagnoses.
 func (f *fixture) expectNoFindingsUntilDeleted(ctx context.Context, collector *collect.Collector) int {
 	GinkgoHelper()
 	diagnoses := 0
@@ -57,7 +57,7 @@ var _ = Describe("A healthy namespace", func() {
 		Expect(f.diagnose(Default, ctx, collector).State).To(Equal(diagnosis.Healthy))
 	})
 
-	It("has no findings while its deletion progresses", func(ctx context.Context) {
+	It("has no findings while its deletion makes progress", func(ctx context.Context) {
 		f := newFixture(ctx)
 		for i := range 200 {
 			f.create(ctx, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: plain-%d}}`, i))
@@ -77,8 +77,8 @@ var _ = Describe("A healthy namespace", func() {
 	})
 })
 
-// finalizerRemover removes the finalizer of one object before each list request, so that no
-// two diagnoses have the same facts.
+// finalizerRemover removes the finalizer of one object before each list request, so that the two lists
+// of a diagnosis always differ.
 type finalizerRemover struct {
 	*fixture
 	next      http.RoundTripper
@@ -99,7 +99,7 @@ func (r *finalizerRemover) RoundTrip(request *http.Request) (*http.Response, err
 	return r.next.RoundTrip(request)
 }
 
-var _ = Describe("A slow namespace", func() {
+var _ = Describe("A namespace with a slow deletion", func() {
 	It("has no findings while finalizers are removed one by one", func(ctx context.Context) {
 		const count = 16
 		f := newFixture(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// configuration registers an initializer of the fixture's group.
+// configuration registers an initializer in the domain of the fixture.
 const configuration = `
 apiVersion: nslifecycle.dev/v1alpha1
 kind: NamespaceInitializerConfiguration
@@ -41,8 +41,8 @@ subjects:
 - {kind: ServiceAccount, namespace: $id-system, name: widget-operator}
 `
 
-// newInitializingFixture creates a namespace that waits for an initializer. It calls before,
-// if set, before it creates the namespace.
+// newInitializingFixture creates a namespace that waits for an initializer. If before is not nil, it
+// is called first.
 func newInitializingFixture(ctx context.Context, before func(*fixture)) *fixture {
 	GinkgoHelper()
 	f := makeFixture()
@@ -56,7 +56,8 @@ func newInitializingFixture(ctx context.Context, before func(*fixture)) *fixture
 	return f
 }
 
-// expectInjected waits until the API server adds, or does not add, initializers to new namespaces.
+// expectInjected waits until the API server adds initializers to new namespaces, or until it no longer
+// does.
 func expectInjected(ctx context.Context, isExpected bool) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -93,7 +94,7 @@ var _ = Describe("An initializing namespace", func() {
 		f.expectRemedied(ctx, result)
 	})
 
-	It("waits for an initializer that does not run", func(ctx context.Context) {
+	It("waits for an initializer that is not running", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, func(f *fixture) {
 			f.createOperator(ctx)
 			f.create(ctx, initializerRBAC)
@@ -117,7 +118,7 @@ var _ = Describe("An initializing namespace", func() {
 		f.expectRemedied(ctx, result)
 	})
 
-	It("waits for an initializer that runs but makes no progress", func(ctx context.Context) {
+	It("waits for an initializer that is running but makes no progress", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, func(f *fixture) {
 			f.createOperator(ctx)
 			f.create(ctx, initializerRBAC)

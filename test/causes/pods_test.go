@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// pod runs on the fixture's node; only a kubelet would terminate it.
+// pod runs on the fixture's node. It does not terminate, because no kubelet runs.
 const pod = `
 apiVersion: v1
 kind: Pod
@@ -27,7 +27,7 @@ spec:
 status: {phase: Running}
 `
 
-// node is a Node with the Lease of its kubelet.
+// node contains a Node and the Lease of its kubelet.
 const node = `
 apiVersion: v1
 kind: Node
@@ -55,7 +55,7 @@ func readyNode() string {
 		"$renewed", now.Format("2006-01-02T15:04:05.000000Z")).Replace(node)
 }
 
-// forceDeletePod deletes the pod as the kubelet does after its containers have stopped.
+// forceDeletePod deletes the pod like a kubelet after the containers have stopped.
 func (f *fixture) forceDeletePod(ctx context.Context) {
 	GinkgoHelper()
 	object := f.objects(`{apiVersion: v1, kind: Pod, metadata: {namespace: $ns, name: web}}`)[0]
@@ -63,7 +63,7 @@ func (f *fixture) forceDeletePod(ctx context.Context) {
 }
 
 var _ = Describe("A pod", func() {
-	It("is not terminated on an unreachable node", func(ctx context.Context) {
+	It("is reported on an unreachable node", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, unreachableNode())
 		f.create(ctx, pod)
@@ -74,7 +74,7 @@ var _ = Describe("A pod", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("is not terminated on a node that does not exist", func(ctx context.Context) {
+	It("is reported on a node that does not exist", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, pod)
 		f.deleteNamespace(ctx)
@@ -83,7 +83,7 @@ var _ = Describe("A pod", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("does not terminate on a ready node", func(ctx context.Context) {
+	It("is reported if it does not terminate on a ready node", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, readyNode())
 		f.create(ctx, pod)
@@ -93,7 +93,7 @@ var _ = Describe("A pod", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("is blocked by a finalizer after it has terminated", func(ctx context.Context) {
+	It("is reported if a finalizer remains after it has terminated", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, strings.Replace(pod, "name: web}", "name: web, finalizers: [batch.kubernetes.io/job-tracking]}", 1))
 		f.deleteNamespace(ctx)
@@ -104,7 +104,7 @@ var _ = Describe("A pod", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("blocks the deletion of a volume that it uses", func(ctx context.Context) {
+	It("is reported instead of a PersistentVolumeClaim that waits for it", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, `
 apiVersion: v1
@@ -118,7 +118,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 		claim := f.objects(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {namespace: $ns, name: data}}`)[0]
 		Expect(admin.Delete(ctx, claim)).To(Succeed())
 		f.deleteNamespace(ctx)
-		// The PersistentVolumeClaim waits for the pod, so it is evidence, not a finding.
+		// The PersistentVolumeClaim is evidence and not a finding.
 		f.expectFindings(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").
 			withEvidence(`persistentvolumeclaims "data" waits for pod "web"`))
 		f.forceDeletePod(ctx)

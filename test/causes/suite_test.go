@@ -24,11 +24,11 @@ const progressDeadline = 2 * time.Second
 
 var (
 	plane *controlplane.ControlPlane
-	// manager finalizes the namespaces with the permissions of its own ServiceAccount.
+	// manager finalizes the namespaces. It has the permissions of its own ServiceAccount.
 	manager *controlplane.Manager
 	// admin is a member of system:masters.
 	admin client.Client
-	// collector reads with the permissions of admin.
+	// collector has the permissions of admin.
 	collector *collect.Collector
 )
 

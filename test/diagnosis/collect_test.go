@@ -24,7 +24,7 @@ import (
 )
 
 var _ = Describe("A namespace", func() {
-	It("that does not exist results in a NotFound error", func(ctx context.Context) {
+	It("results in a NotFound error if it does not exist", func(ctx context.Context) {
 		collector, err := collect.New(plane.Admin)
 		Expect(err).NotTo(HaveOccurred())
 		_, err = collector.Collect(ctx, "does-not-exist")
@@ -122,7 +122,7 @@ var _ = Describe("A namespace", func() {
 	})
 
 	// Long: this spec creates hundreds of CustomResourceDefinitions.
-	It("is diagnosed within 10 s with 300 additional resource types", Label("long"), func(ctx context.Context) {
+	It("is diagnosed within 10 s in a cluster with 300 additional resource types", Label("long"), func(ctx context.Context) {
 		const extra = 300
 		for range extra {
 			create(ctx, makeCustomType().definition())
@@ -150,7 +150,7 @@ var _ = Describe("A namespace", func() {
 })
 
 // denyByPolicy creates a policy that denies the deletion of objects with the given name in a
-// namespace, waits until it is enforced, and returns its name.
+// namespace, waits until the policy is enforced, and returns the name of the policy.
 func denyByPolicy(ctx context.Context, namespace, name string) string {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}

@@ -34,8 +34,8 @@ const testFinalizer = "hold.test-owner.dev/records"
 // unique returns a name that no other spec of this process uses.
 var unique = framework.Unique
 
-// createNamespace creates a namespace with additional namespace finalizers. It is not deleted after
-// the spec because no namespace controller runs.
+// createNamespace creates a namespace with additional namespace finalizers. It does not delete the
+// namespace after the spec, because no namespace controller runs.
 func createNamespace(ctx context.Context, prefix string, finalizers ...corev1.FinalizerName) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(unique(prefix)).Obj()
@@ -67,13 +67,13 @@ func deleteObject(ctx context.Context, objects ...client.Object) {
 	}
 }
 
-// withFinalizer adds testFinalizer to an object that is to be created.
+// withFinalizer adds testFinalizer to an object before its creation.
 func withFinalizer[T client.Object](object T) T {
 	controllerutil.AddFinalizer(object, testFinalizer)
 	return object
 }
 
-// removeFinalizers removes all finalizers of an object.
+// removeFinalizers removes all finalizers from an object.
 func removeFinalizers(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
@@ -81,8 +81,8 @@ func removeFinalizers(ctx context.Context, object client.Object) {
 	Expect(client.IgnoreNotFound(admin.Patch(ctx, copied, patch))).To(Succeed())
 }
 
-// collectFacts collects the facts about a namespace with the permissions of config. Without a progress
-// deadline, the diagnosis reports immediately what it would report later.
+// collectFacts collects the facts about a namespace with the permissions of config. If
+// progressDeadline is zero, the diagnosis immediately reports what it would otherwise report later.
 func collectFacts(ctx context.Context, config *rest.Config, name string, progressDeadline time.Duration) *diagnosis.Facts {
 	GinkgoHelper()
 	collector, err := collect.New(config)
@@ -103,8 +103,8 @@ func diagnose(ctx context.Context, name string) *diagnosis.Diagnosis {
 	return result
 }
 
-// causesOf returns the causes of a diagnosis except that of the namespace controller, which does not
-// run here.
+// causesOf returns the causes of a diagnosis. It omits CauseNamespaceControllerUnresponsive, because no
+// namespace controller runs.
 func causesOf(result *diagnosis.Diagnosis) []diagnosis.Cause {
 	var causes []diagnosis.Cause
 	for _, finding := range result.Findings {
@@ -115,7 +115,7 @@ func causesOf(result *diagnosis.Diagnosis) []diagnosis.Cause {
 	return causes
 }
 
-// findingOf returns the finding with a cause, and fails the spec if there is none.
+// findingOf returns the finding with the given cause, and fails the spec if there is none.
 func findingOf(result *diagnosis.Diagnosis, cause diagnosis.Cause) diagnosis.Finding {
 	GinkgoHelper()
 	for _, finding := range result.Findings {
@@ -123,7 +123,7 @@ func findingOf(result *diagnosis.Diagnosis, cause diagnosis.Cause) diagnosis.Fin
 			return finding
 		}
 	}
-	Fail(fmt.Sprintf("no finding %s among %v", cause, result.Findings))
+	Fail(fmt.Sprintf("no finding with cause %s: %v", cause, result.Findings))
 	return diagnosis.Finding{}
 }
 
@@ -158,8 +158,8 @@ func (t customType) object(namespace, name string) *unstructured.Unstructured {
 	return object
 }
 
-// createCustomType creates a CustomResourceDefinition until the spec ends and waits until its type
-// is served.
+// createCustomType creates a CustomResourceDefinition, and waits until the API server serves its type.
+// The CustomResourceDefinition is deleted when the spec ends.
 func createCustomType(ctx context.Context) customType {
 	GinkgoHelper()
 	custom := makeCustomType()
@@ -177,7 +177,7 @@ func (t customType) expectServed(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// createCustom creates an object of the type until the spec ends.
+// createCustom creates an object of the type, which is deleted when the spec ends.
 func createCustom(ctx context.Context, custom customType, object *unstructured.Unstructured) {
 	GinkgoHelper()
 	resource := dynamicClient.Resource(custom.resource()).Namespace(object.GetNamespace())

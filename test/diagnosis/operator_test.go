@@ -69,8 +69,8 @@ func startNamespaceController(ctx context.Context) {
 	Eventually(controllerManager.Log).WithContext(ctx).Should(ContainSubstring("Starting namespace controller"))
 }
 
-// diagnosisEvents returns the Events of the diagnosis of a namespace as "TYPE REASON NOTE", each as
-// often as it was recorded.
+// diagnosisEvents returns the Events about the diagnosis of a namespace as "TYPE REASON NOTE". It
+// returns an Event once for each occurrence.
 func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
@@ -90,7 +90,7 @@ func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace)
 	return events
 }
 
-// recordStates watches a namespace and returns a function that returns all states since, in order.
+// recordStates watches a namespace and returns a function that returns all later states, in order.
 func recordStates(ctx context.Context, namespace *corev1.Namespace) func(Gomega) []*corev1.Namespace {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(plane.Admin)
@@ -116,7 +116,7 @@ func recordStates(ctx context.Context, namespace *corev1.Namespace) func(Gomega)
 	}
 }
 
-// countBlockedTransitions returns how often the condition became True.
+// countBlockedTransitions returns how often the condition of a stage became True.
 func countBlockedTransitions(states []*corev1.Namespace, stage diagnosis.Stage) int {
 	times, isBlocked := 0, false
 	for _, state := range states {
@@ -133,8 +133,8 @@ const (
 	initializationBlocked = v1alpha1.ConditionInitializationBlocked
 )
 
-// These specs use a dedicated control plane, because the manager finalizes every deleted namespace
-// and counts every blocked one.
+// These specs use a dedicated control plane, because the manager finalizes all deleted namespaces and
+// counts all blocked ones.
 var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		sharedPlane, sharedAdmin := plane, admin
@@ -183,12 +183,13 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 			Entry("finalized by the manager", func(ctx context.Context) { startManager(ctx) }, SpecTimeout(time.Minute)),
 			Entry("finalized by kube-controller-manager", func(ctx context.Context) {
 				startNamespaceController(ctx)
-				// It starts after 5 s; a shorter deadline results in the cause NamespaceControllerUnresponsive.
+				// The namespace controller starts after 5 s. A shorter deadline results in the cause
+				// NamespaceControllerUnresponsive.
 				startManager(ctx, only(manager.Diagnosis), withProgressDeadline(8*time.Second))
 			}, SpecTimeout(2*time.Minute)),
 		)
 
-		It("reports nothing while finalization is slow and progresses", func(ctx context.Context) {
+		It("reports nothing while a slow finalization makes progress", func(ctx context.Context) {
 			// The whole finalization takes longer than the deadline, but each step takes less time, even
 			// on a busy machine.
 			const progressDeadline = 15 * time.Second
@@ -215,10 +216,10 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 			Expect(diagnosisEvents(Default, ctx, namespace)).To(BeEmpty())
 		}, SpecTimeout(2*time.Minute))
 
-		// Both controllers update conditions and disagree about pods: while kube-controller-manager waits
-		// for pods, it reports no remaining content.
+		// Both controllers update conditions and disagree about pods: kube-controller-manager reports no
+		// remaining content while it waits for pods.
 		// Long: this spec observes several resync periods of both controllers.
-		DescribeTable("does not update the condition repeatedly beside kube-controller-manager", Label("long"),
+		DescribeTable("does not repeatedly change the condition while kube-controller-manager is also running", Label("long"),
 			func(ctx context.Context, make func(namespace string) client.Object) {
 				namespace := createNamespace(ctx, "both")
 				held := withFinalizer(make(namespace.Name))
@@ -231,7 +232,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 					return diagnosis.IsBlocked(state, diagnosis.StageTerminating)
 				})
 				eventuallyNamespace(ctx, namespace.Name, blocked)
-				// kube-controller-manager starts after 5 s, which may count as progress, and retries every 8 s.
+				// kube-controller-manager starts after 5 s, which can be treated as progress, and retries
+				// every 8 s.
 				Consistently(func(g Gomega) { states(g) }).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
 				before := countBlockedTransitions(states(Default), diagnosis.StageTerminating)
 				Consistently(func(g Gomega) {
@@ -255,7 +257,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	})
 
 	Describe("for an initializing namespace", func() {
-		It("reports an initializer that does not run until the pending list is empty", func(ctx context.Context) {
+		It("reports an initializer that is not running, until the pending list is empty", func(ctx context.Context) {
 			startManager(ctx)
 			const initializer = "absent.test.example.com"
 			configuration := wrappers.MakeConfiguration(unique("absent")).Initializers(initializer).Obj()
@@ -281,7 +283,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	})
 
 	Describe("metrics", func() {
-		It("count blocked namespaces", func(ctx context.Context) {
+		It("include the number of blocked namespaces", func(ctx context.Context) {
 			scrape := startProcess(ctx, "--controllers=finalization,diagnosis", "--diagnosis-progress-deadline="+progressDeadline.String())
 			namespace := createNamespace(ctx, "blocked")
 			held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
@@ -300,8 +302,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	})
 })
 
-// startProcess runs the manager binary until the spec ends, and returns a function that scrapes the
-// metrics of the project.
+// startProcess runs the manager binary until the spec ends. It returns a function that scrapes the
+// metrics of this project.
 func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
 	GinkgoHelper()
 	binary := filepath.Join(GinkgoT().TempDir(), "manager")

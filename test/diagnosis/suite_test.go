@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagnosis tests against a real API server that the diagnosis reports the cause that blocks
-// a namespace, and no other cause. No namespace controller runs unless a spec starts one, so that
+// Package diagnosis tests the diagnosis against a real API server: it must report the cause that
+// blocks a namespace, and no other cause. No namespace controller runs unless a spec starts one, so
 // terminating namespaces keep their state.
 package diagnosis
 
@@ -22,7 +22,7 @@ import (
 
 var (
 	plane *controlplane.ControlPlane
-	// admin is a member of system:masters, as is dynamicClient.
+	// admin and dynamicClient are members of system:masters.
 	admin         client.Client
 	dynamicClient dynamic.Interface
 )

@@ -79,7 +79,8 @@ func open(dir string, now func() time.Time) (*Store, error) {
 
 // Create creates an index, or returns the existing one.
 func (s *Store) Create(name string, owner Owner) (created Index, isNew bool, err error) {
-	if err := errors.Join(checkName("index", name), checkUID(owner.UID), checkName("namespace", owner.Namespace)); err != nil {
+	err = errors.Join(checkName("index", name), checkUID(owner.UID), checkName("namespace", owner.Namespace))
+	if err != nil {
 		return Index{}, false, err
 	}
 	s.mutex.Lock()

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,15 +27,15 @@ import (
 func (c *collection) readAdmission(ctx context.Context) {
 	texts := c.facts.Rejections()
 	webhooks := append(diagnosis.FailingWebhooks(texts...), diagnosis.DenyingWebhooks(texts...)...)
-	var reads []func()
+	var group sync.WaitGroup
 	if len(webhooks) > 0 {
-		reads = append(reads,
-			func() { c.readValidatingWebhooks(ctx, webhooks) }, func() { c.readMutatingWebhooks(ctx, webhooks) })
+		group.Go(func() { c.readValidatingWebhooks(ctx, webhooks) })
+		group.Go(func() { c.readMutatingWebhooks(ctx, webhooks) })
 	}
 	for _, policy := range diagnosis.DenyingPolicies(texts...) {
-		reads = append(reads, func() { c.readPolicy(ctx, policy) })
+		group.Go(func() { c.readPolicy(ctx, policy) })
 	}
-	inParallel(reads...)
+	group.Wait()
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.Webhooks, func(a, b diagnosis.Webhook) int {
 			return strings.Compare(a.Name+" "+a.Configuration, b.Name+" "+b.Configuration)
@@ -50,10 +51,10 @@ func (c *collection) readValidatingWebhooks(ctx context.Context, names []string)
 	}
 	for _, configuration := range list.Items {
 		for _, webhook := range configuration.Webhooks {
-			c.addWebhook(names, diagnosis.Webhook{
-				Name: webhook.Name, Resource: string(diagnosis.SourceValidatingWebhooks), Configuration: configuration.Name,
-				DependsOnUser: dependsOnUser(webhook.MatchConditions),
-			}, webhook.ClientConfig)
+			if slices.Contains(names, webhook.Name) {
+				c.addWebhook(diagnosis.SourceValidatingWebhooks, configuration.Name, webhook.Name, webhook.MatchConditions,
+					webhook.ClientConfig)
+			}
 		}
 	}
 }
@@ -65,21 +66,22 @@ func (c *collection) readMutatingWebhooks(ctx context.Context, names []string) {
 	}
 	for _, configuration := range list.Items {
 		for _, webhook := range configuration.Webhooks {
-			c.addWebhook(names, diagnosis.Webhook{
-				Name: webhook.Name, Resource: string(diagnosis.SourceMutatingWebhooks), Configuration: configuration.Name,
-				DependsOnUser: dependsOnUser(webhook.MatchConditions),
-			}, webhook.ClientConfig)
+			if slices.Contains(names, webhook.Name) {
+				c.addWebhook(diagnosis.SourceMutatingWebhooks, configuration.Name, webhook.Name, webhook.MatchConditions,
+					webhook.ClientConfig)
+			}
 		}
 	}
 }
 
 func (c *collection) addWebhook(
-	names []string, webhook diagnosis.Webhook, clientConfig admissionregistrationv1.WebhookClientConfig,
+	source diagnosis.Source, configuration, name string, conditions []admissionregistrationv1.MatchCondition,
+	clientConfig admissionregistrationv1.WebhookClientConfig,
 ) {
-	if !slices.Contains(names, webhook.Name) {
-		return
+	webhook := diagnosis.Webhook{
+		Name: name, Resource: string(source), Configuration: configuration,
+		DependsOnUser: dependsOnUser(conditions), URL: ptr.Deref(clientConfig.URL, ""),
 	}
-	webhook.URL = ptr.Deref(clientConfig.URL, "")
 	if service := clientConfig.Service; service != nil {
 		webhook.Service = &types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
 	}
@@ -104,30 +106,26 @@ func (c *collection) readPolicy(ctx context.Context, name string) {
 
 var userExpression = regexp.MustCompile(`request\s*\.\s*userInfo|authorizer`)
 
-// dependsOnUser reports whether a CEL expression in a spec depends on who makes the request.
+// dependsOnUser reports whether a CEL expression in a spec depends on the user who sends the request.
 func dependsOnUser(spec any) bool {
 	text, err := json.Marshal(spec)
 	return err != nil || userExpression.Match(text)
 }
 
-// readBackends reads the Services of webhooks and API servers that may fail.
+// readBackends reads the Services of webhooks and aggregated API servers that can have failed.
 func (c *collection) readBackends(ctx context.Context) {
-	var reads []func()
-	for _, name := range rules.BackendsNeeded(c.facts) {
-		reads = append(reads, func() { c.readBackend(ctx, name) })
-	}
-	inParallel(reads...)
+	inParallel(rules.BackendsNeeded(c.facts), func(name types.NamespacedName) { c.readBackend(ctx, name) })
 }
 
 func (c *collection) readBackend(ctx context.Context, name types.NamespacedName) {
 	services, endpointSlices := &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}
-	if !c.list(ctx, diagnosis.SourceServices, services, inNamespace(name.Namespace), named(name.Name)) {
+	if !c.list(ctx, diagnosis.SourceServices, services, client.InNamespace(name.Namespace), named(name.Name)) {
 		return
 	}
 	backend := diagnosis.Backend{Exists: len(services.Items) > 0}
 	if backend.Exists {
 		backend.HasReadyEndpoint = services.Items[0].Spec.Type == corev1.ServiceTypeExternalName
-		if !c.list(ctx, diagnosis.SourceEndpointSlices, endpointSlices, inNamespace(name.Namespace),
+		if !c.list(ctx, diagnosis.SourceEndpointSlices, endpointSlices, client.InNamespace(name.Namespace),
 			client.MatchingLabels{discoveryv1.LabelServiceName: name.Name}) {
 			return
 		}

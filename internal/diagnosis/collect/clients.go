@@ -8,16 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,78 +20,42 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/metadata"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// lister lists typed objects.
-type lister interface {
-	List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error
-}
-
-// discoverer discovers resource types: all, or those of one group version.
-type discoverer interface {
-	resourcetypes.Discoverer
-	ServerResourcesForGroupVersionWithContext(
-		ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
-}
-
-// dryRunner makes requests as dry runs, and returns the response of the API server.
-type dryRunner interface {
-	delete(ctx context.Context, object diagnosis.RemainingObject) error
-	removeFinalizer(ctx context.Context, object diagnosis.RemainingObject, finalizer string) error
-}
-
-// accessReviewer checks permissions of ServiceAccounts.
-type accessReviewer interface {
-	canChange(ctx context.Context, account types.NamespacedName, of resourcetypes.Type, namespace string) (bool, error)
-}
-
-// clusterDryRunner is the dryRunner of a cluster.
-type clusterDryRunner struct{ client metadata.Interface }
-
-func (d clusterDryRunner) delete(ctx context.Context, object diagnosis.RemainingObject) error {
+// dryRunDeletion sends the dry run of the deletion of an object and returns the response.
+func (c *Collector) dryRunDeletion(ctx context.Context, object diagnosis.RemainingObject) error {
 	background := metav1.DeletePropagationBackground
-	return d.client.Resource(object.GroupVersionResource).Namespace(object.Namespace).Delete(ctx, object.Name,
+	return c.metadata.Resource(object.GroupVersionResource).Namespace(object.Namespace).Delete(ctx, object.Name,
 		metav1.DeleteOptions{
 			DryRun: []string{metav1.DryRunAll}, PropagationPolicy: &background,
 			Preconditions: &metav1.Preconditions{UID: &object.UID},
 		})
 }
 
-// removeFinalizer sends the resource version, so that the response for an object that changed is a
-// conflict and no other error.
-func (d clusterDryRunner) removeFinalizer(
-	ctx context.Context, object diagnosis.RemainingObject, finalizer string,
-) error {
-	finalizers := []string{}
-	for _, other := range object.Finalizers {
-		if other != finalizer {
-			finalizers = append(finalizers, other)
-		}
-	}
+// dryRunRemoval sends the dry run of the removal of a finalizer and returns the response. The request
+// contains the resource version, so that the error is a conflict if the object has changed.
+func (c *Collector) dryRunRemoval(ctx context.Context, object diagnosis.RemainingObject, finalizer string) error {
+	finalizers := slices.DeleteFunc(slices.Clone(object.Finalizers), func(other string) bool { return other == finalizer })
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": object.ResourceVersion, "finalizers": finalizers,
 	}})
 	if err != nil {
 		return fmt.Errorf("failed to encode a patch: %w", err)
 	}
-	_, err = d.client.Resource(object.GroupVersionResource).Namespace(object.Namespace).Patch(ctx, object.Name,
+	_, err = c.metadata.Resource(object.GroupVersionResource).Namespace(object.Namespace).Patch(ctx, object.Name,
 		types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
-// clusterAccessReviewer is the accessReviewer of a cluster.
-type clusterAccessReviewer struct{ client client.Writer }
-
-// canChange reviews patch and update. Either verb suffices to remove a finalizer.
-func (a clusterAccessReviewer) canChange(
-	ctx context.Context, account types.NamespacedName, of resourcetypes.Type, namespace string,
-) (bool, error) {
+// canChange reports whether a ServiceAccount has permission to patch or to update objects in the
+// namespace. Either verb suffices to remove a finalizer.
+func (c *Collector) canChange(ctx context.Context, review owners.AccessReview, namespace string) (bool, error) {
+	account, of := review.ServiceAccount, review.Type
 	for _, verb := range []string{"patch", "update"} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:" + account.Namespace + ":" + account.Name,
@@ -107,7 +66,7 @@ func (a clusterAccessReviewer) canChange(
 				Namespace: namespace, Verb: verb, Group: of.Group, Version: of.Version, Resource: of.Resource,
 			},
 		}}
-		if err := a.client.Create(ctx, review); err != nil {
+		if err := c.client.Create(ctx, review); err != nil {
 			return false, err
 		}
 		if review.Status.Allowed {
@@ -117,8 +76,8 @@ func (a clusterAccessReviewer) canChange(
 	return false, nil
 }
 
-// serverClock is the clock of the API server according to its responses. Facts are compared with
-// timestamps of the API server, and the local clock can differ by minutes.
+// serverClock computes the time of the API server from its responses. The diagnosis compares this time
+// with timestamps that the API server sets, because the local clock can differ by minutes.
 type serverClock struct {
 	next   http.RoundTripper
 	offset atomic.Int64 // the difference from the local time in nanoseconds
@@ -132,7 +91,7 @@ func (c *serverClock) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
 		offset := time.Until(date)
-		// The header has a resolution of one second, and the response took some time.
+		// The header has a resolution of one second, and the response takes time to arrive.
 		if offset.Abs() < 2*time.Second {
 			offset = 0
 		}
@@ -147,18 +106,14 @@ var apiServiceKind = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Ve
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		admissionregistrationv1.AddToScheme, appsv1.AddToScheme, authorizationv1.AddToScheme,
-		coordinationv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, rbacv1.AddToScheme,
-		apiextensionsv1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		utilruntime.Must(add(scheme))
-	}
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	return scheme
 }
 
-// newMapper returns a RESTMapper for the types that are read as full objects. It makes no requests, so
-// it works if discovery fails.
+// newMapper returns a RESTMapper for the types that are read as full objects. It sends no requests, so
+// it works even if discovery fails.
 func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {

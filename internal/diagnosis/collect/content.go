@@ -15,16 +15,17 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 const (
-	// maxListed is the maximum number of objects of a type that are listed; further objects are
-	// only counted.
+	// maxListed is the maximum number of objects of a type that are listed. Further objects are only
+	// counted.
 	maxListed = 500
-	// listInterval is the time between the two lists of the content.
+	// listInterval is the time between the two lists that are compared to detect progress.
 	listInterval = 700 * time.Millisecond
 	// maxCRDs is the maximum number of CustomResourceDefinitions that are read as full objects.
 	maxCRDs = 20
@@ -34,7 +35,8 @@ const (
 
 var crdResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
-// readCRDNames reads the metadata of CustomResourceDefinitions only: their schemas can be megabytes.
+// readCRDNames reads only the metadata of CustomResourceDefinitions, because their schemas can be
+// megabytes in size.
 func (c *collection) readCRDNames(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -51,22 +53,20 @@ func (c *collection) readCRDNames(ctx context.Context) {
 	c.update(func(facts *diagnosis.Facts) { facts.CRDNames = names })
 }
 
-// readCRDs reads the CustomResourceDefinitions of the content.
+// readCRDs reads the CustomResourceDefinitions of the types in Content.
 func (c *collection) readCRDs(ctx context.Context) {
-	var reads []func()
+	var names []string
 	for _, content := range c.facts.Content {
-		name := content.Type.String()
-		if !slices.Contains(c.facts.CRDNames, name) || len(reads) == maxCRDs {
-			continue
+		if name := content.Type.String(); slices.Contains(c.facts.CRDNames, name) && len(names) < maxCRDs {
+			names = append(names, name)
 		}
-		reads = append(reads, func() {
-			list := &apiextensionsv1.CustomResourceDefinitionList{}
-			if c.list(ctx, diagnosis.SourceCRDs, list, named(name)) {
-				c.update(func(facts *diagnosis.Facts) { facts.CRDs = append(facts.CRDs, list.Items...) })
-			}
-		})
 	}
-	inParallel(reads...)
+	inParallel(names, func(name string) {
+		list := &apiextensionsv1.CustomResourceDefinitionList{}
+		if c.list(ctx, diagnosis.SourceCRDs, list, named(name)) {
+			c.update(func(facts *diagnosis.Facts) { facts.CRDs = append(facts.CRDs, list.Items...) })
+		}
+	})
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.CRDs, func(a, b apiextensionsv1.CustomResourceDefinition) int {
 			return strings.Compare(a.Name, b.Name)
@@ -88,23 +88,21 @@ func (c *collection) readContent(ctx context.Context) {
 		case diagnosis.IsMissingPermission(content.Err):
 			c.addFailure(diagnosis.Source(content.Type.String()), name, content.Err)
 		case !isFromAPIServer(content.Err):
-			c.addUnread(diagnosis.Unread{
-				Source: diagnosis.SourceContent, Why: diagnosis.OneLine(content.Err.Error()),
-			})
+			c.addUnread(diagnosis.SourceContent, diagnosis.OneLine(content.Err.Error()))
 		}
 	}
 	c.facts.Content = contents
 }
 
-// isFromAPIServer reports whether an error was returned by the API server and not by the connection
-// to it.
+// isFromAPIServer reports whether the API server returned an error. Other errors are connection
+// errors and timeouts.
 func isFromAPIServer(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)
 }
 
-// readProgress lists the content again to detect progress, if the deletion exceeds the progress
-// deadline.
+// readProgress detects progress. If the deletion exceeds the progress deadline, it lists the content
+// again.
 func (c *collection) readProgress(ctx context.Context) {
 	facts := c.facts
 	if evidence := progressInConditions(facts); evidence != "" {
@@ -128,14 +126,13 @@ func (c *collection) readProgress(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	second := resourcetypes.List(ctx, c.metadata, facts.Namespace.Name, listed, maxListed)
-	c.update(func(facts *diagnosis.Facts) {
-		facts.Progress = computeProgress(facts.Content, second)
-		for _, content := range second {
-			if content.Err != nil {
-				facts.Unread = append(facts.Unread, secondListFailed(content.Type, content.Err))
-			}
+	c.update(func(facts *diagnosis.Facts) { facts.Progress = computeProgress(facts.Content, second) })
+	for _, content := range second {
+		if content.Err != nil {
+			c.addUnread(diagnosis.SourceContent,
+				fmt.Sprintf(unreadSecondList, content.Type, diagnosis.OneLine(content.Err.Error())))
 		}
-	})
+	}
 }
 
 // hasContent reports whether objects of a type remain.
@@ -150,29 +147,27 @@ func (c *collection) readPods(ctx context.Context) {
 	isPod := func(of resourcetypes.Type) bool { return of.GroupResource() == diagnosis.PodResource }
 	list := &corev1.PodList{}
 	if !c.hasContent(isPod) ||
-		!c.list(ctx, diagnosis.SourcePods, list, inNamespace(c.facts.Namespace.Name), atMost(maxListed)) {
+		!c.list(ctx, diagnosis.SourcePods, list, client.InNamespace(c.facts.Namespace.Name), client.Limit(maxListed)) {
 		return
 	}
-	var reads []func()
-	var seen []string
+	var names []string
 	for i := range list.Items {
-		node := list.Items[i].Spec.NodeName
-		if node == "" || slices.Contains(seen, node) {
+		name := list.Items[i].Spec.NodeName
+		if name == "" || slices.Contains(names, name) {
 			continue
 		}
-		if len(seen) == maxNodes {
-			c.addUnread(diagnosis.Unread{Source: diagnosis.SourceNodes, Why: fmt.Sprintf(unreadTooManyNodes, maxNodes)})
+		if len(names) == maxNodes {
+			c.addUnread(diagnosis.SourceNodes, fmt.Sprintf(unreadTooManyNodes, maxNodes))
 			break
 		}
-		seen = append(seen, node)
-		reads = append(reads, func() {
-			nodes := &corev1.NodeList{}
-			if c.list(ctx, diagnosis.SourceNodes, nodes, named(node)) {
-				c.update(func(facts *diagnosis.Facts) { facts.Nodes = append(facts.Nodes, nodes.Items...) })
-			}
-		})
+		names = append(names, name)
 	}
-	inParallel(reads...)
+	inParallel(names, func(name string) {
+		nodes := &corev1.NodeList{}
+		if c.list(ctx, diagnosis.SourceNodes, nodes, named(name)) {
+			c.update(func(facts *diagnosis.Facts) { facts.Nodes = append(facts.Nodes, nodes.Items...) })
+		}
+	})
 	c.update(func(facts *diagnosis.Facts) {
 		facts.Pods = list.Items
 		slices.SortFunc(facts.Nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })

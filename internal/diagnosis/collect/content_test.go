@@ -18,8 +18,8 @@ func TestIsFromAPIServer(t *testing.T) {
 	}{
 		"an error with a reason":    {unavailable, true},
 		"an error without a reason": {fmt.Errorf("listing: %w", makeError(http.StatusInternalServerError, "")), true},
-		"no connection":             {errors.New("connection refused"), false},
-		"no response in time":       {context.DeadlineExceeded, false},
+		"a connection error":        {errors.New("connection refused"), false},
+		"a timeout":                 {context.DeadlineExceeded, false},
 	} {
 		if got := isFromAPIServer(test.err); got != test.want {
 			t.Errorf("%s: got %t", name, got)

@@ -5,8 +5,12 @@ package collect
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +22,7 @@ import (
 func (c *collection) discover(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*responseTimeout)
 	defer cancel()
-	found, err := resourcetypes.Discover(ctx, c.discoverer)
+	found, err := resourcetypes.Discover(ctx, c.discovery)
 	if err != nil {
 		c.addFailure(diagnosis.SourceDiscovery, "", err)
 		return
@@ -26,27 +30,24 @@ func (c *collection) discover(ctx context.Context) {
 	c.update(func(facts *diagnosis.Facts) { facts.ResourceTypes = found })
 }
 
-// discoverDirectly requests the resource types of each group version that discovery lacks, since the
+// discoverDirectly requests the resource types of each group version that discovery lacks, because the
 // discovery cache of the API server can be stale.
 func (c *collection) discoverDirectly(ctx context.Context) {
 	if c.facts.ResourceTypes == nil {
 		return
 	}
-	var requests []func()
-	for groupVersion := range c.facts.ResourceTypes.Failed {
-		requests = append(requests, func() {
-			ctx, cancel := context.WithTimeout(ctx, responseTimeout)
-			defer cancel()
-			_, err := c.discoverer.ServerResourcesForGroupVersionWithContext(ctx, groupVersion.String())
-			c.update(func(facts *diagnosis.Facts) {
-				if facts.DirectDiscovery == nil {
-					facts.DirectDiscovery = map[schema.GroupVersion]error{}
-				}
-				facts.DirectDiscovery[groupVersion] = err
-			})
+	failed := slices.Collect(maps.Keys(c.facts.ResourceTypes.Failed))
+	inParallel(failed, func(groupVersion schema.GroupVersion) {
+		ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+		defer cancel()
+		_, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion.String())
+		c.update(func(facts *diagnosis.Facts) {
+			if facts.DirectDiscovery == nil {
+				facts.DirectDiscovery = map[schema.GroupVersion]error{}
+			}
+			facts.DirectDiscovery[groupVersion] = err
 		})
-	}
-	inParallel(requests...)
+	})
 }
 
 func (c *collection) readAPIServices(ctx context.Context) {
@@ -75,17 +76,33 @@ func toAPIService(object *unstructured.Unstructured) (service diagnosis.APIServi
 	service.Service = types.NamespacedName{
 		Namespace: text("spec", "service", "namespace"), Name: text("spec", "service", "name"),
 	}
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, condition := range conditions {
-		fields, ok := condition.(map[string]any)
-		if !ok || fields["type"] != "Available" {
-			continue
-		}
-		service.Available = fields["status"] == "True"
-		service.Reason, _ = fields["reason"].(string)
-		service.Message, _ = fields["message"].(string)
-		since, _ := fields["lastTransitionTime"].(string)
-		service.Since, _ = time.Parse(time.RFC3339, since)
+	if condition := meta.FindStatusCondition(conditionsOf(object), "Available"); condition != nil {
+		service.Available = condition.Status == metav1.ConditionTrue
+		service.Reason, service.Message = condition.Reason, condition.Message
+		service.Since = condition.LastTransitionTime.Time
 	}
 	return service, service.Service.Name == ""
+}
+
+// conditionsOf returns the conditions of an object of any type. It ignores values with an unexpected
+// type.
+func conditionsOf(object *unstructured.Unstructured) []metav1.Condition {
+	var conditions []metav1.Condition
+	items, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range items {
+		fields, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		text := func(key string) string {
+			value, _ := fields[key].(string)
+			return value
+		}
+		since, _ := time.Parse(time.RFC3339, text("lastTransitionTime"))
+		conditions = append(conditions, metav1.Condition{
+			Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"),
+			Message: text("message"), LastTransitionTime: metav1.NewTime(since),
+		})
+	}
+	return conditions
 }

@@ -20,47 +20,42 @@ import (
 )
 
 const (
-	// maxDryRuns limits the dry runs of each kind, maxDryRunsPerType the deletions of each type.
+	// maxDryRuns limits the number of deletions, and the number of patches. maxDryRunsPerType limits
+	// the number of deletions of objects of one type.
 	maxDryRuns        = 30
 	maxDryRunsPerType = 3
 )
 
-// errNoPatchPermission replaces the response to a patch that is not sent.
+// errNoPatchPermission is the error of a patch that is not sent.
 var errNoPatchPermission = errors.New("permission to patch is missing")
 
-// makeDryRuns makes dry runs of the deletion of objects that are not being deleted, and of the removal
-// of the finalizers of objects that are.
+// dryRunRequest is a request to delete an object, or to remove one of its finalizers.
+type dryRunRequest struct {
+	diagnosis.RemainingObject
+	verb, finalizer string
+}
+
+// makeDryRuns sends dry runs of the deletion of objects without a deletionTimestamp, and of the removal
+// of finalizers from terminating objects.
 func (c *collection) makeDryRuns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	var deletions []diagnosis.RemainingObject
-	var removals []removal
-	c.update(func(facts *diagnosis.Facts) {
-		deletions, removals = chooseDeletions(facts), chooseRemovals(facts)
-	})
-	var requests []func()
-	for _, object := range deletions {
-		requests = append(requests, func() {
-			c.addDryRun(diagnosis.DryRun{
-				Verb: diagnosis.VerbDelete, Type: object.Type, Name: object.Name, Err: c.dryRunner.delete(ctx, object),
-			})
-		})
-	}
-	for _, chosen := range removals {
+	var requests []dryRunRequest
+	c.update(func(facts *diagnosis.Facts) { requests = append(chooseDeletions(facts), chooseRemovals(facts)...) })
+	inParallel(requests, func(request dryRunRequest) {
 		dryRun := diagnosis.DryRun{
-			Verb: diagnosis.VerbPatch, Type: chosen.Type, Name: chosen.Name, Finalizer: chosen.finalizer,
-			Err: errNoPatchPermission,
+			Verb: request.verb, Type: request.Type, Name: request.Name, Finalizer: request.finalizer,
 		}
-		if c.WithoutPatches {
-			c.addDryRun(dryRun)
-			continue
+		switch {
+		case request.verb == diagnosis.VerbDelete:
+			dryRun.Err = c.dryRunDeletion(ctx, request.RemainingObject)
+		case c.WithoutPatches:
+			dryRun.Err = errNoPatchPermission
+		default:
+			dryRun.Err = c.dryRunRemoval(ctx, request.RemainingObject, request.finalizer)
 		}
-		requests = append(requests, func() {
-			dryRun.Err = c.dryRunner.removeFinalizer(ctx, chosen.RemainingObject, chosen.finalizer)
-			c.addDryRun(dryRun)
-		})
-	}
-	inParallel(requests...)
+		c.addDryRun(dryRun)
+	})
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.DryRuns, func(a, b diagnosis.DryRun) int {
 			return cmp.Or(strings.Compare(a.Verb, b.Verb), strings.Compare(a.Type.String(), b.Type.String()),
@@ -69,13 +64,11 @@ func (c *collection) makeDryRuns(ctx context.Context) {
 	})
 }
 
-// addDryRun adds a dry run to the facts, unless its response contains no information: the object was
-// changed or deleted, or permission is missing.
+// addDryRun adds a dry run to the facts. It omits a response that only shows that the object was
+// changed or deleted, or that permission is missing.
 func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	unread := func(format string, last any) {
-		c.addUnread(diagnosis.Unread{
-			Source: diagnosis.SourceDryRuns, Why: fmt.Sprintf(format, dryRun.Verb, dryRun.Type, last),
-		})
+		c.addUnread(diagnosis.SourceDryRuns, fmt.Sprintf(format, dryRun.Verb, dryRun.Type, last))
 	}
 	switch err := dryRun.Err; {
 	case err != nil && (diagnosis.IsMissingPermission(err) || errors.Is(err, errNoPatchPermission)):
@@ -91,9 +84,9 @@ func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	}
 }
 
-// supportsDryRun reports whether a dry run of a write to a group is known to change nothing. An
-// aggregated API server without support for dry runs would perform the write. If the APIServices
-// could not be read, only groups without a domain are known to be served by kube-apiserver.
+// supportsDryRun reports whether kube-apiserver is known to serve a group. An aggregated API server
+// without support for dry runs would perform the request. If the APIServices could not be read,
+// kube-apiserver is only known to serve groups without a domain.
 func supportsDryRun(facts *diagnosis.Facts, group string) bool {
 	if !facts.IsRead(diagnosis.SourceAPIServices) {
 		return !strings.Contains(group, ".")
@@ -103,9 +96,9 @@ func supportsDryRun(facts *diagnosis.Facts, group string) bool {
 	})
 }
 
-// chooseDeletions returns a few objects that are not being deleted, those that the condition of the
-// Namespace names first.
-func chooseDeletions(facts *diagnosis.Facts) []diagnosis.RemainingObject {
+// chooseDeletions selects a few objects without a deletionTimestamp. It prefers objects that the
+// NamespaceDeletionContentFailure condition names.
+func chooseDeletions(facts *diagnosis.Facts) []dryRunRequest {
 	failure := facts.ConditionMessage(corev1.NamespaceDeletionContentFailure)
 	var candidates []diagnosis.RemainingObject
 	for _, object := range facts.RemainingObjects() {
@@ -121,26 +114,20 @@ func chooseDeletions(facts *diagnosis.Facts) []diagnosis.RemainingObject {
 		return 1
 	}
 	slices.SortStableFunc(candidates, func(a, b diagnosis.RemainingObject) int { return cmp.Compare(rank(a), rank(b)) })
-	var chosen []diagnosis.RemainingObject
+	var chosen []dryRunRequest
 	counts := map[schema.GroupResource]int{}
 	for _, object := range candidates {
 		resource := object.GroupResource()
 		if counts[resource]++; counts[resource] <= maxDryRunsPerType && len(chosen) < maxDryRuns {
-			chosen = append(chosen, object)
+			chosen = append(chosen, dryRunRequest{object, diagnosis.VerbDelete, ""})
 		}
 	}
 	return chosen
 }
 
-// removal is a finalizer of an object.
-type removal struct {
-	diagnosis.RemainingObject
-	finalizer string
-}
-
-// chooseRemovals returns one terminating object of each type for each finalizer.
-func chooseRemovals(facts *diagnosis.Facts) []removal {
-	var chosen []removal
+// chooseRemovals selects one terminating object for each finalizer and type.
+func chooseRemovals(facts *diagnosis.Facts) []dryRunRequest {
+	var chosen []dryRunRequest
 	seen := map[string]bool{}
 	for _, object := range facts.RemainingObjects() {
 		if object.DeletionTimestamp == nil || !object.Can("patch") || !supportsDryRun(facts, object.Group) {
@@ -150,7 +137,7 @@ func chooseRemovals(facts *diagnosis.Facts) []removal {
 			key := object.Type.String() + " " + finalizer
 			if !seen[key] && len(chosen) < maxDryRuns {
 				seen[key] = true
-				chosen = append(chosen, removal{object, finalizer})
+				chosen = append(chosen, dryRunRequest{object, diagnosis.VerbPatch, finalizer})
 			}
 		}
 	}

@@ -26,12 +26,12 @@ func TestDryRunsSkipAggregatedServers(t *testing.T) {
 		change func(*diagnosis.Facts)
 		want   int
 	}{
-		"kube-apiserver serves the group":            {group, func(*diagnosis.Facts) {}, 1},
-		"an aggregated server serves the group":      {group, aggregated, 0},
-		"an aggregated server serves another group":  {"widgets.example.com", aggregated, 1},
-		"APIServices unread":                         {group, unread, 0},
-		"APIServices unread, a group without domain": {"apps", unread, 1},
-		"APIServices unread, the core group":         {"", unread, 1},
+		"kube-apiserver serves the group":                        {group, func(*diagnosis.Facts) {}, 1},
+		"an aggregated server serves the group":                  {group, aggregated, 0},
+		"an aggregated server serves another group":              {"widgets.example.com", aggregated, 1},
+		"APIServices could not be read":                          {group, unread, 0},
+		"APIServices could not be read, the group has no domain": {"apps", unread, 1},
+		"APIServices could not be read, core group":              {"", unread, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := makeFacts(contentOf(makeType(test.group, "things"), makeObject("kept"),
@@ -41,7 +41,7 @@ func TestDryRunsSkipAggregatedServers(t *testing.T) {
 				t.Errorf("got %d deletions, want %d", got, test.want)
 			}
 			if got := len(chooseRemovals(facts)); got != test.want {
-				t.Errorf("got %d removals of a finalizer, want %d", got, test.want)
+				t.Errorf("got %d finalizer removals, want %d", got, test.want)
 			}
 		})
 	}

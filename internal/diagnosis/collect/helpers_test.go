@@ -20,8 +20,7 @@ import (
 
 const held = "widgets.example.com/records"
 
-// now is the time at which the facts of all tests were collected, long after the deletion of the
-// namespace.
+// All facts were collected at the time now, long after the namespace was deleted.
 var (
 	now     = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	deleted = now.Add(-10 * time.Minute)
@@ -59,7 +58,7 @@ func contentOf(of resourcetypes.Type, objects ...metav1.PartialObjectMetadata) r
 	return resourcetypes.Content{Type: of, Objects: objects, Count: len(objects)}
 }
 
-// makeFacts returns the facts about a terminating namespace with some content.
+// makeFacts returns facts about a terminating namespace with the given content.
 func makeFacts(content ...resourcetypes.Content) *diagnosis.Facts {
 	return &diagnosis.Facts{
 		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline, Content: content,

@@ -36,15 +36,15 @@ func (c *collection) readInitializers(ctx context.Context) {
 	}
 }
 
-// readInitializersOfFinalizers reads the initializers that namespace finalizers belong to, if the
-// Namespace has one that is not the namespace controller's.
+// readInitializersOfFinalizers reads the initializers if the Namespace has a namespace finalizer that
+// can belong to one of them.
 func (c *collection) readInitializersOfFinalizers(ctx context.Context) {
 	if len(c.facts.ExternalNamespaceFinalizers()) > 0 {
 		c.readInitializers(ctx)
 	}
 }
 
-// initializersOf returns the initializers in the order of precedence of their configurations.
+// initializersOf returns the initializers, sorted by the names of their configurations.
 func initializersOf(list *v1alpha1.NamespaceInitializerConfigurationList) []diagnosis.RegisteredInitializer {
 	var initializers []diagnosis.RegisteredInitializer
 	for _, configuration := range list.Items {
@@ -63,16 +63,16 @@ func initializersOf(list *v1alpha1.NamespaceInitializerConfigurationList) []diag
 
 // readInitializerPods reads the ServiceAccounts that may initialize the namespace, and their pods.
 func (c *collection) readInitializerPods(ctx context.Context) {
-	var reads []func()
+	var accounts []types.NamespacedName
 	for subject := range owners.InitializerSubjects(c.facts) {
-		if subject.Kind != rbacv1.ServiceAccountKind || len(reads) >= owners.MaxChecked {
-			continue
+		if subject.Kind == rbacv1.ServiceAccountKind && len(accounts) < owners.MaxChecked {
+			accounts = append(accounts, types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name})
 		}
-		account := types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name}
-		reads = append(reads,
-			func() { c.readServiceAccount(ctx, account) }, func() { c.readPodsOfServiceAccount(ctx, account) })
 	}
-	inParallel(reads...)
+	inParallel(accounts, func(account types.NamespacedName) {
+		c.readServiceAccount(ctx, account)
+		c.readPodsOfServiceAccount(ctx, account)
+	})
 }
 
 // readPodsOfServiceAccount reads the running pods of a ServiceAccount.
@@ -81,7 +81,8 @@ func (c *collection) readPodsOfServiceAccount(ctx context.Context, account types
 	running := client.MatchingFieldsSelector{Selector: fields.SelectorFromSet(fields.Set{
 		"spec.serviceAccountName": account.Name, "status.phase": string(corev1.PodRunning),
 	})}
-	if !c.list(ctx, diagnosis.SourcePods, list, inNamespace(account.Namespace), running, atMost(maxInitializerPods)) {
+	if !c.list(ctx, diagnosis.SourcePods, list, client.InNamespace(account.Namespace), running,
+		client.Limit(maxInitializerPods)) {
 		return
 	}
 	c.update(func(facts *diagnosis.Facts) {

@@ -27,8 +27,8 @@ import (
 // maxPods is the maximum number of running pods in the cluster that are examined.
 const maxPods = 10000
 
-// isOverdue reports whether the deletion exceeds the progress deadline, so that owners of finalizers
-// matter.
+// isOverdue reports whether the deletion exceeds the progress deadline. Only then does the diagnosis
+// search for the owners of finalizers.
 func (c *collection) isOverdue() bool {
 	return c.facts.IsOverdue(c.facts.Namespace.DeletionTimestamp.Time)
 }
@@ -37,10 +37,10 @@ func (c *collection) hasExternalFinalizers() bool {
 	return c.isOverdue() && len(owners.ExternalFinalizers(c.facts)) > 0
 }
 
-// ownerNamespace returns the namespace in which owners are searched; empty for all namespaces.
+// ownerNamespace returns the namespace to search for owners, or "" for all namespaces.
 func (c *collection) ownerNamespace() string { return c.facts.UnlessPublic("", c.facts.Namespace.Name) }
 
-// readLeases skips the Leases of nodes: there can be thousands, and none belongs to an owner.
+// readLeases skips the Leases of nodes: there can be thousands, and none of them belongs to an owner.
 func (c *collection) readLeases(ctx context.Context) {
 	list := &coordinationv1.LeaseList{}
 	notOfNodes := client.MatchingFieldsSelector{
@@ -73,12 +73,9 @@ func (c *collection) readWorkloads(ctx context.Context) {
 	if !c.hasExternalFinalizers() {
 		return
 	}
-	inParallel(
-		func() { c.readDeployments(ctx) },
-		func() { c.readStatefulSets(ctx) },
-		func() { c.readDaemonSets(ctx) },
-		func() { c.readRunningPods(ctx) },
-	)
+	inParallel([]func(context.Context){
+		c.readDeployments, c.readStatefulSets, c.readDaemonSets, c.readRunningPods,
+	}, func(read func(context.Context)) { read(ctx) })
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.Workloads, func(a, b diagnosis.Workload) int {
 			return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Namespace, b.Namespace),
@@ -89,7 +86,7 @@ func (c *collection) readWorkloads(ctx context.Context) {
 
 func (c *collection) readDeployments(ctx context.Context) {
 	list := &appsv1.DeploymentList{}
-	if c.list(ctx, diagnosis.SourceDeployments, list, inNamespace(c.ownerNamespace())) {
+	if c.list(ctx, diagnosis.SourceDeployments, list, client.InNamespace(c.ownerNamespace())) {
 		addWorkloads(c, list.Items, func(of *appsv1.Deployment) diagnosis.Workload {
 			return makeWorkload(diagnosis.SourceDeployments, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
 				of.Status.ReadyReplicas)
@@ -99,7 +96,7 @@ func (c *collection) readDeployments(ctx context.Context) {
 
 func (c *collection) readStatefulSets(ctx context.Context) {
 	list := &appsv1.StatefulSetList{}
-	if c.list(ctx, diagnosis.SourceStatefulSets, list, inNamespace(c.ownerNamespace())) {
+	if c.list(ctx, diagnosis.SourceStatefulSets, list, client.InNamespace(c.ownerNamespace())) {
 		addWorkloads(c, list.Items, func(of *appsv1.StatefulSet) diagnosis.Workload {
 			return makeWorkload(diagnosis.SourceStatefulSets, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
 				of.Status.ReadyReplicas)
@@ -109,7 +106,7 @@ func (c *collection) readStatefulSets(ctx context.Context) {
 
 func (c *collection) readDaemonSets(ctx context.Context) {
 	list := &appsv1.DaemonSetList{}
-	if c.list(ctx, diagnosis.SourceDaemonSets, list, inNamespace(c.ownerNamespace())) {
+	if c.list(ctx, diagnosis.SourceDaemonSets, list, client.InNamespace(c.ownerNamespace())) {
 		addWorkloads(c, list.Items, func(of *appsv1.DaemonSet) diagnosis.Workload {
 			return makeWorkload(diagnosis.SourceDaemonSets, of, &of.Spec.Template, of.Status.DesiredNumberScheduled,
 				of.Status.NumberReady)
@@ -125,7 +122,8 @@ func addWorkloads[T any](c *collection, objects []T, workloadOf func(*T) diagnos
 	})
 }
 
-// readRunningPods reads metadata only. A pod can belong to a workload of any type, or to none.
+// readRunningPods reads only the metadata of running pods. A pod can belong to a workload of any type,
+// or to none.
 func (c *collection) readRunningPods(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -145,14 +143,14 @@ func (c *collection) readRunningPods(ctx context.Context) {
 			return
 		}
 		if seen >= maxPods {
-			c.addUnread(diagnosis.Unread{Source: diagnosis.SourcePods, Why: unreadTooManyPods})
+			c.addUnread(diagnosis.SourcePods, unreadTooManyPods)
 			return
 		}
 	}
 }
 
-// makeWorkload collects the names by which a workload can be identified. Commands, arguments and
-// environment variables are not among them: they can be confidential, and can match by accident.
+// makeWorkload collects the names that identify a workload. It ignores commands, arguments and
+// environment variables, which can be confidential and can match by accident.
 func makeWorkload(
 	source diagnosis.Source, object metav1.Object, template *corev1.PodTemplateSpec, desired, ready int32,
 ) diagnosis.Workload {
@@ -192,19 +190,15 @@ func namesOf(object metav1.Object) []string {
 	return append(names, labels...)
 }
 
-// readAccessReviews checks whether the ServiceAccounts of possible owners have permission to act.
-// Public findings do not depend on that: those ServiceAccounts are in other namespaces.
+// readAccessReviews checks whether the ServiceAccounts of possible owners have permission to remove
+// finalizers. Public findings must not depend on ServiceAccounts in other namespaces.
 func (c *collection) readAccessReviews(ctx context.Context) {
 	if c.IsPublic {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	var requests []func()
-	for _, review := range owners.AccessReviewsNeeded(c.facts) {
-		requests = append(requests, func() { c.readAccessReview(ctx, review) })
-	}
-	inParallel(requests...)
+	inParallel(owners.AccessReviewsNeeded(c.facts), func(review owners.AccessReview) { c.readAccessReview(ctx, review) })
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.AccessReviews, func(a, b diagnosis.AccessReview) int {
 			return cmp.Or(cmp.Compare(a.ServiceAccount.String(), b.ServiceAccount.String()),
@@ -214,10 +208,10 @@ func (c *collection) readAccessReviews(ctx context.Context) {
 }
 
 func (c *collection) readAccessReview(ctx context.Context, review owners.AccessReview) {
-	allowed, err := c.reviewer.canChange(ctx, review.ServiceAccount, review.Type, c.facts.Namespace.Name)
+	allowed, err := c.canChange(ctx, review, c.facts.Namespace.Name)
 	switch {
 	case apierrors.IsForbidden(err):
-		c.addUnread(diagnosis.Unread{Source: diagnosis.SourceAccessReviews, Why: unreadPermissions})
+		c.addUnread(diagnosis.SourceAccessReviews, unreadPermissions)
 	case err != nil:
 		c.addFailure(diagnosis.SourceAccessReviews, "", err)
 	default:
@@ -229,18 +223,16 @@ func (c *collection) readAccessReview(ctx context.Context, review owners.AccessR
 	}
 }
 
-// readServiceAccounts reads which of the ServiceAccounts of possible owners exist.
+// readServiceAccounts reads which ServiceAccounts of possible owners exist.
 func (c *collection) readServiceAccounts(ctx context.Context) {
-	var reads []func()
-	for _, account := range owners.ServiceAccountsNeeded(c.facts) {
-		reads = append(reads, func() { c.readServiceAccount(ctx, account) })
-	}
-	inParallel(reads...)
+	inParallel(owners.ServiceAccountsNeeded(c.facts), func(account types.NamespacedName) {
+		c.readServiceAccount(ctx, account)
+	})
 }
 
 func (c *collection) readServiceAccount(ctx context.Context, account types.NamespacedName) {
 	list := &corev1.ServiceAccountList{}
-	if !c.list(ctx, diagnosis.SourceServiceAccounts, list, inNamespace(account.Namespace), named(account.Name)) {
+	if !c.list(ctx, diagnosis.SourceServiceAccounts, list, client.InNamespace(account.Namespace), named(account.Name)) {
 		return
 	}
 	c.update(func(facts *diagnosis.Facts) {

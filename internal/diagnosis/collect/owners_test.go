@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// Commands, arguments and environment variables of containers can be confidential.
+// Commands, arguments and environment variables of containers can be confidential, so they are ignored.
 func TestMakeWorkloadIgnoresArguments(t *testing.T) {
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Image: "registry.test/main", Command: []string{"command"}, Args: []string{"argument"},

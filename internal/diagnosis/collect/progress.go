@@ -20,8 +20,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
-// computeProgress compares two lists of the content: which objects were deleted, and which finalizers
-// were removed. It ignores new objects, and types that could not be listed completely again.
+// computeProgress compares two lists of the content, and counts deleted objects and removed
+// finalizers. It ignores new objects, and types that could not be listed twice.
 func computeProgress(first, second []resourcetypes.Content) diagnosis.Progress {
 	progress := diagnosis.Progress{Deleted: map[schema.GroupResource]int{}, Released: map[string]int{}}
 	again := map[schema.GroupResource]resourcetypes.Content{}
@@ -29,7 +29,7 @@ func computeProgress(first, second []resourcetypes.Content) diagnosis.Progress {
 		again[content.Type.GroupResource()] = content
 	}
 	for _, before := range first {
-		after := again[before.Type.GroupResource()] // If the second list lacks the type, all of its objects are deleted.
+		after := again[before.Type.GroupResource()] // The second list lacks a type if all of its objects are deleted.
 		if before.Err == nil && after.Err == nil {
 			addProgress(progress, before, after)
 		}
@@ -37,8 +37,8 @@ func computeProgress(first, second []resourcetypes.Content) diagnosis.Progress {
 	return progress
 }
 
-// addProgress adds the changes of one type. An object that the second list lacks was deleted if the
-// first list was complete, or if the count decreased.
+// addProgress adds the changes of one type. An object that the second list lacks is treated as deleted
+// if the first list is complete, or if the number of objects decreased.
 func addProgress(progress diagnosis.Progress, before, after resourcetypes.Content) {
 	resource := before.Type.GroupResource()
 	remaining := map[types.UID][]string{}
@@ -67,8 +67,9 @@ func addProgress(progress diagnosis.Progress, before, after resourcetypes.Conten
 
 var remainingCount = regexp.MustCompile(`([a-z0-9-]+)\.([a-z0-9.-]*) has (\d+) resource instances`)
 
-// progressInConditions returns a sentence if the condition that counts the remaining objects was
-// written recently and counts more than remain now.
+// progressInConditions returns a sentence about the progress that the NamespaceContentRemaining
+// condition shows, or "". The condition contains the numbers of remaining objects, and must have been
+// written recently.
 func progressInConditions(facts *diagnosis.Facts) string {
 	condition := facts.Condition(corev1.NamespaceContentRemaining)
 	if condition == nil || condition.Status != corev1.ConditionTrue {
@@ -86,7 +87,7 @@ func progressInConditions(facts *diagnosis.Facts) string {
 		before, err := strconv.Atoi(match[3])
 		now := counts[schema.GroupResource{Resource: match[1], Group: match[2]}]
 		if err == nil && now.Err == nil && !now.IsAtLeast && now.Count < before {
-			return evidenceCountDecreased(facts.Ago(written), before, match[1], now.Count)
+			return fmt.Sprintf(evidenceCountDecreased, before, match[1], facts.Ago(written), now.Count)
 		}
 	}
 	if isCountChanged(facts, written) {
@@ -95,14 +96,14 @@ func progressInConditions(facts *diagnosis.Facts) string {
 	return ""
 }
 
-// isCountChanged reports whether the last write of the status changed only the count: no condition
-// changed its status then, and none lists errors, whose text differs each time. A controller writes
-// only changes. A controller that processes one object after another can take seconds for each, so
-// two lists do not show its progress.
+// isCountChanged reports whether the last write of the status changed only the number of objects: no
+// condition changed its status in this write, and no condition lists errors, because their text varies.
+// A controller writes the status only if it changes. Unlike two lists, this shows the progress of a
+// controller that takes seconds for each object.
 func isCountChanged(facts *diagnosis.Facts, written time.Time) bool {
 	blocked := facts.Condition(v1alpha1.ConditionDeletionBlocked)
 	if blocked != nil && blocked.Status == corev1.ConditionTrue {
-		return false // The namespace made no progress for a while.
+		return false // An earlier diagnosis found no progress.
 	}
 	return !slices.ContainsFunc(facts.Namespace.Status.Conditions, func(condition corev1.NamespaceCondition) bool {
 		isError := diagnosis.ListsErrors(condition.Type) && condition.Status == corev1.ConditionTrue
@@ -110,8 +111,8 @@ func isCountChanged(facts *diagnosis.Facts, written time.Time) bool {
 	})
 }
 
-// countWritten returns when the condition that counts the remaining objects may last have been
-// written; zero if managedFields do not show it.
+// countWritten returns the time of the last write that can have changed the NamespaceContentRemaining
+// condition; zero if managedFields do not contain the condition.
 func countWritten(namespace *corev1.Namespace) time.Time {
 	var last time.Time
 	for _, entry := range namespace.ManagedFields {

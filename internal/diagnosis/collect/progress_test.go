@@ -22,12 +22,12 @@ func TestComputeProgress(t *testing.T) {
 		deleted  int
 		released int
 	}{
-		"no change":           {second: first},
-		"a new object":        {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("a", held), makeTerminatingObject("b", held), makeTerminatingObject("c")), first[1]}},
-		"one deleted":         {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("b", held, "x")), first[1]}, deleted: 1, released: 1},
-		"all deleted":         {second: first[1:], deleted: 2, released: 2},
-		"a finalizer removed": {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("a"), makeTerminatingObject("b", held, "x")), first[1]}, released: 1},
-		"a list that fails":   {second: []resourcetypes.Content{{Type: widgets, Err: unavailable}, first[1]}},
+		"no change":                     {second: first},
+		"a new object":                  {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("a", held), makeTerminatingObject("b", held), makeTerminatingObject("c")), first[1]}},
+		"one deleted object":            {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("b", held, "x")), first[1]}, deleted: 1, released: 1},
+		"all objects of a type deleted": {second: first[1:], deleted: 2, released: 2},
+		"a removed finalizer":           {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("a"), makeTerminatingObject("b", held, "x")), first[1]}, released: 1},
+		"a failed list request":         {second: []resourcetypes.Content{{Type: widgets, Err: unavailable}, first[1]}},
 	} {
 		progress := computeProgress(first, test.second)
 		if progress.Deleted[widgets.GroupResource()] != test.deleted || progress.Released[held] != test.released {
@@ -56,7 +56,7 @@ func TestProgressInConditions(t *testing.T) {
 	}
 	const own = `{"f:status":{"f:conditions":{"k:{\"type\":\"NamespaceContentRemaining\"}":{}}}}`
 	written(10*time.Second, own)
-	if got := progressInConditions(facts); got != evidenceCountDecreased("10s", 3, "configmaps", 1) {
+	if got := progressInConditions(facts); got != fmt.Sprintf(evidenceCountDecreased, 3, "configmaps", "10s", 1) {
 		t.Errorf("got %q", got)
 	}
 	written(time.Minute, own)
@@ -75,10 +75,10 @@ func TestProgressInConditions(t *testing.T) {
 	setCondition(facts, v1alpha1.ConditionDeletionBlocked, corev1.ConditionFalse, "")
 	setCondition(facts, "NamespaceDeletionContentFailure", corev1.ConditionTrue, "port 4711")
 	if got := progressInConditions(facts); got != "" {
-		t.Errorf("with an error that differs each time: got %q", got)
+		t.Errorf("with an error: got %q", got)
 	}
 	written(10*time.Second, `{"f:status":{"f:conditions":{"k:{\"type\":\"Other\"}":{}}}}`)
 	if got := progressInConditions(facts); got != "" {
-		t.Errorf("with another condition: got %q", got)
+		t.Errorf("with a write of another condition: got %q", got)
 	}
 }

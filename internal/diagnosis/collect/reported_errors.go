@@ -7,12 +7,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
@@ -25,27 +26,25 @@ const (
 	maxEvents = 1000
 )
 
-// readReportedErrors reads what controllers report about overdue objects, in the conditions of custom
-// resources and in Events. No Events can be created in a terminating namespace, so these are from
-// before the deletion or from other namespaces.
+// readReportedErrors reads what controllers report about overdue objects: in the conditions of custom
+// resources, and in Events. Events cannot be created in a terminating namespace, so controllers created
+// them before the deletion, but can still update them.
 func (c *collection) readReportedErrors(ctx context.Context) {
-	var overdue []diagnosis.RemainingObject
-	for _, object := range c.facts.RemainingObjects() {
-		if c.facts.IsObjectOverdue(object) && len(object.Finalizers) > 0 {
-			overdue = append(overdue, object)
-		}
-	}
+	overdue := slices.DeleteFunc(c.facts.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
+		return !c.facts.IsObjectOverdue(object) || len(object.Finalizers) == 0
+	})
 	if len(overdue) == 0 {
 		return
 	}
-	reads := []func(){func() { c.readEvents(ctx, overdue) }}
-	for _, object := range overdue {
-		// Read only custom resources: Secrets must not be read.
-		if slices.Contains(c.facts.CRDNames, object.Type.String()) && len(reads) <= maxCustomResources {
-			reads = append(reads, func() { c.readConditions(ctx, object) })
-		}
+	var group sync.WaitGroup
+	group.Go(func() { c.readEvents(ctx, overdue) })
+	custom := slices.DeleteFunc(slices.Clone(overdue), func(object diagnosis.RemainingObject) bool {
+		return !slices.Contains(c.facts.CRDNames, object.Type.String()) // Secrets must not be read.
+	})
+	for _, object := range custom[:min(len(custom), maxCustomResources)] {
+		group.Go(func() { c.readConditions(ctx, object) })
 	}
-	inParallel(reads...)
+	group.Wait()
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.ReportedErrors, func(a, b diagnosis.ReportedError) int {
 			return cmp.Or(cmp.Compare(a.Type.String(), b.Type.String()), cmp.Compare(a.Name, b.Name),
@@ -65,41 +64,29 @@ func (c *collection) readConditions(ctx context.Context, of diagnosis.RemainingO
 		return
 	}
 	for i := range list.Items {
-		reported := conditionsOf(of, &list.Items[i])
-		c.update(func(facts *diagnosis.Facts) { facts.ReportedErrors = append(facts.ReportedErrors, reported...) })
+		for _, condition := range conditionsOf(&list.Items[i]) {
+			if condition.Message != "" {
+				c.addReportedError(of, "condition "+condition.Type, condition.Message, condition.LastTransitionTime.Time)
+			}
+		}
 	}
 }
 
-// conditionsOf returns the conditions of an object that have a message.
-func conditionsOf(of diagnosis.RemainingObject, object *unstructured.Unstructured) []diagnosis.ReportedError {
-	var reported []diagnosis.ReportedError
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, condition := range conditions {
-		values, ok := condition.(map[string]any)
-		if !ok {
-			continue
-		}
-		name, _ := values["type"].(string)
-		message, _ := values["message"].(string)
-		since, _ := values["lastTransitionTime"].(string)
-		at, _ := time.Parse(time.RFC3339, since)
-		if message != "" {
-			reported = append(reported, diagnosis.ReportedError{
-				Type: of.Type, Name: of.Name, Source: sourceCondition(name), Text: message, At: at,
-			})
-		}
-	}
-	return reported
+func (c *collection) addReportedError(of diagnosis.RemainingObject, source, text string, at time.Time) {
+	c.update(func(facts *diagnosis.Facts) {
+		facts.ReportedErrors = append(facts.ReportedErrors, diagnosis.ReportedError{
+			Type: of.Type, Name: of.Name, Source: source, Text: text, At: at,
+		})
+	})
 }
 
 func (c *collection) readEvents(ctx context.Context, overdue []diagnosis.RemainingObject) {
 	isEvent := func(of resourcetypes.Type) bool { return of.Resource == "events" }
 	list := &corev1.EventList{}
 	if !c.hasContent(isEvent) ||
-		!c.list(ctx, diagnosis.SourceEvents, list, inNamespace(c.facts.Namespace.Name), atMost(maxEvents)) {
+		!c.list(ctx, diagnosis.SourceEvents, list, client.InNamespace(c.facts.Namespace.Name), client.Limit(maxEvents)) {
 		return
 	}
-	var reported []diagnosis.ReportedError
 	for i := range list.Items {
 		event := &list.Items[i]
 		if event.Type != corev1.EventTypeWarning {
@@ -109,17 +96,13 @@ func (c *collection) readEvents(ctx context.Context, overdue []diagnosis.Remaini
 			involved := event.InvolvedObject
 			if involved.Kind == object.Kind && involved.Name == object.Name &&
 				(involved.UID == "" || involved.UID == object.UID) {
-				reported = append(reported, diagnosis.ReportedError{
-					Type: object.Type, Name: object.Name, Source: sourceEvent(event.Reason), Text: event.Message,
-					At: lastSeen(event),
-				})
+				c.addReportedError(object, diagnosis.SourcePrefixEvent+event.Reason, event.Message, lastSeen(event))
 			}
 		}
 	}
-	c.update(func(facts *diagnosis.Facts) { facts.ReportedErrors = append(facts.ReportedErrors, reported...) })
 }
 
-// lastSeen returns when an Event last occurred, in the old or the new API.
+// lastSeen returns when an Event last occurred. It supports the fields of both Event APIs.
 func lastSeen(event *corev1.Event) time.Time {
 	switch {
 	case event.Series != nil && !event.Series.LastObservedTime.IsZero():

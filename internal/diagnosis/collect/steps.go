@@ -18,7 +18,7 @@ type step struct {
 	collect func(*collection, context.Context)
 }
 
-// steps lists the steps of each stage, each one after those that it depends on.
+// steps lists the steps of each stage. Each step comes after the steps whose facts it uses.
 var steps = map[diagnosis.Stage][]step{
 	diagnosis.StageInitializing: {
 		{diagnosis.FactClusterRoleBindings, nil, (*collection).readClusterRoleBindings},
@@ -76,29 +76,29 @@ var steps = map[diagnosis.Stage][]step{
 	},
 }
 
-// run runs the steps for the needed facts and the facts that these depend on. Steps whose
-// dependencies are collected run in parallel.
+// run runs the steps for the needed facts and for the facts that these steps use. It runs a step when
+// all facts that the step uses are collected, and runs such steps in parallel.
 func (c *collection) run(ctx context.Context, all []step, needs []diagnosis.Fact) {
 	pending := selectSteps(all, needs)
 	for len(pending) > 0 {
 		isPending := func(fact diagnosis.Fact) bool {
 			return slices.ContainsFunc(pending, func(other step) bool { return other.fact == fact })
 		}
-		var later []step
-		var functions []func()
+		var ready, later []step
 		for _, next := range pending {
 			if slices.ContainsFunc(next.after, isPending) {
 				later = append(later, next)
-				continue
+			} else {
+				ready = append(ready, next)
 			}
-			functions = append(functions, func() { next.collect(c, ctx) })
 		}
-		inParallel(functions...)
+		inParallel(ready, func(next step) { next.collect(c, ctx) })
 		pending = later
 	}
 }
 
-// selectSteps returns the steps for facts and their dependencies, in the same order.
+// selectSteps returns the steps for the given facts and for the facts that these steps use, in the
+// order of all steps.
 func selectSteps(all []step, facts []diagnosis.Fact) []step {
 	isNeeded := map[diagnosis.Fact]bool{}
 	for _, fact := range facts {

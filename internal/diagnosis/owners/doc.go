@@ -1,8 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package owners finds evidence in the facts of a diagnosis of who is responsible for a finalizer or
-// may initialize a namespace, and of whether they are running. It makes no requests.
+// Package owners searches the facts of a diagnosis for evidence of the owners of finalizers, and of
+// the identities that may initialize a namespace. The evidence shows whether they are running. The
+// package sends no requests.
 //
-// Rules decide what the evidence means. Only this package matches and ranks evidence.
+// This package matches and ranks evidence. Package rules decides what the evidence means.
 package owners

@@ -4,6 +4,7 @@
 package owners
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -26,19 +27,19 @@ const ManagerLease = "nslifecycle.dev"
 type Evidence struct {
 	Text  string
 	Match Match
-	// InNamespace reports whether it is about an object in the namespace itself.
+	// InNamespace reports whether the evidence is an object in the namespace itself.
 	InNamespace bool
 }
 
-// Report is all evidence of an owner.
+// Report contains all evidence of an owner.
 type Report struct {
-	// Running is evidence that the owner is running, NotRunning that it is not.
+	// Running is evidence that the owner is running. NotRunning is evidence that it is not.
 	Running, NotRunning []Evidence
-	// ServiceAccounts are the ServiceAccounts of the running workloads with the best match, which
-	// is WorkloadMatch.
+	// ServiceAccounts are the ServiceAccounts of the running workloads with the best match.
+	// WorkloadMatch is this match.
 	ServiceAccounts []types.NamespacedName
 	WorkloadMatch   Match
-	// CRDs are the names of the CustomResourceDefinitions of the same domain.
+	// CRDs are the names of the CustomResourceDefinitions in the same domain.
 	CRDs []string
 }
 
@@ -56,22 +57,22 @@ func Search(facts *diagnosis.Facts, owner *Owner) Report {
 	s.addMissingServiceAccounts()
 	if owner.lastManager != "" {
 		s.report.Running = append(s.report.Running, Evidence{
-			Text:  textFieldManager(owner.lastManager, diagnosis.FormatTime(owner.lastChangeAt)),
+			Text:  fmt.Sprintf(textFieldManager, owner.lastManager, diagnosis.FormatTime(owner.lastChangeAt)),
 			Match: WeakMatch,
 		})
 	}
 	return *s.report
 }
 
-// search is one run of Search.
+// search is the state of one call of Search.
 type search struct {
 	*diagnosis.Facts
 	owner  *Owner
 	report *Report
 }
 
-// isEvidence reports whether an object of a namespace with this match is evidence. If other
-// namespaces are not read, a weak match is not enough: one of them may contain a better match.
+// isEvidence reports whether a matching object in the given namespace is evidence. If other namespaces
+// are not read, a weak match is not sufficient, because they can contain a better match.
 func isEvidence(facts *diagnosis.Facts, namespace string, match Match) bool {
 	return match != NoMatch && facts.MayName(namespace) && (match == StrongMatch || !facts.IsPublic)
 }
@@ -83,13 +84,20 @@ func (s search) addWorkloads() {
 		if !isEvidence(s.Facts, workload.Namespace, match) {
 			continue
 		}
-		evidence := Evidence{textWorkload(workload), match, workload.Namespace == s.Namespace.Name}
-		if !workload.IsReady() {
-			s.report.NotRunning = append(s.report.NotRunning, evidence)
-			continue
+		s.add(textWorkload(workload), match, workload.Namespace, workload.IsReady())
+		if workload.IsReady() {
+			s.report.addServiceAccount(workload.ServiceAccount, match)
 		}
+	}
+}
+
+// add adds evidence about an object in a namespace.
+func (s search) add(text string, match Match, namespace string, isRunning bool) {
+	evidence := Evidence{text, match, namespace == s.Namespace.Name}
+	if isRunning {
 		s.report.Running = append(s.report.Running, evidence)
-		s.report.addServiceAccount(workload.ServiceAccount, match)
+	} else {
+		s.report.NotRunning = append(s.report.NotRunning, evidence)
 	}
 }
 
@@ -111,31 +119,19 @@ func (s search) addLeases() {
 			continue
 		}
 		text, isCurrent := DescribeLease(s.Facts, lease)
-		evidence := Evidence{text, match, lease.Namespace == s.Namespace.Name}
-		if isCurrent {
-			s.report.Running = append(s.report.Running, evidence)
-		} else {
-			// It may have been replaced by another Lease, or leader election was disabled.
-			evidence.Match = WeakMatch
-			s.report.NotRunning = append(s.report.NotRunning, evidence)
+		if !isCurrent {
+			match = WeakMatch // Another Lease may have replaced it, or leader election was disabled.
 		}
+		s.add(text, match, lease.Namespace, isCurrent)
 	}
 }
 
-// addAPIs adds the APIServices and CustomResourceDefinitions of the same domain.
+// addAPIs adds the APIServices and CustomResourceDefinitions in the same domain.
 func (s search) addAPIs() {
 	for i := range s.APIServices {
 		service := &s.APIServices[i]
-		if !isRelated(service.GroupVersion.Group, s.owner.Domain) {
-			continue
-		}
-		evidence := Evidence{
-			textAPIService(service, s.Detail(service.Message)), WeakMatch, service.Service.Namespace == s.Namespace.Name,
-		}
-		if service.Available {
-			s.report.Running = append(s.report.Running, evidence)
-		} else {
-			s.report.NotRunning = append(s.report.NotRunning, evidence)
+		if isRelated(service.GroupVersion.Group, s.owner.Domain) {
+			s.add(textAPIService(service, s.Detail(service.Message)), WeakMatch, service.Service.Namespace, service.Available)
 		}
 	}
 	for _, name := range s.CRDNames {
@@ -148,10 +144,8 @@ func (s search) addAPIs() {
 func (s search) addMissingServiceAccounts() {
 	for _, account := range serviceAccountsOf(s.Facts, s.owner) {
 		if exists, ok := s.ServiceAccounts[account.name]; ok && !exists {
-			s.report.NotRunning = append(s.report.NotRunning, Evidence{
-				textServiceAccountMissing(account.name, account.binding), account.match,
-				account.name.Namespace == s.Namespace.Name,
-			})
+			s.add(fmt.Sprintf(textServiceAccountMissing, account.binding, account.name), account.match,
+				account.name.Namespace, false)
 		}
 	}
 }
@@ -169,7 +163,7 @@ func serviceAccountsOf(facts *diagnosis.Facts, owner *Owner) []serviceAccount {
 	for i := range facts.ClusterRoleBindings {
 		binding := &facts.ClusterRoleBindings[i]
 		if strings.HasPrefix(binding.Name, "system:") {
-			continue // Kubernetes creates these in all clusters, for ServiceAccounts that few clusters have.
+			continue // Kubernetes creates these in all clusters, even for ServiceAccounts that do not exist.
 		}
 		for _, subject := range binding.Subjects {
 			if subject.Kind != rbacv1.ServiceAccountKind {
@@ -185,14 +179,14 @@ func serviceAccountsOf(facts *diagnosis.Facts, owner *Owner) []serviceAccount {
 	return accounts
 }
 
-// DescribeLease describes when a Lease was renewed, and returns whether its holder seems to be
-// running: a leader renews it several times within its duration, and a new leader acquires it soon
+// DescribeLease returns a description of a Lease, and whether its holder seems to be running. A leader
+// renews its Lease several times within the lease duration, and a new leader acquires the Lease soon
 // after it expires.
 func DescribeLease(facts *diagnosis.Facts, lease *coordinationv1.Lease) (text string, isCurrent bool) {
 	const durations = 4
 	renewed := lease.Spec.RenewTime.Time
 	limit := max(durations*time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15))*time.Second, time.Minute)
-	text = textLease(lease.Namespace, lease.Name, facts.Ago(renewed), diagnosis.FormatTime(renewed),
+	text = fmt.Sprintf(textLease, lease.Namespace, lease.Name, facts.Ago(renewed), diagnosis.FormatTime(renewed),
 		ptr.Deref(lease.Spec.HolderIdentity, ""))
 	return text, facts.Now.Sub(renewed) < limit
 }

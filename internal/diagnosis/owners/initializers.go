@@ -4,6 +4,7 @@
 package owners
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,7 +19,7 @@ import (
 // Status describes whether an identity is running.
 type Status int
 
-// The statuses.
+// Values of Status.
 const (
 	StatusUnknown Status = iota
 	StatusRunning
@@ -43,14 +44,14 @@ var systemSubjects = []rbacv1.Subject{
 	{Kind: rbacv1.UserKind, Name: "system:kube-scheduler"},
 }
 
-// CanAnyoneInitialize reports whether any subject has the "initialize" verb for some namespace,
-// except the control plane, cluster administrators and the manager of this project.
+// CanAnyoneInitialize reports whether any subject has the "initialize" verb for at least one
+// namespace. It ignores the control plane, cluster administrators and the manager of this project.
 func CanAnyoneInitialize(roles []rbacv1.ClusterRole, bindings []rbacv1.ClusterRoleBinding) bool {
 	return len(subjectsWith(roles, bindings, grantsInitialize)) > 0
 }
 
-// InitializerSubjects returns the subjects that may initialize the namespace, with the names of
-// their ClusterRoleBindings.
+// InitializerSubjects returns the subjects that may initialize the namespace, each with the name of
+// its ClusterRoleBinding.
 func InitializerSubjects(facts *diagnosis.Facts) map[rbacv1.Subject]string {
 	return subjectsWith(facts.ClusterRoles, facts.ClusterRoleBindings, func(rule *rbacv1.PolicyRule) bool {
 		return grantsInitialize(rule) &&
@@ -63,7 +64,9 @@ func InitializerIdentities(facts *diagnosis.Facts) []Identity {
 	var identities []Identity
 	for subject, binding := range InitializerSubjects(facts) {
 		if subject.Kind != rbacv1.ServiceAccountKind {
-			identities = append(identities, Identity{textSubject(subject, binding), StatusUnknown})
+			identities = append(identities, Identity{
+				fmt.Sprintf(textSubject, subject.Kind, subject.Name, binding), StatusUnknown,
+			})
 			continue
 		}
 		account := types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name}
@@ -110,8 +113,8 @@ func subjectsWith(
 	return subjects
 }
 
-// grantsInitialize reports whether a rule grants the "initialize" verb for all namespaces, or for
-// those it names.
+// grantsInitialize reports whether a rule grants the "initialize" verb for all namespaces or for named
+// ones.
 func grantsInitialize(rule *rbacv1.PolicyRule) bool {
 	has := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, rbacv1.VerbAll)
@@ -120,7 +123,7 @@ func grantsInitialize(rule *rbacv1.PolicyRule) bool {
 }
 
 // isSystemSubject reports whether a subject belongs to the control plane or is the manager of this
-// project, which is a subject of the binding of the installation.
+// project. The manager is a subject of a ClusterRoleBinding of the installation.
 func isSystemSubject(subject rbacv1.Subject, binding *rbacv1.ClusterRoleBinding) bool {
 	subject.Namespace = strings.TrimSpace(subject.Namespace)
 	if slices.Contains(systemSubjects, rbacv1.Subject{Kind: subject.Kind, Name: subject.Name}) {

@@ -30,12 +30,12 @@ func TestCanAnyoneInitialize(t *testing.T) {
 		binding rbacv1.ClusterRoleBinding
 		want    bool
 	}{
-		"an initializer":             {role: role("initialize"), binding: to(account), want: true},
-		"every verb":                 {role: role("*"), binding: to(account), want: true},
-		"another verb":               {role: role("get"), binding: to(account)},
-		"no subjects":                {role: role("initialize"), binding: to()},
-		"bound to the control plane": {role: role("initialize"), binding: to(systemSubjects...)},
-		"bound to the control plane and an initializer": {role: role("initialize"), binding: to(append(slices.Clone(systemSubjects), account)...), want: true},
+		"the initialize verb":            {role: role("initialize"), binding: to(account), want: true},
+		"all verbs":                      {role: role("*"), binding: to(account), want: true},
+		"another verb":                   {role: role("get"), binding: to(account)},
+		"a binding without subjects":     {role: role("initialize"), binding: to()},
+		"a binding of the control plane": {role: role("initialize"), binding: to(systemSubjects...)},
+		"a binding of the control plane and an initializer": {role: role("initialize"), binding: to(append(slices.Clone(systemSubjects), account)...), want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

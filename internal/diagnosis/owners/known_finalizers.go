@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The processes that run the controllers of Kubernetes.
+// Processes that run the controllers of Kubernetes.
 const (
 	ControllerManager      = "kube-controller-manager"
 	cloudControllerManager = "cloud-controller-manager"
@@ -26,14 +26,14 @@ const (
 
 // KnownFinalizer describes a finalizer of a common controller.
 type KnownFinalizer struct {
-	// Owner is the controller that removes it. Manager is the name of the process and its Lease if
-	// the controller is part of Kubernetes.
+	// Owner is the controller that removes the finalizer. If the controller is part of Kubernetes,
+	// Manager is the name of its process and of the Lease of this process.
 	Owner, Manager string
-	// External reports whether it protects a resource outside the cluster.
+	// External reports whether the finalizer protects a resource outside the cluster.
 	External bool
-	// Loss is what is lost or left behind if it is removed by force.
+	// Loss states what is lost or left behind if the finalizer is removed by force.
 	Loss string
-	// words match the workload of an add-on.
+	// words identify the workload if the owner is an add-on.
 	words []string
 }
 
@@ -98,14 +98,14 @@ var knownPrefixes = map[string]KnownFinalizer{
 	},
 }
 
-// cloudDomains are the domains of cloud providers that run controllers outside the clusters they
-// offer, so that the cluster contains no evidence of these controllers.
+// cloudDomains are the domains of cloud providers that run controllers outside the cluster. The
+// cluster contains no evidence of such controllers.
 var cloudDomains = []string{
 	"amazonaws.com", "k8s.aws", "gke.io", "cloud.google.com", "azure.com", "microsoft.com", "alibabacloud.com",
 	"digitalocean.com", "ibm.com", "oraclecloud.com",
 }
 
-// Known returns the description of a finalizer.
+// Known returns the description of a finalizer of a common controller.
 func Known(finalizer string) (known KnownFinalizer, ok bool) {
 	if known, ok := knownFinalizers[finalizer]; ok {
 		return known, true

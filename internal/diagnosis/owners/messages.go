@@ -6,25 +6,33 @@ package owners
 import (
 	"fmt"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// What is lost or left behind if a finalizer is removed by force.
+// Effects of removing a finalizer by force.
 const (
 	LossVolume = "A volume can be detached or deleted while it is in use; data can be lost"
 
 	lossForeground = "Remaining dependents are deleted later by the garbage collector, or not at all"
-	lossOrphan     = "Dependents keep a reference to an owner that does not exist, and are garbage-collected"
-	lossJob        = "The Job can count this Pod wrongly; in a terminating namespace nothing is lost"
+	lossOrphan     = "Dependents refer to an owner that does not exist, and are therefore garbage-collected"
+	lossJob        = "The Job can count this Pod incorrectly; in a terminating namespace, nothing is lost"
 	lossDevice     = "A device can be allocated again while it is in use"
 	lossCSI        = "The volume can remain in the storage system, or stay attached to a node"
 	lossSnapshot   = "The snapshot can remain in the storage system"
 
-	lossLoadBalancer = "The load balancer and its resources remain at the cloud provider, and are billed"
+	lossLoadBalancer = "The load balancer and its resources remain at the cloud provider, and still incur costs"
+)
+
+// Evidence.
+const (
+	textLease                 = "Lease %s/%s was renewed %s ago, at %s, by %q"
+	textServiceAccountMissing = "ClusterRoleBinding %q refers to ServiceAccount %s, which does not exist"
+	textFieldManager          = "field manager %q changed an object at %s, after its deletion"
+	textSubject               = "%s %q has the initialize verb through ClusterRoleBinding %q; " +
+		"whether it is running is unknown"
 )
 
 func textWorkload(workload *diagnosis.Workload) string {
@@ -35,18 +43,6 @@ func textWorkload(workload *diagnosis.Workload) string {
 		workload.Ready, workload.Desired)
 }
 
-func textLease(namespace, name, ago, renewed, holder string) string {
-	return fmt.Sprintf("Lease %s/%s was renewed %s ago, at %s, by %q", namespace, name, ago, renewed, holder)
-}
-
-func textServiceAccountMissing(account types.NamespacedName, binding string) string {
-	return fmt.Sprintf("ClusterRoleBinding %q names ServiceAccount %s, which does not exist", binding, account)
-}
-
-func textFieldManager(manager, at string) string {
-	return fmt.Sprintf("field manager %q changed an object at %s, after its deletion", manager, at)
-}
-
 func textAPIService(service *diagnosis.APIService, detail string) string {
 	if service.Available {
 		return "APIService " + service.Name + " is available"
@@ -54,13 +50,8 @@ func textAPIService(service *diagnosis.APIService, detail string) string {
 	return fmt.Sprintf("APIService %s is not available: %s", service.Name, service.Reason) + detail
 }
 
-func textSubject(subject rbacv1.Subject, binding string) string {
-	return fmt.Sprintf("%s %q holds the verb initialize by ClusterRoleBinding %q; whether it is running is unknown",
-		subject.Kind, subject.Name, binding)
-}
-
 func textServiceAccount(account types.NamespacedName, binding string, status Status, pods int) string {
-	text := fmt.Sprintf("ServiceAccount %s holds the verb initialize by ClusterRoleBinding %q", account, binding)
+	text := fmt.Sprintf("ServiceAccount %s has the initialize verb through ClusterRoleBinding %q", account, binding)
 	switch status {
 	case StatusRunning:
 		return text + " and has " + printable.Count(pods, "running pod")

@@ -15,8 +15,8 @@ import (
 // MaxChecked is the maximum number of ServiceAccounts, and of permissions, that are checked.
 const MaxChecked = 20
 
-// ExternalFinalizers returns the overdue finalizers and namespace finalizers that are not removed by
-// Kubernetes itself, with the objects that have them.
+// ExternalFinalizers returns the overdue finalizers and namespace finalizers that Kubernetes itself
+// does not remove, with the objects that have them.
 func ExternalFinalizers(facts *diagnosis.Facts) map[string][]diagnosis.RemainingObject {
 	result := map[string][]diagnosis.RemainingObject{}
 	for finalizer, objects := range facts.OverdueByFinalizer() {
@@ -32,13 +32,13 @@ func ExternalFinalizers(facts *diagnosis.Facts) map[string][]diagnosis.Remaining
 	return result
 }
 
-// AccessReview identifies a check whether a ServiceAccount may change the objects of a type.
+// AccessReview is a request to check whether a ServiceAccount may change the objects of a type.
 type AccessReview struct {
 	ServiceAccount types.NamespacedName
 	Type           resourcetypes.Type
 }
 
-// AccessReviewsNeeded returns the permissions to check: those of possible owners.
+// AccessReviewsNeeded returns the access reviews for the ServiceAccounts of possible owners.
 func AccessReviewsNeeded(facts *diagnosis.Facts) []AccessReview {
 	var reviews []AccessReview
 	for finalizer, objects := range diagnosis.Sorted(ExternalFinalizers(facts)) {
@@ -62,7 +62,8 @@ func AccessReviewsNeeded(facts *diagnosis.Facts) []AccessReview {
 	return reviews
 }
 
-// ServiceAccountsNeeded returns the ServiceAccounts whose existence is evidence.
+// ServiceAccountsNeeded returns the ServiceAccounts of possible owners. A ServiceAccount that does not
+// exist is evidence that its owner is not running.
 func ServiceAccountsNeeded(facts *diagnosis.Facts) []types.NamespacedName {
 	var names []types.NamespacedName
 	for finalizer, objects := range diagnosis.Sorted(ExternalFinalizers(facts)) {

@@ -13,16 +13,16 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// Owner contains what identifies the controller responsible for a finalizer.
+// Owner describes how to identify the controller responsible for a finalizer.
 type Owner struct {
 	Finalizer string
-	// Domain is the domain in the name of the finalizer or, if it has none, that of the custom
-	// resource that has the finalizer.
+	// Domain is the domain in the name of the finalizer. If the name contains no domain, it is the API
+	// group of a custom resource with the finalizer.
 	Domain string
 	// Managers are the field managers that added the finalizer.
 	Managers []string
 
-	// words are the specific parts of the name of the finalizer.
+	// words are the parts of the name of the finalizer that few other names contain.
 	words []string
 	// lastManager is the last field manager that changed one of the objects after its deletion.
 	lastManager  string
@@ -32,7 +32,7 @@ type Owner struct {
 // Match is the quality of a match with an Owner.
 type Match int
 
-// The matches, the worst first.
+// Values of Match, from worst to best.
 const (
 	NoMatch Match = iota
 	WeakMatch
@@ -52,7 +52,7 @@ var commonWords = []string{
 var sharedDomains = []string{"k8s.io", "x-k8s.io", "kubernetes.io", "github.io", "github.com", "gitlab.com",
 	"io", "com"}
 
-// Of returns the Owner of a finalizer of the given objects.
+// Of returns the Owner of a finalizer that the given objects have.
 func Of(finalizer string, objects []diagnosis.RemainingObject) Owner {
 	result := Owner{Finalizer: finalizer, Domain: domainOf(finalizer)}
 	if result.Domain == "" {
@@ -70,14 +70,14 @@ func Of(finalizer string, objects []diagnosis.RemainingObject) Owner {
 	return result
 }
 
-// CanRunOutside reports whether the owner may run outside the cluster, at a cloud provider.
+// CanRunOutside reports whether the owner can run outside the cluster, at a cloud provider.
 func (o *Owner) CanRunOutside() bool {
 	known, _ := Known(o.Finalizer)
 	return known.External || isCloudDomain(o.Domain)
 }
 
-// domainOfType returns the group of a custom resource among the objects: a finalizer without domain
-// most likely belongs to the controller of the custom resource.
+// domainOfType returns the API group of a custom resource among the objects. A finalizer without a
+// domain most likely belongs to the controller of the custom resource.
 func domainOfType(objects []diagnosis.RemainingObject) string {
 	for _, object := range objects {
 		if strings.Contains(object.Group, ".") && !strings.HasSuffix(object.Group, ".k8s.io") {
@@ -87,7 +87,8 @@ func domainOfType(objects []diagnosis.RemainingObject) string {
 	return ""
 }
 
-// addManagers reads from managedFields who added the finalizer, and who last changed the object.
+// addManagers reads from managedFields which field managers added the finalizer, and which one last
+// changed the object.
 func (o *Owner) addManagers(object diagnosis.RemainingObject) {
 	for _, entry := range object.ManagedFields {
 		if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"v:\"`+o.Finalizer+`\""`)) {
@@ -100,8 +101,8 @@ func (o *Owner) addManagers(object diagnosis.RemainingObject) {
 	}
 }
 
-// domainOf returns the domain in the name of a finalizer: foo.example.com of
-// foo.example.com/bar, example.com of finalizer.example.com; empty if there is none.
+// domainOf returns the domain in the name of a finalizer, or "" if there is none: foo.example.com for
+// foo.example.com/bar, and example.com for finalizer.example.com.
 func domainOf(finalizer string) string {
 	domain, _, hasPath := strings.Cut(finalizer, "/")
 	for _, prefix := range []string{"finalizer.", "finalizers.", "foreground-finalizer.", "resources-finalizer."} {
@@ -132,8 +133,8 @@ func wordsOf(finalizer, domain string) []string {
 	return slices.Compact(words)
 }
 
-// isController reports whether a field manager can be a controller that removes finalizers: not a
-// tool of a user, and not a component of Kubernetes that changes all objects.
+// isController reports whether a field manager can be a controller that removes finalizers. It excludes
+// the tools of users and the components of Kubernetes that change objects of all types.
 func isController(manager string) bool {
 	for _, prefix := range []string{"kubectl", "helm", "kube-apiserver", "kube-controller-manager", "nslifecycle",
 		"before-first-apply", "k9s", "Mozilla", "node-fetch", "unknown"} {
@@ -183,7 +184,7 @@ func (o *Owner) MatchWorkload(workload *diagnosis.Workload) Match {
 	return min(o.match(workload.Images...), WeakMatch)
 }
 
-// containsWord reports whether a text contains a word that is not part of a longer word.
+// containsWord reports whether a text contains a word, but not as a part of a longer word.
 func containsWord(text, word string) bool {
 	isPart := func(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' }
 	for from := 0; ; {
@@ -199,8 +200,8 @@ func containsWord(text, word string) bool {
 	}
 }
 
-// isRelated reports whether an API group belongs to a domain: it is the same, a subdomain, or a
-// parent that is not shared.
+// isRelated reports whether an API group belongs to a domain: the group is the domain itself, a
+// subdomain, or a parent domain that unrelated projects do not share.
 func isRelated(group, domain string) bool {
 	if group == "" || domain == "" {
 		return false

@@ -25,7 +25,7 @@ func TestOf(t *testing.T) {
 	// Many images are from this registry.
 	registry := Of("records.cnrm.google.com/bar", nil)
 	if got := registry.match("registry.k8s.io/google-containers/pause"); got != NoMatch {
-		t.Errorf("a registry matches %d", got)
+		t.Errorf("the name of a registry matches %d", got)
 	}
 	if isRelated("resource.k8s.io", "snapshot.k8s.io") || isRelated("k8s.io", "x.k8s.io") || isRelated("", "") {
 		t.Error("unrelated groups are related")

@@ -9,18 +9,16 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// admissionRule finds webhooks and policies that reject the deletion of objects or the removal of a
-// finalizer, and validation that rejects the latter.
+// admissionRule finds webhooks and policies that deny the deletion of objects or the removal of a
+// finalizer, and validation errors that prevent the latter.
 var admissionRule = Rule{
 	Name: "admission", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseAdmissionWebhookFailing, diagnosis.CauseAdmissionRefused, diagnosis.CauseFinalizerRemovalInvalid,
-	},
 	Needs: []diagnosis.Fact{diagnosis.FactDryRuns, diagnosis.FactAdmission, diagnosis.FactBackends},
 	find:  view.findAdmission,
 }
@@ -40,15 +38,15 @@ func (f view) findAdmission() []diagnosis.Finding {
 	return append(findings, f.findInvalid()...)
 }
 
-// rejection is everything that one webhook or policy rejected.
+// rejection contains the requests that a webhook or policy rejected.
 type rejection struct {
 	name    string
 	dryRuns []diagnosis.DryRun
-	// quotes are the conditions of the Namespace that contain the same error: the namespace
-	// controller received it, too.
+	// quotes are conditions of the Namespace with the same error, which the namespace controller also
+	// received.
 	quotes []string
-	// isContradicted reports whether a dry run succeeds although the request fails according to the
-	// condition.
+	// isContradicted reports whether a dry run succeeded although the same request failed according to
+	// the condition.
 	isContradicted bool
 }
 
@@ -70,16 +68,16 @@ func (f view) rejectionBy(parse func(texts ...string) []string, name string) rej
 	return result
 }
 
-// isDeletionDenied reports whether admission denied the dry run of the deletion of an object.
-func (f view) isDeletionDenied(object diagnosis.RemainingObject) bool {
+// isDeletionDenied reports whether admission control denied the dry run of the deletion of an object.
+func (f view) isDeletionDenied(resource schema.GroupResource, name string) bool {
 	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
-		return dryRun.Verb == diagnosis.VerbDelete && dryRun.Type.GroupResource() == object.GroupResource() &&
-			dryRun.Name == object.Name && dryRun.Err != nil && isDenied(dryRun.Err)
+		return dryRun.Verb == diagnosis.VerbDelete && dryRun.Type.GroupResource() == resource &&
+			dryRun.Name == name && dryRun.Err != nil && isDenied(dryRun.Err)
 	})
 }
 
-// isRemovalRejected reports whether the API server rejects the removal of a finalizer from objects of
-// the type of an object.
+// isRemovalRejected reports whether the API server rejects the removal of a finalizer from an object
+// of the same type as the given object.
 func (f view) isRemovalRejected(object diagnosis.RemainingObject, finalizer string) bool {
 	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
 		return dryRun.Verb == diagnosis.VerbPatch && dryRun.Finalizer == finalizer && dryRun.Err != nil &&
@@ -87,12 +85,13 @@ func (f view) isRemovalRejected(object diagnosis.RemainingObject, finalizer stri
 	})
 }
 
-// isCorroborated reports whether a rejection that can depend on the user may be reported: the
-// namespace controller received it, too, or exceeds the progress deadline.
+// isCorroborated reports whether there is other evidence for a rejection that can depend on the user:
+// the namespace controller also received it, or the deletion exceeds the progress deadline.
 func (f view) isCorroborated(r rejection) bool {
 	return len(r.quotes) > 0 || f.IsOverdue(f.Namespace.DeletionTimestamp.Time)
 }
 
+// webhookFailingFinding returns the finding about a webhook that does not respond.
 func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseAdmissionWebhookFailing, Certainty: diagnosis.Confirmed,
@@ -104,11 +103,11 @@ func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 		finding.Certainty = diagnosis.Likely
 	}
 	f.addWebhook(&finding, r.name)
-	return finding.WithObjects(append(finding.Objects, r.objects(f.Namespace.Name)...))
+	return finding.WithObjects(r.objects(f.Namespace.Name))
 }
 
-// findWebhookDenies finds rejections by webhooks. A webhook knows the user, so it may deny a
-// request of this diagnosis and allow the same request of the namespace controller.
+// findWebhookDenies finds rejections by webhooks. A webhook receives the name of the user, so it can
+// deny a request by the diagnosis and allow the same request by the namespace controller.
 func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 	if !f.isCorroborated(r) {
 		return nil
@@ -123,7 +122,7 @@ func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 		finding.Certainty = diagnosis.Confirmed
 	}
 	f.addWebhook(&finding, r.name)
-	return []diagnosis.Finding{finding.WithObjects(append(finding.Objects, r.objects(f.Namespace.Name)...))}
+	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
 }
 
 func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
@@ -145,7 +144,7 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
 }
 
-// findServerDenies finds rejections by admission plug-ins of the API server itself.
+// findServerDenies finds rejections by admission plugins of the API server itself.
 func (f view) findServerDenies() []diagnosis.Finding {
 	var denied rejection
 	for _, dryRun := range f.DryRuns {
@@ -165,8 +164,7 @@ func (f view) findServerDenies() []diagnosis.Finding {
 	return []diagnosis.Finding{finding.WithObjects(denied.objects(f.Namespace.Name))}
 }
 
-// findInvalid finds objects that do not pass validation, for example because their schema became
-// stricter.
+// findInvalid finds objects that fail validation, for example because their schema became stricter.
 func (f view) findInvalid() []diagnosis.Finding {
 	byType := map[string]rejection{}
 	for _, dryRun := range f.DryRuns {
@@ -193,7 +191,8 @@ func (f view) findInvalid() []diagnosis.Finding {
 	return findings
 }
 
-// addWebhook adds the configuration that registers a webhook, and the problem of its Service.
+// addWebhook adds the configuration that registers a webhook, and the problem of the webhook's Service,
+// to a finding.
 func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 	isFailing := finding.Cause == diagnosis.CauseAdmissionWebhookFailing
 	for _, webhook := range f.Webhooks {
@@ -212,9 +211,8 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 		}
 		finding.Evidence = append(finding.Evidence,
 			fmt.Sprintf(evidenceWebhookService, webhook.Resource, webhook.Configuration, webhook.Service))
-		if problem := f.backendProblem(*webhook.Service); problem != "" && isFailing {
-			finding.Message += ": " + problem
-			finding.Evidence = append(finding.Evidence, problem)
+		if isFailing {
+			f.addBackendProblem(finding, *webhook.Service)
 		}
 		finding.Remedies = append(finding.Remedies, shell.Command(remedyListBackend, webhook.Service.Namespace))
 	}
@@ -225,7 +223,7 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 	}
 }
 
-// effect describes what is not possible because of the rejection.
+// effect describes what the rejection prevents.
 func (r rejection) effect() string {
 	if len(r.dryRuns) == 0 {
 		return rejectedContent
@@ -240,7 +238,7 @@ func (r rejection) effect() string {
 	return fmt.Sprintf(rejectedObjects, first.Type, first.Name)
 }
 
-// evidence returns the errors of the dry runs and of the namespace controller.
+// evidence returns the errors returned to the dry runs and to the namespace controller.
 func (r rejection) evidence() []string {
 	var texts []string
 	for _, dryRun := range r.dryRuns {
@@ -255,7 +253,7 @@ func (r rejection) evidence() []string {
 	return append(texts[:min(len(texts), diagnosis.MaxObjects)], r.quotes...)
 }
 
-// finalizer returns the finalizer that cannot be removed, or "" if there are several.
+// finalizer returns the finalizer that cannot be removed, or "" if there is more than one.
 func (r rejection) finalizer() string {
 	first := r.dryRuns[0].Finalizer
 	if slices.ContainsFunc(r.dryRuns, func(dryRun diagnosis.DryRun) bool { return dryRun.Finalizer != first }) {

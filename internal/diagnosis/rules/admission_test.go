@@ -70,11 +70,11 @@ func TestFindAdmission(t *testing.T) {
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "guard.example.com", "it is precious", object}},
 		},
 		"a webhook that denies the diagnosis, before the progress deadline": {facts: makeTerminating(left, refusedDelete(denied), young)},
-		"webhook that denies all users": {
+		"a webhook that denies all users": {
 			facts: makeTerminating(left, refusedDelete(denied), withContentFailure(denied.Error())),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "condition NamespaceDeletionContentFailure=True", object}},
 		},
-		"a policy": {
+		"a policy that denies a deletion": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(false, false), young),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, `"precious"`, "it is precious", object}},
 		},
@@ -86,14 +86,14 @@ func TestFindAdmission(t *testing.T) {
 			facts: makeTerminating(left, refusedDelete(policy), withUnread(diagnosis.SourcePolicies)),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "", "", object}},
 		},
-		"the gate of this project rejects the diagnosis, but not the namespace controller": {
+		"the gate rejects the diagnosis but not the namespace controller": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, true), young),
 		},
-		"an admission plug-in": {
+		"an admission plugin that denies a deletion": {
 			facts: makeTerminating(left, refusedDelete(answer(403, metav1.StatusReasonForbidden, `configmaps "a" is forbidden: not today`))),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, literal(messageServerDenies), "not today", object}},
 		},
-		"a webhook that denies the removal of a finalizer": {
+		"a failing webhook that prevents the removal of a finalizer": {
 			facts: makeTerminating(heldBack, refusedPatch(dead), withWorkloads(makeOperator(1))),
 			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, held, "", []string{"widgets.widgets.example.com/a"}}},
 		},
@@ -102,7 +102,7 @@ func TestFindAdmission(t *testing.T) {
 				`Widget.widgets.example.com "a" is invalid: spec.size: Required value`))),
 			want: []want{{diagnosis.CauseFinalizerRemovalInvalid, diagnosis.Confirmed, held, "spec.size: Required value", nil}},
 		},
-		"another finalizer of the same object": {
+		"another finalizer of an invalid object": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held, "b.example.org/b"))),
 				refusedPatch(answer(422, metav1.StatusReasonInvalid, `Widget.widgets.example.com "a" is invalid: spec.size: Required value`))),
 			want: []want{

@@ -13,7 +13,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// Errors of the API server. Conditions contain only their text.
+// Errors returned by the API server. Conditions contain only their text.
 var (
 	conversion = regexp.MustCompile(`conversion webhook for ([^,\s]+), Kind=(\w+)`)
 	throttled  = regexp.MustCompile(`(?i)too many requests|client rate limiter|please try again later`)
@@ -25,12 +25,12 @@ var (
 	notFound = regexp.MustCompile(`(?i)([a-z][\w.-]*)\s+"([^"]+)"\s+(?:was\s+)?not found`)
 )
 
-// isInvalid reports whether an object does not pass validation, other than by a policy.
+// isInvalid reports whether an error is a validation error that does not come from a policy.
 func isInvalid(err error) bool {
 	return apierrors.IsInvalid(err) && !diagnosis.IsFromAdmission(err.Error())
 }
 
-// isDenied reports whether admission denied a request, and not the authorizer.
+// isDenied reports whether admission control, not the authorizer, denied a request.
 func isDenied(err error) bool {
 	return diagnosis.IsFromAdmission(err.Error()) || apierrors.IsForbidden(err) && !diagnosis.IsMissingPermission(err)
 }

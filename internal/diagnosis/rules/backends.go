@@ -12,7 +12,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// BackendsNeeded returns the Services of the webhooks and API servers that may fail.
+// BackendsNeeded returns the Services of webhooks and aggregated API servers that can have failed.
 func BackendsNeeded(facts *diagnosis.Facts) []types.NamespacedName {
 	f := view{facts}
 	var names []types.NamespacedName
@@ -35,18 +35,21 @@ func BackendsNeeded(facts *diagnosis.Facts) []types.NamespacedName {
 	return slices.Compact(names)
 }
 
-// backendProblem returns what is wrong with a Service, or "" if nothing is known to be wrong.
-func (f view) backendProblem(name types.NamespacedName) string {
+// addBackendProblem adds the problem of a Service to a finding, and reports whether there is one.
+func (f view) addBackendProblem(finding *diagnosis.Finding, name types.NamespacedName) bool {
+	problem := f.ServiceName(name)
 	backend, ok := f.Backends[name]
 	switch {
-	case !ok:
-		return ""
-	case !backend.Exists && name.Namespace == f.Namespace.Name:
-		return f.ServiceName(name) + evidenceBackendDeleted
-	case !backend.Exists:
-		return f.ServiceName(name) + evidenceBackendMissing
-	case !backend.HasReadyEndpoint:
-		return f.ServiceName(name) + evidenceBackendNotReady
+	case !ok, backend.HasReadyEndpoint:
+		return false
+	case backend.Exists:
+		problem += evidenceBackendNotReady
+	case name.Namespace == f.Namespace.Name:
+		problem += evidenceBackendDeleted
+	default:
+		problem += evidenceBackendMissing
 	}
-	return ""
+	finding.Message += ": " + problem
+	finding.Evidence = append(finding.Evidence, problem)
+	return true
 }

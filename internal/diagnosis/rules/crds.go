@@ -17,10 +17,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// crdRule finds CustomResourceDefinitions whose conversion webhook fails, or that are being deleted.
+// crdRule finds CustomResourceDefinitions that are being deleted or whose conversion webhook fails.
 var crdRule = Rule{
 	Name: "custom-resource-definitions", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseConversionWebhookFailing, diagnosis.CauseCRDTerminating},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactDryRuns, diagnosis.FactCRDs, diagnosis.FactBackends, diagnosis.FactProgress,
 	},
@@ -33,7 +32,7 @@ var crdRule = Rule{
 type conversionFailure struct {
 	kind, groupVersion string
 	texts              []string
-	isResponse         bool // the API server returned it to this diagnosis
+	isResponse         bool // whether the API server returned the error to the diagnosis
 	resource           string
 }
 
@@ -81,7 +80,7 @@ func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
 		Loss:     lossConversion,
 	}
 	if !failure.isResponse {
-		finding.Certainty = diagnosis.Likely // It may have recovered since the condition was written.
+		finding.Certainty = diagnosis.Likely // The webhook may have recovered since then.
 	}
 	crd := f.crdFor(failure)
 	if crd == nil {
@@ -91,10 +90,7 @@ func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
 	finding.Remedies = append(finding.Remedies, shell.Command(remedyGetConversion, crd.Name))
 	if service := conversionService(crd); service != nil {
 		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceServiceOfWebhook, service))
-		if problem := f.backendProblem(*service); problem != "" {
-			finding.Message += ": " + problem
-			finding.Evidence = append(finding.Evidence, problem)
-		}
+		f.addBackendProblem(&finding, *service)
 		finding.Remedies = append(finding.Remedies, shell.Command(remedyListBackend, service.Namespace))
 	}
 	if webhook := conversionWebhook(crd); webhook != nil && len(webhook.CABundle) == 0 {
@@ -132,8 +128,8 @@ func conversionService(crd *apiextensionsv1.CustomResourceDefinition) *types.Nam
 	return &types.NamespacedName{Namespace: webhook.Service.Namespace, Name: webhook.Service.Name}
 }
 
-// findTerminatingCRDs returns findings only if nothing else blocks the objects: finalizers and
-// rejections of objects block their CustomResourceDefinition, and not the other way round.
+// findTerminatingCRDs returns findings only if nothing else blocks the objects. Finalizers of objects
+// and denied deletions also block the CustomResourceDefinition, so they are the cause.
 func (f view) findTerminatingCRDs() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for i := range f.CRDs {
@@ -145,7 +141,8 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 			return object.Type.String() != crd.Name
 		})
 		isBlocked := slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
-			return object.DeletionTimestamp != nil && len(object.Finalizers) > 0 || f.isDeletionDenied(object)
+			return object.DeletionTimestamp != nil && len(object.Finalizers) > 0 ||
+				f.isDeletionDenied(object.GroupResource(), object.Name)
 		})
 		if len(objects) == 0 || isBlocked || f.IsTypeProgressing(objects[0].GroupResource()) {
 			continue
@@ -169,7 +166,7 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 	return findings
 }
 
-// terminatingCRDs describes the CustomResourceDefinitions of some objects that are being deleted.
+// terminatingCRDs describes the terminating CustomResourceDefinitions of the given objects.
 func (f view) terminatingCRDs(objects []diagnosis.RemainingObject) []string {
 	var texts []string
 	for i := range f.CRDs {

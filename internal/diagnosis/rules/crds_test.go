@@ -36,7 +36,7 @@ func terminating(reason string) func(*apiextensionsv1.CustomResourceDefinition) 
 	}
 }
 
-func TestFindDefinitions(t *testing.T) {
+func TestFindCRDs(t *testing.T) {
 	broken := internalError(`conversion webhook for widgets.example.com/v1, Kind=Widget failed: Post ` +
 		`"https://convert.shop.svc:443/?timeout=30s": service "convert" not found`)
 	crd := []string{"customresourcedefinitions.apiextensions.k8s.io/widgets.widgets.example.com"}
@@ -48,24 +48,24 @@ func TestFindDefinitions(t *testing.T) {
 			facts: makeTerminating(withContent(failing(widgets, broken)), withDefinition(convertedBy(shop)), backendDeleted, withContentFailure(broken.Error())),
 			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.Confirmed, evidenceBackendDeleted, evidenceNoCABundle, crd}},
 		},
-		"conversion webhook known only from the condition": {
+		"a conversion webhook that only the condition names": {
 			facts: makeTerminating(withContentFailure(broken.Error()), withUnread("widgets.widgets.example.com")),
 			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.Likely, "kind Widget", "conversion webhook for", nil}},
 		},
-		"terminating CustomResourceDefinition whose objects have a finalizer": {
+		"a terminating CustomResourceDefinition whose objects have a finalizer": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held))), withDefinition(terminating("InstanceDeletionInProgress"))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, evidenceCRDWaits, nil}},
 		},
-		"and to a policy": {
+		"a terminating CustomResourceDefinition and a policy that denies deletions": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionFailed")),
 				withDryRuns(makeDryRun(diagnosis.VerbDelete, widgets, "a", "", answer(422, metav1.StatusReasonInvalid, policyText))), withPolicy(false, false)),
 			want: []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "", nil}},
 		},
-		"a definition whose objects have no finalizers": {
+		"a terminating CustomResourceDefinition whose objects have no finalizers": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionInProgress"))),
 			want:  []want{{diagnosis.CauseCRDTerminating, diagnosis.Likely, `"widgets.widgets.example.com"`, "InstanceDeletionInProgress", []string{"widgets.widgets.example.com/a"}}},
 		},
-		"a definition whose objects cannot be deleted": {
+		"a terminating CustomResourceDefinition whose objects cannot be deleted": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionFailed"))),
 			want:  []want{{diagnosis.CauseCRDTerminating, diagnosis.Confirmed, "", "InstanceDeletionFailed", nil}},
 		},
@@ -83,26 +83,26 @@ func TestFindStorage(t *testing.T) {
 			facts: makeTerminating(withContent(failing(configMaps, unreadable)), withContentFailure(unreadable.Error())),
 			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.Confirmed, "configmaps", "unable to transform key", nil}},
 		},
-		"a list that fails": {
-			facts: makeTerminating(withContent(failing(configMaps, internalError("it is a bad day")))),
-			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.Likely, "", "it is a bad day", nil}},
+		"a failed list request": {
+			facts: makeTerminating(withContent(failing(configMaps, internalError("the disk is full")))),
+			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.Likely, "", "the disk is full", nil}},
 		},
-		"timeouts and many objects": {
+		"many objects and requests that time out": {
 			facts: makeTerminating(withContent(many), withContentFailure("the server was unable to return a response in the time allotted, but may still be processing the request")),
 			want:  []want{{diagnosis.CauseTooManyObjects, diagnosis.Likely, "70000 objects of type configmaps", "time allotted", nil}},
 		},
-		"a decreasing number of many objects": {facts: makeTerminating(withContent(many), withContentFailure("etcdserver: request timed out"), func(facts *diagnosis.Facts) {
+		"many objects whose number is decreasing": {facts: makeTerminating(withContent(many), withContentFailure("etcdserver: request timed out"), func(facts *diagnosis.Facts) {
 			facts.Progress.Deleted = map[schema.GroupResource]int{configMaps.GroupResource(): 69999}
 		})},
-		"throttled": {
+		"a throttled namespace controller": {
 			facts: makeTerminating(few, withContentFailure("the server has received too many requests and has asked us to try again later")),
 			want:  []want{{diagnosis.CauseThrottled, diagnosis.Confirmed, literal(messageThrottled), "too many requests", nil}},
 		},
-		"requests of the diagnosis are throttled": {
+		"a throttled diagnosis": {
 			facts: makeTerminating(withContent(failing(configMaps, answer(429, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")))),
 			want:  []want{{diagnosis.CauseThrottled, diagnosis.Likely, "", "Too many requests", nil}},
 		},
-		"forbidden to the namespace controller": {
+		"a namespace controller without a permission": {
 			facts: makeTerminating(few, withContentFailure(`configmaps is forbidden: User "system:serviceaccount:kube-system:namespace-controller" cannot `+
 				`deletecollection resource "configmaps" in API group "" in the namespace "shop"`)),
 			want: []want{{diagnosis.CauseForbidden, diagnosis.Confirmed, "cannot deletecollection configmaps", "namespace-controller", nil}},

@@ -17,10 +17,9 @@ import (
 )
 
 // volumeRule finds PersistentVolumeClaims that are used by a pod that is not being deleted. If the
-// pod is being deleted, either the pod has a finding or its grace period has not ended.
+// pod is being deleted, either another rule reports the pod or its grace period has not ended.
 var volumeRule = Rule{
 	Name: "volumes", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseVolumeInUse},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns,
 	},
@@ -30,18 +29,16 @@ var volumeRule = Rule{
 // cloudRule finds finalizers that protect resources outside the cluster.
 var cloudRule = Rule{
 	Name: "cloud-resources", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseCloudResource},
 	Needs: append([]diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReportedErrors,
 	}, ownerNeeds...),
 	find: view.findCloud,
 }
 
-// foregroundRule finds objects that wait for their dependents. If a dependent is blocked for a reason
-// of its own, that is the cause.
+// foregroundRule finds objects that wait for their dependents. If a dependent is blocked for another
+// reason, that reason is the cause.
 var foregroundRule = Rule{
 	Name: "foreground-deletion", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseForegroundDeletion, diagnosis.CauseFinalizerOwnerGone},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactLeases,
 	},
@@ -57,7 +54,7 @@ func (f view) findVolumes() []diagnosis.Finding {
 			continue
 		}
 		if slices.ContainsFunc(users, func(pod *corev1.Pod) bool {
-			return pod.DeletionTimestamp != nil || f.isPodDeletionDenied(pod.Name)
+			return pod.DeletionTimestamp != nil || f.isDeletionDenied(diagnosis.PodResource, pod.Name)
 		}) {
 			continue
 		}
@@ -80,12 +77,6 @@ func (f view) findVolumes() []diagnosis.Finding {
 	return findings
 }
 
-func (f view) isPodDeletionDenied(name string) bool {
-	return slices.ContainsFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
-		return object.GroupResource() == diagnosis.PodResource && object.Name == name && f.isDeletionDenied(object)
-	})
-}
-
 func (f view) findCloud() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for finalizer, objects := range diagnosis.Sorted(f.OverdueByFinalizer()) {
@@ -103,7 +94,7 @@ func (f view) findCloud() []diagnosis.Finding {
 		finding.Cause, finding.Certainty = diagnosis.CauseCloudResource, diagnosis.Likely
 		finding.Message = fmt.Sprintf(messageCloud, describe(objects), f.Ago(firstDeletedAt(objects)), known.Owner)
 		if events := f.eventsSinceDeletion(objects); len(events) > 0 {
-			// The responsible controller reports the failure.
+			// The responsible controller reported the failure.
 			finding.Certainty = diagnosis.Confirmed
 			finding.Evidence = append(finding.Evidence, events...)
 		}
@@ -112,11 +103,12 @@ func (f view) findCloud() []diagnosis.Finding {
 	return findings
 }
 
-// eventsSinceDeletion quotes the Events about some objects since the namespace was deleted.
+// eventsSinceDeletion quotes the Events about the given objects that occurred after the deletion of
+// the namespace.
 func (f view) eventsSinceDeletion(objects []diagnosis.RemainingObject) []string {
 	var texts []string
 	for _, reported := range f.ReportedErrors {
-		if strings.HasPrefix(reported.Source, prefixEventOfReported) &&
+		if strings.HasPrefix(reported.Source, diagnosis.SourcePrefixEvent) &&
 			!reported.At.Before(f.Namespace.DeletionTimestamp.Time) &&
 			slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
 				return object.Name == reported.Name && object.GroupResource() == reported.Type.GroupResource()
@@ -181,8 +173,8 @@ func (f view) blockingDependents(owner diagnosis.RemainingObject) []diagnosis.Re
 	return dependents
 }
 
-// hasOwnReason reports whether a dependent still exists for a reason of its own: it is terminating, or its
-// deletion is denied.
+// hasOwnReason reports whether a dependent remains for a reason other than its owner: the dependent is
+// terminating, or its deletion is denied.
 func (f view) hasOwnReason(object diagnosis.RemainingObject) bool {
-	return object.DeletionTimestamp != nil || f.isDeletionDenied(object)
+	return object.DeletionTimestamp != nil || f.isDeletionDenied(object.GroupResource(), object.Name)
 }

@@ -13,15 +13,11 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // Diagnose applies all rules to the facts about a namespace.
 func Diagnose(facts *diagnosis.Facts) *diagnosis.Diagnosis {
-	if facts == nil || facts.Namespace == nil {
-		return &diagnosis.Diagnosis{
-			Stage: diagnosis.StageActive, State: diagnosis.Healthy, Summary: summaryNoFacts,
-		}
-	}
 	result := &diagnosis.Diagnosis{
 		Namespace: facts.Namespace.Name, UID: facts.Namespace.UID, Stage: diagnosis.StageOf(facts.Namespace),
 	}
@@ -31,26 +27,16 @@ func Diagnose(facts *diagnosis.Facts) *diagnosis.Diagnosis {
 	slices.Sort(result.Unread)
 	result.Unread = slices.Compact(result.Unread)
 	result.Since = stageBegan(facts.Namespace, result.Stage)
-	result.Findings = find(All(), facts)
+	result.Findings = view{facts}.find()
+	slices.SortStableFunc(result.Findings, compareFindings)
+	if facts.IsPublic {
+		facts.Redact(result.Findings)
+	}
 	result.State, result.Summary = summarize(view{facts}, result)
 	return result
 }
 
-func find(all []Rule, facts *diagnosis.Facts) []diagnosis.Finding {
-	var findings []diagnosis.Finding
-	for _, rule := range all {
-		if rule.appliesTo(facts) && (!rule.isFallback || len(findings) == 0) {
-			findings = append(findings, rule.find(view{facts})...)
-		}
-	}
-	slices.SortStableFunc(findings, compareFindings)
-	if facts.IsPublic {
-		facts.Redact(findings)
-	}
-	return findings
-}
-
-// causeOrder lists a cause before its possible consequences.
+// causeOrder lists each cause before its possible consequences.
 var causeOrder = []diagnosis.Cause{
 	diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.CauseForbidden,
 	diagnosis.CauseAPIServiceUnavailable, diagnosis.CauseDiscoveryStale, diagnosis.CauseDiscoveryFailing,
@@ -85,11 +71,9 @@ func stageBegan(namespace *corev1.Namespace, stage diagnosis.Stage) time.Time {
 	case diagnosis.StageTerminating:
 		return namespace.DeletionTimestamp.Time
 	case diagnosis.StageActive:
-		for _, condition := range namespace.Status.Conditions {
-			if condition.Type == v1alpha1.ConditionInitializing && condition.Status == corev1.ConditionFalse &&
-				condition.Reason == v1alpha1.ReasonCompleted {
-				return condition.LastTransitionTime.Time
-			}
+		condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
+		if condition != nil && condition.Status == corev1.ConditionFalse && condition.Reason == v1alpha1.ReasonCompleted {
+			return condition.LastTransitionTime.Time
 		}
 	}
 	return namespace.CreationTimestamp.Time

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,14 +21,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// discoveryRule finds why resource types cannot be discovered. Without them no namespace can be
+// discoveryRule finds why resource types cannot be discovered. Without them, no namespace can be
 // confirmed to be empty.
 var discoveryRule = Rule{
 	Name: "discovery", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseAPIServiceUnavailable, diagnosis.CauseDiscoveryStale, diagnosis.CauseDiscoveryFailing,
-		diagnosis.CauseGroupVersionInvalid,
-	},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactResourceTypes, diagnosis.FactAPIServices, diagnosis.FactDirectDiscovery, diagnosis.FactContent,
 		diagnosis.FactBackends,
@@ -56,8 +53,8 @@ func (f view) findDiscovery() []diagnosis.Finding {
 	return findings
 }
 
-// findAPIServices returns one finding for each Service that does not respond, however many group
-// versions it serves.
+// findAPIServices returns one finding for each Service that does not respond, regardless of the number
+// of group versions that it serves.
 func (f view) findAPIServices() []diagnosis.Finding {
 	unavailable := map[string][]*diagnosis.APIService{}
 	for i := range f.APIServices {
@@ -85,10 +82,7 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 		},
 		Loss: lossAPIService,
 	}
-	if problem := f.backendProblem(name); problem != "" {
-		finding.Message += ": " + problem
-		finding.Evidence = append(finding.Evidence, problem)
-	} else if !first.Available && first.Reason != "" {
+	if !f.addBackendProblem(&finding, name) && !first.Available && first.Reason != "" {
 		finding.Message += ": " + first.Reason
 	}
 	objects := make([]diagnosis.Object, 0, len(services))
@@ -120,7 +114,7 @@ func (f view) quoteIfAbout(conditionType corev1.NamespaceConditionType, services
 	return nil
 }
 
-// groupVersionErrors returns the errors of discovery and of lists for a group version.
+// groupVersionErrors returns the errors of discovery and list requests for a group version.
 func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
 	var texts []string
 	if f.ResourceTypes != nil && f.ResourceTypes.Failed[groupVersion] != nil {
@@ -139,7 +133,7 @@ func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
 }
 
 // isUnavailable reports whether the server of an APIService does not respond: discovery or a list
-// fails, and either the APIService is not available or the error comes from the server.
+// request fails, and either the APIService is not available or the server returned the error.
 func (f view) isUnavailable(service *diagnosis.APIService) bool {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	hasErrors := len(f.groupVersionErrors(service.GroupVersion)) > 0 ||
@@ -147,7 +141,7 @@ func (f view) isUnavailable(service *diagnosis.APIService) bool {
 	return hasErrors && (!service.Available || f.hasServerError(service.GroupVersion))
 }
 
-// hasServerError reports whether requests for a group version fail with an error of the server.
+// hasServerError reports whether requests for a group version fail with a server error.
 func (f view) hasServerError(groupVersion schema.GroupVersion) bool {
 	if err, ok := f.DirectDiscovery[groupVersion]; ok {
 		// A server that sends an invalid response is available.
@@ -158,8 +152,8 @@ func (f view) hasServerError(groupVersion schema.GroupVersion) bool {
 	})
 }
 
-// isConfirmedUnavailable reports whether the API server returned an error because it cannot reach
-// the server.
+// isConfirmedUnavailable reports whether kube-apiserver returned an error because it cannot reach the
+// aggregated API server.
 func (f view) isConfirmedUnavailable(services []*diagnosis.APIService) bool {
 	return slices.ContainsFunc(services, func(service *diagnosis.APIService) bool {
 		if apierrors.IsServiceUnavailable(f.DirectDiscovery[service.GroupVersion]) {
@@ -183,12 +177,9 @@ func (f view) serviceFor(groupVersion schema.GroupVersion) *diagnosis.APIService
 }
 
 func (f view) failedGroupVersions() []schema.GroupVersion {
-	var failed []schema.GroupVersion
-	for groupVersion := range f.ResourceTypes.Failed {
-		failed = append(failed, groupVersion)
-	}
-	slices.SortFunc(failed, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
-	return failed
+	return slices.SortedFunc(maps.Keys(f.ResourceTypes.Failed), func(a, b schema.GroupVersion) int {
+		return strings.Compare(a.String(), b.String())
+	})
 }
 
 func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Finding {
@@ -211,8 +202,8 @@ func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Findi
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceAPIServices), Name: name}})
 }
 
-// findDiscoveryByCondition uses the condition of the namespace controller if discovery failed as a
-// whole.
+// findDiscoveryByCondition finds discovery failures in the condition written by the namespace
+// controller. It is used if discovery by the diagnosis fails completely.
 func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	for i := range f.APIServices {

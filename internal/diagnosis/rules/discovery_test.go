@@ -46,59 +46,59 @@ func withBackend(backend diagnosis.Backend) func(*diagnosis.Facts) {
 
 func TestFindDiscovery(t *testing.T) {
 	stale := error(discovery.StaleGroupVersionError{})
-	said := withDiscoveryFailure("Discovery failed for some groups, 1 failing: unable to retrieve the complete list of " +
+	reported := withDiscoveryFailure("Discovery failed for some groups, 1 failing: unable to retrieve the complete list of " +
 		"server APIs: metrics.k8s.io/v1beta1: stale GroupVersion discovery: metrics.k8s.io/v1beta1")
 	object := []string{"apiservices.apiregistration.k8s.io/v1beta1.metrics.k8s.io"}
 	nodes := resourcetypes.Type{GroupVersionResource: metricsVersion.WithResource("pods"), Kind: "PodMetrics", Verbs: everyVerb}
 	young := makeTerminating(withAPIService(false), withFailed(stale, unavailable))
 	young.Namespace.DeletionTimestamp.Time = now
 	runCases(t, map[string]diagnoseCase{
-		"an APIService without endpoints": {
-			facts: makeTerminating(withAPIService(false), withFailed(stale, unavailable), said, withBackend(diagnosis.Backend{Exists: true})),
+		"an APIService whose Service has no endpoints": {
+			facts: makeTerminating(withAPIService(false), withFailed(stale, unavailable), reported, withBackend(diagnosis.Backend{Exists: true})),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, evidenceBackendNotReady, "MissingEndpoints since", object}},
 		},
-		"an APIService without a Service": {
+		"an APIService whose Service does not exist": {
 			facts: makeTerminating(withAPIService(false), withFailed(stale, unavailable), withBackend(diagnosis.Backend{})),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "Service kube-system/metrics-server does not exist", "", object}},
 		},
-		"reported before the progress deadline": {
+		"an unavailable APIService before the progress deadline": {
 			facts: young,
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "", "", object}},
 		},
-		"an APIService that lists cannot reach": {
+		"an unavailable APIService that fails only list requests": {
 			facts: makeTerminating(withAPIService(false), withContent(failing(nodes, unavailable))),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "", "currently unable to handle the request", object}},
 		},
-		"a server that responds with errors": {
+		"an aggregated API server that returns errors": {
 			facts: makeTerminating(withAPIService(true), withContent(failing(nodes, internalError("storage is broken")))),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Likely, "", "storage is broken", object}},
 		},
-		"an APIService that is unavailable and blocks nothing": {facts: makeTerminating(withAPIService(false), func(facts *diagnosis.Facts) {
+		"an unavailable APIService that blocks nothing": {facts: makeTerminating(withAPIService(false), func(facts *diagnosis.Facts) {
 			facts.Namespace.DeletionTimestamp.Time = now
 			facts.Namespace.Status.Conditions = nil
 		})},
-		"a server with invalid responses": {
+		"an aggregated API server that returns invalid responses": {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, errors.New("couldn't get version/kind"))),
 			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "couldn't get version/kind", object}},
 		},
-		"a server that times out": {
+		"an aggregated API server that does not respond": {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, context.DeadlineExceeded)),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Likely, "", "deadline exceeded", object}},
 		},
-		"a stale cache": {
-			facts: makeTerminating(withAPIService(true), withFailed(stale, nil), said),
+		"a stale discovery cache": {
+			facts: makeTerminating(withAPIService(true), withFailed(stale, nil), reported),
 			want:  []want{{diagnosis.CauseDiscoveryStale, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "kubectl get --raw=/apis/metrics.k8s.io/v1beta1 ", object}},
 		},
-		"group version that is not served": {
+		"a group version that is not served": {
 			facts: makeTerminating(withFailed(errors.New("the server could not find the requested resource"), unavailable)),
 			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", literal(evidenceDirectDiscoveryError), object}},
 		},
-		"no discovery result, but a condition": {
-			facts: makeTerminating(said, withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
+		"failed discovery and a condition about discovery": {
+			facts: makeTerminating(reported, withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
 			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Likely, literal(messageControllerDiscovery), "DiscoveryFailed since", nil}},
 		},
-		"no discovery result, but an unavailable APIService": {
-			facts: makeTerminating(said, withAPIService(false), withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
+		"failed discovery and an unavailable APIService": {
+			facts: makeTerminating(reported, withAPIService(false), withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "MissingEndpoints", "DiscoveryFailed since", object}},
 		},
 		"a group version that cannot be parsed": {

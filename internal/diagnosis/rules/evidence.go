@@ -22,7 +22,7 @@ func quoteCondition(condition *corev1.NamespaceCondition) string {
 		diagnosis.FormatTime(condition.LastTransitionTime.Time), diagnosis.OneLine(condition.Message))
 }
 
-// quoteConditions quotes those conditions of the Namespace that have status True.
+// quoteConditions quotes the given conditions of the Namespace that have status True.
 func (f view) quoteConditions(conditionTypes ...corev1.NamespaceConditionType) []string {
 	var texts []string
 	for _, conditionType := range conditionTypes {
@@ -43,8 +43,8 @@ func quoteReportedError(reported diagnosis.ReportedError) string {
 		diagnosis.OneLine(reported.Text))
 }
 
-// finalizerEvidence names the object that has been terminating for the longest time; "" for a
-// finalizer of the Namespace itself.
+// finalizerEvidence describes the object that has been terminating for the longest time. It returns ""
+// for a finalizer of the Namespace itself.
 func finalizerEvidence(finalizer string, objects []diagnosis.RemainingObject) string {
 	if len(objects) == 0 {
 		return ""
@@ -53,20 +53,20 @@ func finalizerEvidence(finalizer string, objects []diagnosis.RemainingObject) st
 	return fmt.Sprintf(evidenceFinalizer, first.Type, first.Name, diagnosis.FormatTime(first.DeletedAt()), finalizer)
 }
 
-// unlistedObjects describes the types whose objects were not all listed, so that the number of
-// objects in a finding is a minimum.
+// unlistedObjects describes the types with objects that were not listed. The number of objects in a
+// finding is then a minimum.
 func (f view) unlistedObjects(objects []diagnosis.RemainingObject) []string {
 	var texts []string
 	for _, content := range f.Content {
 		listed := len(content.Objects)
 		if listed < content.Count && slices.Contains(typesOf(objects), content.Type.String()) {
-			texts = append(texts, fmt.Sprintf(evidenceUnlisted, content.Count, content.Type, listed))
+			texts = append(texts, fmt.Sprintf(evidenceUnlisted, listed, content.Count, content.Type))
 		}
 	}
 	return texts
 }
 
-// typesOf returns the distinct types of some objects.
+// typesOf returns the distinct types of the given objects.
 func typesOf(objects []diagnosis.RemainingObject) []string {
 	var names []string
 	for _, object := range objects {
@@ -81,8 +81,6 @@ func typesOf(objects []diagnosis.RemainingObject) []string {
 func describe(objects []diagnosis.RemainingObject) string {
 	names := typesOf(objects)
 	switch {
-	case len(objects) == 0:
-		return "no objects"
 	case len(objects) == 1:
 		return fmt.Sprintf("%s %q", names[0], objects[0].Name)
 	case len(names) == 1:
@@ -91,22 +89,20 @@ func describe(objects []diagnosis.RemainingObject) string {
 	return fmt.Sprintf("%d objects (%s)", len(objects), diagnosis.JoinNames(names))
 }
 
-// oldest returns the object with the earliest deletionTimestamp. There must be at least one.
+// oldest returns the object with the earliest deletionTimestamp. There must be at least one object.
 func oldest(objects []diagnosis.RemainingObject) diagnosis.RemainingObject {
 	return slices.MinFunc(objects, func(a, b diagnosis.RemainingObject) int {
 		return a.DeletedAt().Compare(b.DeletedAt())
 	})
 }
 
-// firstDeletedAt returns the earliest deletionTimestamp of some objects, or the zero time.
+// firstDeletedAt returns the earliest deletionTimestamp of the given terminating objects, or the zero
+// time if there are none.
 func firstDeletedAt(objects []diagnosis.RemainingObject) time.Time {
-	var first time.Time
-	for _, object := range objects {
-		if object.DeletionTimestamp != nil && (first.IsZero() || object.DeletionTimestamp.Time.Before(first)) {
-			first = object.DeletionTimestamp.Time
-		}
+	if len(objects) == 0 {
+		return time.Time{}
 	}
-	return first
+	return oldest(objects).DeletedAt()
 }
 
 // remainingText counts the remaining objects by type.
@@ -148,7 +144,8 @@ const (
 	flagMetadataFinalizer  = "metadata-finalizer"
 )
 
-// forceCommand returns the last resort for a finalizer. Without other flags the command is a dry run.
+// forceCommand returns the command that removes a finalizer by force. Without further flags, the
+// command is a dry run.
 func (f view) forceCommand(flag, finalizer string) string {
 	return shell.Command(remedyForce, f.Namespace.Name, flag, finalizer)
 }

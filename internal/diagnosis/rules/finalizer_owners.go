@@ -13,8 +13,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// ownerFinding returns the finding for a finalizer, based on the evidence of its owner. The cause
-// is pending if the owner is running or unknown.
+// ownerFinding returns the finding about a finalizer, based on the evidence of its owner. The cause of
+// the finding is the argument pending if the owner is running or unknown.
 func (f view) ownerFinding(
 	finalizer string, objects []diagnosis.RemainingObject, pending diagnosis.Cause,
 ) diagnosis.Finding {
@@ -101,7 +101,7 @@ func (f view) missingPermissions(objects []diagnosis.RemainingObject, report own
 	return denied
 }
 
-// setOwnerNotRunning completes a finding about an owner that has evidence but no running workload.
+// setOwnerNotRunning completes a finding with evidence that the owner is not running.
 func (f view) setOwnerNotRunning(finding *diagnosis.Finding, held string, report owners.Report) {
 	best := owners.Best(report.NotRunning)
 	finding.Cause, finding.IsOwnerGone = diagnosis.CauseFinalizerOwnerGone, true
@@ -119,8 +119,8 @@ func (f view) setOwnerNotRunning(finding *diagnosis.Finding, held string, report
 	finding.Evidence = append(finding.Evidence, f.searchEvidence())
 }
 
-// setOwnerNotFound completes a finding without evidence of an owner. It is never confirmed that the
-// owner does not exist, since it may run outside the cluster.
+// setOwnerNotFound completes a finding without evidence of an owner. The finding is never Confirmed,
+// because the owner can run outside the cluster.
 func (f view) setOwnerNotFound(
 	finding *diagnosis.Finding, held string, owner *owners.Owner, report owners.Report,
 ) {
@@ -157,7 +157,7 @@ var ownerSources = []diagnosis.Source{
 	diagnosis.SourceServiceAccounts,
 }
 
-// isOwnerSearchComplete reports whether all sources of evidence of an owner could be read.
+// isOwnerSearchComplete reports whether all sources of evidence of an owner were read.
 func (f view) isOwnerSearchComplete() bool { return !f.IsPublic && len(f.unreadOwnerSources()) == 0 }
 
 func (f view) unreadOwnerSources() []string {
@@ -170,7 +170,7 @@ func (f view) unreadOwnerSources() []string {
 	return unread
 }
 
-// searchEvidence describes where evidence of the owner was searched for.
+// searchEvidence describes where the diagnosis searched for the owner.
 func (f view) searchEvidence() string {
 	text := evidenceSearch
 	if unread := f.unreadOwnerSources(); len(unread) > 0 {
@@ -179,7 +179,7 @@ func (f view) searchEvidence() string {
 	return text
 }
 
-// textsOf returns the texts of some evidence.
+// textsOf returns at most MaxObjects texts of the given evidence.
 func textsOf(evidence []owners.Evidence) []string {
 	var result []string
 	for _, one := range evidence[:min(len(evidence), diagnosis.MaxObjects)] {

@@ -16,10 +16,6 @@ import (
 // have separate rules.
 var finalizerRule = Rule{
 	Name: "finalizers", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseFinalizerOwnerGone, diagnosis.CauseFinalizerOwnerInNamespace,
-		diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseFinalizerPending, diagnosis.CauseDependencyDeleted,
-	},
 	Needs: append([]diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReportedErrors,
 		diagnosis.FactCRDs, diagnosis.FactPods,
@@ -54,7 +50,7 @@ func (f view) findFinalizers() []diagnosis.Finding {
 	return findings
 }
 
-// hasOtherRule reports whether another rule finds the cause of a finalizer of an object.
+// hasOtherRule reports whether another rule finds the cause for a finalizer of an object.
 func (f view) hasOtherRule(object diagnosis.RemainingObject, finalizer string) bool {
 	known, _ := owners.Known(finalizer)
 	switch resource := object.GroupResource(); {
@@ -66,7 +62,7 @@ func (f view) hasOtherRule(object diagnosis.RemainingObject, finalizer string) b
 	return f.isRemovalRejected(object, finalizer)
 }
 
-// builtInFinding returns the finding for a finalizer that a controller of Kubernetes removes.
+// builtInFinding returns the finding about a finalizer that a controller of Kubernetes removes.
 func (f view) builtInFinding(
 	finalizer string, known owners.KnownFinalizer, objects []diagnosis.RemainingObject,
 ) diagnosis.Finding {
@@ -110,8 +106,8 @@ func (f view) controlPlaneLease(name string) leaseState {
 	return leaseState{text: fmt.Sprintf(evidenceNoLease, name)}
 }
 
-// dependencyFinding finds an object that cannot be finalized because another one does not exist,
-// according to its conditions and Events.
+// dependencyFinding finds an object that cannot be finalized because another object does not exist,
+// according to conditions and Events of the first object.
 func (f view) dependencyFinding(
 	finalizer string, objects []diagnosis.RemainingObject,
 ) (finding diagnosis.Finding, ok bool) {
@@ -139,15 +135,16 @@ func (f view) dependencyFinding(
 	return diagnosis.Finding{}, false
 }
 
-// exists reports whether there is an object with a name that is not being deleted.
+// exists reports whether the namespace contains an object with the given name that is not being
+// deleted.
 func (f view) exists(name string) bool {
 	return slices.ContainsFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
 		return object.Name == name && object.DeletionTimestamp == nil
 	})
 }
 
-// logsCommand returns the command that prints the log of a running workload of one of the
-// ServiceAccounts, if there is one.
+// logsCommand returns the command that prints the log of a running workload with one of the
+// ServiceAccounts, if there is such a workload.
 func (f view) logsCommand(report owners.Report) []string {
 	for i := range f.Workloads {
 		workload := &f.Workloads[i]

@@ -57,16 +57,16 @@ func TestFindFinalizers(t *testing.T) {
 
 	runCases(t, map[string]diagnoseCase{
 		"an owner within the progress deadline": {facts: makeTerminating(withContent(contentOf(widgets, young)))},
-		"finalizer being removed from other objects": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
+		"a finalizer that is being removed from other objects": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
 			facts.Progress.Released = map[string]int{held: 1}
 		})},
-		"decreasing counts": {facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Evidence = "3 and now 1" })},
+		"a condition with a decreasing count": {facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Evidence = "3 and now 1" })},
 		"more objects than were listed": {
 			facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Content[0].Count = 600 }),
-			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "widgets", fmt.Sprintf(evidenceUnlisted, 600, "widgets.widgets.example.com", 1),
+			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "widgets", fmt.Sprintf(evidenceUnlisted, 1, 600, "widgets.widgets.example.com"),
 				object}},
 		},
-		"another finalizer being removed": {
+		"another finalizer that is being removed": {
 			facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Released = map[string]int{"other.example.org/x": 3} }),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerUninstalled), evidenceSearch, object}},
 		},
@@ -102,7 +102,7 @@ func TestFindFinalizers(t *testing.T) {
 				withLeases(makeLease("widgets-system", "widgets.example.com", "x", now.Add(-time.Hour)))),
 			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "", "could not read deployments.apps", object}},
 		},
-		"owner whose ServiceAccount was deleted": {
+		"an owner whose ServiceAccount was deleted": {
 			facts: makeTerminating(left, withBinding("widgets-system", false)),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, "", "ServiceAccount widgets-system/widgets", object}},
 		},
@@ -110,11 +110,11 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(left, withBinding(shop, false)),
 			want:  []want{{diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.Confirmed, literal(messageOwnerInNamespace), "ServiceAccount shop/widgets", object}},
 		},
-		"a ServiceAccount that exists is no owner by itself": {
+		"an existing ServiceAccount is no evidence of a running owner": {
 			facts: makeTerminating(left, withBinding("widgets-system", true)),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerUninstalled), "", object}},
 		},
-		"only the CustomResourceDefinition of the owner exists": {
+		"an owner of which only the CustomResourceDefinition exists": {
 			facts: makeTerminating(left, withDefinition()),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerOnlyCRDs), literal(evidenceCRDsOfDomain) + "widgets", object}},
 		},
@@ -122,29 +122,29 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(withContent(contentOf(widgets, touched))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "widget-engine", literal(evidenceFieldManagers) + "widget-engine", object}},
 		},
-		"a user who has updated the object is no owner": {
+		"an update by a user is no evidence of a running owner": {
 			facts: makeTerminating(withContent(contentOf(widgets, byHand))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "", "kubectl-edit", object}},
 		},
-		"an owner that cannot be searched for": {
+		"Leases that cannot be read": {
 			facts: makeTerminating(left, withUnread(diagnosis.SourceLeases)),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerUnknown), "could not read leases", object}},
 		},
-		"finalizer without a domain": {
+		"a finalizer without a domain": {
 			facts: makeTerminating(withContent(contentOf(configMaps, makeDeleted("a", "hold")))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerUnknown), evidenceSearch, []string{"configmaps/a"}}},
 		},
-		"kube-controller-manager that runs": {
+		"a finalizer of a running kube-controller-manager": {
 			facts: makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC)))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "pvc-protection controller", "renewed 1s ago", nil}},
 		},
-		"kube-controller-manager that does not run": {
+		"a finalizer of a kube-controller-manager that is not running": {
 			facts: makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC))), func(facts *diagnosis.Facts) {
 				facts.Leases[0] = makeLease("kube-system", "kube-controller-manager", "x", now.Add(-time.Hour))
 			}),
 			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, literal(messageBuiltInNotRunning), "renewed 60m ago", nil}},
 		},
-		"a sibling that was deleted first": {
+		"a dependency that was deleted first": {
 			facts: makeTerminating(left, withWorkloads(makeOperator(1)), func(facts *diagnosis.Facts) {
 				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "condition Ready", `providers.example.com "p" not found`, deleted)}
 			}),
@@ -159,8 +159,7 @@ func TestFindFinalizers(t *testing.T) {
 	})
 }
 
-// The object of a finding, and whether its owner may still act, determine which finalizers can be
-// removed by force.
+// Finalizer and IsOwnerGone determine which finalizers the plugin can remove by force.
 func TestFinalizerOfFinding(t *testing.T) {
 	const agent = "openshift.com/origin"
 	for name, test := range map[string]struct {
@@ -169,15 +168,15 @@ func TestFinalizerOfFinding(t *testing.T) {
 		isOwnerGone bool
 		remedy      string
 	}{
-		"owner does not exist": {
+		"a finalizer whose owner does not exist": {
 			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held)))), held, true,
 			"kubectl nslifecycle finalize shop --finalizer=" + held,
 		},
-		"an owner that is running": {
+		"a finalizer whose owner is running": {
 			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held))), withWorkloads(makeOperator(1))), held, false,
 			"kubectl nslifecycle finalize shop --finalizer=" + held,
 		},
-		"owner of a namespace finalizer does not exist": {
+		"a namespace finalizer whose owner does not exist": {
 			makeTerminating(withNamespaceFinalizers(agent)), agent, true, "kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"a namespace finalizer of a registered initializer": {
@@ -188,22 +187,22 @@ func TestFinalizerOfFinding(t *testing.T) {
 			makeTerminating(withNamespaceFinalizers(agent), withUnread(diagnosis.SourceConfigurations)), agent, false,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
-		"a namespace finalizer with a running owner": {
+		"a namespace finalizer whose owner is running": {
 			makeTerminating(withNamespaceFinalizers("widgets.example.com/agent"), withWorkloads(makeOperator(1))), "widgets.example.com/agent", false,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=widgets.example.com/agent",
 		},
-		"a namespace finalizer with an unknown owner": {
+		"a namespace finalizer whose owner is unknown": {
 			makeTerminating(withNamespaceFinalizers("hold")), "hold", false, "kubectl nslifecycle finalize shop --namespace-finalizer=hold",
 		},
-		"a namespace finalizer whose owner cannot be searched for": {
+		"a namespace finalizer, and workloads that cannot be read": {
 			makeTerminating(withNamespaceFinalizers(agent), withUnread(diagnosis.SourceDeployments)), agent, false,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
-		"a metadata finalizer of the Namespace": {
+		"an entry of metadata.finalizers of the Namespace": {
 			makeTerminating(withNamespaceFinalizers(), func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{agent} }), agent, true,
 			"kubectl nslifecycle finalize shop --metadata-finalizer=" + agent,
 		},
-		"a claim in use": {
+		"a PersistentVolumeClaim in use": {
 			makeTerminating(withContent(contentOf(claims, makeDeleted("data", owners.FinalizerPVC))),
 				withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil })),
 			owners.FinalizerPVC, false, "kubectl nslifecycle finalize shop --finalizer=" + owners.FinalizerPVC,

@@ -25,8 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// now is the time at which the facts of all cases were collected, long after the deletion of the
-// namespace.
+// All facts were collected at the time now, long after the namespace was deleted.
 var (
 	now     = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	deleted = now.Add(-10 * time.Minute)
@@ -87,7 +86,7 @@ func makeLease(namespace, name, holder string, renewed time.Time) coordinationv1
 	return lease
 }
 
-// makeTerminating returns the facts of a namespace that was deleted long ago and that
+// makeTerminating returns facts about a namespace that was deleted long ago and that
 // kube-controller-manager finalizes.
 func makeTerminating(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
 	facts := &diagnosis.Facts{
@@ -141,14 +140,14 @@ func withDiscoveryFailure(message string) func(*diagnosis.Facts) {
 	}
 }
 
-func withDryRuns(trials ...diagnosis.DryRun) func(*diagnosis.Facts) {
-	return func(facts *diagnosis.Facts) { facts.DryRuns = append(facts.DryRuns, trials...) }
+func withDryRuns(dryRuns ...diagnosis.DryRun) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) { facts.DryRuns = append(facts.DryRuns, dryRuns...) }
 }
 
 func withUnread(sources ...diagnosis.Source) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) {
 		for _, source := range sources {
-			facts.Unread = append(facts.Unread, diagnosis.Unread{Source: source, Why: string(source) + " may not be read: the right to list them is missing"})
+			facts.Unread = append(facts.Unread, diagnosis.Unread{Source: source, Why: string(source) + " cannot be read"})
 		}
 	}
 }
@@ -173,7 +172,7 @@ func withDefinition(changes ...func(*apiextensionsv1.CustomResourceDefinition)) 
 	}
 }
 
-// Responses of a kube-apiserver 1.36.
+// answer returns an error as kube-apiserver 1.36 returns it.
 func answer(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
@@ -187,7 +186,7 @@ func internalError(message string) error {
 var unavailable = answer(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
 	"the server is currently unable to handle the request")
 
-// want is an expected finding. The texts are substrings of its fields.
+// want is an expected finding. The texts are substrings of the fields of the finding.
 type want struct {
 	cause     diagnosis.Cause
 	certainty diagnosis.Certainty
@@ -198,7 +197,7 @@ type want struct {
 
 type diagnoseCase struct {
 	facts *diagnosis.Facts
-	// want are all findings, in order.
+	// want lists all expected findings, in order.
 	want []want
 }
 
@@ -250,8 +249,8 @@ func expectFinding(t *testing.T, got diagnosis.Finding, want want) {
 	}
 }
 
-// expectForce expects that the finalize command names the object of the finding, and that no owner
-// that may still act is reported as missing.
+// expectForce expects that the finalize command names the finalizer of the finding, and that an owner
+// is reported as missing only for causes that allow this.
 func expectForce(t *testing.T, got diagnosis.Finding) {
 	t.Helper()
 	flag := "finalizer"
@@ -280,7 +279,7 @@ func expectForce(t *testing.T, got diagnosis.Finding) {
 	}
 }
 
-// literal returns the longest part of a format without verbs, to distinguish messages.
+// literal returns the longest part of a format string without verbs. It identifies a message.
 func literal(format string) string {
 	longest := ""
 	for _, part := range regexp.MustCompile(`%[a-z]`).Split(format, -1) {

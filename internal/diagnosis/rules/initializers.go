@@ -21,15 +21,11 @@ import (
 // initialize the namespace, and whether it is running.
 var initializerRule = Rule{
 	Name: "initializers", Stage: diagnosis.StageInitializing,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseInitializerNotRunning, diagnosis.CauseInitializerSlow, diagnosis.CauseInitializerUnregistered,
-	},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings, diagnosis.FactInitializers,
 		diagnosis.FactInitializerPods,
 	},
-	Applies: func(facts *diagnosis.Facts) bool {
-		f := view{facts}
+	applies: func(f view) bool {
 		return f.IsOverdue(f.turnBegan(diagnosis.PendingInitializers(f.Namespace)[0]))
 	},
 	find: view.findInitializer,
@@ -77,7 +73,7 @@ func (f view) skipCommand(pending []string) string {
 	return shell.Command(command+"=%s", f.Namespace.Name, strings.Join(pending[1:], ","))
 }
 
-// setIdentities completes a finding by the identities that may initialize the namespace.
+// setIdentities completes a finding with the identities that may initialize the namespace.
 func (f view) setIdentities(finding *diagnosis.Finding, waits string, identities []owners.Identity) {
 	canRead := f.IsRead(diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings,
 		diagnosis.SourceServiceAccounts, diagnosis.SourcePods)
@@ -99,14 +95,14 @@ func (f view) setIdentities(finding *diagnosis.Finding, waits string, identities
 		finding.Cause, finding.Certainty = diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed
 		finding.Message = fmt.Sprintf(messageInitializerNotRunning, waits) + f.Detail(identities[0].Text)
 		if with(owners.StatusNotRunning) >= 0 {
-			// The ServiceAccount may be used outside the cluster.
+			// An initializer outside the cluster may use the ServiceAccount.
 			finding.Certainty = diagnosis.Likely
 		}
 	}
 }
 
 // turnBegan returns when an initializer became the first in the pending list, or when its state last
-// changed.
+// changed, whichever is later.
 func (f view) turnBegan(name string) time.Time {
 	began := f.Namespace.CreationTimestamp.Time
 	later := func(t time.Time) {
@@ -123,7 +119,7 @@ func (f view) turnBegan(name string) time.Time {
 		}
 	}
 	for _, entry := range f.Namespace.ManagedFields {
-		// The status is also written by the manager, which does not initialize.
+		// The manager also writes the status, but is not an initializer.
 		if entry.Time != nil && entry.Subresource == "" {
 			later(entry.Time.Time)
 		}
@@ -131,14 +127,14 @@ func (f view) turnBegan(name string) time.Time {
 	return began
 }
 
-// turnEvidence quotes the conditions about the turn of an initializer, and the last change of the
-// Namespace.
+// turnEvidence quotes the conditions about the turn of an initializer, and describes the last change of
+// the Namespace.
 func (f view) turnEvidence(name string, turn time.Time) []string {
 	texts := []string{fmt.Sprintf(evidenceTurn,
 		strings.Join(diagnosis.PendingInitializers(f.Namespace), ", "), name, diagnosis.FormatTime(turn))}
 	for i := range f.Namespace.Status.Conditions {
 		condition := &f.Namespace.Status.Conditions[i]
-		// An initializer with a timeout is skipped, or fails the initialization, when it is exceeded.
+		// An initializer that exceeds its timeout is skipped or fails the initialization.
 		hasTimeout := condition.Type == v1alpha1.ConditionInitializerTurn && condition.Status == corev1.ConditionTrue
 		if string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix || hasTimeout {
 			texts = append(texts, quoteCondition(condition))

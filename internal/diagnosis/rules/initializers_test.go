@@ -19,8 +19,8 @@ import (
 
 const quota = "quota.corp.com"
 
-// makeInitializing returns the facts of a namespace that has waited for its second initializer
-// for ten minutes.
+// makeInitializing returns facts about a namespace that has waited for its second initializer for ten
+// minutes.
 func makeInitializing(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
 	facts := &diagnosis.Facts{
 		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline, Initializers: []diagnosis.RegisteredInitializer{{Name: "access.corp.com"}, {Name: quota}},
@@ -33,7 +33,7 @@ func makeInitializing(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
 			LastTransitionTime: metav1.Time{Time: deleted.Add(-time.Hour)}},
 	}
 	facts.Namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "access", Time: &metav1.Time{Time: deleted}}}
-	// These subjects exist in every cluster and every installation.
+	// These subjects exist in every cluster and in every installation of this project.
 	withHolder(rbacv1.Subject{Kind: "Group", Name: "system:masters", APIGroup: "rbac.authorization.k8s.io"}, "cluster-admin", rbacv1.PolicyRule{
 		Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})(facts)
 	withHolder(rbacv1.Subject{Kind: "Group", Name: "system:nodes"}, "nslifecycle-namespace-initializer", initializeRule())(facts)
@@ -85,15 +85,15 @@ func TestFindInitializers(t *testing.T) {
 			facts: makeInitializing(),
 			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "the turn of quota.corp.com began at 2026-03-01T11:50:00Z", object}},
 		},
-		"subject with the permission in another namespace": {
+		"a subject with the permission for another namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule("other")), exists(true), runs),
 			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "", object}},
 		},
-		"subject with the permission in this namespace": {
+		"a subject with the permission for this namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule(shop)), exists(true), runs),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "1 running pod", `last changed at 2026-03-01T11:50:00Z, by "access"`, object}},
 		},
-		"subject with all permissions": {
+		"a subject with all permissions": {
 			facts: makeInitializing(exists(true), runs, withHolder(subject, "all", rbacv1.PolicyRule{
 				Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})),
 			want: []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "1 running pod", "", object}},
@@ -110,7 +110,7 @@ func TestFindInitializers(t *testing.T) {
 			facts: makeInitializing(holds, exists(true), withUnread(diagnosis.SourcePods)),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), "", object}},
 		},
-		"a user": {
+		"a user who may be running the initializer": {
 			facts: makeInitializing(withHolder(rbacv1.Subject{Kind: "User", Name: "ci"}, "ci", initializeRule())),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), `User "ci"`, object}},
 		},
@@ -118,7 +118,7 @@ func TestFindInitializers(t *testing.T) {
 			facts: makeInitializing(withUnread(diagnosis.SourceClusterRoles)),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerSubjects), "", object}},
 		},
-		"initializer that is no longer registered": {
+		"an initializer that is no longer registered": {
 			facts: makeInitializing(holds, exists(true), runs, func(facts *diagnosis.Facts) { facts.Initializers = nil }),
 			want:  []want{{diagnosis.CauseInitializerUnregistered, diagnosis.Confirmed, literal(messageUnregistered), literal(evidenceUnregistered) + quota, object}},
 		},
@@ -133,10 +133,10 @@ func TestTimeoutsAreEvidence(t *testing.T) {
 	g := NewWithT(t)
 	facts := makeInitializing()
 	condition := corev1.NamespaceCondition{
-		Type: "nslifecycle.dev/InitializerTurn", Status: corev1.ConditionTrue, Reason: "Pending", Message: "it has a time-out",
+		Type: "nslifecycle.dev/InitializerTurn", Status: corev1.ConditionTrue, Reason: "Pending", Message: "it has a timeout",
 	}
 	facts.Namespace.Status.Conditions = append(facts.Namespace.Status.Conditions, condition)
-	g.Expect(view{facts}.turnEvidence(quota, now)).To(ContainElement(ContainSubstring("it has a time-out")))
+	g.Expect(view{facts}.turnEvidence(quota, now)).To(ContainElement(ContainSubstring("it has a timeout")))
 	facts.Namespace.Status.Conditions[len(facts.Namespace.Status.Conditions)-1].Status = corev1.ConditionFalse
-	g.Expect(view{facts}.turnEvidence(quota, now)).NotTo(ContainElement(ContainSubstring("it has a time-out")))
+	g.Expect(view{facts}.turnEvidence(quota, now)).NotTo(ContainElement(ContainSubstring("it has a timeout")))
 }

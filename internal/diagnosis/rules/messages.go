@@ -5,14 +5,13 @@ package rules
 
 // Summaries of a diagnosis without findings.
 const (
-	summaryNoFacts        = "Nothing is known about this namespace"
 	summaryActive         = "The namespace is ready for use"
 	summaryInitializing   = "Waiting for initializer %s, the first of %d pending"
 	summaryDeleted        = "Deleted %s ago; "
-	summaryEmptyUnnoticed = "the namespace is empty, which the namespace controller has not noticed yet"
+	summaryEmptyUnnoticed = "the namespace is empty, but the namespace controller has not observed this yet"
 	summaryEmpty          = "no remaining objects are known"
-	summaryGracePeriod    = "the grace periods of pods end at %s, and %s"
-	summaryDecreasing     = "%s, and their number decreases"
+	summaryGracePeriod    = "the grace periods of pods end at %s; %s"
+	summaryDecreasing     = "%s, and their number is decreasing"
 )
 
 // Texts that several rules share.
@@ -33,13 +32,13 @@ const (
 	evidenceBackendNotReady  = " has no ready endpoint"
 	evidenceLeasesUnread     = "the Leases in kube-system could not be read"
 	evidenceNoLease          = "there is no Lease kube-system/%s"
-	evidenceNoManagerLease   = "there is no Lease %s of nslifecycle"
-	evidenceUnlisted         = "of %d %s only the first %d were examined"
+	evidenceNoManagerLease   = "there is no Lease %s of the nslifecycle manager"
+	evidenceUnlisted         = "only the first %d of %d %s were examined"
 	evidenceTerminatingCRD   = "CustomResourceDefinition %q has deletionTimestamp %s"
 	evidenceCRDCondition     = " and condition Terminating=%s, %s: %s"
 	evidenceCRDWaits         = "; it waits for these objects"
 	evidencePVCWaits         = "persistentvolumeclaims %q waits for pod %q, which mounts it"
-	evidenceServiceOfWebhook = "the webhook is Service %s"
+	evidenceServiceOfWebhook = "the webhook is served by Service %s"
 
 	remaining        = "%s still exist"
 	remainingOne     = "%s still exists"
@@ -65,10 +64,10 @@ const (
 	remedyRestoreAPIService      = "Restore the API server behind the APIService. If it was uninstalled permanently, " +
 		"delete the APIService: "
 	remedyDiscoveryStale = "Wait a minute. If the error persists, restart kube-apiserver or the server of this API " +
-		"group, whose discovery response kube-apiserver cannot read"
-	remedyGroupVersionInvalid = "Fix or remove the API server that serves this group version: its format is " +
-		"GROUP/VERSION, with one slash"
-	lossAPIService = "Without the APIService the objects that its server stores for this namespace cannot be reached; " +
+		"group: kube-apiserver cannot read its discovery response"
+	remedyGroupVersionInvalid = "Fix or remove the API server that serves this group version: a group version " +
+		"must have the format GROUP/VERSION"
+	lossAPIService = "Without the APIService, the objects that its server stores for this namespace cannot be reached; " +
 		"they remain in the storage of that server"
 )
 
@@ -88,10 +87,10 @@ const (
 	remedyDisableConversion = "kubectl patch customresourcedefinition %s --type=merge " +
 		`--patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`
 	remedyDeleteAll = "kubectl delete %s --all --namespace=%s"
-	lossConversion  = "With spec.conversion.strategy None the objects can be deleted, but they are not converted: " +
+	lossConversion  = "With spec.conversion.strategy None, the objects can be deleted but are not converted: " +
 		"clients do not get fields that another version renamed"
-	lossCRD = "Without its finalizer the CustomResourceDefinition is deleted, but its objects remain in storage, where " +
-		"they cannot be reached"
+	lossCRD = "Without its finalizer, the CustomResourceDefinition is deleted, but its objects remain in storage and " +
+		"cannot be reached"
 )
 
 // Storage and requests of the namespace controller.
@@ -102,8 +101,8 @@ const (
 	messageForbidden         = "The namespace controller lacks a permission: %s cannot %s %s"
 
 	remedyListObjects  = "kubectl get %s --namespace=%s"
-	remedyStorageCheck = "Check the log of kube-apiserver for the etcd key, and that its encryption configuration has " +
-		"the key that the objects were encrypted with"
+	remedyStorageCheck = "Find the etcd key in the log of kube-apiserver, and check that its encryption configuration " +
+		"contains the key that encrypted the objects"
 	remedyStorageDelete = "If an object is lost permanently, delete it with the delete option " +
 		"ignoreStoreReadErrorWithClusterBreakingPotential"
 	remedyDeleteManyObjects = "kubectl delete %s --all --namespace=%s --wait=false"
@@ -124,7 +123,7 @@ const (
 	messageWebhookDenies  = "Admission webhook %q denies requests, so %s"
 	messagePolicyDenies   = "ValidatingAdmissionPolicy %q denies requests, so %s"
 	messageServerDenies   = "The API server denies requests, so %s"
-	messageInvalid        = "Finalizer %s cannot be removed from %s %q because the object does not pass validation"
+	messageInvalid        = "Finalizer %s cannot be removed from %s %q because the object is invalid"
 
 	rejectedContent   = "the content of the namespace cannot be deleted"
 	rejectedObject    = "%s %q cannot be deleted"
@@ -144,21 +143,21 @@ const (
 		"refers to it"
 	remedyWebhookDenies = "Satisfy the webhook, or exclude this namespace with its namespaceSelector"
 	remedyPolicyDenies  = "Satisfy the policy, or exclude this namespace with the namespaceSelector of its binding"
-	remedyServerDenies  = "Resolve what the error reports"
+	remedyServerDenies  = "Resolve the problem that the error reports"
 	remedyInvalidFix    = "Correct the fields that the error names, in the same patch that removes the finalizer"
 	remedyInvalidSchema = "If the schema of a CustomResourceDefinition became stricter, relax it until the object is " +
 		"deleted"
 
-	lossWebhookFailing = "Without the webhook its checks are skipped, in all namespaces that it applies to"
-	lossWebhookDenies  = "Whatever the webhook protects"
-	lossPolicyDenies   = "Whatever the policy protects"
+	lossWebhookFailing = "Without the webhook, its checks are skipped in all namespaces that it applies to"
+	lossWebhookDenies  = "Everything that the webhook protects"
+	lossPolicyDenies   = "Everything that the policy protects"
 )
 
 // Finalizers of objects.
 const (
 	messageFinalizerHeldByOne  = "%s should have been deleted %s ago but has finalizer %s"
 	messageFinalizerHeldByMany = "%s should have been deleted %s ago but have finalizer %s"
-	messageOwnerRunning        = "%s; its owner seems to be running and has not removed it: %s"
+	messageOwnerRunning        = "%s; its owner seems to be running but has not removed it: %s"
 	messageOwnerForbidden      = "%s; its owner lacks the permission to remove it: %s"
 	messageOwnerNotRunning     = "%s; its owner is not running: %s"
 	messageOwnerInNamespace    = "%s; its owner was in this namespace: %s"
@@ -173,18 +172,18 @@ const (
 	messageDependencyPublic    = "another object"
 
 	evidenceFieldManagers = "managedFields: the finalizer was added by %s"
-	evidenceCRDsOfDomain  = "CustomResourceDefinition of the same domain: %s"
+	evidenceCRDsOfDomain  = "CustomResourceDefinitions in the same domain: %s"
 	evidenceForbidden     = "ServiceAccount %s can neither patch nor update %s in namespace %q"
 	evidenceSearch        = "searched for its owner in CustomResourceDefinitions, APIServices, Deployments, " +
 		"StatefulSets, DaemonSets, running Pods, Leases, ClusterRoleBindings and managedFields"
 	evidenceSearchUnread = "; could not read %s"
 
 	remedyLogs          = "kubectl logs --namespace=%s %s/%s --tail=100"
-	remedyOwnerRunning  = "Check the log of its owner for the reason why it does not act"
+	remedyOwnerRunning  = "Check the log of its owner to determine why it does not remove the finalizer"
 	remedyOwnerCanPatch = "kubectl auth can-i patch %s --namespace=%s --as=system:serviceaccount:%s:%s"
 	remedyOwnerGrant    = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace " +
-		"is deleted: a RoleBinding cannot be created in a terminating namespace, and the previous one may have been " +
-		"deleted with it"
+		"is deleted. A RoleBinding cannot be created in a terminating namespace, and the previous one may already be " +
+		"deleted"
 	remedyOwnerNotRunning  = "Start its owner again and let it finish: scale it up, or reinstall it"
 	remedyOwnerInNamespace = "Install its owner in another namespace and let it finish: nothing can be created in a " +
 		"terminating namespace"
@@ -194,8 +193,8 @@ const (
 	remedyBuiltIn      = "Check that %s is running, and check its log: it is part of the control plane"
 	remedyDependency   = "Check whether the controller can continue without the missing object: nothing can be created " +
 		"in a terminating namespace"
-	lossUnknownFinalizer = "Whatever its owner still has to clean up for these objects, inside or outside the cluster, " +
-		"is left behind"
+	lossUnknownFinalizer = "Anything that its owner has not cleaned up for these objects, inside or outside the " +
+		"cluster, is left behind"
 )
 
 // Pods.
@@ -221,29 +220,30 @@ const (
 // Objects that wait for other objects or for resources outside the cluster.
 const (
 	messageVolumeInUse = "persistentvolumeclaims %q is in use by pod %q, which is not being deleted"
-	messageCloud       = "%s should have been deleted %s ago; %s has not deleted its resources outside the cluster"
-	messageForeground  = "%s is deleted in the foreground and waits for its dependents, which are not being deleted"
+	messageCloud       = "%s should have been deleted %s ago; %s has not deleted the corresponding resources outside " +
+		"the cluster"
+	messageForeground = "%s is deleted in the foreground and waits for its dependents, which are not being deleted"
 
-	evidencePodMounts     = "pod %q is %s on node %q and mounts it"
-	evidenceDependent     = "%s %q waits for %s %q, which names it as owner with blockOwnerDeletion"
-	evidenceNoDependent   = "no remaining dependent in this namespace blocks it"
-	remedyDeletePod       = "kubectl delete pod %s --namespace=%s"
-	prefixEventOfReported = "Event "
+	evidencePodMounts   = "pod %q is %s on node %q and mounts it"
+	evidenceDependent   = "%s %q waits for %s %q, which names it as owner with blockOwnerDeletion"
+	evidenceNoDependent = "no remaining dependent in this namespace blocks it"
+	remedyDeletePod     = "kubectl delete pod %s --namespace=%s"
 )
 
 // The Namespace itself.
 const (
 	messageNamespaceFinalizer   = "The namespace is empty; %s in its %s has not been removed for %s"
 	messageInitializerFinalizer = "; it belongs to initializer %s of configuration %q, whose controller must remove it"
-	messageNotProcessed         = "No namespace controller processes the deletion: after %s the Namespace has none of " +
-		"its conditions"
-	messageNotContinued     = "No namespace controller continues the deletion: %s, and none renews its Lease"
-	messageObjectsRemain    = "objects remain that have not been deleted"
-	messageEmptyUnnoticed   = "the namespace is empty, which has not been noticed"
+	messageNotProcessed         = "No namespace controller processes the deletion: after %s, the Namespace has no " +
+		"deletion conditions"
+	messageNotContinued = "No namespace controller continues the deletion: %s, and no namespace controller renews " +
+		"its Lease"
+	messageObjectsRemain    = "some objects have not been deleted"
+	messageEmptyUnnoticed   = "the namespace is empty but has not been finalized"
 	messageUnknown          = "The deletion makes no progress for an unknown reason"
 	messageUnknownRemaining = "%s in the namespace for an unknown reason"
-	messageUnprotected      = "%s in the namespace, although namespace finalizer kubernetes, which is kept until the " +
-		"content is deleted, was removed"
+	messageUnprotected      = "%s in the namespace, although the kubernetes finalizer of the Namespace was removed; " +
+		"this finalizer must remain until the content is deleted"
 
 	evidenceNamespaceFinalizers  = "%s: [%s], deletionTimestamp %s"
 	evidenceInitializerFinalizer = "NamespaceInitializerConfiguration %q has finalizer %s for initializer %s"
@@ -259,20 +259,20 @@ const (
 	remedyListControllers = "kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager"
 	remedyControllerLog   = "Check the log of the namespace controller, in kube-controller-manager or in the manager of " +
 		"nslifecycle"
-	remedyUnprotected = "Delete the remaining objects before the last finalizer of the Namespace is removed: after that " +
-		"they cannot be reached"
-	lossNamespace   = "The content of the namespace stays in storage, where it cannot be reached"
-	lossUnprotected = "The remaining objects stay in storage without a namespace"
+	remedyUnprotected = "Delete the remaining objects before the last finalizer of the Namespace is removed; " +
+		"afterwards, they cannot be reached"
+	lossNamespace   = "The content of the namespace remains in storage and cannot be reached"
+	lossUnprotected = "The remaining objects remain in storage without a namespace"
 )
 
 // Initializers.
 const (
-	messageTurn                  = "Initializer %s has been first in the pending list for %s and has not removed its name"
-	messageInitializerSubjects   = "%s; who holds the verb initialize is unknown"
-	messageNoInitializerSubject  = "%s; only the control plane holds the verb initialize for this namespace"
-	messageInitializerRunning    = "%s; an identity that holds the verb initialize has a running pod"
-	messageInitializerUnknown    = "%s; whether an identity that holds the verb initialize is running is unknown"
-	messageInitializerNotRunning = "%s; no identity that holds the verb initialize is running"
+	messageTurn                  = "Initializer %s has been first in the pending list for %s but has not removed its name"
+	messageInitializerSubjects   = "%s; the identities with the initialize verb are unknown"
+	messageNoInitializerSubject  = "%s; only the control plane has the initialize verb for this namespace"
+	messageInitializerRunning    = "%s; an identity with the initialize verb has a running pod"
+	messageInitializerUnknown    = "%s; it is unknown whether an identity with the initialize verb is running"
+	messageInitializerNotRunning = "%s; no identity with the initialize verb is running"
 	messageUnregistered          = "%s; no configuration lists it"
 
 	evidenceTurn         = "pending: %s; the turn of %s began at %s"
@@ -281,10 +281,10 @@ const (
 
 	remedyStartInitializer   = "Start the controller of %s, or check its log"
 	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"
-	remedySkip               = "If the namespace is to be used without it, an administrator can remove its name from " +
-		"the pending list"
+	remedySkip               = "To use the namespace without the initializer, an administrator can remove it from the " +
+		"pending list"
 	remedyInstallInitializer = "Install the controller of the initializer, with a ClusterRoleBinding to a ClusterRole " +
-		"that grants the verb initialize on namespaces"
-	lossInitializer = "The namespace opens without the objects that the initializer creates, such as quotas, network " +
-		"policies or role bindings"
+		"that grants the initialize verb on namespaces"
+	lossInitializer = "The namespace is initialized without the objects that the initializer creates, such as quotas, " +
+		"network policies or role bindings"
 )

@@ -16,11 +16,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// namespaceControllerRule finds deletions that no namespace controller has started, or continues,
-// to process.
+// namespaceControllerRule finds deletions that no namespace controller has started, and deletions that
+// no namespace controller continues.
 var namespaceControllerRule = Rule{
 	Name: "namespace-controller", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseNamespaceControllerUnresponsive},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
 		diagnosis.FactLeases,
@@ -28,17 +27,16 @@ var namespaceControllerRule = Rule{
 	find: view.findNamespaceController,
 }
 
-// unknownRule reports a namespace that makes no progress without any other finding.
+// unknownRule reports a namespace that makes no progress if no other rule has a finding.
 var unknownRule = Rule{
 	Name: "unknown", Stage: diagnosis.StageTerminating, isFallback: true,
-	Causes: []diagnosis.Cause{diagnosis.CauseUnknown},
-	Needs:  []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress},
-	find:   view.findUnknown,
+	Needs: []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress},
+	find:  view.findUnknown,
 }
 
 const namespaceResource = "namespaces"
 
-// deletionConditions are those that a namespace controller writes.
+// deletionConditions are the conditions that a namespace controller writes.
 var deletionConditions = []corev1.NamespaceConditionType{
 	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
 	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
@@ -52,17 +50,17 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 	hasConditions := slices.ContainsFunc(deletionConditions, func(conditionType corev1.NamespaceConditionType) bool {
 		return f.Condition(conditionType) != nil
 	})
-	leases := f.controllerLeases()
-	if hasConditions && (leases.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()) {
+	lease, texts := f.controllerLeases()
+	if hasConditions && (lease.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()) {
 		return nil
 	}
-	if f.isEmptinessUnnoticed() && !leases.exists {
-		return nil // The last object may just have been deleted.
+	if f.isEmptinessUnnoticed() && !lease.exists {
+		return nil // The last object may have been deleted a moment ago.
 	}
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Certainty: diagnosis.Likely,
 		Message:  fmt.Sprintf(messageNotProcessed, f.Ago(f.Namespace.DeletionTimestamp.Time)),
-		Evidence: leases.texts,
+		Evidence: texts,
 		Remedies: []string{remedyRunController, remedyListLeases, remedyListControllers},
 		Loss:     lossNamespace,
 	}
@@ -75,7 +73,7 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		finding.Evidence = append(finding.Evidence, f.quoteConditions(deletionConditions...)...)
 	}
 	// A controller without leader election has no Lease.
-	if leases.exists && !leases.isCurrent && !hasConditions {
+	if lease.exists && !lease.isCurrent && !hasConditions {
 		finding.Certainty = diagnosis.Confirmed
 	}
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
@@ -85,8 +83,8 @@ func (f view) aboutNamespace(finding diagnosis.Finding) diagnosis.Finding {
 	return finding.WithObjects([]diagnosis.Object{{Resource: namespaceResource, Name: f.Namespace.Name}})
 }
 
-// isUntouched reports whether no remaining object is being deleted, none is known to be blocked, and
-// the namespace controller reports no failure.
+// isUntouched reports whether no remaining object is being deleted or known to be blocked, and the
+// namespace controller reports no failure.
 func (f view) isUntouched() bool {
 	if f.ConditionMessage(corev1.NamespaceDeletionContentFailure) != "" ||
 		f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure) != "" {
@@ -105,34 +103,30 @@ func (f view) isEmpty() bool {
 	return len(f.Content) == 0 && f.ResourceTypes != nil && f.ResourceTypes.Err() == nil
 }
 
-// isEmptinessUnnoticed reports whether the namespace is empty although a condition reports
-// remaining objects. The namespace controller lists the content again within a minute.
+// isEmptinessUnnoticed reports whether the namespace is empty but a condition still reports remaining
+// objects. The namespace controller lists the content again within a minute.
 func (f view) isEmptinessUnnoticed() bool {
 	return f.isEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
 }
 
-// controllerLeases is the state of the Leases of the namespace controllers.
-type controllerLeases struct {
-	texts             []string
-	exists, isCurrent bool
-}
-
-func (f view) controllerLeases() controllerLeases {
-	lease := f.controlPlaneLease(owners.ControllerManager)
-	result := controllerLeases{texts: []string{lease.text}, exists: lease.exists, isCurrent: lease.isCurrent}
+// controllerLeases returns the state of the Leases of the namespace controllers, and describes each
+// of them.
+func (f view) controllerLeases() (state leaseState, texts []string) {
+	state = f.controlPlaneLease(owners.ControllerManager)
+	texts = []string{state.text}
 	for i := range f.Leases {
 		lease := &f.Leases[i]
 		if !owners.IsManagerLease(lease) || lease.Spec.RenewTime == nil {
 			continue
 		}
 		text, isCurrent := owners.DescribeLease(f.Facts, lease)
-		result.texts = append(result.texts, text)
-		result.exists, result.isCurrent = true, result.isCurrent || isCurrent
+		texts = append(texts, text)
+		state.exists, state.isCurrent = true, state.isCurrent || isCurrent
 	}
-	if len(result.texts) == 1 && f.IsRead(diagnosis.SourceLeases) {
-		result.texts = append(result.texts, fmt.Sprintf(evidenceNoManagerLease, owners.ManagerLease))
+	if len(texts) == 1 && f.IsRead(diagnosis.SourceLeases) {
+		texts = append(texts, fmt.Sprintf(evidenceNoManagerLease, owners.ManagerLease))
 	}
-	return result
+	return state, texts
 }
 
 func (f view) findUnknown() []diagnosis.Finding {
@@ -158,14 +152,14 @@ func (f view) findUnknown() []diagnosis.Finding {
 	return []diagnosis.Finding{finding.WithRemaining(f.RemainingObjects())}
 }
 
-// hasTime reports whether an object is being deleted and has not exceeded the progress deadline.
+// hasTime reports whether any object is being deleted and has not exceeded the progress deadline.
 func (f view) hasTime() bool {
 	return slices.ContainsFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
 		return object.DeletionTimestamp != nil && !f.IsObjectOverdue(object)
 	})
 }
 
-// lastStep returns when the Namespace last changed.
+// lastStep returns when the deletion of the Namespace last made progress.
 func (f view) lastStep() time.Time {
 	last := f.Namespace.DeletionTimestamp.Time
 	for _, condition := range f.Namespace.Status.Conditions {
@@ -174,7 +168,7 @@ func (f view) lastStep() time.Time {
 		}
 	}
 	for _, entry := range f.Namespace.ManagedFields {
-		// Any controller can write the status for any reason, including this one.
+		// Any controller, including the manager, can write the status for any reason.
 		if entry.Time != nil && entry.Subresource == "finalize" && entry.Time.After(last) {
 			last = entry.Time.Time
 		}

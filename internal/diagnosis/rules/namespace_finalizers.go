@@ -18,7 +18,6 @@ import (
 // empty, their owners may be waiting for the deletion of its content.
 var namespaceFinalizerRule = Rule{
 	Name: "namespace-finalizers", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseNamespaceFinalizer, diagnosis.CauseNamespaceMetadataFinalizer},
 	Needs: append([]diagnosis.Fact{
 		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactInitializers,
 	}, ownerNeeds...),
@@ -48,7 +47,7 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 		findings = append(findings, finding)
 	}
 	if hasKubernetes || len(findings) > 0 {
-		return findings // The owner of a finalizer in metadata.finalizers may wait for these.
+		return findings // The owners of finalizers in metadata.finalizers may wait for these namespace finalizers.
 	}
 	for _, finalizer := range f.Namespace.Finalizers {
 		finding := f.namespaceFinalizerFinding(finalizer, metadataFinalizers, diagnosis.CauseNamespaceMetadataFinalizer)
@@ -71,8 +70,8 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 	return f.aboutNamespace(finding)
 }
 
-// addInitializer adds the initializer that a namespace finalizer belongs to. The configuration refers
-// to its controller, which may run anywhere, so the owner is not reported to be missing.
+// addInitializer adds the initializer that a namespace finalizer belongs to. The controller of the
+// initializer can run anywhere, so its owner is not reported as missing.
 func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	if !f.IsRead(diagnosis.SourceConfigurations) {
 		finding.IsOwnerGone = false

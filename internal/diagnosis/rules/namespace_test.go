@@ -25,7 +25,7 @@ func withInitializerFinalizer(finalizer string) func(*diagnosis.Facts) {
 	}
 }
 
-func TestFindOnNamespace(t *testing.T) {
+func TestFindNamespaceCauses(t *testing.T) {
 	noLeases := func(facts *diagnosis.Facts) { facts.Leases = nil }
 	staleLease := func(facts *diagnosis.Facts) {
 		facts.Leases = []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "x", now.Add(-time.Hour))}
@@ -52,11 +52,11 @@ func TestFindOnNamespace(t *testing.T) {
 				`NamespaceInitializerConfiguration "search" has finalizer openshift.com/origin for initializer index.corp.com`,
 				object}},
 		},
-		"unknown namespace finalizer, another one registered": {
+		"a namespace finalizer that no initializer registers": {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withInitializerFinalizer("example.com/other")),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "9m55s", "[openshift.com/origin]", object}},
 		},
-		"a remaining namespace finalizer beside that of the namespace controller": {
+		"a namespace finalizer in addition to that of the namespace controller": {
 			facts: makeTerminating(withNamespaceFinalizers("kubernetes", "openshift.com/origin")),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Likely, "", "", object}},
 		},
@@ -67,25 +67,25 @@ func TestFindOnNamespace(t *testing.T) {
 		"a namespace finalizer within the progress deadline": {facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), func(facts *diagnosis.Facts) {
 			facts.Namespace.Status.Conditions[3].LastTransitionTime.Time = now.Add(-time.Second)
 		})},
-		"a remaining metadata finalizer of the Namespace": {
+		"a remaining entry of metadata.finalizers of the Namespace": {
 			facts: makeTerminating(withNamespaceFinalizers(), func(facts *diagnosis.Facts) {
 				facts.Namespace.Finalizers = []string{"controller.cattle.io/namespace-auth"}
 			}),
 			want: []want{{diagnosis.CauseNamespaceMetadataFinalizer, diagnosis.Confirmed, "controller.cattle.io/namespace-auth in its metadata.finalizers", "", object}},
 		},
-		"a metadata finalizer of the Namespace while spec.finalizers is not empty": {
+		"an entry of metadata.finalizers while spec.finalizers is not empty": {
 			facts: makeTerminating(withNamespaceFinalizers("agent.example.com"), func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{"a.example.org/b"} }),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "agent.example.com", "", object}},
 		},
-		"no namespace controller": {
+		"a namespace controller that is not running": {
 			facts: makeTerminating(silent, staleLease, left),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Confirmed, literal(messageNotProcessed), "renewed 60m ago", object}},
 		},
-		"no Lease of a namespace controller": {
+		"a namespace controller without a Lease": {
 			facts: makeTerminating(silent, noLeases, left),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, literal(messageNotProcessed), fmt.Sprintf(evidenceNoLease, "kube-controller-manager"), object}},
 		},
-		"no namespace controller for 29s": {facts: makeTerminating(silent, noLeases, left, deletedAgo(29*time.Second))},
+		"no namespace controller before the progress deadline": {facts: makeTerminating(silent, noLeases, left, deletedAgo(29*time.Second))},
 		"a namespace controller that is busy or disabled": {
 			facts: makeTerminating(silent, left),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, "", "renewed 1s ago", object}},
@@ -98,32 +98,32 @@ func TestFindOnNamespace(t *testing.T) {
 			facts: makeTerminating(left, staleLease),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageObjectsRemain, "renewed 60m ago", object}},
 		},
-		"namespace controller without a Lease, failure in the condition": {
+		"a namespace controller without a Lease that reports a failure": {
 			facts: makeTerminating(left, noLeases, withContentFailure(`deleting configmaps "a": configmaps "a" is forbidden: `+
 				`User "system:serviceaccount:default:x" cannot delete resource "configmaps" in API group "" in the namespace "shop"`)),
 			want: []want{{diagnosis.CauseForbidden, diagnosis.Confirmed, "cannot delete configmaps", "ContentDeletionFailed", nil}},
 		},
 		"an unexplained failure": {
-			facts: makeTerminating(left, withContentFailure("it is a bad day")),
-			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps still exists", "it is a bad day", []string{"configmaps/a"}}},
+			facts: makeTerminating(left, withContentFailure("the disk is full")),
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps still exists", "the disk is full", []string{"configmaps/a"}}},
 		},
-		"an object in a namespace whose namespace finalizer was removed by force": {
+		"an object in a namespace whose kubernetes finalizer was removed": {
 			facts: makeTerminating(left, withNamespaceFinalizers("agent.example.com")),
 			want: []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps still exists" + literal(messageUnprotected), "agent.example.com",
 				[]string{"configmaps/a"}}},
 		},
-		"object is deleted between two lists": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
+		"an object that is deleted between two lists": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
 			facts.Progress.Deleted = map[schema.GroupResource]int{configMaps.GroupResource(): 1}
 		})},
-		"no remaining objects, which the namespace controller has not observed yet": {facts: makeTerminating(unnoticed)},
-		"no remaining objects, which a namespace controller without a Lease has not observed yet": {
+		"an empty namespace that the namespace controller has not observed yet": {facts: makeTerminating(unnoticed)},
+		"an empty namespace that a namespace controller without a Lease has not observed yet": {
 			facts: makeTerminating(unnoticed, noLeases),
 		},
-		"no remaining objects, which a stopped namespace controller does not observe": {
+		"an empty namespace that a stopped namespace controller does not observe": {
 			facts: makeTerminating(unnoticed, staleLease),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageEmptyUnnoticed, "renewed 60m ago", object}},
 		},
-		"no remaining objects and no conditions": {
+		"an empty namespace that makes no progress": {
 			facts: makeTerminating(),
 			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, messageUnknown, "", nil}},
 		},

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// A cloud controller may run outside the cluster, so missing evidence confirms nothing.
+// A cloud controller can run outside the cluster, so it can be running without any evidence.
 func TestCloudOwnersAreNeverReportedMissing(t *testing.T) {
 	for _, finalizer := range []string{
 		owners.FinalizerLoadBalancer, "networking.gke.io/l4-netlb-v2", "service.k8s.aws/resources",
@@ -28,8 +28,8 @@ func TestCloudOwnersAreNeverReportedMissing(t *testing.T) {
 	}
 }
 
-// The default bindings of Kubernetes name accounts that exist in hardly any cluster.
-func TestBuiltInBindingsAreNoOwners(t *testing.T) {
+// The default ClusterRoleBindings of Kubernetes refer to ServiceAccounts that most clusters lack.
+func TestDefaultBindingsAreNoEvidence(t *testing.T) {
 	account := types.NamespacedName{Namespace: "kube-system", Name: "legacy-service-account-token-cleaner"}
 	found := Diagnose(makeTerminating(withContent(contentOf(services, makeDeleted("web", "service.corp.example.com/x"))),
 		func(facts *diagnosis.Facts) {

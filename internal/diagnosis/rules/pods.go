@@ -21,11 +21,6 @@ import (
 // finalizer. The API server adds the grace period to deletionTimestamp.
 var podRule = Rule{
 	Name: "pods", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CausePodOnUnreachableNode, diagnosis.CausePodNotTerminating, diagnosis.CausePodFinalizer,
-		diagnosis.CauseFinalizerOwnerGone, diagnosis.CauseFinalizerOwnerInNamespace,
-		diagnosis.CauseFinalizerOwnerForbidden,
-	},
 	Needs: append([]diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns,
 	}, ownerNeeds...),
@@ -55,7 +50,7 @@ func (f view) findPods() []diagnosis.Finding {
 	return findings
 }
 
-// podGroups are pods by what blocks them. A pod is in the groups of all its finalizers.
+// podGroups groups pods by what blocks them. A pod with several finalizers is in several groups.
 type podGroups struct {
 	byNode, byFinalizer map[string][]diagnosis.RemainingObject
 	others              []diagnosis.RemainingObject
@@ -90,7 +85,7 @@ func (f view) podFor(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// hasTerminated reports whether a pod needs no further action by a kubelet.
+// hasTerminated reports whether a pod requires no further action by the kubelet.
 func hasTerminated(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0
@@ -199,7 +194,7 @@ func podEvidence(pods []diagnosis.RemainingObject) string {
 		ptr.Deref(first.DeletionGracePeriodSeconds, 0))
 }
 
-// waitingPVCs describes the PersistentVolumeClaims that wait for some pods, as a consequence.
+// waitingPVCs describes the PersistentVolumeClaims that wait for the given pods.
 func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []string {
 	var texts []string
 	for _, object := range f.RemainingObjects() {
@@ -216,8 +211,8 @@ func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []string {
 	return texts
 }
 
-// podsUsing returns the pods that mount a PersistentVolumeClaim, according to the rules of the
-// pvc-protection controller: pods that were never scheduled do not count.
+// podsUsing returns the pods that mount a PersistentVolumeClaim. Like the pvc-protection controller, it
+// ignores pods that were never scheduled.
 func (f view) podsUsing(claim string) []*corev1.Pod {
 	var users []*corev1.Pod
 	for i := range f.Pods {

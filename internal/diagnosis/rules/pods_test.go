@@ -16,7 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// makePod returns a Pod and its metadata as the API server lists it.
+// withPod adds a pod, and its metadata as the API server lists it.
 func withPod(name string, change func(*corev1.Pod)) func(*diagnosis.Facts) {
 	pod := corev1.Pod{}
 	pod.ObjectMeta = makeDeleted(name).ObjectMeta
@@ -54,7 +54,7 @@ func TestFindPods(t *testing.T) {
 			facts: makeTerminating(withPod("web", nil), claim),
 			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, `node "worker-1" does not exist`, `persistentvolumeclaims "data" waits for pod "web"`, object}},
 		},
-		"a pod on a node that does not report": {
+		"a pod on a node that does not report its status": {
 			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionUnknown)),
 			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, "Ready=Unknown", "Kubelet stopped posting", object}},
 		},
@@ -70,24 +70,24 @@ func TestFindPods(t *testing.T) {
 			facts: makeTerminating(withPod("web", nil), withUnread(diagnosis.SourceNodes)),
 			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Likely, literal(messagePodKubelet), "", object}},
 		},
-		"a pod within its grace period, and the claim that it uses": {
+		"a pod within its grace period that uses a PersistentVolumeClaim": {
 			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp.Time = now.Add(time.Hour) })),
 		},
-		"a pod that should have terminated a moment ago": {
+		"a pod that exceeds its grace period by less than the progress deadline": {
 			facts: makeTerminating(withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp.Time = now.Add(-29 * time.Second) })),
 		},
 		"pods that terminate one by one": {facts: makeTerminating(withPod("web", nil), func(facts *diagnosis.Facts) {
 			facts.Progress.Deleted = map[schema.GroupResource]int{diagnosis.PodResource: 1}
 		})},
-		"a Job's pod": {
+		"a pod with the finalizer of the job controller": {
 			facts: makeTerminating(withPod("web", withFinalizer(owners.FinalizerJob)), withNode(corev1.ConditionTrue)),
 			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.Likely, "the job controller", "renewed 1s ago", object}},
 		},
-		"pod with a finalizer of a running owner": {
+		"a pod with a finalizer of a running owner": {
 			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(1))),
 			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.Likely, literal(messageOwnerRunning), "", object}},
 		},
-		"pod with a finalizer of an owner that is not running": {
+		"a pod with a finalizer of an owner that is not running": {
 			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(0))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, "", "", object}},
 		},
@@ -111,29 +111,29 @@ func TestFindDependencies(t *testing.T) {
 	foreground := contentOf(deployments, makeDeleted("web", owners.FinalizerForeground))
 	balancer := withContent(contentOf(services, makeDeleted("web", owners.FinalizerLoadBalancer)))
 	runCases(t, map[string]diagnoseCase{
-		"a claim in use by a pod that is not being deleted": {
+		"a PersistentVolumeClaim in use by a pod that is not being deleted": {
 			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil })),
 			want:  []want{{diagnosis.CauseVolumeInUse, diagnosis.Confirmed, `in use by pod "web"`, `is Running on node "worker-1"`, []string{"persistentvolumeclaims/data"}}},
 		},
-		"a claim in use by a pod that was never scheduled": {
+		"a PersistentVolumeClaim in use by a pod that was never scheduled": {
 			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.Spec.NodeName = nil, "" })),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "pvc-protection controller", "", nil}},
 		},
-		"a load balancer": {
+		"a Service with a load balancer": {
 			facts: makeTerminating(balancer),
 			want:  []want{{diagnosis.CauseCloudResource, diagnosis.Likely, literal(messageCloud), "", []string{"services/web"}}},
 		},
-		"a load balancer that cannot be deleted": {
+		"a Service whose load balancer cannot be deleted": {
 			facts: makeTerminating(balancer, func(facts *diagnosis.Facts) {
 				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(services, "web", "Event SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer: quota", now)}
 			}),
 			want: []want{{diagnosis.CauseCloudResource, diagnosis.Confirmed, "the service controller", "failed to delete load balancer: quota", nil}},
 		},
-		"foreground deletion, dependents are not deleted": {
+		"foreground deletion with a dependent that is not being deleted": {
 			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeObject("web-1"))))),
 			want:  []want{{diagnosis.CauseForegroundDeletion, diagnosis.Confirmed, literal(messageForeground), `replicasets.apps "web-1"`, []string{"deployments.apps/web"}}},
 		},
-		"foreground deletion, dependents have a finalizer": {
+		"foreground deletion with a dependent that has a finalizer": {
 			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeDeleted("web-1", held))))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, "", []string{"replicasets.apps/web-1"}}},
 		},

@@ -25,7 +25,7 @@ func diagnosePublic(facts *diagnosis.Facts) *diagnosis.Diagnosis {
 	return Diagnose(&public)
 }
 
-// otherNamespaces returns the names of all namespaces that occur in the facts.
+// otherNamespaces returns the names of all namespaces in the facts.
 func otherNamespaces(facts *diagnosis.Facts) []string {
 	var names []string
 	for _, workload := range facts.Workloads {
@@ -61,7 +61,7 @@ func otherNamespaces(facts *diagnosis.Facts) []string {
 	return names
 }
 
-// expectPublishable expects that the public findings name no other namespace, and have only the
+// expectPublishable expects that the public findings name no other namespaces and contain only the
 // fields that are published.
 func expectPublishable(t *testing.T, facts *diagnosis.Facts) {
 	t.Helper()
@@ -82,7 +82,7 @@ func expectPublishable(t *testing.T, facts *diagnosis.Facts) {
 	}
 }
 
-// Users choose the names of finalizers. Matches in other namespaces must not change the findings.
+// Users choose the names of finalizers. Matches in other namespaces must not change public findings.
 func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 	elsewhere := diagnosis.Workload{
 		Source: diagnosis.SourceDeployments, Namespace: "other", Name: "widgets", Names: []string{"widgets.example.com", held},
@@ -92,21 +92,21 @@ func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 	dead := elsewhere
 	dead.Ready = 0
 	for name, change := range map[string]func(*diagnosis.Facts){
-		"a workload that runs":     withWorkloads(elsewhere),
-		"a workload that does not": withWorkloads(dead),
-		"a Pod":                    withWorkloads(diagnosis.Workload{Source: diagnosis.SourcePods, Namespace: "other", Name: "widgets", Ready: 1}),
-		"a Lease that is renewed":  withLeases(makeLease("other", "widgets.example.com", "", now)),
-		"a Lease that is not":      withLeases(makeLease("other", "widgets.example.com", "", deleted)),
-		"a holder of a Lease":      withLeases(makeLease("other", "lock", "widgets.example.com", now)),
-		"a Lease of Kubernetes":    withLeases(makeLease("kube-system", "kube-scheduler", "widgets.example.com", now)),
-		"a ServiceAccount":         withBinding("other", true),
-		"a missing ServiceAccount": withBinding("other", false),
-		"a missing permission":     func(facts *diagnosis.Facts) { withWorkloads(makeOperator(1))(facts); withReview(false)(facts) },
-		"all of them": func(facts *diagnosis.Facts) {
+		"a running workload":             withWorkloads(elsewhere),
+		"a workload that is not running": withWorkloads(dead),
+		"a Pod":                          withWorkloads(diagnosis.Workload{Source: diagnosis.SourcePods, Namespace: "other", Name: "widgets", Ready: 1}),
+		"a current Lease":                withLeases(makeLease("other", "widgets.example.com", "", now)),
+		"an expired Lease":               withLeases(makeLease("other", "widgets.example.com", "", deleted)),
+		"a Lease with a matching holder": withLeases(makeLease("other", "lock", "widgets.example.com", now)),
+		"a Lease of the control plane":   withLeases(makeLease("kube-system", "kube-scheduler", "widgets.example.com", now)),
+		"an existing ServiceAccount":     withBinding("other", true),
+		"a missing ServiceAccount":       withBinding("other", false),
+		"a missing permission":           func(facts *diagnosis.Facts) { withWorkloads(makeOperator(1))(facts); withReview(false)(facts) },
+		"several kinds of evidence": func(facts *diagnosis.Facts) {
 			withWorkloads(elsewhere, dead)(facts)
 			withBinding("other", false)(facts)
 		},
-		"a list that was forbidden": withUnread(diagnosis.SourceDeployments, diagnosis.SourceLeases, diagnosis.SourceServiceAccounts),
+		"forbidden list requests": withUnread(diagnosis.SourceDeployments, diagnosis.SourceLeases, diagnosis.SourceServiceAccounts),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for where, left := range map[string]func(*diagnosis.Facts){
@@ -117,7 +117,7 @@ func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 			} {
 				without, with := diagnosePublic(makeTerminating(left)), diagnosePublic(makeTerminating(left, change))
 				if len(without.Findings) != 1 || !reflect.DeepEqual(without.Findings, with.Findings) {
-					t.Errorf("of %s: got %+v, want %+v", where, with.Findings, without.Findings)
+					t.Errorf("%s: got %+v, want %+v", where, with.Findings, without.Findings)
 				}
 			}
 		})
@@ -141,20 +141,20 @@ func TestPublicFindings(t *testing.T) {
 		cause   diagnosis.Cause
 		message string
 	}{
-		"no owner": {
+		"no evidence of an owner": {
 			makeTerminating(left), diagnosis.CauseFinalizerPending, literal(messageOwnerUnknown),
 		},
-		"an owner by its finalizer": {
+		"an owner that the finalizer identifies": {
 			makeTerminating(withContent(contentOf(configMaps, makeDeleted("a", snapshot)))), diagnosis.CauseFinalizerPending,
 			fmt.Sprintf(messageOwnerKnown, "", "the snapshot controller"),
 		},
 		"an owner in the namespace": {
 			makeTerminating(left, withWorkloads(here)), diagnosis.CauseFinalizerOwnerInNamespace, "deployments.apps shop/controller has 0 of 1 pods ready",
 		},
-		"a ServiceAccount of the namespace": {
+		"a missing ServiceAccount in the namespace": {
 			makeTerminating(left, withBinding(shop, false)), diagnosis.CauseFinalizerOwnerInNamespace, "ServiceAccount shop/widgets, which does not exist",
 		},
-		"a similar name in the namespace": {
+		"a workload with a similar name in the namespace": {
 			makeTerminating(left, withWorkloads(similar)), diagnosis.CauseFinalizerPending, literal(messageOwnerUnknown),
 		},
 		"an APIService of the same domain": {
@@ -166,12 +166,12 @@ func TestPublicFindings(t *testing.T) {
 				}}
 			}), diagnosis.CauseFinalizerOwnerGone, "APIService v1.widgets.example.com is not available: ServiceNotFound",
 		},
-		"kube-controller-manager": {
+		"a kube-controller-manager that is not running": {
 			makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC))), func(facts *diagnosis.Facts) {
 				facts.Leases = []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "x", deleted)}
 			}), diagnosis.CauseFinalizerOwnerGone, "the pvc-protection controller of kube-controller-manager, which is not running",
 		},
-		"an initializer that runs": {
+		"a running initializer": {
 			makeInitializing(withHolder(account, "quota", initializeRule()), withWorkloads(quotaPod)), diagnosis.CauseInitializerSlow,
 			literal(messageInitializerRunning),
 		},

@@ -3,9 +3,7 @@
 
 package rules
 
-import (
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-)
+import "github.com/nslifecycle/nslifecycle/internal/diagnosis"
 
 // Rule finds a group of related causes.
 type Rule struct {
@@ -13,15 +11,13 @@ type Rule struct {
 	Name string
 	// Stage is the stage of the namespaces that the rule applies to.
 	Stage diagnosis.Stage
-	// Causes are those of its findings.
-	Causes []diagnosis.Cause
-	// Needs are the facts that it uses.
+	// Needs are the facts that the rule uses.
 	Needs []diagnosis.Fact
-	// Applies returns false if the Namespace alone shows that there are no findings, so that no facts
-	// are needed. It is true if nil.
-	Applies func(*diagnosis.Facts) bool
 
-	// isFallback excludes the rule if another one has findings.
+	// applies reports whether findings are possible, based only on the Namespace. If it returns false,
+	// the rule needs no facts. A rule without this function always applies.
+	applies func(view) bool
+	// isFallback excludes the rule if another rule has findings.
 	isFallback bool
 	find       func(view) []diagnosis.Finding
 }
@@ -36,10 +32,10 @@ func All() []Rule {
 	}
 }
 
-// Needs returns the facts that the rules need if only the Namespace is known.
-func Needs(all []Rule, facts *diagnosis.Facts) []diagnosis.Fact {
+// Needs returns the facts that the rules need, based only on the Namespace.
+func Needs(facts *diagnosis.Facts) []diagnosis.Fact {
 	var needs []diagnosis.Fact
-	for _, rule := range all {
+	for _, rule := range All() {
 		if rule.appliesTo(facts) {
 			needs = append(needs, rule.Needs...)
 		}
@@ -47,8 +43,9 @@ func Needs(all []Rule, facts *diagnosis.Facts) []diagnosis.Fact {
 	return needs
 }
 
+// appliesTo reports whether the rule applies to the namespace.
 func (r Rule) appliesTo(facts *diagnosis.Facts) bool {
-	return r.Stage == diagnosis.StageOf(facts.Namespace) && (r.Applies == nil || r.Applies(facts))
+	return r.Stage == diagnosis.StageOf(facts.Namespace) && (r.applies == nil || r.applies(view{facts}))
 }
 
 // ownerNeeds are the facts that are evidence of the owner of a finalizer.
@@ -57,5 +54,16 @@ var ownerNeeds = []diagnosis.Fact{
 	diagnosis.FactAccessReviews, diagnosis.FactAPIServices, diagnosis.FactCRDNames,
 }
 
-// view adds queries that several rules share to the facts.
+// view adds methods to the facts: those of the rules, and queries that several rules share.
 type view struct{ *diagnosis.Facts }
+
+// find applies the rules for the stage of the namespace.
+func (f view) find() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+	for _, rule := range All() {
+		if rule.appliesTo(f.Facts) && (!rule.isFallback || len(findings) == 0) {
+			findings = append(findings, rule.find(f)...)
+		}
+	}
+	return findings
+}

@@ -14,17 +14,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// manyObjects is the minimum number of objects that is considered a possible cause of timeouts.
+// manyObjects is the minimum number of objects that is treated as a possible cause of timeouts.
 const manyObjects = 1000
 
-// storageRule finds why the requests of the namespace controller fail: stored objects are unreadable,
-// there are too many objects, it is throttled, or it lacks permissions.
+// storageRule finds why requests of the namespace controller fail: stored objects are unreadable,
+// there are too many objects, or the controller is throttled or lacks permissions.
 var storageRule = Rule{
 	Name: "storage", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseStorageUnreadable, diagnosis.CauseTooManyObjects, diagnosis.CauseThrottled,
-		diagnosis.CauseForbidden,
-	},
 	Needs: []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactAPIServices, diagnosis.FactProgress},
 	find: func(f view) []diagnosis.Finding {
 		findings := f.findUnreadable()
@@ -62,8 +58,7 @@ func (f view) findUnreadable() []diagnosis.Finding {
 	return findings
 }
 
-// findTooManyObjects finds types with many objects if requests of the namespace controller time
-// out.
+// findTooManyObjects finds types with many objects if requests of the namespace controller time out.
 func (f view) findTooManyObjects() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionContentFailure)
 	if !timedOut.MatchString(text) || diagnosis.IsFromAdmission(text) || conversion.MatchString(text) {

@@ -86,8 +86,8 @@ func main() {
 	var isUnordered bool
 	flag.StringVar(&name, "name", "", "The name of the initializer.")
 	flag.StringVar(&path, "event-log", "", "The path of the event log.")
-	flag.StringVar(&stopAt, "stop-at", "", "The point at which the process kills itself: before-work, after-work, before-return, "+
-		"before-patch or after-patch.")
+	flag.StringVar(&stopAt, "stop-at", "",
+		"The point at which the process kills itself: before-work, after-work, before-return, before-patch or after-patch.")
 	flag.Int64Var(&stopAfter, "stop-after", 1, "How often the process must reach the point before it kills itself.")
 	flag.StringVar(&election, "elect-in", "", "The namespace in which to elect a leader; none if empty.")
 	flag.BoolVar(&isUnordered, "unordered", false, "Do not wait for the initializer's turn.")
