@@ -144,7 +144,7 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # The suites that ginkgo runs in PROCS processes each. Every process has its own control
 # plane, so specs do not interfere. The specs mostly wait, hence more
 # processes than processors.
-PARALLEL_SUITES := finalization security causes integration diagnosis initializer
+PARALLEL_SUITES := finalization security causes integration diagnosis initializer hold
 PROCS ?= 4
 # The suites that only test-long runs, in addition to the specs of PARALLEL_SUITES with the label "long".
 LONG_SUITES := chaos
@@ -322,7 +322,7 @@ build-installer: kustomize ## Write dist/install.yaml and the generated parts of
 	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
 	printf '%s\n' 'namespace: nslifecycle-system' 'namePrefix: nslifecycle-' 'sortOptions:' '  order: fifo' \
 		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/prometheus' \
-		>"$$overlay/kustomization.yaml"; \
+		'components:' '- ../../config/hold' >"$$overlay/kustomization.yaml"; \
 	"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/optional.yaml"; \
 	go run ./hack/chart dist/install.yaml "$$overlay/optional.yaml" dist/chart/files
 

@@ -52,14 +52,6 @@ var fileOf = map[string]string{
 // holdFile contains all objects of config/hold.
 const holdFile = "hold.yaml"
 
-// installedFileOf returns the file of an object of the installation.
-func installedFileOf(kind, name string) string {
-	if strings.HasPrefix(name, "nslifecycle-hold") {
-		return holdFile
-	}
-	return fileOf[kind]
-}
-
 // optionalFileOf maps an optional object to its file.
 var optionalFileOf = map[string]string{
 	"ValidatingAdmissionPolicy/nslifecycle-protection":        "protection.yaml",
@@ -67,6 +59,14 @@ var optionalFileOf = map[string]string{
 	"ValidatingAdmissionPolicy/nslifecycle-expiry":            "expiry.yaml",
 	"ValidatingAdmissionPolicyBinding/nslifecycle-expiry":     "expiry.yaml",
 	"PrometheusRule/nslifecycle-controller-manager-rules":     "prometheus_rules.yaml",
+}
+
+// optionalFile returns the file of an optional object.
+func optionalFile(kind, name string) string {
+	if strings.HasPrefix(name, "nslifecycle-hold") {
+		return holdFile
+	}
+	return optionalFileOf[kind+"/"+name]
 }
 
 // templated are the kinds that have templates.
@@ -89,8 +89,8 @@ func run(args []string) error {
 		manifest string
 		fileOf   func(kind, name string) string
 	}{
-		{args[0], installedFileOf},
-		{args[1], func(kind, name string) string { return optionalFileOf[kind+"/"+name] }},
+		{args[0], func(kind, _ string) string { return fileOf[kind] }},
+		{args[1], optionalFile},
 	} {
 		manifest, err := os.ReadFile(part.manifest)
 		if err != nil {

@@ -24,8 +24,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 // The names of the operator's objects in config/default.
@@ -151,24 +149,28 @@ func (c *ControlPlane) Install(ctx context.Context) error {
 	return c.InstallFrom(ctx, "default")
 }
 
-// InstallFrom applies the given directory in config, such as compat, without the hold webhooks. The API
-// server cannot reach their Service, and on some networks its requests would time out.
+// InstallFrom applies the given directory in config, such as compat.
 func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error {
-	if _, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", directory)); err != nil {
-		return err
-	}
-	_, err := c.Kubectl(ctx, c.Admin, "delete", "mutatingwebhookconfiguration", v1alpha1.HoldConfiguration)
+	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", directory))
 	return err
 }
 
-// InstallHold applies the hold webhooks of config/default. The manager sets their URL.
+// InstallHold applies config/default with config/hold.
 func (c *ControlPlane) InstallHold(ctx context.Context) error {
-	// A URL that an earlier manager has set conflicts with the Service in the manifests.
-	if _, err := c.Kubectl(ctx, c.Admin, "delete", "mutatingwebhookconfiguration", v1alpha1.HoldConfiguration,
-		"--ignore-not-found"); err != nil {
-		return err
+	directory := filepath.Join(c.Dir, "config")
+	if err := os.CopyFS(directory, os.DirFS(filepath.Join(Root(), "config"))); err != nil {
+		return fmt.Errorf("failed to copy config: %w", err)
 	}
-	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", "default"))
+	file := filepath.Join(directory, "default", "kustomization.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("failed to read config/default: %w", err)
+	}
+	enabled := strings.Replace(string(text), "# components:\n# - ../hold\n", "components:\n- ../hold\n", 1)
+	if err := os.WriteFile(file, []byte(enabled), 0o600); err != nil {
+		return fmt.Errorf("failed to enable config/hold: %w", err)
+	}
+	_, err = c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Dir(file))
 	return err
 }
 

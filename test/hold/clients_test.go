@@ -70,7 +70,11 @@ var clients = map[string]func(ctx context.Context, name string) error{
 
 var _ = Describe("A client that creates a namespace and fills it", func() {
 	for _, duration := range []time.Duration{20 * time.Millisecond, 2 * time.Second, 15 * time.Second} {
-		Context(fmt.Sprintf("with an initializer that takes %s", duration), Ordered, func() {
+		labels := Label()
+		if duration > 10*time.Second {
+			labels = Label("long")
+		}
+		Context(fmt.Sprintf("with an initializer that takes %s", duration), labels, Ordered, func() {
 			BeforeAll(func(ctx context.Context) {
 				const name = "slow.test.example.com"
 				initializer, err := initializers.Start(ctx, cluster.Initializer.Config, name,

@@ -34,7 +34,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	buildHelm(ctx)
 	cluster = framework.Start(ctx)
-	cluster.Install(ctx, "default")
+	Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 	options = cluster.StartHoldingManager(ctx, func(o *hold.Options) { o.Duration = holdDuration })
 }, NodeTimeout(15*time.Minute))
 

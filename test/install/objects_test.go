@@ -97,6 +97,29 @@ var _ = Describe("The chart", func() {
 		}))
 	}, SpecTimeout(time.Minute))
 
+	It("installs the hold webhooks if they are enabled", func(ctx context.Context) {
+		objects, err := template(ctx, "--set=hold.enabled=true", "--set=hold.duration=5s", "--set=hold.maxWrites=10")
+		Expect(err).NotTo(HaveOccurred())
+		named := byName(objects)
+		for _, name := range []string{
+			"MutatingWebhookConfiguration/nslifecycle-hold", "Service/nslifecycle-hold", "Secret/nslifecycle-hold-certificate",
+		} {
+			Expect(named).To(HaveKey(name))
+		}
+		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElements(
+			"--hold-bind-address=:9443", "--hold-duration=5s", "--hold-max-writes=10"))
+
+		By("leaving the certificate to cert-manager")
+		objects, err = template(ctx, "--set=hold.enabled=true", "--set=hold.certManager.enabled=true")
+		Expect(err).NotTo(HaveOccurred())
+		named = byName(objects)
+		Expect(named).NotTo(HaveKey("Secret/nslifecycle-hold-certificate"))
+		Expect(named).To(HaveKey("Certificate/nslifecycle-hold"))
+		Expect(named["MutatingWebhookConfiguration/nslifecycle-hold"].GetAnnotations()).To(
+			HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-hold"))
+		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--hold-certificate-rotation=false"))
+	}, SpecTimeout(time.Minute))
+
 	It("installs optional objects if they are enabled", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=networkPolicy.enabled=true", "--set=metrics.serviceMonitor.enabled=true",
 			"--set=metrics.prometheusRule.enabled=true", "--set=deletionProtection.enabled=true",
