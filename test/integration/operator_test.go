@@ -166,9 +166,9 @@ var _ = Describe("The operator", func() {
 				BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
 				HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationInitializationResult)))))
 		},
-		Entry("a result that is not JSON", "it did not work", "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
-		Entry("a truncated result", `{"status":"Failure"`, "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
-		Entry("an escaped status, which CEL does not match", `{"status":"\u0046ailure"}`, "as plain text", SpecTimeout(time.Minute)),
+		Entry("a result that is not JSON", "it did not work", "metav1.Status", SpecTimeout(time.Minute)),
+		Entry("a truncated result", `{"status":"Failure"`, "metav1.Status", SpecTimeout(time.Minute)),
+		Entry("an escaped status, which CEL does not match", `{"status":"\u0046ailure"}`, "without escape sequences", SpecTimeout(time.Minute)),
 		Entry("a result of success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(time.Minute)),
 		Entry("a result without a status", `{"message":"hm"}`, `its status is ""`, SpecTimeout(time.Minute)),
 	)
