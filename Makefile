@@ -144,12 +144,12 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # The suites that ginkgo runs in PROCS processes each. Every process has its own control
 # plane, so specs do not interfere. The specs mostly wait, hence more
 # processes than processors.
-PARALLEL_SUITES := finalization security causes integration
+PARALLEL_SUITES := finalization security causes integration diagnosis initializer
 PROCS ?= 4
 # The suites that only test-long runs, in addition to the specs of PARALLEL_SUITES with the label "long".
 LONG_SUITES := chaos
 # The packages that go test runs, PACKAGES of them concurrently.
-PACKAGES ?= 3
+PACKAGES ?= 2
 
 # No test target generates or formats files, since this would hide errors in the
 # tree. `make verify` checks the tree.
