@@ -22,11 +22,11 @@ import (
 const (
 	// maxAnswer is the maximum size of a response in bytes.
 	maxAnswer = 16 << 20
-	// maxRetryAfter limits the Retry-After of the server.
+	// maxRetryAfter limits the delay in the server's Retry-After header.
 	maxRetryAfter = 10 * time.Minute
 )
 
-// Client is a client of one index server. It is safe for concurrent use.
+// Client is a client for one index server. It is safe for concurrent use.
 type Client struct {
 	base    *url.URL
 	timeout time.Duration
@@ -44,7 +44,7 @@ func New(server string, timeout time.Duration) (*Client, error) {
 		return nil, fmt.Errorf("invalid URL of the index server %q: use a URL such as http://index-server:8080", server)
 	}
 	if timeout <= 0 {
-		return nil, fmt.Errorf("invalid timeout %s: it must be more than 0", timeout)
+		return nil, fmt.Errorf("invalid timeout %s: it must be greater than 0", timeout)
 	}
 	return &Client{
 		base: base, timeout: timeout, now: time.Now,

@@ -26,7 +26,8 @@ const (
 	deletedDir = ".deleted"
 	// scratchPrefix is the name prefix of incomplete and deleted files and directories.
 	scratchPrefix = ".scratch-"
-	// deletionRetention is how long the server records a deletion. No request is delayed that long.
+	// deletionRetention is how long the server keeps the record of a deletion. It is longer than a
+	// request can be delayed.
 	deletionRetention = 24 * time.Hour
 )
 
@@ -55,7 +56,7 @@ type Store struct {
 
 // index is an index in memory.
 type index struct {
-	// record is the content of indexFile. Its field Documents is not set.
+	// record is the content of indexFile. The field Documents is not set.
 	record    Index
 	documents map[string]Document
 	words     postings
@@ -143,7 +144,7 @@ func (s *Store) Delete(name, uid string) error {
 	if !exists {
 		return nil
 	}
-	// The rename deletes the index; a restart completes the cleanup.
+	// Renaming the directory deletes the index; Open completes an interrupted cleanup.
 	scratch := filepath.Join(s.dir, scratchPrefix+uid)
 	if err := os.RemoveAll(scratch); err != nil {
 		return err
