@@ -139,7 +139,7 @@ func annotate(object map[string]any, key, value string) error {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	if annotations == nil {
-		return fmt.Errorf("a %s has no annotations to add %s to", object["kind"], key)
+		return fmt.Errorf("a %s has no annotations, which are required to add %s", object["kind"], key)
 	}
 	annotations[key] = value
 	return nil

@@ -31,7 +31,7 @@ const (
 	group  = "root:x:0:\nnonroot:x:" + nonroot + ":\n"
 )
 
-// platformImage is the image of one platform, and the bill of materials of its binary.
+// platformImage is the image for one platform, and the bill of materials of its binary.
 type platformImage struct {
 	platform v1.Platform
 	image    v1.Image

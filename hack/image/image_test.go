@@ -255,7 +255,7 @@ func checkReferrer(t *testing.T, repository name.Repository, image v1.Descriptor
 	}
 	layers, err := artifact.Layers()
 	if err != nil || len(layers) != 1 {
-		t.Fatalf("%d layers and error %v", len(layers), err)
+		t.Fatalf("the artifact has %d layers, error %v", len(layers), err)
 	}
 	document, err := layers[0].Compressed()
 	if err != nil {

@@ -142,7 +142,7 @@ func (c *Client) classify(ctx, limited context.Context, err error) error {
 	case limited.Err() != nil:
 		return &SlowError{URL: c.base.String(), Timeout: c.timeout}
 	}
-	// Omit the method and the URL of the request.
+	// Omit the request's method and URL, since DownError contains the URL of the server.
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
 		err = inURL.Err
@@ -160,12 +160,12 @@ func (c *Client) read(response *http.Response, data []byte, into any) error {
 	case status >= http.StatusBadRequest:
 		return &RefusedError{Status: status, Message: messageOf(data), IsByServer: isByServer}
 	case status < http.StatusOK || status >= http.StatusMultipleChoices || !isByServer:
-		return &BusyError{Status: status, Message: "not a response of an index server"}
+		return &BusyError{Status: status, Message: "not a response from an index server"}
 	case into == nil && status == http.StatusNoContent:
 		return nil
 	case into == nil:
 		// Some gateways return 200 for unknown paths.
-		return &BusyError{Status: status, Message: "not a response of an index server"}
+		return &BusyError{Status: status, Message: "not a response from an index server"}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return &BusyError{Status: status, Message: "failed to decode the response: " + err.Error()}

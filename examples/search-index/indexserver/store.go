@@ -31,7 +31,7 @@ const (
 	deletionRetention = 24 * time.Hour
 )
 
-// Errors of the store, wrapped with details.
+// Errors that the methods of Store wrap with details.
 var (
 	// ErrInvalid is returned if a name, UID or ID is invalid.
 	ErrInvalid = errors.New("invalid")
@@ -43,7 +43,8 @@ var (
 	ErrDeleted = errors.New("deleted")
 )
 
-// Store keeps indices in a directory and in memory. It is safe for concurrent use by one process.
+// Store keeps indices in a directory and in memory. It is safe for concurrent use within one
+// process.
 type Store struct {
 	dir string
 	now func() time.Time

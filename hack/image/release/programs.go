@@ -19,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/hack/image/internal/binary"
 )
 
-// program is a program that is released for several platforms.
+// program is an executable that is released for several platforms.
 type program struct {
 	// name is the prefix of the archive names, binary is the name of the program in the archives, and
 	// source is its package.
