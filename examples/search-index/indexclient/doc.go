@@ -5,7 +5,7 @@
 // caller must do:
 //
 //	*DownError     the server is unreachable               retry
-//	*SlowError     the request timed out                    retry; it may have been executed
+//	*SlowError     the request timed out                    retry; it might have been executed
 //	*BusyError     response 429 or 5xx, or a response       retry after RetryAfter
 //	               that is not from an index server
 //	*RefusedError  any other response                       IsFinal reports whether retries fail
