@@ -288,8 +288,8 @@ func TestNewValidates(t *testing.T) {
 		"another scheme":   {"ftp://index-server", time.Second, "http://index-server:8080"},
 		"no host":          {"http:///indices", time.Second, "http://index-server:8080"},
 		"invalid URL":      {"http://[", time.Second, "parse"},
-		"zero timeout":     {"http://index-server", 0, "more than 0"},
-		"negative timeout": {"http://index-server", -time.Second, "more than 0"},
+		"zero timeout":     {"http://index-server", 0, "greater than 0"},
+		"negative timeout": {"http://index-server", -time.Second, "greater than 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := New(test.server, test.timeout); err == nil || !strings.Contains(err.Error(), test.want) {
