@@ -570,7 +570,7 @@ func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 		HavePrefix("Warning ContentDeletionFailed "), ContainSubstring(`"nslifecycle-system"`))))
 }
 
-// The grace period starts when the deletion of a UID is first seen.
+// The grace period starts when the reconciler first sees that the Namespace is terminating.
 func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 	g := NewWithT(t)
 	server := &finalizationServer{cached: terminating()}
@@ -587,7 +587,7 @@ func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 	g.Expect(reconcile(2 * time.Second)).To(Equal(3 * time.Second))
 	g.Expect(server.discovers).To(Equal(1))
 
-	// The grace period of a new Namespace with the same name starts again.
+	// The grace period starts again for a new Namespace with the same name.
 	server.cached.UID = "another-uid"
 	g.Expect(reconcile(4 * time.Second)).To(Equal(5 * time.Second))
 	g.Expect(server.writes).NotTo(ContainElement(HavePrefix("finalize")))
@@ -682,7 +682,7 @@ func newQueue() requestQueue {
 	return workqueue.NewTypedRateLimitingQueue(newRateLimiter(firstRetryDelay))
 }
 
-// arrival waits for the next request in the queue. It returns the waiting time and the name.
+// arrival waits for the next request in the queue. It returns the time that it waited and the requested name.
 func arrival(queue requestQueue) (time.Duration, string) {
 	start := time.Now()
 	request, _ := queue.Get()
