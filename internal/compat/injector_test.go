@@ -79,7 +79,7 @@ func (r *writeRecorder) get(
 	_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
 ) error {
 	recreated := r.namespace.DeepCopy()
-	recreated.UID = "another-uid" // The injector does not retry after a conflict.
+	recreated.UID = "another-uid" // A retry after a conflict would be recorded with this UID.
 	recreated.DeepCopyInto(object.(*corev1.Namespace))
 	return nil
 }

@@ -486,7 +486,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errNotFound}, wantWrites: []string{final + "7"},
 		},
 		// The watch event of the conflicting write may not trigger the reconciler.
-		"no finalizers, and a conflict": {
+		"no finalizers, and the deletion returns a conflict": {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errConflict}, wantWrites: []string{final + "7"},
 			want: retry,
 		},
@@ -506,16 +506,16 @@ func TestFinalizationReconcile(t *testing.T) {
 			wantWrites: []string{"status of kube-system" + refused},
 			wantEvents: []string{refusedEvent("kube-system")},
 		},
-		"kube-public, already with the condition": {
+		"kube-public, and the condition is already set": {
 			server: finalizationServer{cached: terminating(named("kube-public"), func(n *corev1.Namespace) {
 				n.Status.Conditions = finalization.ComputeRefusal(n, finalization.RefusalReason(n, ""), metav1.NewTime(now))
 			})},
 		},
-		"kube-public, and a conflict": {
+		"kube-public, and the write returns a conflict": {
 			server:     finalizationServer{cached: terminating(named("kube-public")), statusError: errConflict},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
-		"kube-public, recreated": {
+		"kube-public, and the namespace was recreated": {
 			server:     finalizationServer{cached: terminating(named("kube-public")), statusError: errRecreated},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},

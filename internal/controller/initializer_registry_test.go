@@ -229,7 +229,7 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 				`failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 
-		"unregistered for the first time": {
+		"an initializer that has just become unregistered": {
 			server: waitServer{cachedNames: others, liveNames: others}, hasNoTimeout: true,
 			want: initialization.DeregistrationDelay,
 		},

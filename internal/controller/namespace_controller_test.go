@@ -239,7 +239,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			server:     namespaceServer{namespace: settled(failed())},
 			wantWrites: []string{deletion + "7"},
 		},
-		"failed, and not eligible for deletion": {
+		"failed, and the namespace must not be deleted": {
 			server:     namespaceServer{namespace: namespace().Pending(rbac).Result(failure).Obj()},
 			wantWrites: []string{failedPatch},
 			wantEvents: []string{failedEvent + "not deleted ... annotation nslifecycle.dev/initializers"},
