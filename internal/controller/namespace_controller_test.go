@@ -169,7 +169,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			server:    namespaceServer{getError: errOutage},
 			wantError: errOutage.Error(),
 		},
-		"a terminating namespace that otherwise requires every action": {
+		"a terminating namespace that would otherwise require every action": {
 			server: namespaceServer{namespace: failed().Label(v1alpha1.LabelInitializing, "yes").Terminating(now).Obj()},
 		},
 		"initialization is not required": {
@@ -239,7 +239,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			server:     namespaceServer{namespace: settled(failed())},
 			wantWrites: []string{deletion + "7"},
 		},
-		"failed, and not eligible for deletion": {
+		"failed, and the namespace must not be deleted": {
 			server:     namespaceServer{namespace: namespace().Pending(rbac).Result(failure).Obj()},
 			wantWrites: []string{failedPatch},
 			wantEvents: []string{failedEvent + "not deleted ... annotation nslifecycle.dev/initializers"},
@@ -502,8 +502,8 @@ func recorded(recorder *events.FakeRecorder) []string {
 	return notes
 }
 
-// matchEvents matches the recorded Events in order. Each text consists of the start of the Event and of
-// values that the note contains, separated by " ... ".
+// matchEvents matches the recorded Events in order. Each text consists of the start of an Event and
+// of substrings of its note, separated by " ... ".
 func matchEvents(texts ...string) types.GomegaMatcher {
 	elements := make([]any, 0, len(texts))
 	for _, text := range texts {

@@ -306,7 +306,7 @@ var _ = Describe("The log", func() {
 		content  = "A finalization condition changed NamespaceContentRemaining True"
 		held     = "A finalization condition changed NamespaceFinalizersRemaining True"
 		found    = "Found why the namespace makes no progress"
-		resumed  = "The namespace makes progress again nslifecycle.dev/InitializationBlocked"
+		resumed  = "The namespace is making progress again nslifecycle.dev/InitializationBlocked"
 	)
 	DescribeTable("records each state transition once",
 		func(name string, initialization, finalization []string, lastFinding string) {
