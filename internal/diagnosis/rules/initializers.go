@@ -18,7 +18,7 @@ import (
 )
 
 // initializerRule finds why the first pending initializer does not act: whether any identity may
-// initialize the namespace, and whether it is running.
+// initialize the namespace, and whether that identity is running.
 var initializerRule = Rule{
 	Name: "initializers", Stage: diagnosis.StageInitializing,
 	Needs: []diagnosis.Fact{
@@ -63,8 +63,8 @@ func (f view) isRegistered(name string) bool {
 	})
 }
 
-// skipCommand returns the command that removes the first initializer from the pending list. It
-// requires the "initialize" verb.
+// skipCommand returns the command that removes the first initializer from the pending list. The
+// command requires the "initialize" verb.
 func (f view) skipCommand(pending []string) string {
 	const command = "kubectl annotate namespace %s --overwrite " + v1alpha1.AnnotationPendingInitializers
 	if len(pending) == 1 {
