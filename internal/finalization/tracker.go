@@ -168,8 +168,8 @@ func (t *terminatingTracker) failing() []string {
 	return names
 }
 
-// requeueChanged requeues a Namespace after its objects changed: immediately if the last one was
-// deleted, and otherwise after a delay, because more changes are likely to follow.
+// requeueChanged requeues a Namespace after its objects have changed: immediately if the last one
+// was deleted, and otherwise after a delay, because more changes are likely to follow.
 func (t *terminatingTracker) requeueChanged(name string, isLast bool) {
 	t.lock.Lock()
 	defer t.lock.Unlock()

@@ -73,7 +73,8 @@ func (f view) skipCommand(pending []string) string {
 	return shell.Command(command+"=%s", f.Namespace.Name, strings.Join(pending[1:], ","))
 }
 
-// setIdentities completes a finding with the identities that may initialize the namespace.
+// setIdentities sets the cause and the message of a finding based on the identities that may
+// initialize the namespace.
 func (f view) setIdentities(finding *diagnosis.Finding, waits string, identities []owners.Identity) {
 	canRead := f.IsRead(diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings,
 		diagnosis.SourceServiceAccounts, diagnosis.SourcePods)
@@ -127,7 +128,7 @@ func (f view) turnBegan(name string) time.Time {
 	return began
 }
 
-// turnEvidence quotes the conditions about the turn of an initializer, and describes the last change of
+// turnEvidence quotes the conditions about an initializer's turn, and describes the last change of
 // the Namespace.
 func (f view) turnEvidence(name string, turn time.Time) []string {
 	texts := []string{fmt.Sprintf(evidenceTurn,

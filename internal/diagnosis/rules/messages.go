@@ -106,8 +106,8 @@ const (
 	remedyStorageDelete = "If an object is lost permanently, delete it with the delete option " +
 		"ignoreStoreReadErrorWithClusterBreakingPotential"
 	remedyDeleteManyObjects = "kubectl delete %s --all --namespace=%s --wait=false"
-	remedyTooManyObjects    = "Increase the capacity of etcd and kube-apiserver, or use the namespace controller of " +
-		"nslifecycle: it deletes objects individually"
+	remedyTooManyObjects    = "Increase the capacity of etcd and kube-apiserver, or use nslifecycle's namespace " +
+		"controller, which deletes objects individually"
 	remedyRejectedRequests = "kubectl get --raw=/metrics | grep apiserver_flowcontrol_rejected_requests_total"
 	remedyListFlowSchemas  = "kubectl get flowschemas,prioritylevelconfigurations"
 	remedyThrottled        = "Find the client that overloads the API server, or raise the concurrency limit of the " +
@@ -141,8 +141,8 @@ const (
 	remedyEdit             = "kubectl edit %s %s --namespace=%s"
 	remedyWebhookFailing   = "Restore the webhook. If it was uninstalled permanently, delete the configuration that " +
 		"refers to it"
-	remedyWebhookDenies = "Satisfy the webhook, or exclude this namespace with its namespaceSelector"
-	remedyPolicyDenies  = "Satisfy the policy, or exclude this namespace with the namespaceSelector of its binding"
+	remedyWebhookDenies = "Meet the webhook's requirements, or exclude this namespace with the webhook's namespaceSelector"
+	remedyPolicyDenies  = "Meet the policy's requirements, or exclude this namespace with its binding's namespaceSelector"
 	remedyServerDenies  = "Resolve the problem that the error reports"
 	remedyInvalidFix    = "Correct the fields that the error names, in the same patch that removes the finalizer"
 	remedyInvalidSchema = "If the schema of a CustomResourceDefinition became stricter, relax it until the object is " +
@@ -255,13 +255,14 @@ const (
 	remedyNamespaceFinalizer = "Find the controller responsible for %s, and keep it running until the namespace is deleted"
 	remedyInspectNamespace   = "kubectl get namespace %s --output=yaml --show-managed-fields"
 	remedyGetNamespace       = "kubectl get namespace %s --output=yaml"
-	remedyInitializer        = "Keep the controller of initializer %s running until the namespace is deleted. If it " +
-		"does not handle deletion, remove finalizer %s from the configuration, so that new namespaces do not get it"
-	remedyRunController = "Check that kube-controller-manager with its namespace controller, or the manager of " +
-		"nslifecycle, is running"
+	remedyInitializer        = "Keep the controller of initializer %s running until the namespace is deleted. If the " +
+		"controller does not handle deletion, remove finalizer %s from the configuration, so that the finalizer is not " +
+		"added to new namespaces"
+	remedyRunController = "Check that kube-controller-manager (with its namespace controller) or the nslifecycle " +
+		"manager is running"
 	remedyListControllers = "kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager"
-	remedyControllerLog   = "Check the log of the namespace controller, in kube-controller-manager or in the manager of " +
-		"nslifecycle"
+	remedyControllerLog   = "Check the log of the namespace controller in kube-controller-manager or in the nslifecycle " +
+		"manager"
 	remedyUnprotected = "Delete the remaining objects before the last finalizer of the Namespace is removed; " +
 		"afterwards, they cannot be reached"
 	lossNamespace   = "The content of the namespace remains in storage and cannot be reached"
