@@ -120,7 +120,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 		f.deleteNamespace(ctx)
 		// The PersistentVolumeClaim is evidence and not a finding.
 		f.expectFindings(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").
-			withEvidence(`persistentvolumeclaims "data" waits for pod "web"`))
+			withEvidence(`persistentvolumeclaims "data" is waiting for pod "web"`))
 		f.forceDeletePod(ctx)
 		removeFinalizers(ctx, claim)
 		f.expectDeleted(ctx)
