@@ -24,7 +24,7 @@ import (
 const (
 	// previousArgument selects the previous namespace.
 	previousArgument = "-"
-	// existenceTimeout limits the duration of the check whether a namespace exists.
+	// existenceTimeout is the timeout of the check that a namespace exists.
 	existenceTimeout = 5 * time.Second
 )
 

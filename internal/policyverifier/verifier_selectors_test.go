@@ -44,7 +44,7 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		wanted, injected set
-		// refuses is the label with which admission denies a Namespace.
+		// Admission denies Namespaces with the label refuses.
 		refuses string
 		// before and after are labels that other policies add before and after inject.
 		before, after map[string]string

@@ -35,7 +35,7 @@ func TestComputeOrderIsBalanced(t *testing.T) {
 			}
 		}
 		if followsItself[step] != 1 {
-			t.Errorf("Turn %v follows its own server %d times, want once", step, followsItself[step])
+			t.Errorf("Turn %v follows a turn of the same server %d times, want once", step, followsItself[step])
 		}
 	}
 }

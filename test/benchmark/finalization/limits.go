@@ -46,7 +46,7 @@ type limitLine struct {
 	samples  []sample
 }
 
-// measureLimits measures ours with each limit, and the effect on another client.
+// measureLimits measures nslifecycle with each limit, and the effect on another client.
 func (b *benchmark) measureLimits(ctx context.Context) error {
 	var err error
 	if b.bystander, err = newBystander(ctx, b.cluster); err != nil {

@@ -138,7 +138,7 @@ type meter struct {
 	sent counts
 }
 
-// wrap counts the requests of a client.
+// wrap counts the requests that a client sends.
 func (m *meter) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		verb := computeVerb(request)

@@ -178,7 +178,7 @@ func (c *cluster) createSecret(ctx context.Context, namespace, name string) erro
 	return err
 }
 
-// createService creates a headless Service, since the API server has only 254 cluster IPs.
+// createService creates a headless Service, because the API server has only 254 cluster IPs.
 func (c *cluster) createService(ctx context.Context, namespace, name string) error {
 	_, err := c.client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
