@@ -64,7 +64,7 @@ type PolicyStatus struct {
 	RetryAfter time.Duration
 }
 
-// The operator does not manage the policies. It only changes one field of the inject policy; see
+// The operator does not manage the policies. It changes only one field of the inject policy; see
 // ensureFail.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch

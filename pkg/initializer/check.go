@@ -30,7 +30,7 @@ type NotRegisteredError struct {
 
 // Error returns a message that describes how to register the initializer.
 func (e *NotRegisteredError) Error() string {
-	return fmt.Sprintf("initializer %q is not registered, so no new namespace waits for it: while it is running, "+
+	return fmt.Sprintf("initializer %q is not registered, so no new namespace waits for it; while it is running, "+
 		"create a NamespaceInitializerConfiguration with initializers: [{name: %s}]", e.Name, e.Name)
 }
 

@@ -33,7 +33,8 @@ type Handler struct {
 	IsReserved func(reason string) bool
 
 	// Match reports whether the function must be called for the Namespace, now or later. When Match
-	// returns false, a running call is canceled, and the state of the Namespace is discarded.
+	// returns false, a running call is canceled, and the state that the Reconciler keeps for the
+	// Namespace is discarded.
 	Match func(namespace *corev1.Namespace) bool
 	// Ready reports whether the function can be called for a matching Namespace now; optional.
 	Ready func(namespace *corev1.Namespace) bool

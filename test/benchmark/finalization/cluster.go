@@ -262,7 +262,8 @@ func (c *cluster) deleteNamespaces(ctx context.Context, names []string) error {
 	})
 }
 
-// removeNamespaces deletes and finalizes empty namespaces. No controller must be running.
+// removeNamespaces deletes and finalizes empty namespaces. The caller must stop all controllers
+// first.
 func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	if err := c.deleteNamespaces(ctx, names); err != nil {
 		return err

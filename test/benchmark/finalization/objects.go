@@ -29,7 +29,8 @@ const (
 	crdVersion = "v1"
 	// crdsPerGroup is the number of types in an API group.
 	crdsPerGroup = 10
-	// Half of the crowd are ConfigMaps, and half are custom resources.
+	// crowdNamespaces is the number of other namespaces with objects. Half of these objects are
+	// ConfigMaps, and half are custom resources.
 	crowdNamespaces = 50
 	crowdPrefix     = "bench-crowd"
 )

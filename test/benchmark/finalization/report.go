@@ -21,10 +21,10 @@ type report struct {
 	// facts describes the machine and the versions.
 	facts []string
 	lines []*line
-	// limitLines and undisturbed are only set with --limits. undisturbed holds the durations of
+	// limitLines and baseline are only set with --limits. baseline holds the durations of
 	// another client's requests while nothing is deleted.
-	limitLines  []*limitLine
-	undisturbed []time.Duration
+	limitLines []*limitLine
+	baseline   []time.Duration
 }
 
 // find returns the line of a case, or nil.

@@ -173,7 +173,7 @@ func TestLimitTable(t *testing.T) {
 		return samples
 	}
 	r := report{
-		undisturbed: []time.Duration{2 * time.Millisecond},
+		baseline: []time.Duration{2 * time.Millisecond},
 		limitLines: []*limitLine{
 			{scenario: scenario{title: "empty"}, limit: limit{qps: 20, burst: 30}, samples: seconds(30, 10, 20)},
 			{scenario: scenario{title: "empty"}, limit: defaultLimit, samples: seconds(1)},

@@ -181,7 +181,7 @@ func (e *engine) patch(
 ) error {
 	changed, err := change(namespace)
 	if err != nil {
-		return fmt.Errorf("failed to encode a change of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode a change to namespace %q: %w", namespace.Name, err)
 	}
 	body, err := json.Marshal([]operation{
 		{"test", "/metadata/uid", string(namespace.UID)},
@@ -189,7 +189,7 @@ func (e *engine) patch(
 		changed,
 	})
 	if err != nil {
-		return fmt.Errorf("failed to encode a patch of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode a patch for namespace %q: %w", namespace.Name, err)
 	}
 	// The response must not overwrite the caller's object.
 	response := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}

@@ -235,7 +235,7 @@ func TestReconcile(t *testing.T) {
 			wantRequests: []string{finishing + "a.corp.com,b.corp.com,c.corp.com, replace pending-initializers=a.corp.com,c.corp.com"},
 			wantPending:  "a.corp.com,c.corp.com",
 		},
-		"not in the list": {
+		"name is not in the pending list": {
 			cached: waiting("a.corp.com").Obj(), options: Options{IsUnordered: true}, call: done, wantPending: "a.corp.com",
 		},
 		"substring of another name": {
