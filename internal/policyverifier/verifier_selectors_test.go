@@ -44,7 +44,7 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		wanted, injected set
-		// Admission denies Namespaces with the label refuses.
+		// refuses is the key of a label. Admission denies Namespaces that have this label.
 		refuses string
 		// before and after are labels that other policies add before and after inject.
 		before, after map[string]string

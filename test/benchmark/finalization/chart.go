@@ -69,7 +69,7 @@ type panel struct {
 	value  func(l *line, side int) float64
 	format func(value float64) string
 	// least is an upper bound for the start of the axis. The axis starts at the greatest power of
-	// ten that exceeds neither least nor any value.
+	// ten that is not greater than least or any value.
 	least float64
 }
 

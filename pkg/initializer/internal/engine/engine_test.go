@@ -62,8 +62,8 @@ type fixture struct {
 	requests []string
 	reads    int
 	calls    int
-	// before is called before each patch of a Namespace, with the number of the patch, starting at
-	// 1.
+	// before is called with the number of the patch, starting at 1, before each patch of a
+	// Namespace.
 	before func(number int) error
 	// refuse returns the error for a write to a subresource, or nil.
 	refuse func(subresource string) error
