@@ -116,7 +116,8 @@ func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, err
 }
 
 // handlerNames contains the names of all handlers in this process. controller-runtime also rejects
-// duplicate names of controllers, but its error does not tell users to add a handler only once.
+// duplicate names of controllers, but its error does not explain that a handler must be added only
+// once.
 var handlerNames sync.Map
 
 // Setup is the configuration of a controller.
