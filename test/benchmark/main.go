@@ -38,9 +38,9 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.namespaces, "namespaces", 1000, "Namespaces to create on each server for each ratio.")
 	flags.IntVar(&o.writes, "writes", 2000, "ConfigMaps to create or update on each server for each ratio.")
 	flags.IntVar(&o.oneByOne, "one-by-one", 100,
-		"Namespaces to create one by one, each after the previous one is initialized.")
+		"Namespaces to create one at a time, each after the previous one is initialized.")
 	flags.IntVar(&o.atOnce, "at-once", 500, "Namespaces to create at once.")
-	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests when namespaces are created at once.")
+	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests that create namespaces at once.")
 	flags.BoolVar(&o.quick, "quick", false, "Take only a few samples, to test the benchmark itself.")
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
 	flags.BoolVar(&o.eachPolicy, "each-policy", false,
@@ -48,7 +48,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
 	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.kustomization, "kustomization", filepath.Join(controlplane.Root(), "config", "default"),
-		"Directory to install from, to measure changes of the policies.")
+		"Directory to install from, to measure changes to the policies.")
 }
 
 // complete defaults and validates the options.
@@ -68,7 +68,8 @@ func main() {
 	var opts options
 	opts.bind(flag.CommandLine)
 	flag.Parse()
-	// Otherwise, warnings of controller-runtime about a missing logger would interrupt the tables.
+	// Otherwise, controller-runtime's warnings about a missing logger would appear between the
+	// tables.
 	ctrl.SetLogger(klog.Background())
 	if err := run(opts); err != nil {
 		fmt.Fprintf(os.Stderr, "benchmark: %v\n", err)

@@ -52,7 +52,8 @@ func create(ctx context.Context, objects ...client.Object) {
 			if len(object.GetFinalizers()) > 0 {
 				removeFinalizers(ctx, object)
 			}
-			// The API server may still enforce a policy or webhook that the spec has deleted.
+			// The API server might still call a webhook or enforce a policy that the spec has
+			// deleted.
 			Eventually(func() error {
 				return client.IgnoreNotFound(admin.Delete(ctx, object))
 			}).WithContext(ctx).Should(Succeed())
@@ -82,7 +83,7 @@ func removeFinalizers(ctx context.Context, object client.Object) {
 }
 
 // collectFacts collects the facts about a namespace with the permissions of config. If
-// progressDeadline is zero, the diagnosis immediately reports what it would otherwise report later.
+// progressDeadline is zero, the diagnosis reports causes immediately.
 func collectFacts(ctx context.Context, config *rest.Config, name string, progressDeadline time.Duration) *diagnosis.Facts {
 	GinkgoHelper()
 	collector, err := collect.New(config)

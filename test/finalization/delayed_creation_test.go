@@ -18,10 +18,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("An object whose creation a webhook delays", func() {
+var _ = Describe("An object whose creation is delayed by a webhook", func() {
 	BeforeEach(stopManager)
 
-	It("is found even if it is stored after the grace period", func(ctx context.Context) {
+	It("is found even if the API server stores it after the grace period", func(ctx context.Context) {
 		startManager(ctx, managerConfig(ctx), withGracePeriod(time.Second)) // With the webhook, the default is 5 s.
 		namespace := createNamespace(ctx, "slow")
 		received, unblock := make(chan struct{}, 1), make(chan struct{})

@@ -59,7 +59,7 @@ var _ = Describe("Two managers with leader election", Label("long"), func() {
 		leader.Kill()
 		Eventually(leader).WithContext(ctx).Should(gexec.Exit())
 		killed := time.Now()
-		// The API server can still be processing requests from the leader.
+		// The API server might still be processing requests from the leader.
 		remaining := remainingOf(Default, ctx, namespace.Name)
 		Eventually(func(g Gomega) {
 			before := remaining

@@ -23,7 +23,7 @@ import (
 )
 
 var _ = Describe("A controller of a namespace finalizer", func() {
-	It("waits for the deletion of the content with AfterContent", func(ctx context.Context) {
+	It("with AfterContent, waits until the content is deleted", func(ctx context.Context) {
 		const own = corev1.FinalizerName("content.finalizer.example.com/work")
 		namespace := create(ctx, "finalizer-content", own)
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
