@@ -38,7 +38,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.namespaces, "namespaces", 1000, "Namespaces to create on each server for each ratio.")
 	flags.IntVar(&o.writes, "writes", 2000, "ConfigMaps to create or update on each server for each ratio.")
 	flags.IntVar(&o.oneByOne, "one-by-one", 100,
-		"Namespaces to create one at a time, each after the previous one is initialized.")
+		"Namespaces to create one by one, each after the previous one is initialized.")
 	flags.IntVar(&o.atOnce, "at-once", 500, "Namespaces to create at once.")
 	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests that create namespaces at once.")
 	flags.BoolVar(&o.quick, "quick", false, "Take only a few samples, to test the benchmark itself.")

@@ -72,8 +72,8 @@ func (s *server) unregisterAll(ctx context.Context) error {
 	return s.waitForInjected(ctx, "")
 }
 
-// waitForInjected waits until new namespaces have the given pending list. The inject policy is
-// enforced if the API server removes a user's annotation with the project's prefix.
+// waitForInjected waits until new namespaces have the given pending list. If the API server removes
+// a user's annotation with the project's prefix, the inject policy is enforced.
 func (s *server) waitForInjected(ctx context.Context, list string) error {
 	const sent = v1alpha1.Prefix + "sent-by-user"
 	err := wait.PollUntilContextTimeout(ctx, time.Second/4, settleTimeout, true, func(ctx context.Context) (bool, error) {

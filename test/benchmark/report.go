@@ -92,8 +92,8 @@ func (r *report) tables() []harness.Table {
 			"Request", "Samples each", "Median without", "Median with", "Difference", "95th percentile",
 			"Ratio of medians (95% CI)", "Same server twice", "Goal", "Result",
 		},
-		Note: "If a column contains two figures, the first is without nslifecycle. \"Same server twice\" is the ratio of one " +
-			"half of the samples to the other: its difference from 1 is noise.",
+		Note: "If a column contains two figures, the first is without nslifecycle. \"Same server twice\" is the ratio " +
+			"of one half of the samples to the other: its difference from 1 is noise.",
 	}
 	// Lines with a goal come first. Otherwise, lines are in the order of measurement.
 	lines := slices.Clone(r.ratios)

@@ -170,7 +170,7 @@ var _ = Describe("An aggregated API server", func() {
 		f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseDiscoveryFailing))
 	})
 
-	It("is reported if list requests fail", func(ctx context.Context) {
+	It("is reported if it rejects list requests", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, localhost)
 		f.registerAPIService(ctx, f.serve(map[string]response{

@@ -46,7 +46,7 @@ spec: {type: LoadBalancer, ports: [{port: 80}]}
 		f.expectDeleted(ctx)
 	})
 
-	It("is reported after a foreground deletion if a dependent is not deleted", func(ctx context.Context) {
+	It("is reported after a foreground deletion with a dependent that is not deleted", func(ctx context.Context) {
 		f := newFixture(ctx)
 		const owner = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: owner}}`
 		uid := f.create(ctx, owner)[0].GetUID()

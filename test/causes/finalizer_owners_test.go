@@ -41,7 +41,7 @@ var _ = Describe("A finalizer", func() {
 		f.expectDeleted(ctx)
 	})
 
-	DescribeTable("is reported without a running owner if", func(ctx context.Context, stopOwner func(context.Context, *fixture), expected expectedFinding) {
+	DescribeTable("is reported to have no running owner if", func(ctx context.Context, stopOwner func(context.Context, *fixture), expected expectedFinding) {
 		f := newFixture(ctx)
 		f.create(ctx, definition)
 		f.create(ctx, heldWidget)

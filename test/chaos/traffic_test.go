@@ -34,7 +34,7 @@ const (
 	requester = "chaos@corp.example.com"
 )
 
-// namespaceRecord contains the times when a namespace reached each stage.
+// namespaceRecord contains the times at which a namespace reached each stage.
 type namespaceRecord struct {
 	name                                   string
 	created, initialized, deleted, removed time.Time
@@ -131,8 +131,8 @@ func (t *traffic) reached(at *time.Time) {
 	*at = time.Now()
 }
 
-// until calls isTrue until it returns true or the spec ends, so that requests are retried while the
-// API server is unavailable.
+// until calls isTrue repeatedly until it returns true or the spec ends. Thus, requests are retried
+// while the API server is unavailable.
 func until(ctx context.Context, isTrue func() bool) {
 	for !isTrue() {
 		select {
@@ -208,7 +208,7 @@ func (t *traffic) recovery(ctx context.Context, since time.Time) (initialized, r
 			first(&removed, record.deleted, record.removed)
 		}
 		g.Expect(initialized).NotTo(BeZero(), "no namespace was initialized")
-		g.Expect(removed).NotTo(BeZero(), "no namespace was removed")
+		g.Expect(removed).NotTo(BeZero(), "no namespace was deleted")
 	}).WithContext(ctx).Should(Succeed())
 	return initialized, removed
 }

@@ -228,7 +228,7 @@ func Root() string {
 	if filepath.IsAbs(file) {
 		return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 	}
-	// If the program was built with -trimpath, the working directory must be in the repository.
+	// With -trimpath, the file name is not absolute. Search the parents of the working directory.
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {
 		if _, statErr := os.Stat(filepath.Join(dir, "PROJECT")); statErr == nil {

@@ -127,8 +127,8 @@ func (d *demo) showDeletion(ctx context.Context) error {
 			return fmt.Errorf("the conditions of namespace %q do not contain %q", deletedName, want)
 		}
 	}
-	d.out.say("\nThe controller can need its permissions and configuration until it removes the finalizer.\n" +
-		"Therefore these are deleted last. The Pod, the Service and the quota are already deleted.")
+	d.out.say("\nThe controller might need its permissions and configuration until it removes the finalizer.\n" +
+		"Therefore, they are deleted last. The Pod, the Service and the quota are already deleted.")
 	return d.showContent(ctx, slices.Concat([]string{held}, deletedLast))
 }
 

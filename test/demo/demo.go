@@ -51,7 +51,7 @@ type demo struct {
 	output io.Writer
 	// search is the example search-index, or nil if it does not run.
 	search *searchIndex
-	// isComplete is true after the tour.
+	// isComplete is true after the tour, or if there is no tour.
 	isComplete bool
 
 	// mayFinish is closed when the initializers are allowed to finish the first namespace. This

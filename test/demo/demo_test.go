@@ -65,7 +65,7 @@ func TestTourOfSearchIndex(t *testing.T) {
 
 func TestStoppedDemoCleansUp(t *testing.T) {
 	for name, test := range map[string]struct {
-		// The test stops the demo after the demo has printed text and file exists.
+		// The test stops the demo when the demo has printed text and a file matches the pattern.
 		text, file string
 	}{
 		"while the control plane starts": {text: "Starting kube-apiserver", file: "k8s_test_framework_*"},

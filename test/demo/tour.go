@@ -56,7 +56,7 @@ func (d *demo) tour(ctx context.Context) error {
 			return err
 		}
 	}
-	d.out.say("\nThis completes the tour: the first namespace was initialized before its user could write\n" +
+	d.out.say("\nThis completes the tour. The first namespace was initialized before its user could write\n" +
 		"to it, and the second one was empty before it was removed.")
 	return nil
 }

@@ -31,7 +31,7 @@ import (
 // testFinalizer is a finalizer that only the specs remove.
 const testFinalizer = "hold.test-owner.dev/records"
 
-// unique returns a name that no other spec of this process uses.
+// unique returns a name that no other spec in this process uses.
 var unique = framework.Unique
 
 // createNamespace creates a namespace with additional namespace finalizers. It does not delete the

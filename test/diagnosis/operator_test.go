@@ -69,8 +69,8 @@ func startNamespaceController(ctx context.Context) {
 	Eventually(controllerManager.Log).WithContext(ctx).Should(ContainSubstring("Starting namespace controller"))
 }
 
-// diagnosisEvents returns the diagnosis Events for a namespace as "TYPE REASON NOTE". It repeats an
-// Event as often as the Event occurred.
+// diagnosisEvents returns the diagnosis Events for a namespace as "TYPE REASON NOTE". An Event that
+// occurred several times is repeated.
 func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
@@ -90,8 +90,7 @@ func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace)
 	return events
 }
 
-// recordStates watches a namespace and returns a function that returns all states since then, in
-// order.
+// recordStates watches a namespace and returns a function that returns all later states, in order.
 func recordStates(ctx context.Context, namespace *corev1.Namespace) func(Gomega) []*corev1.Namespace {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(plane.Admin)

@@ -130,7 +130,7 @@ func TestCheckLink(t *testing.T) {
 // wildcard.
 var repositoryPaths = regexp.MustCompile(`^(?:\./)?((?:api|cmd|config|examples|hack|internal|pkg|test)(?:/\w[\w.-]*)+?)/?(?:/?\.\.\.)?$`)
 
-// TestPaths checks that the files and directories that code in the documentation mentions exist.
+// TestPaths checks that files and directories exist if code in the documentation mentions them.
 func TestPaths(t *testing.T) {
 	count := 0
 	pages := readPages(t)
@@ -157,8 +157,8 @@ var (
 	targetNames  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
-// TestMakeTargets checks that every target of a make command in code exists. It skips generated
-// pages, since the help of kubectl's flags contains "make your connections insecure".
+// TestMakeTargets checks that the targets of make commands in the documentation exist. It skips
+// generated pages, because the help of kubectl's flags contains "make your connections insecure".
 func TestMakeTargets(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

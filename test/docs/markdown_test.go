@@ -33,7 +33,8 @@ var (
 	spans    = regexp.MustCompile("``(.+?)``|`([^`]+)`")
 	htmlCode = regexp.MustCompile(`<code>(.*?)</code>`)
 	links    = regexp.MustCompile(`\]\(<?([^()\s<>]+)>?(?:\s+"[^"]*")?\)`)
-	// linkTexts matches links in headings. A heading's fragment contains only the text of a link.
+	// linkTexts matches links in headings. The fragment of a heading contains only the text of its
+	// links.
 	linkTexts = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 

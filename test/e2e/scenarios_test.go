@@ -157,7 +157,7 @@ func start(ctx context.Context, account, name string, work initializers.Work) {
 	DeferCleanup(initializer.Stop)
 }
 
-// fail is the function of an initializer and reports a permanent failure.
+// fail is an initializer function that reports a permanent failure.
 func fail(ctx context.Context, clientset kubernetes.Interface, namespace *corev1.Namespace) error {
 	result, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

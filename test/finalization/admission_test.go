@@ -141,7 +141,7 @@ var _ = Describe("A denied deletion", func() {
 		expectNoObjects(ctx, namespace.Name)
 	})
 
-	It("does not block the deletion of RBAC objects if it concerns a custom resource", func(ctx context.Context) {
+	It("does not block the deletion of RBAC objects if the denied object is a custom resource", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "webhook-custom")
 		content := makeContent(namespace.Name)

@@ -40,7 +40,7 @@ var _ = Describe("Objects in an aggregated API server", func() {
 			reportDuration("deletion of a namespace with objects in an aggregated API server", time.Since(begin))
 			Expect(server.count("ones", namespace.Name)).To(BeZero())
 			Expect(server.count("unlistables", namespace.Name)).To(BeZero())
-			// Without the verbs, the operator cannot list or cannot delete the objects.
+			// These types do not support the verbs that the operator needs.
 			Expect(server.count("untouched", namespace.Name)).To(Equal(3))
 			Expect(server.count("unreachables", namespace.Name)).To(Equal(3))
 			for resource := range server.resources {

@@ -156,7 +156,7 @@ var _ = Describe("The content of a namespace", func() {
 	})
 
 	// The garbage collector, which would remove these finalizers, does not run here.
-	DescribeTable("is deleted even if a user has already deleted it with another propagation policy:",
+	DescribeTable("is deleted even if a user has requested its deletion with another propagation policy:",
 		func(ctx context.Context, policy metav1.DeletionPropagation, finalizer string) {
 			custom := createCustomType(ctx)
 			namespace := createNamespace(ctx, "propagation")

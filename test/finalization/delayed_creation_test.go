@@ -61,7 +61,7 @@ var _ = Describe("An object whose creation is delayed by a webhook", func() {
 })
 
 // delayCreations registers a webhook that delays the creation of LimitRanges in one namespace until
-// unblock is closed. Each call sends a value to received.
+// unblock is closed. The webhook sends a value to received for each request.
 func delayCreations(ctx context.Context, namespace string, received chan<- struct{}, unblock <-chan struct{}) {
 	GinkgoHelper()
 	limitRanges := admissionregistrationv1.Rule{

@@ -108,7 +108,7 @@ func unaggregated(next responder) responder {
 	}
 }
 
-// lists passes list requests for ConfigMaps in the tested namespace to handle.
+// lists passes list requests for ConfigMaps in the namespace under test to handle.
 func lists(handle responder) responder {
 	return func(e exchange) (*http.Response, error) {
 		if e.Method != http.MethodGet || !strings.HasSuffix(e.URL.Path, "/configmaps") ||

@@ -27,7 +27,7 @@ var _ = Describe("A large namespace", Label("long"), func() {
 	It("is finalized, and its conditions report the progress", NodeTimeout(5*time.Minute), func(ctx context.Context) {
 		const (
 			settings, widgets = 5000, 1000
-			// removalTime is the time in which the simulated controller removes all finalizers.
+			// removalTime is how long the simulated controller takes to remove all finalizers.
 			removalTime = 20 * time.Second
 		)
 		custom := createCustomType(ctx)

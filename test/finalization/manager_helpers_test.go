@@ -234,7 +234,7 @@ func intercept(config *rest.Config, handle func(exchange) (*http.Response, error
 	return config
 }
 
-// errorResponse returns an error response like those of the API server.
+// errorResponse returns an error response in the API server's format.
 func errorResponse(request *http.Request, status int, reason metav1.StatusReason, message string) *http.Response {
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`,
 		reason, message, status)

@@ -163,7 +163,8 @@ var _ = Describe("The manager process", func() {
 	}, SpecTimeout(30*time.Second))
 })
 
-// remainingOf returns the number of ConfigMaps in a namespace. It sends a list request with limit 1.
+// remainingOf returns the number of ConfigMaps in a namespace. It sends only one list request, with
+// limit 1.
 func remainingOf(g Gomega, ctx context.Context, namespace string) int {
 	list, err := metadataClient.Resource(configMaps).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -116,7 +116,7 @@ type continuousWriter struct {
 	name   string
 	cancel context.CancelFunc
 	done   chan error
-	last   int // It is valid after stop returns.
+	last   int // Valid only after stop has returned.
 }
 
 func (w *continuousWriter) finalizer(number int) corev1.FinalizerName {

@@ -150,7 +150,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is kept, and causes no write requests, if it has finalizers only in metadata.finalizers", func(ctx context.Context) {
+	It("causes no write requests while only metadata.finalizers contains finalizers", func(ctx context.Context) {
 		stopManager()
 		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer-only")).Obj())
 		create(ctx, namespace)

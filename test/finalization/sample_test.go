@@ -72,7 +72,7 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("does not have permissions that it does not need", func(ctx context.Context) {
+	It("has no unnecessary permissions", func(ctx context.Context) {
 		for _, attributes := range []authorizationv1.ResourceAttributes{
 			{Verb: "get", Resource: "secrets"},
 			{Verb: "get", Resource: "pods", Subresource: "log"},

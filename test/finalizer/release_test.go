@@ -94,7 +94,7 @@ var _ = Describe("A namespace finalizer", func() {
 			}
 			remaining := get(Default, ctx, namespace.Name)
 			Expect(remaining.Spec.Finalizers).To(Equal(want))
-			Expect(remaining.Labels).To(HaveLen(len(want) - 1)) // The labels are one for each added finalizer and the name label.
+			Expect(remaining.Labels).To(HaveLen(len(want) - 1)) // One label per added finalizer, plus the name label.
 			Expect(served.of(namespace.UID)).To(Equal(1))
 			forceDelete(ctx, namespace.Name)
 		}

@@ -38,7 +38,7 @@ type User struct {
 	Config *rest.Config
 }
 
-// Clientset returns the user's typed client without a client-side rate limit.
+// Clientset returns a typed client for the user without a client-side rate limit.
 func (u *User) Clientset() kubernetes.Interface {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(u.Config))

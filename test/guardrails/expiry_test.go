@@ -351,7 +351,7 @@ var _ = Describe("Expiry", func() {
 		Eventually(func() error { return owner.Delete(ctx, namespace.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
 			Should(MatchError(ContainSubstring("not today")))
 		runManager(ctx, "expiry")
-		// Set the expiry only after the manager has started, so that the warning is not late.
+		// Set the expiry after the manager has started, so that the warning is not late.
 		Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{
 			v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: time.Now().Add(5 * time.Second).UTC().Format(time.RFC3339),
 		})).To(Succeed())

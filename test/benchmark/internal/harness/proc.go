@@ -18,7 +18,7 @@ import (
 // architecture that Go runs on.
 const clockTicks = 100
 
-// linux is the only supported operating system that provides these files in /proc.
+// linux is the only operating system on which the benchmarks read these files in /proc.
 const linux = "linux"
 
 // processStat contains the fields of /proc/<pid>/stat that the benchmarks use.

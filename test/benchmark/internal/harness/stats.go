@@ -11,8 +11,8 @@ import (
 // Number is the type of the samples.
 type Number interface{ ~int64 | ~float64 }
 
-// Percentile returns the percentile of the samples, interpolated between the two nearest samples.
-// share is between 0 and 1. It returns 0 if there are no samples.
+// Percentile returns a percentile of the samples, interpolated between the two nearest samples, or
+// 0 if there are no samples. The share is between 0 and 1.
 func Percentile[T Number](samples []T, share float64) T {
 	if len(samples) == 0 {
 		return 0
