@@ -40,7 +40,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.oneByOne, "one-by-one", 100,
 		"Namespaces to create one by one, each after the previous one is initialized.")
 	flags.IntVar(&o.atOnce, "at-once", 500, "Namespaces to create at once.")
-	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests that create namespaces at once.")
+	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests when namespaces are created at once.")
 	flags.BoolVar(&o.quick, "quick", false, "Take only a few samples, to test the benchmark itself.")
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
 	flags.BoolVar(&o.eachPolicy, "each-policy", false,
