@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// pod runs on the fixture's node. It does not terminate, because no kubelet runs.
+// pod runs on the fixture's node. It does not terminate, because no kubelet is running.
 const pod = `
 apiVersion: v1
 kind: Pod
@@ -55,7 +55,7 @@ func readyNode() string {
 		"$renewed", now.Format("2006-01-02T15:04:05.000000Z")).Replace(node)
 }
 
-// forceDeletePod deletes the pod like a kubelet after the containers have stopped.
+// forceDeletePod deletes the pod as a kubelet does after the containers have stopped.
 func (f *fixture) forceDeletePod(ctx context.Context) {
 	GinkgoHelper()
 	object := f.objects(`{apiVersion: v1, kind: Pod, metadata: {namespace: $ns, name: web}}`)[0]
