@@ -103,7 +103,7 @@ func kill(session *gexec.Session) {
 	Eventually(session).WithTimeout(time.Minute).Should(gexec.Exit())
 }
 
-// touch creates a file for which the shim checks.
+// touch creates a file that the shim checks for.
 func (s *script) touch(name string) {
 	GinkgoHelper()
 	Expect(os.WriteFile(filepath.Join(s.dir, name), nil, 0o600)).To(Succeed())

@@ -128,7 +128,7 @@ var _ = Describe("Injection", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("removes as many keys with the prefix as guard accepts, and keeps other keys", func(ctx context.Context) {
+	It("removes the maximum number of keys with the prefix, and keeps other keys", func(ctx context.Context) {
 		cluster.Register(ctx, "bound", "a.test.example.com")
 		namespace := wrappers.MakeNamespace(framework.Unique("bound")).Label(v1alpha1.LabelDeletionProtection, "enabled").
 			Annotation(v1alpha1.AnnotationTTL, "8h")
@@ -229,7 +229,7 @@ var _ = Describe("Injection", func() {
 		cluster.ExpectInjected(ctx)
 	}, SpecTimeout(time.Minute))
 
-	It("injects as many initializers as a set can hold", func(ctx context.Context) {
+	It("injects a set with the maximum number of initializers", func(ctx context.Context) {
 		long := strings.Repeat("x", 63) + "." + strings.Repeat("y", 63) + "." + strings.Repeat("z", 63)
 		for i := range v1alpha1.MaxSetInitializers/64 + 1 {
 			var names []string

@@ -74,7 +74,7 @@ var _ = Describe("use", func() {
 		Expect(missing.stderr).To(ContainSubstring(`no context "missing"`))
 	}, NodeTimeout(testTimeout))
 
-	It("starts fast, and shows the namespace without sending a request", func(ctx context.Context) {
+	It("starts quickly, and shows the namespace without sending a request", func(ctx context.Context) {
 		config := *bare.Admin
 		config.Host = "https://192.0.2.1" // This address is reserved and does not respond.
 		isolated := newUser(&config)

@@ -140,7 +140,7 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 			}
 			took := time.Since(begin)
 			stop()
-			AddReportEntry("time to the injection", took.String())
+			AddReportEntry("time until the injection", took.String())
 			longest = max(longest, took)
 		}
 		Expect(longest).To(BeNumerically("<", 5*time.Second))

@@ -49,7 +49,7 @@ var _ = Describe("A new namespace", func() {
 		Expect(initializer.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "theirs"))).To(Succeed())
 	})
 
-	It("has at most five names of pending initializers in the rejection message", func(ctx context.Context) {
+	It("rejects writes with a message that names at most five pending initializers", func(ctx context.Context) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g"}
 		for i := range names {
 			names[i] += ".corp.example.com"
