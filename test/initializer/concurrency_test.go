@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// soon is a backoff that is short enough for a spec.
+// soon sets a backoff that is short enough for a spec.
 var soon = initializer.WithBackoff(50*time.Millisecond, 200*time.Millisecond)
 
 // conditionOf returns the type of an initializer's condition.

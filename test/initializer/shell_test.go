@@ -189,7 +189,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		}
 	}, SpecTimeout(5*time.Minute))
 
-	It("retries after a concurrent change of the pending list", func(ctx context.Context) {
+	It("retries after a concurrent change to the pending list", func(ctx context.Context) {
 		other := newAccount(ctx, "unordered", serving)
 		register(ctx, shellInitializer, lastInitializer)
 		seen := record(ctx)

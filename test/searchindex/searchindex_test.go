@@ -84,7 +84,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Entry("returns 500", "error", returning(http.StatusInternalServerError, ""), "Retrying", "500 Internal Server Error"),
 		Entry("returns Retry-After", "busy", returning(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
 		Entry("executes requests, but the responses are lost", "lost", fault(responseLost), "Retrying", "is down: EOF"),
-		Entry("is a different program", "page", returning(http.StatusOK, ""), "Retrying", "200 OK"),
+		Entry("is replaced by a different program", "page", returning(http.StatusOK, ""), "Retrying", "200 OK"),
 		// For example, an HTTPS server responds to HTTP requests with this status. If the service itself
 		// returned this status, the namespace would be deleted.
 		Entry("is behind a gateway that rejects requests", "gateway", returning(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),

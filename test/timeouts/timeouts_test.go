@@ -89,7 +89,7 @@ var _ = Describe("A timeout", func() {
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializerTurn, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
-	It("completes the initialization in the same write as the condition if the initializer is the last one", func(ctx context.Context) {
+	It("completes the initialization in the same write as the condition if the initializer is last", func(ctx context.Context) {
 		runManager(ctx)
 		register(ctx, limited(slow, 1, v1alpha1.InitializerIgnore))
 		seen := watchOne(ctx, "alone")

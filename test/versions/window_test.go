@@ -24,7 +24,7 @@ import (
 )
 
 // These specs report durations without checking them, because durations depend on the machine.
-var _ = Describe("The window before the injection", func() {
+var _ = Describe("The time until the injection", func() {
 	for _, burst := range []int{1, 20} {
 		It(fmt.Sprintf("is measured with %d concurrent requests", burst), func(ctx context.Context) {
 			switch {
