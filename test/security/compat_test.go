@@ -139,7 +139,7 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 			}
 			for time.Since(begin) < 30*time.Second && !isInjected() {
 			}
-			AddReportEntry("time to the injection", time.Since(begin).String())
+			AddReportEntry("time until the injection", time.Since(begin).String())
 			ok := isInjected()
 			stop()
 			Expect(ok).To(BeTrue())

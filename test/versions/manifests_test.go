@@ -59,7 +59,7 @@ func TestGuardsHaveTheSameRules(t *testing.T) {
 // bound matches the part of a rule that compares sizes.
 var bound = regexp.MustCompile(`variables\.(userBytes|userEntries|conditionBytes) .*$`)
 
-// rules returns the expressions of a policy by the common prefix of their messages.
+// rules returns the expressions of a policy, keyed by the common prefix of their messages.
 func rules(spec admissionv1.ValidatingAdmissionPolicySpec) map[string]string {
 	blanks := regexp.MustCompile(`\s+`)
 	found := map[string]string{}
