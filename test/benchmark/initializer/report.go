@@ -48,10 +48,10 @@ func (r *outcome) tables() ([]harness.Table, []string) {
 	chains := harness.Table{
 		Title: "From creation until users can write, and until Initializing=False, by the length of the chain: medians",
 		Header: []string{
-			"Initializers", "1", "2", "4", "8", "Each adds until users can write", "Each adds until Initializing=False",
-			"Goal", "Result",
+			"Initializers", "1", "2", "4", "8",
+			"Per initializer, until users can write", "Per initializer, until Initializing=False", "Goal", "Result",
 		},
-		Note: "Each adds: the slope of the medians over the length of the chain. The goal applies to the longer of the two.",
+		Note: "Per initializer: the slope of the medians over the length of the chain. The goal applies to the longer of the two.",
 	}
 	crowds := harness.Table{
 		Title: fmt.Sprintf("%d namespaces at once, through %d initializers, until all are Initializing=False",
