@@ -57,7 +57,7 @@ func TestMerge(t *testing.T) {
 			},
 			want: slices.Concat(entries("first", "rbac.corp.com"), entries("second", "quota.corp.com", "late.corp.com")),
 		},
-		"a configuration contains an initializer twice": {
+		"an initializer that a configuration contains twice is added once": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("one").Initializers("rbac.corp.com", "quota.corp.com", "rbac.corp.com"),
 			},
@@ -146,7 +146,8 @@ func TestMergeDoesNotDependOnTheOrderOrChangeItsArgument(t *testing.T) {
 	}
 }
 
-// The first settings of an initializer are used, and different settings are reported.
+// The first settings of an initializer are used, and configurations with other settings are
+// reported.
 func TestMergeSettings(t *testing.T) {
 	seconds, ignore, fail := int32(60), v1alpha1.InitializerIgnore, v1alpha1.InitializerFail
 	type settings = v1alpha1.InitializerSettings

@@ -56,7 +56,7 @@ func TestCheckLeader(t *testing.T) {
 			}
 			results := checker.Run(t.Context())
 			if len(results) != 1 {
-				t.Fatalf("got %v, want only the check of the leader", results)
+				t.Fatalf("got %v, want only the result of the leader check", results)
 			}
 			err := Join(results)
 			if test.want == "" && err != nil {

@@ -31,7 +31,7 @@ const (
 
 	helpNamespacesInitializing = "Namespaces that are waiting for initializers, by the first pending initializer."
 	helpNamespacesTerminating  = "Namespaces that are being deleted, by state."
-	helpOldestNamespace        = "Time when the namespace that has been in this stage for the longest time was created " +
-		"(Initializing) or deleted (Terminating); absent if no namespace is in this stage."
+	helpOldestNamespace        = "Creation time (Initializing) or deletion time (Terminating) of the namespace that has " +
+		"been in this stage longest; absent if no namespace is in this stage."
 	helpConfigurations = "NamespaceInitializerConfigurations, by the status of their Active condition."
 )

@@ -32,12 +32,12 @@ const MaxEventNote = 1024
 // attempts is the number of attempts to perform a write that other clients must not be able to prevent.
 const attempts = 4
 
-// RetryOnConflict calls write with a Namespace and the resource version that the request must include.
-// After each conflict, it reads the Namespace from the API server and calls write again. The last
-// attempt has no resource version, because a user who keeps changing the Namespace must not be able to
-// prevent the write. This is safe, because the request still includes the UID. In addition, the guard
-// policy allows only users with the "initialize" verb to change the fields that the operator's decision
-// depends on.
+// RetryOnConflict calls write with the Namespace and the resource version that the request must
+// contain. After each conflict, it reads the Namespace from the API server and calls write again.
+// The last attempt omits the resource version, because a user who keeps changing the Namespace must
+// not be able to prevent the write. This is safe, because the request still contains the UID. In
+// addition, the guard policy allows only users with the "initialize" verb to change the fields that
+// the operator's decision depends on.
 func RetryOnConflict(
 	ctx context.Context, live client.Reader, namespace *corev1.Namespace,
 	write func(namespace *corev1.Namespace, resourceVersion string) error,
@@ -73,8 +73,8 @@ func PatchStatus(
 	})
 }
 
-// Preconditions returns the metadata of a patch that applies only to this Namespace and, unless the
-// resource version is empty, only to this resource version.
+// Preconditions returns the metadata of a patch that the API server accepts only for this Namespace
+// and, unless the resource version is empty, only for this resource version.
 func Preconditions(namespace *corev1.Namespace, resourceVersion string) map[string]any {
 	metadata := map[string]any{"uid": namespace.UID}
 	if resourceVersion != "" {

@@ -60,7 +60,7 @@ func initializerMessage(namespace *corev1.Namespace, name string) string {
 	if condition.Message == "" {
 		return condition.Reason
 	}
-	// The phase already shows that the initializer was skipped.
+	// The phase already states that the initializer was skipped.
 	return fmt.Sprintf("%s: %s", condition.Reason, strings.TrimPrefix(condition.Message, phaseSkipped+": "))
 }
 

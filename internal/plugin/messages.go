@@ -116,8 +116,8 @@ const (
 	msgSystemNamespace   = "namespace %q is a system namespace and must not be deleted"
 	msgNotDeleted        = "namespace %q was not deleted: %s"
 	msgRecreated         = "namespace %q was recreated by another client; the new namespace was not deleted"
-	msgDeleteInterrupted = "interrupted; the deletion of namespace %q continues; to watch it, run: %s"
-	msgDeleteTimeout     = "timed out after %s waiting for the deletion of namespace %q, which continues; " +
+	msgDeleteInterrupted = "interrupted; namespace %q is still being deleted; to watch the deletion, run: %s"
+	msgDeleteTimeout     = "timed out after %s waiting for the deletion of namespace %q, which is still in progress; " +
 		"to see what blocks it, run: %s"
 
 	msgAlreadyTerminating = "Namespace %q has already been terminating for %s.\n"

@@ -16,8 +16,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// pollInterval is the time between two reads if the user is not allowed to watch namespaces, or
-// after a failure.
+// pollInterval is the time between two reads after a failure, or if the user is not allowed to
+// watch namespaces.
 const pollInterval = time.Second
 
 // namespaceEvent is a change of a Namespace.
@@ -28,7 +28,7 @@ type namespaceEvent struct {
 	isDeleted bool
 	// isReplaced is set if the Namespace is deleted and another one with the same name exists.
 	isReplaced bool
-	// err is set if the Namespace could not be read. More events can follow.
+	// err is set if the Namespace could not be read. More events might follow.
 	err error
 }
 
@@ -67,7 +67,7 @@ func (w *namespaceWatcher) run(ctx context.Context) {
 				return
 			}
 		}
-		// Wait after a watch, too: the API server can close it immediately.
+		// Also wait after a watch, because the API server might close it immediately.
 		select {
 		case <-ctx.Done():
 		case <-time.After(pollInterval):
