@@ -134,7 +134,7 @@ func initializingEvents(
 		case keepReason != "":
 			event.Note += notDeleted(keepReason)
 		default:
-			event.Note += "; the namespace is deleted"
+			event.Note += "; the namespace will be deleted"
 		}
 	default:
 		return nil

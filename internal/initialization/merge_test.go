@@ -96,7 +96,7 @@ func TestMerge(t *testing.T) {
 			want:         slices.Concat(entries("a", numbered("a", full-1)...), entries("c", "shared.corp.com")),
 			wantExcluded: []string{"b"},
 		},
-		"initializers that are already in the list need no space": {
+		"initializers that are already in the list do not count toward the maximum": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full)...),
 				wrappers.MakeConfiguration("b").Initializers(numbered("a", full)...),
@@ -104,7 +104,7 @@ func TestMerge(t *testing.T) {
 			},
 			want: entries("a", numbered("a", full)...),
 		},
-		"a single configuration that is too large": {
+		"a single configuration that is too large is excluded": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full+1)...),
 				wrappers.MakeConfiguration("b").Initializers("b.corp.com"),

@@ -116,7 +116,7 @@ func TestProbeLabels(t *testing.T) {
 		})
 	}
 
-	t.Run("with all requirements together", func(t *testing.T) {
+	t.Run("with all selectors together", func(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
 		for _, name := range slices.Sorted(maps.Keys(all)) {

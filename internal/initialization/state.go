@@ -24,13 +24,14 @@ type Phase string
 
 // Phases of the initialization.
 const (
-	// PhaseNotRequired: the Namespace never had a pending list.
+	// PhaseNotRequired means that the Namespace never had a pending list.
 	PhaseNotRequired Phase = "NotRequired"
-	// PhasePending: initializers are pending.
+	// PhasePending means that initializers are pending.
 	PhasePending Phase = "Pending"
-	// PhaseCompleted: all initializers were removed from the pending list.
+	// PhaseCompleted means that all initializers were removed from the pending list.
 	PhaseCompleted Phase = "Completed"
-	// PhaseFailed: an initializer, or the operator after a timeout, has set a failure result.
+	// PhaseFailed means that an initializer, or the operator after a timeout, has set a failure
+	// result.
 	PhaseFailed Phase = "Failed"
 )
 

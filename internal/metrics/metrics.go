@@ -99,7 +99,7 @@ func init() {
 	ctrlmetrics.Registry.MustRegister(Collectors()...)
 	build := version.Read()
 	buildInfo.WithLabelValues(build.Version, build.Revision, build.Go).Set(1)
-	// Initialize all counters, because rate() misses the first increase of a counter that did not
+	// Initialize the counters, because rate() misses the first increase of a counter that did not
 	// exist before.
 	for _, result := range []string{ResultBlocked, ResultProgressing, ResultOutdated, ResultError} {
 		DiagnosesTotal.WithLabelValues(result)

@@ -29,7 +29,7 @@ const FieldOwner = "nslifecycle"
 // MaxEventNote is the maximum length of a note in the events.k8s.io API, in bytes.
 const MaxEventNote = 1024
 
-// attempts is the number of attempts to perform a write that other clients must not be able to prevent.
+// attempts is the maximum number of attempts in RetryOnConflict.
 const attempts = 4
 
 // RetryOnConflict calls write with the Namespace and the resource version that the request must
@@ -123,8 +123,8 @@ func RecordEventAbout(
 	recorder.Eventf(namespace, related, eventType, reason, action, "%s", nscondition.Shorten(note, MaxEventNote))
 }
 
-// IgnoreStale returns nil for NotFound and Conflict errors: the object has changed, or was deleted or
-// recreated, since it was read. The watch event of that change will follow.
+// IgnoreStale returns nil for NotFound and Conflict errors: the object has changed, or was deleted
+// or recreated, since it was read. The watch event for that change will follow.
 func IgnoreStale(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

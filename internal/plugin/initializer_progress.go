@@ -21,7 +21,8 @@ import (
 type initializerProgress struct {
 	name  string
 	phase string
-	// message contains the reason and the message of the initializer's condition, if it has set one.
+	// message contains the reason and the message of the initializer's condition, if the
+	// initializer has set one.
 	message string
 }
 

@@ -93,7 +93,8 @@ const (
 const (
 	msgPendingInitializers = "The namespace is waiting for %s. To wait until it is initialized, run: %s\n"
 
-	msgInitializationFailed          = "initialization of namespace %q failed: %s; the operator deletes the namespace"
+	msgInitializationFailed = "initialization of namespace %q failed: %s; the operator deletes the namespace unless it " +
+		"is protected"
 	msgDeletedDuringInitialization   = "namespace %q was deleted during its initialization"
 	msgRecreatedDuringInitialization = "namespace %q was deleted and recreated during its initialization"
 	msgCreateInterrupted             = "interrupted; namespace %q is still initializing; to wait for it, run: %s"

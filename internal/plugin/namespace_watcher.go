@@ -20,7 +20,7 @@ import (
 // watch namespaces.
 const pollInterval = time.Second
 
-// namespaceEvent is a change of a Namespace.
+// namespaceEvent describes a change to a Namespace.
 type namespaceEvent struct {
 	// namespace is the current object. If the Namespace is deleted, it is the last known state or nil.
 	namespace *corev1.Namespace
@@ -41,7 +41,7 @@ type namespaceWatcher struct {
 	events chan namespaceEvent
 }
 
-// watchNamespace returns a channel with the changes of a Namespace. The channel is closed after the
+// watchNamespace returns a channel with the changes to a Namespace. The channel is closed after the
 // Namespace is deleted or the context is canceled.
 func watchNamespace(
 	ctx context.Context, client corev1client.NamespaceInterface, namespace *corev1.Namespace,

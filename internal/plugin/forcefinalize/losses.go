@@ -13,8 +13,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// maxNamedObjects is the maximum number of objects of each type that a message names. It counts the
-// others.
+// maxNamedObjects is the maximum number of objects of each type that a message names. Further
+// objects are only counted.
 const maxNamedObjects = 3
 
 // computeLosses returns sentences that describe what is lost or left behind if a plan is applied.

@@ -18,8 +18,8 @@ import (
 // Write must contain only complete characters.
 type stream struct{ io.Writer }
 
-// The control sequences of this package use control instead of csi. It is random, so that text from
-// a cluster cannot contain it.
+// The control sequences of this package use control instead of csi. The value of control is random,
+// so that text from a cluster cannot contain it.
 var control = "\x1b" + rand.Text() + "["
 
 // csi is the Control Sequence Introducer of ANSI terminals.
