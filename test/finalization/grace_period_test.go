@@ -120,7 +120,7 @@ var _ = Describe("The grace period", func() {
 		slow := startWebhook(ctx, "none", admissionregistrationv1.Create, everything, allow)
 		Expect(timeToDelete(ctx)).To(BeNumerically(">=", 5*time.Second))
 		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "admission webhooks can delay requests: 1; ` +
-			`the first is \\"webhook.test.example.com\\" of ValidatingWebhookConfiguration \\"` + slow.configuration.Name))
+			`the first is \\"webhook.test.example.com\\" in ValidatingWebhookConfiguration \\"` + slow.configuration.Name))
 
 		By("removing the webhook")
 		Expect(admin.Delete(ctx, slow.configuration)).To(Succeed())

@@ -49,7 +49,7 @@ var _ = Describe("A timeout", func() {
 		Expect(result.Code).To(BeEquivalentTo(504))
 		Expect(result.Message).To(And(ContainSubstring(slow), ContainSubstring("1s"),
 			ContainSubstring("NamespaceInitializerConfiguration %q", configuration.Name)))
-		expectEvent(ctx, namespace, "InitializationFailed", result.Message+"; the namespace is deleted")
+		expectEvent(ctx, namespace, "InitializationFailed", result.Message+"; the namespace will be deleted")
 		// The watch and the manager use the same clock.
 		Expect(seen.deletedAfter()).To(BeNumerically(">=", time.Second))
 	}, SpecTimeout(time.Minute))
