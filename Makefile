@@ -149,7 +149,7 @@ PROCS ?= 4
 # The suites that only test-long runs, in addition to the specs of PARALLEL_SUITES with the label "long".
 LONG_SUITES := chaos
 # The packages that go test runs, PACKAGES of them concurrently.
-PACKAGES ?= 3
+PACKAGES ?= 2
 
 # No test target generates or formats files, since this would hide errors in the
 # tree. `make verify` checks the tree.

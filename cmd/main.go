@@ -43,7 +43,8 @@ const exitNoCluster = 3
 
 const defaultSystemNamespace = "nslifecycle-system"
 
-// noCluster is the error if the manager has neither a kubeconfig nor the ServiceAccount of a Pod.
+// noCluster is the error message if the manager has neither a kubeconfig nor the ServiceAccount of
+// a Pod.
 const noCluster = "no cluster is configured: set KUBECONFIG or --kubeconfig, " +
 	"or run in a Pod; to try nslifecycle without a cluster, run: make demo"
 
@@ -115,8 +116,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 			"auto means 1s if there is one API server and no admission webhook that can delay a request, and 5s otherwise.")
 	flags.BoolVar(&o.enableHTTP2, "enable-http2", false,
 		"Serve metrics over HTTP/2, which is disabled by default because of CVE-2023-44487 and CVE-2023-39325.")
-	// There is no limit by default. A client-side limit does not reduce the number of requests, but
-	// only delays them (docs/benchmarks.md).
+	// There is no limit by default. A client-side limit only delays requests and does not
+	// reduce their number (docs/benchmarks.md).
 	flags.Float64Var(&o.qps, "kube-api-qps", -1,
 		"The maximum number of requests per second to the API server. -1 means no limit except API Priority and "+
 			"Fairness.")
@@ -230,8 +231,8 @@ func run(restConfig *rest.Config, opts options) error {
 	return mgr.Start(ctx)
 }
 
-// preflight sets Server if the initialization controllers run. It fails if the API server does not
-// meet their requirements.
+// preflight sets o.Server if the initialization controllers run. It returns an error if the API
+// server does not meet their requirements.
 func (o *options) preflight(ctx context.Context, restConfig *rest.Config) error {
 	if !o.Controllers.Runs(manager.Initialization) {
 		return nil

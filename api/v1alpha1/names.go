@@ -9,7 +9,7 @@ const (
 	// Prefix is the prefix of the label and annotation keys of this project.
 	Prefix = "nslifecycle.dev/"
 
-	// LabelInitializing is "true" on a Namespace exactly while its list of pending initializers is
+	// LabelInitializing is "true" on a Namespace if and only if its list of pending initializers is
 	// not empty. The gate policy selects Namespaces by this label.
 	LabelInitializing = Prefix + "initializing"
 
@@ -21,7 +21,7 @@ const (
 
 	// AnnotationInitializers contains the names of all initializers that were pending when the
 	// Namespace was created. It is immutable. The operator computes the progress from it. A Namespace
-	// without this annotation never had initializers.
+	// without this annotation has never had initializers.
 	AnnotationInitializers = Prefix + "initializers"
 
 	// AnnotationInitializationResult contains a metav1.Status as JSON (spec.initializers.result in the
@@ -54,12 +54,12 @@ const (
 	AnnotationTTL = Prefix + "ttl"
 )
 
-// LabelPolicy is a label of the admission policies and bindings of this project. Its value is one
+// LabelPolicy is a label on the admission policies and bindings of this project. Its value is one
 // of the Policy constants. The operator finds the policies by this label, since an installation can
 // add a prefix to their names.
 const LabelPolicy = Prefix + "policy"
 
-// LabelInjection is a label of the guard policy. Its value is InjectionByOperator if the operator,
+// LabelInjection is a label on the guard policy. Its value is InjectionByOperator if the operator,
 // instead of the API server, adds the pending list to new Namespaces (config/compat).
 const (
 	LabelInjection      = Prefix + "injection"
@@ -93,8 +93,8 @@ const (
 // HoldConfiguration is the name of the MutatingWebhookConfiguration in config/hold.
 const HoldConfiguration = "nslifecycle-hold"
 
-// VerbInitialize is the RBAC verb on namespaces that allows users to write to initializing namespaces
-// and to change the pending list. It must be granted at cluster scope.
+// VerbInitialize is the RBAC verb on namespaces that allows users to write to initializing
+// namespaces and to change the pending list. It must be granted at cluster scope.
 const VerbInitialize = "initialize"
 
 // VerbInject is the RBAC verb on namespaces that allows the operator to add the pending list to new
@@ -115,13 +115,13 @@ const (
 	ConditionInitializedSuffix = "/Initialized"
 
 	// ConditionInitializerTurn is True while it is the turn of an initializer with a timeout. The
-	// message names the initializer. The timeout is counted from lastTransitionTime. The condition
-	// does not exist on a Namespace that never waited for an initializer with a timeout.
+	// message names the initializer. The timeout starts at lastTransitionTime. The condition
+	// does not exist on a Namespace that has never waited for an initializer with a timeout.
 	ConditionInitializerTurn = Prefix + "InitializerTurn"
 
 	// ConditionDeletionBlocked is True while the deletion of a Namespace makes no progress. The reason
 	// is the main cause. The condition becomes False with ReasonProgressing when the deletion
-	// progresses again. It does not exist if the deletion was never stalled.
+	// makes progress again. It does not exist if the deletion has never stalled.
 	ConditionDeletionBlocked = Prefix + "DeletionBlocked"
 
 	// ConditionInitializationBlocked is True while the initialization of a Namespace makes no
@@ -129,8 +129,8 @@ const (
 	ConditionInitializationBlocked = Prefix + "InitializationBlocked"
 
 	// ConditionExpiring is True during the last hour before an expiring Namespace is deleted. It is
-	// False before that, and if the Namespace has expired but is not deleted. The message contains
-	// the time of the deletion. The condition does not exist on a Namespace that never had an expiry.
+	// False before that, and if the Namespace has expired but is not deleted. The message contains the
+	// time of the deletion. The condition does not exist on a Namespace that has never had an expiry.
 	ConditionExpiring = Prefix + "Expiring"
 )
 
@@ -144,7 +144,7 @@ const (
 	ConditionHealthy = "Healthy"
 )
 
-// Reasons of ConditionExpiring and of its Events.
+// Reasons for ConditionExpiring and its Events.
 const (
 	// ReasonExpiryScheduled: the Namespace expires in more than one hour.
 	ReasonExpiryScheduled = "ExpiryScheduled"
@@ -161,20 +161,21 @@ const (
 	ReasonExpiryPolicyMissing = "ExpiryPolicyMissing"
 	// ReasonInvalidExpiry: the annotations are invalid.
 	ReasonInvalidExpiry = "InvalidExpiry"
-	// ReasonNeverExpires: the Namespace is not deleted because the cluster or the operator requires it.
+	// ReasonNeverExpires: the Namespace is not deleted because the cluster or the operator requires
+	// it.
 	ReasonNeverExpires = "NeverExpires"
 	// ReasonNoExpiry: the expiry annotation was removed.
 	ReasonNoExpiry = "NoExpiry"
 )
 
-// Reasons of ConditionDeletionBlocked and ConditionInitializationBlocked. If the status is True, the
-// reason is the main cause instead.
+// Reasons for ConditionDeletionBlocked and ConditionInitializationBlocked. If the status is True,
+// the reason is the main cause instead.
 const (
-	// ReasonProgressing: the deletion or initialization progresses again; the status is False.
+	// ReasonProgressing: the deletion or initialization is making progress again; the status is False.
 	ReasonProgressing = "Progressing"
 )
 
-// Reasons of ConditionInitializing and of the conditions of the initializers.
+// Reasons for ConditionInitializing and the conditions of the initializers.
 const (
 	// ReasonPending: an initializer is pending.
 	ReasonPending = "Pending"
@@ -192,7 +193,7 @@ const (
 	ReasonDeregistered = "Deregistered"
 )
 
-// Reasons of ConditionActive.
+// Reasons for ConditionActive.
 const (
 	// ReasonEnforced: new Namespaces get these initializers.
 	ReasonEnforced = "Enforced"
@@ -208,11 +209,11 @@ const (
 	ReasonRefused = "Refused"
 	// ReasonPolicyMissing: a required admission policy is not installed.
 	ReasonPolicyMissing = "PolicyMissing"
-	// ReasonPolicyMismatch: the installed admission policies are for API servers of another version.
+	// ReasonPolicyMismatch: the installed admission policies are for other API server versions.
 	ReasonPolicyMismatch = "PolicyMismatch"
 )
 
-// Reasons of ConditionHealthy.
+// Reasons for ConditionHealthy.
 const (
 	// ReasonHealthy: the initializers are authorized and responsive.
 	ReasonHealthy = "Healthy"

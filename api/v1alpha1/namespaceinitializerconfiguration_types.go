@@ -46,9 +46,9 @@ const (
 type InitializerSettings struct {
 	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer, counted from
 	// the start of the initializer's turn. After this time, failurePolicy applies. The time starts
-	// when the operator observes the turn, so the Namespace can wait longer, but not shorter. A change
-	// of timeoutSeconds also applies to waiting Namespaces; if it was not set before, the time starts
-	// when the operator observes the change. The default is no limit.
+	// when the operator observes the turn, so the Namespace might wait longer, but never less. A
+	// change to timeoutSeconds also applies to waiting Namespaces; if it was not set before, the time
+	// starts when the operator observes the change. The default is no limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -101,8 +101,8 @@ type NamespaceSelector struct {
 	MatchExpressions []NamespaceSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 
-// LabelValue is the value of a label. It is validated by a pattern. A CEL rule for the maximum
-// number of values would exceed the API server's limit for the estimated cost.
+// LabelValue is the value of a label. It is validated by a pattern, because the estimated cost of a
+// CEL rule for the maximum number of values would exceed the API server's limit.
 //
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`

@@ -15,14 +15,14 @@ const maxInitializerName = 253
 // dnsName is the pattern that names must match according to the CRD.
 var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
-// ValidateInitializerName returns an error if the CRD rejects the name of an initializer. The message
-// is the same as in the CRD.
+// ValidateInitializerName returns an error if the CRD rejects the name of an initializer. If the
+// CRD has a CEL rule for the error, the message is the same.
 func ValidateInitializerName(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("the name of an initializer is required, such as \"quota.policy.example.com\"")
 	case len(name) > maxInitializerName:
-		return fmt.Errorf("initializer name %q is too long: it has %d characters, the maximum is %d",
+		return fmt.Errorf("initializer name %q is too long: %d characters, must be no more than %d",
 			name, len(name), maxInitializerName)
 	case strings.Contains(name, ","):
 		return fmt.Errorf("initializer name %q contains a comma: list each initializer as a separate entry", name)

@@ -34,7 +34,7 @@ func TestValidateInitializerName(t *testing.T) {
 		"é.b.c":                               "is not a DNS name",
 		strings.Repeat("a", 64) + ".b.c":      "is not a DNS name",
 		strings.Repeat("a.", 126) + "ab":      "254 characters",
-		strings.Repeat("a.", 500) + "example": "maximum is 253",
+		strings.Repeat("a.", 500) + "example": "no more than 253",
 	} {
 		switch err := ValidateInitializerName(name); {
 		case want == "" && err != nil:

@@ -3,7 +3,7 @@
 
 // Command chart writes the static files of the Helm chart: CRDs, RBAC and admission policies. It
 // extracts them from the output of kustomize, so that both installations contain the same objects.
-// It extracts optional objects from a second manifest to one file for each option.
+// It also extracts optional objects from a second manifest, and writes one file for each option.
 //
 //	go run ./hack/chart dist/install.yaml optional.yaml dist/chart/files
 //
@@ -25,8 +25,8 @@ import (
 const header = "# Generated from config/ by `make build-installer`. Do not edit.\n"
 
 // keep prevents Helm from deleting an object when it uninstalls a release. Deleting the CRDs would
-// delete all configurations. If the policies still exist then, an API server that is restarted
-// rejects all new namespaces.
+// delete all configurations. If the policies still exist at that time, an API server rejects all
+// new namespaces after a restart.
 const keep = "helm.sh/resource-policy"
 
 // Files that contain several kinds.
@@ -150,7 +150,7 @@ func annotate(object map[string]any, key, value string) error {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	if annotations == nil {
-		return fmt.Errorf("a %s has no annotations to add %s to", object["kind"], key)
+		return fmt.Errorf("a %s has no annotations, which are required to add %s", object["kind"], key)
 	}
 	annotations[key] = value
 	return nil

@@ -31,8 +31,8 @@ type constantGroup struct {
 	constants   []namedConstant
 }
 
-// renderConditions renders the condition types and reasons of names.go, those of finalization, and
-// the causes of package diagnosis.
+// renderConditions renders the condition types and reasons in names.go and in package finalization,
+// and the causes in package diagnosis.
 func renderConditions(source []*packages.Package) (string, error) {
 	var conditions, reasons, causes []constantGroup
 	for _, one := range source {
@@ -97,7 +97,7 @@ func writeGroups(out *strings.Builder, heading, column string, groups []constant
 	}
 }
 
-// terms are the kinds of constants of the API, by the prefix of their names.
+// terms lists the name prefixes of the API's constants, with the terms for these constants.
 var terms = []struct{ prefix, term string }{
 	{"Condition", ""}, {"Reason", "reason "}, {"Label", "the label "}, {"Annotation", "the annotation "},
 	{"Policy", "the policy "}, {"Verb", "the verb "},
@@ -180,10 +180,10 @@ func describe(name, comment string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// identifiers matches words that can be the name of a constant.
+// identifiers matches words that might be the name of a constant.
 var identifiers = regexp.MustCompile(`\b[A-Z]\w+`)
 
-// replaceTerms replaces names of constants in a doc comment.
+// replaceTerms replaces the names of constants in a doc comment with their terms.
 func replaceTerms(text string, terms map[string]string) string {
 	return identifiers.ReplaceAllStringFunc(strings.Join(strings.Fields(text), " "), func(name string) string {
 		if term, ok := terms[name]; ok {

@@ -51,10 +51,10 @@ func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`).Replace(strings.Join(strings.Fields(text), " "))
 }
 
-// code formats text as code in a cell of a Markdown table.
+// code formats a string as a code span in a cell of a Markdown table.
 func code(text string) string { return "`" + strings.ReplaceAll(text, "|", `\|`) + "`" }
 
-// codes formats texts as a list of code in a cell of a Markdown table.
+// codes formats strings as a list of code spans in a cell of a Markdown table.
 func codes(texts []string) string {
 	all := make([]string, 0, len(texts))
 	for _, text := range texts {

@@ -4,7 +4,7 @@
 // Command docs generates the pages of docs/reference: the commands of the plugin, the flags and
 // metrics of the manager, and the conditions and causes.
 //
-// It is a separate module, so that importers of the project do not inherit its requirements.
+// It is a separate module, so that its dependencies do not become dependencies of the project.
 package main
 
 import (

@@ -17,7 +17,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
-// description matches the text of a prometheus.Desc, which has no accessors for its fields.
+// description matches the string representation of a prometheus.Desc, which has no accessors for
+// its fields.
 var description = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),` +
 	`(?: unit: "[^"]*",)? constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
 
@@ -54,7 +55,7 @@ func renderMetrics(source []*packages.Package) (string, error) {
 	return out.String() + "\n" + renderLabels(source), nil
 }
 
-// renderLabels renders the label values that the page of conditions does not describe.
+// renderLabels renders the label values that docs/reference/conditions.md does not describe.
 func renderLabels(source []*packages.Package) string {
 	var out strings.Builder
 	out.WriteString("## Values of labels\n\n" +

@@ -18,7 +18,7 @@ import (
 func renderPlugin() (string, error) {
 	root := plugin.New(genericiooptions.NewTestIOStreamsDiscard())
 	root.DisableAutoGenTag = true
-	// The default value contains the user's home directory.
+	// Replace the default value, because it contains the user's home directory.
 	cacheDir := root.PersistentFlags().Lookup("cache-dir")
 	cacheDir.DefValue = "$HOME/.kube/cache"
 	name := root.CommandPath()

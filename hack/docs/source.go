@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// loadSource loads the packages that define conditions, causes and values of metric labels.
+// loadSource loads the packages that define conditions, causes and metric label values.
 func loadSource(root string) ([]*packages.Package, error) {
 	source, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |

@@ -29,14 +29,14 @@ const (
 	// emptyMediaType is the media type of the configuration of an artifact that is not an image.
 	emptyMediaType = "application/vnd.oci.empty.v1+json"
 
-	// tagAnnotation is defined by OCI and contains the tag; containerd reads the
-	// whole name from nameAnnotation.
+	// tagAnnotation is defined by OCI and contains the tag; containerd reads the full name from
+	// nameAnnotation.
 	tagAnnotation  = "org.opencontainers.image.ref.name"
 	nameAnnotation = "io.containerd.image.name"
 )
 
-// writeArchive writes the images and their bills of materials to opts.output, and returns
-// the digest of the index of the images.
+// writeArchive writes the images and their bills of materials to opts.output, and returns the
+// digest of the image index.
 func writeArchive(opts options, images []platformImage) (v1.Hash, error) {
 	dir, err := os.MkdirTemp("", "nslifecycle-layout-")
 	if err != nil {
@@ -66,7 +66,7 @@ func writeArchive(opts options, images []platformImage) (v1.Hash, error) {
 	}
 	digest, err := index.Digest()
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("failed to read the digest of the images: %w", err)
+		return v1.Hash{}, fmt.Errorf("failed to read the digest of the image index: %w", err)
 	}
 	return digest, writeTar(dir, opts.output, opts.created)
 }
@@ -80,7 +80,7 @@ func tagOf(name string) string {
 	return "latest"
 }
 
-// attach writes a bill of materials as an artifact with the image as its subject.
+// attach writes the bill of materials as an artifact whose subject is the image.
 func attach(path layout.Path, built platformImage) error {
 	subject, err := partial.Descriptor(built.image)
 	if err != nil {
@@ -117,7 +117,7 @@ func describeBlob(mediaType types.MediaType, content []byte) v1.Descriptor {
 	return v1.Descriptor{MediaType: mediaType, Size: size, Digest: digest}
 }
 
-// writeTar writes all files below dir to a tar at output, which is replaced atomically.
+// writeTar writes all files in dir to a tar archive, and atomically replaces output with it.
 func writeTar(dir, output string, modified time.Time) error {
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
 		return fmt.Errorf("failed to create the directory of %s: %w", output, err)

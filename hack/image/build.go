@@ -22,8 +22,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/hack/image/internal/binary"
 )
 
-// nonroot is the user ID of the manager. It is the same as in the distroless images, so that both
-// images of this project behave the same.
+// nonroot is the user ID of the manager. It is the same as in the distroless images, so that the
+// manager has the same user ID in both images of this project.
 const nonroot = "65532"
 
 const (
@@ -31,7 +31,7 @@ const (
 	group  = "root:x:0:\nnonroot:x:" + nonroot + ":\n"
 )
 
-// platformImage is the image of one platform, and the bill of materials of its binary.
+// platformImage is the image for one platform, and the bill of materials of its binary.
 type platformImage struct {
 	platform v1.Platform
 	image    v1.Image
@@ -102,7 +102,8 @@ func makeImage(opts options, platform v1.Platform, manager string) (v1.Image, er
 	}})
 }
 
-// labels returns the labels that OCI defines; https://specs.opencontainers.org/image-spec/annotations/.
+// labels returns the labels that OCI defines:
+// https://specs.opencontainers.org/image-spec/annotations/.
 func labels(opts options) map[string]string {
 	const prefix = "org.opencontainers.image."
 	return map[string]string{
@@ -117,7 +118,7 @@ func labels(opts options) map[string]string {
 	}
 }
 
-// makeFileSystem returns a tar of the image's files, which are owned by root and read-only.
+// makeFileSystem returns a tar archive of the image's files, which are owned by root and read-only.
 func makeFileSystem(path string, modified time.Time) ([]byte, error) {
 	manager, err := os.ReadFile(path)
 	if err != nil {
@@ -135,7 +136,7 @@ func makeFileSystem(path string, modified time.Time) ([]byte, error) {
 		{"etc/passwd", 0o444, []byte(passwd)},
 		{"manager", 0o555, manager},
 	} {
-		// For a name that ends with a slash, the writer creates a directory.
+		// The writer adds a directory if the name ends with a slash.
 		header := &tar.Header{
 			Name: file.name, Mode: file.mode, Size: int64(len(file.content)), ModTime: modified, Format: tar.FormatPAX,
 		}

@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image builds the manager for each platform and writes its container image to an
-// archive: a tar of an OCI image layout. It needs no container engine and pulls no images. It is a
-// separate module, so that its requirements are not dependencies of the manager.
+// Command image builds the manager for each platform and writes its container image to an archive:
+// a tar file of an OCI image layout. It needs no container engine and pulls no images. It is a
+// separate module, so that its dependencies do not become dependencies of the manager.
 //
 // # Content of the archive
 //
@@ -22,11 +22,11 @@
 // Go modules that the linker records in the binary. The artifact refers to its image as defined by
 // OCI 1.1, so that a registry lists it as a referrer of the image.
 //
-// `image push ARCHIVE NAME` pushes the archive to a registry. It needs no container engine, either.
+// `image push ARCHIVE NAME` pushes the archive to a registry, also without a container engine.
 //
 // # Reproducibility
 //
 // The same sources, Go release and options result in an identical archive: the binary contains
-// neither paths nor the state of version control, files are sorted, and --created is the timestamp
+// neither paths nor version control information, files are sorted, and --created is the timestamp
 // of all files.
 package main

@@ -27,7 +27,7 @@ import (
 
 const created = "1700000000"
 
-// makeModule writes a module with a program to a new directory. Each call uses another directory.
+// makeModule writes a module with a program to a new directory.
 func makeModule(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -72,8 +72,8 @@ func build(t *testing.T, platforms string) string {
 func TestBuildIsReproducible(t *testing.T) {
 	var archives [2][]byte
 	for i := range archives {
-		// Use an empty build cache. A cached package would contain the path of the directory in which
-		// it was compiled, so the binaries would be identical even if they contain paths.
+		// Use an empty build cache. A cached package would contain the path of the directory in which it
+		// was compiled, so the binaries would be identical even if they contained paths.
 		t.Setenv("GOCACHE", t.TempDir())
 		var err error
 		if archives[i], err = os.ReadFile(build(t, "linux/amd64")); err != nil {
@@ -142,7 +142,7 @@ func TestArchive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Push twice, since existing content must not be an error.
+		// Push twice, since pushing existing content must not return an error.
 		for range 2 {
 			digest, err := push(t.Context(), archive, repository.Tag("v1"))
 			if err != nil {
@@ -205,7 +205,7 @@ func checkImage(t *testing.T, image v1.Image, platform *v1.Platform) {
 	}
 }
 
-// A published tag must not be changed.
+// Push must not change a published tag.
 func TestPushKeepsExistingTag(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
@@ -255,7 +255,7 @@ func checkReferrer(t *testing.T, repository name.Repository, image v1.Descriptor
 	}
 	layers, err := artifact.Layers()
 	if err != nil || len(layers) != 1 {
-		t.Fatalf("%d layers and error %v", len(layers), err)
+		t.Fatalf("the artifact has %d layers, error %v", len(layers), err)
 	}
 	document, err := layers[0].Compressed()
 	if err != nil {

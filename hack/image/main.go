@@ -76,11 +76,11 @@ func parse(ctx context.Context, args []string) (options, error) {
 	flags.StringVar(&opts.name, "name", "", "The name of the image, such as ghcr.io/nslifecycle/nslifecycle:v0.1.0.")
 	flags.StringVar(&opts.output, "output", "", "The path of the archive to write.")
 	flags.StringVar(&platforms, "platforms", "linux/amd64,linux/arm64", "The platforms, separated by commas.")
-	flags.StringVar(&opts.version, "version", "", "The version in the labels; the output of `git describe` if empty.")
-	flags.StringVar(&opts.revision, "revision", "", "The commit in the labels; HEAD if empty.")
+	flags.StringVar(&opts.version, "version", "", "The version in the labels. If empty, the output of `git describe`.")
+	flags.StringVar(&opts.revision, "revision", "", "The commit in the labels. If empty, HEAD.")
 	flags.StringVar(&created, "created", os.Getenv("SOURCE_DATE_EPOCH"),
-		"The timestamp of all content, in seconds since 1970; "+
-			"SOURCE_DATE_EPOCH by default, or the time of HEAD if it is not set.")
+		"The timestamp of all content, in seconds since 1970. "+
+			"The default is SOURCE_DATE_EPOCH or, if it is not set, the time of HEAD.")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -97,7 +97,7 @@ func parse(ctx context.Context, args []string) (options, error) {
 	return opts, opts.describe(ctx, created)
 }
 
-// describe sets missing values from the commit.
+// describe reads missing values from the commit.
 func (o *options) describe(ctx context.Context, created string) error {
 	for _, wanted := range []struct {
 		value *string
@@ -120,7 +120,7 @@ func (o *options) describe(ctx context.Context, created string) error {
 	}
 	seconds, err := strconv.ParseInt(created, 10, 64)
 	if err != nil || seconds < 0 {
-		return fmt.Errorf("%q is not a number of seconds since 1970: correct --created or SOURCE_DATE_EPOCH", created)
+		return fmt.Errorf("%q is not a number of seconds since 1970: change --created or SOURCE_DATE_EPOCH", created)
 	}
 	o.created = time.Unix(seconds, 0).UTC()
 	return nil

@@ -38,9 +38,9 @@ func runPush(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// push writes the images, then their bills of materials, and the tag last, so that a client that
-// pulls the tag finds all of them. It uses the credentials of `docker login`. It returns an error if
-// the tag already refers to another image.
+// push writes the images, then their bills of materials, and finally the tag, so that a client that
+// pulls the tag finds all of this content. It uses the credentials of `docker login`. It returns an
+// error if the tag already refers to another image.
 func push(ctx context.Context, archive string, tag name.Tag) (v1.Hash, error) {
 	dir, err := os.MkdirTemp("", "nslifecycle-layout-")
 	if err != nil {

@@ -35,7 +35,7 @@ var serverLabels = []string{
 	v1alpha1.Prefix,
 }
 
-// cleaners remove the fields that the cluster sets in objects of certain kinds.
+// cleaners maps kinds to functions that remove the fields that the cluster sets in these objects.
 var cleaners = map[string]func(object map[string]any){
 	"Namespace":             cleanNamespace,
 	"Secret":                cleanSecret,
@@ -45,9 +45,9 @@ var cleaners = map[string]func(object map[string]any){
 	"Job.batch":             cleanJob,
 }
 
-// Clean returns an object without its status, owner references, finalizers, and fields that the
-// cluster sets. A recreated owner has a new UID, and the garbage collector would delete objects
-// that refer to the old one. Controllers add their finalizers again.
+// Clean returns a copy of an object without its status, owner references, finalizers, and the
+// fields that the cluster sets. A recreated owner has a new UID, and the garbage collector would
+// delete objects that refer to the old UID. Controllers add their finalizers again.
 func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	clean := object.DeepCopy()
 	if cleaner := cleaners[groupKind(object).String()]; cleaner != nil {
@@ -69,7 +69,7 @@ func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return clean
 }
 
-// without returns a copy of a map without the keys that match one of the names.
+// without returns a copy of a map without the keys that match any of the names.
 func without(values map[string]string, names []string) map[string]any {
 	kept := map[string]any{}
 	for key, value := range values {
@@ -105,7 +105,7 @@ func removeEmptyTimestamp(template map[string]any) {
 	}
 }
 
-// mapAt returns the map at a path, or nil if there is none. The map is not a copy.
+// mapAt returns the map at a path, or nil if it does not exist. The map is not a copy.
 func mapAt(object map[string]any, path ...string) map[string]any {
 	for _, field := range path {
 		object, _ = object[field].(map[string]any)

@@ -101,7 +101,7 @@ func TestClean(t *testing.T) {
 			given := parse(t, test.given)
 			before := given.DeepCopy()
 			g.Expect(Clean(given).Object).To(Equal(parse(t, test.want).Object))
-			g.Expect(given).To(Equal(before), "the original must not change")
+			g.Expect(given).To(Equal(before), "Clean must not change its argument")
 		})
 	}
 }

@@ -33,9 +33,9 @@ const (
 	pageSize = 250
 )
 
-// Options select the objects of a backup.
+// Options select the objects in a backup.
 type Options struct {
-	// All includes objects that have a controller, have completed, or are created by the cluster.
+	// All includes objects that have a controller, have completed, or were created by the cluster.
 	All bool
 	// IncludeSecrets includes Secrets with their data.
 	IncludeSecrets bool
@@ -51,7 +51,7 @@ type Backup struct {
 	// Skipped is the number of objects that are not in the backup, by reason. For ReasonSecret, 0
 	// means that the number is unknown.
 	Skipped map[Reason]int
-	// Unread lists, sorted, what is missing because it could not be read.
+	// Unread is a sorted list of what is missing because it could not be read.
 	Unread []string
 }
 
@@ -171,7 +171,7 @@ func (c *collector) listAll(ctx context.Context) {
 			c.unread("%s: %v", one, errs[i])
 		}
 		for _, object := range objects[i] {
-			// Two API groups can serve the same object, for example an Event.
+			// Two API groups can serve the same object, for example Events.
 			if !seen.Has(object.GetUID()) {
 				seen.Insert(object.GetUID())
 				c.found = append(c.found, object)

@@ -43,13 +43,13 @@ func cleanService(object map[string]any) {
 	}
 	removeFields(spec, "healthCheckNodePort")
 	if spec["ipFamilyPolicy"] == "SingleStack" {
-		// SingleStack is the default. The target cluster can use the other IP family.
+		// SingleStack is the default. The target cluster might use the other IP family.
 		removeFields(spec, "ipFamilies", "ipFamilyPolicy")
 	}
 }
 
-// cleanPod removes fields that the scheduler and admission plugins set, and ephemeral containers,
-// because a Pod cannot be created with them.
+// cleanPod removes fields that the scheduler and admission plugins set. It also removes ephemeral
+// containers, because a Pod cannot be created with them.
 func cleanPod(object map[string]any) {
 	spec := mapAt(object, "spec")
 	removeFields(spec, "nodeName", "serviceAccount", "priority", "preemptionPolicy", "overhead",
@@ -98,8 +98,8 @@ func cleanJob(object map[string]any) {
 	}
 }
 
-// filterList removes the elements of a list that do not match. If no elements match, it removes the
-// list.
+// filterList removes the elements that do not match from a list. If no elements match, it removes
+// the list.
 func filterList(object map[string]any, field string, matches func(element map[string]any) bool) {
 	list, _ := object[field].([]any)
 	kept := slices.DeleteFunc(list, func(element any) bool {

@@ -13,7 +13,7 @@ const (
 	// ReasonControlled applies to objects that a controller recreates, such as the Pods of a
 	// ReplicaSet.
 	ReasonControlled Reason = "recreated by their controllers"
-	// ReasonGenerated applies to objects that the cluster creates by itself.
+	// ReasonGenerated applies to objects that the cluster creates automatically.
 	ReasonGenerated Reason = "created by the cluster"
 	// ReasonCompleted applies to Jobs and Pods that have completed.
 	ReasonCompleted Reason = "completed Jobs and Pods"

@@ -16,7 +16,7 @@ import (
 // that apply to other objects come first. The elements have the format of schema.GroupKind.String.
 var order = []string{
 	"Namespace",
-	// Pods that are created before LimitRanges and NetworkPolicies lack their defaults and protection.
+	// LimitRanges and NetworkPolicies come before the Pods to which they apply.
 	"LimitRange",
 	"NetworkPolicy.networking.k8s.io",
 	"ServiceAccount",

@@ -21,8 +21,8 @@ type selection struct {
 	uids sets.Set[types.UID]
 	// services are the names of Services whose Endpoints the cluster creates.
 	services sets.Set[string]
-	// notListed are kinds that were not listed. Objects with a controller of such a kind are treated
-	// as controlled.
+	// notListed are kinds that were not listed. An object whose controller is of such a kind is
+	// treated as controlled.
 	notListed sets.Set[schema.GroupKind]
 }
 
@@ -58,7 +58,7 @@ func (s *selection) skipReason(object *unstructured.Unstructured) Reason {
 	return ""
 }
 
-// isControlled reports whether the controller of an object is in the namespace, too. If the
+// isControlled reports whether the controller of an object is also in the namespace. If the
 // controller no longer exists or could not be read, the backup includes the object.
 func (s *selection) isControlled(object *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(object)

@@ -35,10 +35,10 @@ func Write(w io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// YAML converts a JSON document to YAML with only printable characters. Of the other characters,
-// the YAML library cannot write some, YAML treats some as line breaks, and some control terminals
-// and editors. A document with such a character stays JSON, which is valid YAML and can escape the
-// character.
+// YAML converts a JSON document to YAML if it contains only printable characters. A document with
+// other characters stays JSON, which is valid YAML and can escape them. The YAML library cannot
+// write some of these characters, some are line breaks in YAML, and some control terminals and
+// editors.
 func YAML(document []byte) ([]byte, error) {
 	if !isUnsafe(string(document)) {
 		return yaml.JSONToYAML(document)
@@ -54,8 +54,8 @@ func YAML(document []byte) ([]byte, error) {
 // question mark before keys with more than 1024 characters.
 var longKey = regexp.MustCompile(`(?m)^( *)("(?:[^"\\]|\\.){100,}":)`)
 
-// isUnsafe reports whether a document must stay JSON. This includes documents with escaped line or
-// paragraph separators, or with the key <<, which merges maps in YAML.
+// isUnsafe reports whether a document must stay JSON. Escaped line separators, escaped paragraph
+// separators and the key <<, which merges maps in YAML, are also unsafe.
 func isUnsafe(text string) bool {
 	return !printable.IsDocument(text) || strings.Contains(text, `\u2028`) ||
 		strings.Contains(text, `\u2029`) || strings.Contains(text, `"\u003c\u003c":`)

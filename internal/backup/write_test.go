@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// TestWrite verifies that the decoder of kubectl returns the objects that were written.
+// TestWrite verifies that kubectl's decoder returns the objects that were written.
 func TestWrite(t *testing.T) {
 	parts := []string{
 		"a", "\u0085", "\u2028", "\u2029", "\n", " ", "\t", "\r", "\x00", "\x01", "\x7f", "\u009f", "\ufeff", "\u00a0",
@@ -42,7 +42,7 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// makeObject returns an object that contains the text as a value, as a key and as its name.
+// makeObject returns an object that contains text as a value, as a key and as its name.
 func makeObject(text string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": text},

@@ -22,11 +22,11 @@ func isReconciled(namespace *corev1.Namespace) bool {
 }
 
 // computeInjection returns the initializers that the operator must add to a Namespace, in order.
-// These are the initializers that were enforced when the Namespace was created and that select its
-// current labels; the labels in the create request are not known. An initializer without
+// These are the initializers that were enforced when the Namespace was created and whose selectors
+// match its current labels; the labels in the create request are not known. An initializer without
 // InForceSince is not added. computeInjection returns nil if the operator has reconciled the
-// Namespace before, or if the Namespace is exempt, is terminating, or has any state of an
-// initialization.
+// Namespace before, or if the Namespace is exempt, is terminating, or has labels or annotations
+// that record an initialization.
 //
 // InForceSince and the creation timestamp are both from the API server, in whole seconds.
 func computeInjection(
@@ -63,7 +63,7 @@ func hasState(namespace *corev1.Namespace) bool {
 }
 
 // inject adds the pending list and the namespace finalizers of the initializers, like the inject
-// policy. It does not add the requester, who is no longer known.
+// policy. It does not record the requester, who is no longer known.
 func inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, now time.Time) {
 	if namespace.Labels == nil {
 		namespace.Labels = map[string]string{}
@@ -80,8 +80,8 @@ func inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitia
 		initialization.MissingFinalizers(namespace, initializers)...)
 }
 
-// stamp returns the wanted entries with the time since which each entry is enforced: the time of
-// the existing entry, or from if there is none.
+// stamp sets the time since which each wanted entry has been enforced, and returns the entries. An
+// existing entry keeps its time; an entry without a time gets the value of from.
 func stamp(wanted, have []v1alpha1.EffectiveInitializer, from metav1.Time) []v1alpha1.EffectiveInitializer {
 	since := map[string]*metav1.Time{}
 	for _, entry := range have {
@@ -98,7 +98,7 @@ func stamp(wanted, have []v1alpha1.EffectiveInitializer, from metav1.Time) []v1a
 	return stamped
 }
 
-// needsStamp reports whether stamp would use the time from.
+// needsStamp reports whether any entry would get the value of from.
 func needsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
 	for _, entry := range stamp(wanted, have, metav1.Time{}) {
 		if entry.InForceSince.IsZero() {
@@ -108,8 +108,8 @@ func needsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
 	return false
 }
 
-// latestEnforcement returns the time since which all initializers are enforced. It is zero if no
-// initializer has a time.
+// latestEnforcement returns the time since which all initializers have been enforced. It is zero if
+// no initializer has a time.
 func latestEnforcement(initializers []v1alpha1.EffectiveInitializer) time.Time {
 	var last time.Time
 	for _, entry := range initializers {

@@ -67,10 +67,10 @@ func TestComputeInjection(t *testing.T) {
 			},
 			want: []string{quota},
 		},
-		"created before all initializers were enforced": {
+		"created before any initializer was enforced": {
 			initializers: []v1alpha1.EffectiveInitializer{entry(rbac, after(time.Second))},
 		},
-		"unknown time of enforcement": {
+		"an initializer with an unknown enforcement time is not added": {
 			initializers: []v1alpha1.EffectiveInitializer{entry(rbac, nil), entry(quota, after(-time.Second))},
 			want:         []string{quota},
 		},

@@ -27,8 +27,8 @@ const actionInitialize = "Initialize"
 // Injector adds the pending list to new Namespaces if the API server does not add it.
 type Injector struct {
 	client.Client
-	// Live reads the set from the API server. The cached set can be older than the creation of a
-	// Namespace that is already in the cache.
+	// Live reads the set from the API server. The cached set might be older than a Namespace that
+	// is already in the cache.
 	Live            client.Reader
 	Verifier        *Verifier
 	Recorder        events.EventRecorder

@@ -36,14 +36,14 @@ var (
 	errDeniedByGuard = policytest.ErrDeniedByGuard
 
 	errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("it has changed"))
-	// errRecreated is the error for a patch whose UID is that of a deleted object, if an object with
-	// the same name exists.
+	// errRecreated is the error for a patch with the UID of an object that was deleted and created
+	// again.
 	errRecreated = apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "x", field.ErrorList{
 		field.Invalid(field.NewPath("metadata", "uid"), "x-uid", "field is immutable"),
 	})
 )
 
-// enforcedSince returns the set with one initializer that is enforced since the given time.
+// enforcedSince returns the set with one initializer that has been enforced since the given time.
 func enforcedSince(since time.Time) *v1alpha1.NamespaceInitializerSet {
 	set := policytest.Set("rbac.corp.com")
 	set.Initializers[0].InForceSince = &metav1.Time{Time: since}
@@ -79,7 +79,7 @@ func (r *writeRecorder) get(
 	_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
 ) error {
 	recreated := r.namespace.DeepCopy()
-	recreated.UID = "another-uid" // The injector does not retry after a conflict.
+	recreated.UID = "another-uid" // A retry after a conflict would be recorded with this UID.
 	recreated.DeepCopyInto(object.(*corev1.Namespace))
 	return nil
 }
@@ -137,7 +137,7 @@ func TestInject(t *testing.T) {
 			server: lacking, installed: policytest.Compat(), set: enforcedSince(now),
 			wantWrites: []string{injection},
 		},
-		"an initializer that is enforced since the next second": {
+		"an initializer that is enforced from the next second on": {
 			server: lacking, installed: policytest.Compat(), set: enforcedSince(now.Add(time.Second)),
 		},
 		"an initializer with a namespace finalizer": {
@@ -153,7 +153,7 @@ func TestInject(t *testing.T) {
 		"the initializer does not select the namespace": {
 			server: lacking, installed: policytest.Compat(), set: withFinalizer(enforcedSince(now), "a.b/c"), change: ofTeam("b"),
 		},
-		"a conflict in the write that adds a namespace finalizer": {
+		"the write that adds a namespace finalizer returns a conflict": {
 			server: lacking, installed: policytest.Compat(), set: withFinalizer(enforcedSince(now), "a.b/c"),
 			change: ofTeam("a", corev1.FinalizerKubernetes), writeError: errConflict,
 			wantWrites: []string{put},
@@ -195,7 +195,7 @@ func TestInject(t *testing.T) {
 			server: lacking, installed: policytest.Compat(), setError: errOutage,
 			wantError: `failed to get NamespaceInitializerSet "effective": ` + errOutage.Error(),
 		},
-		"a conflict in the write": {
+		"the write returns a conflict": {
 			server: lacking, installed: policytest.Compat(), set: enforcedSince(now), writeError: errConflict,
 			wantWrites: []string{injection},
 		},

@@ -22,7 +22,7 @@ import (
 
 // Server describes the capabilities of an API server.
 type Server struct {
-	// LacksMutatingPolicies reports that the API server does not serve MutatingAdmissionPolicy v1.
+	// LacksMutatingPolicies is true if the API server does not serve MutatingAdmissionPolicy v1.
 	LacksMutatingPolicies bool
 }
 
@@ -78,7 +78,7 @@ type ServerWatch struct {
 	Server    Server
 }
 
-// NeedLeaderElection returns false, since standby managers must restart, too.
+// NeedLeaderElection returns false, because standby managers must also restart.
 func (w *ServerWatch) NeedLeaderElection() bool { return false }
 
 // Start returns an error when the API server's capabilities differ from Server.

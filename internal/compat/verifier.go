@@ -185,10 +185,10 @@ func (v *Verifier) serverTime(ctx context.Context) (now time.Time, refusal, err 
 	return namespace.CreationTimestamp.Time, nil, nil
 }
 
-// Stamp returns the entries of the set with the time since which each entry is enforced, if the
-// operator injects the pending list. For a new entry, this is the next second of the API server's
-// clock. Creation timestamps have a precision of one second, so a Namespace whose timestamp is the
-// current second may have been created before the entry.
+// Stamp sets the time since which each entry of the set has been enforced, if the operator injects
+// the pending list. For a new entry, this is the next second of the API server's clock. Creation
+// timestamps have a precision of one second, so a Namespace whose timestamp is the current second
+// may have been created before the entry.
 func (v *Verifier) Stamp(
 	ctx context.Context, wanted, have []v1alpha1.EffectiveInitializer,
 ) ([]v1alpha1.EffectiveInitializer, error) {
@@ -205,7 +205,7 @@ func (v *Verifier) Stamp(
 	if err != nil {
 		return nil, err
 	}
-	if refusal != nil { // For example, a refusal by another project's webhook.
+	if refusal != nil { // For example, another project's webhook denied the dry run.
 		now = v.Clock.Now().UTC().Truncate(time.Second)
 	}
 	return stamp(wanted, have, metav1.NewTime(now.Add(time.Second))), nil

@@ -27,7 +27,7 @@ import (
 type compatServer struct {
 	// created is the creation timestamp of Namespaces.
 	created time.Time
-	// plainError and forgedError are the errors that dry runs without and with the label return.
+	// plainError and forgedError are returned for dry runs without and with labels.
 	plainError, forgedError error
 	mayNotInject            bool
 	reviewError             error
@@ -57,7 +57,7 @@ func (s *compatServer) create(
 		}
 		return s.plainError
 	}
-	return errors.New("the request is not expected")
+	return errors.New("unexpected request")
 }
 
 func TestVerify(t *testing.T) {

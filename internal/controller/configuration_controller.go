@@ -34,16 +34,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// ConfigurationReconciler merges all configurations into NamespaceInitializerSet/effective, and reports
-// in the status of each configuration whether the API server enforces it. All configurations share one
-// reconcile request, because a change of any configuration can change the set.
+// ConfigurationReconciler merges all configurations into NamespaceInitializerSet/effective, and
+// reports in the status of each configuration whether the API server enforces it. All
+// configurations share one reconcile request, because a change to any configuration can change the
+// set.
 type ConfigurationReconciler struct {
 	client.Client
 	// Policies verifies that the API server enforces the set.
 	Policies PolicyVerifier
 	// PolicyObjects contains an empty object of each policy and binding type that the API server serves.
 	PolicyObjects []client.Object
-	// Stamper completes the entries of the set.
+	// Stamper sets the time since which each entry of the set has been enforced.
 	Stamper Stamper
 	Clock   clock.PassiveClock
 	// HealthChecker determines the health of the initializers.
@@ -66,7 +67,7 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(configurationControllerName).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
 		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
-		// The set must be written even if no object exists whose watch event triggers the write.
+		// This request ensures that the set is written even if no watch event triggers the write.
 		WatchesRawSource(source.Func(func(_ context.Context, queue requestQueue) error {
 			queue.Add(requestFor(v1alpha1.EffectiveSetName))
 			return nil

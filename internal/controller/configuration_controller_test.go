@@ -122,7 +122,7 @@ func TestConfigurationReconcile(t *testing.T) {
 	const (
 		ofRBAC = "effective by nslifecycle: [rbac.corp.com of one] in nslifecycle-system"
 		status = "/status by nslifecycle, resourceVersion=5: Active="
-		// healthy is the suffix of the text of a write that sets both conditions.
+		// healthy is the suffix of a recorded write that sets both conditions.
 		healthy = " Healthy=True/Healthy"
 	)
 	configuration := func(name string, initializers ...string) *wrappers.ConfigurationWrapper {

@@ -48,14 +48,15 @@ type Diagnoser interface {
 
 // RequestBudget limits the rate of the requests that diagnoses send.
 type RequestBudget interface {
-	// Wait returns how long the next diagnosis must wait.
+	// Wait returns how long to wait before the next diagnosis.
 	Wait(now time.Time) time.Duration
 }
 
-// DiagnosisReconciler finds Namespaces whose initialization or deletion makes no progress, and reports
-// the cause in a condition, in Events and in metrics. It works regardless of which controllers
-// initialize or finalize a Namespace, and reads only the Namespace until it is stalled. A diagnosis
-// sends only list requests, for which the permissions of FinalizationReconciler suffice.
+// DiagnosisReconciler finds Namespaces whose initialization or deletion makes no progress, and
+// reports the cause in a condition, in Events and in metrics. It works regardless of which
+// controllers initialize or finalize a Namespace, and reads only the Namespace until it is stalled.
+// The permissions of FinalizationReconciler suffice for a diagnosis, which sends list requests and
+// dry runs of deletions.
 type DiagnosisReconciler struct {
 	client.Client
 	Diagnoser Diagnoser
@@ -95,7 +96,7 @@ func (r *DiagnosisReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	now := r.Clock.Now()
 	tracked := r.tracker.update(&namespace, now, r.ProgressDeadline)
-	// Due to the resourceVersion, a stale cache cannot cause a second write.
+	// The resourceVersion prevents a second write if the cache is stale.
 	changed := diagnosis.ComputeProgressing(&namespace, tracked.blockedStage(), metav1.NewTime(now))
 	if err := r.patchConditions(ctx, &namespace, changed, namespace.ResourceVersion); err != nil {
 		return ctrl.Result{}, nswrite.IgnoreStale(err)
@@ -190,7 +191,7 @@ func (r *DiagnosisReconciler) patchConditions(
 	for _, condition := range changed {
 		old := nscondition.Find(before, condition.Type)
 		if condition.Status == corev1.ConditionFalse && old != nil && old.Status == corev1.ConditionTrue {
-			log.FromContext(ctx).Info("The namespace makes progress again", "condition", condition.Type,
+			log.FromContext(ctx).Info("The namespace is making progress again", "condition", condition.Type,
 				"message", condition.Message)
 		}
 	}

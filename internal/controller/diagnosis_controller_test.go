@@ -35,20 +35,20 @@ var asOf = regexp.MustCompile(` \(as of [^)]+\)`)
 
 const progressDeadline = 30 * time.Second
 
-// reconcilerTest contains a DiagnosisReconciler, and is both its API server, with one Namespace, and its
-// Diagnoser. Written conditions are in the cache immediately. The specs in test/diagnosis cover how the
-// API server handles the writes.
+// reconcilerTest tests a DiagnosisReconciler. It also acts as its Diagnoser and as a fake API
+// server with one Namespace. Written conditions are in the cache immediately. The specs in
+// test/diagnosis cover how the API server handles the writes.
 type reconcilerTest struct {
 	*DiagnosisReconciler
 	// namespace is nil once the Namespace is deleted.
 	namespace *corev1.Namespace
-	// cached is the Namespace in a stale cache. The default is namespace.
+	// cached is the Namespace in a stale cache. If nil, the field namespace is used.
 	cached *corev1.Namespace
-	// findings are the findings of each diagnosis.
+	// findings are the findings that each diagnosis returns.
 	findings []diagnosis.Finding
 	// These are the errors that requests return.
 	getError, statusError, diagnosisError error
-	// foundUID is the UID of the diagnosed Namespace. The default is the UID of namespace.
+	// foundUID is the UID of the diagnosed Namespace. If empty, the UID of the field namespace is used.
 	foundUID types.UID
 	// onDiagnose is called in each diagnosis.
 	onDiagnose func()
@@ -189,7 +189,7 @@ const (
 		"no controller removes finalizer hold; objects: configmaps/a"
 	explainHint      = "; for details, run: kubectl nslifecycle explain x"
 	blockedWrite     = heldWrite + explainHint
-	progressingWrite = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: The deletion makes progress again"
+	progressingWrite = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: The deletion is making progress again"
 	heldEvent        = "Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/a"
 )
 
@@ -280,7 +280,7 @@ func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	}
 	stuck()
 	w.namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.corp.com"
-	freed("The initialization makes progress again")
+	freed("The initialization is making progress again")
 	stuck()
 	delete(w.namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
 	delete(w.namespace.Labels, v1alpha1.LabelInitializing)
@@ -420,7 +420,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 	}
 }
 
-// A failed write is repeated, including the Event.
+// After a failed write, the next reconciliation writes the condition and records the Event.
 func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating(), held1())
@@ -470,7 +470,7 @@ func TestDiagnosisReconcilePriorities(t *testing.T) {
 func TestDiagnosisReconcileRelatesEventsToObjects(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(relatedObject(held1())).To(Equal(&corev1.ObjectReference{Namespace: "x", Name: "a"}))
-	if object := relatedObject(diagnosis.Finding{}); object != nil { // A typed nil pointer is wrong, too.
+	if object := relatedObject(diagnosis.Finding{}); object != nil { // A typed nil pointer is also wrong.
 		t.Errorf("the finding has no object, but the Event is related to %v", object)
 	}
 }
@@ -503,7 +503,7 @@ func TestCanStallPredicate(t *testing.T) {
 	}
 }
 
-// The tracker of a new leader in the same process starts empty.
+// A new leader in the same process starts with an empty tracker.
 func TestStallTrackerReset(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating(), held1())

@@ -37,7 +37,7 @@ const (
 	eventExpired = "Expired"
 	noteExpired  = "The namespace expired (%s) and was deleted"
 
-	// maxClockSkew is the maximum difference between two clocks that the reconciler does not log.
+	// maxClockSkew is the clock skew above which the reconciler logs a message.
 	maxClockSkew = time.Minute
 )
 
@@ -74,13 +74,14 @@ func (r *ExpiryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(mayExpire))).
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, enqueueAll, isExpiryPolicy).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, enqueueAll, isExpiryPolicy).
-		// nextAttempt has no lock.
+		// Access to nextAttempt is not synchronized.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: newRateLimiter(firstRetryDelay)}).
 		Complete(r)
 }
 
-// Reconcile decides with the cached Namespace whether anything must be done, and then decides again
-// with the Namespace from the API server: in a stale cache, an extension of the expiry may be missing.
+// Reconcile first uses the cached Namespace to decide whether an action is necessary. It then
+// decides again with the Namespace from the API server, because a stale cache might not contain an
+// extension of the expiry.
 func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil {
@@ -209,7 +210,7 @@ func (r *ExpiryReconciler) deleteExpired(
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("failed to delete expired namespace %q: %w", namespace.Name, err)
 	}
-	expires, _ := expiry.Parse(namespace) // The decision has already parsed it.
+	expires, _ := expiry.Parse(namespace) // A Namespace with an invalid expiry is not deleted.
 	log.FromContext(ctx).Info("Deleted an expired namespace", "uid", namespace.UID, "expiry", expires.String())
 	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, eventExpired, actionExpire,
 		fmt.Sprintf(noteExpired, expires))

@@ -140,7 +140,7 @@ func TestExpiryReconcile(t *testing.T) {
 		"the deletion is refused": {
 			cached: warned(), server: namespaceServer{deleteError: errForbidden},
 			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
-			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator retries it: " + errForbidden.Error()},
+			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + errForbidden.Error()},
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
 

@@ -34,11 +34,13 @@ import (
 
 const (
 	// ownNamespaceDelay is how long the operator waits for another controller to finalize the
-	// operator's own namespace before the operator reports that it refuses to.
+	// operator's own namespace before the operator reports that it refuses to finalize this
+	// namespace.
 	ownNamespaceDelay = 30 * time.Second
-	// maxConflicts limits the attempts to remove the namespace finalizer while other clients update the
-	// Namespace. An attempt succeeds only between two updates by other clients. Because the attempts do
-	// not wait for the queue, they take only a few seconds in total.
+	// maxConflicts limits the attempts to remove the namespace finalizer while other clients update
+	// the Namespace. An attempt succeeds only if no other client updates the Namespace during the
+	// attempt. Because the attempts do not wait for the queue, they take only a few seconds in
+	// total.
 	maxConflicts = 500
 
 	actionFinalize = "Finalize"
@@ -67,7 +69,7 @@ type FinalizationReconciler struct {
 // that are added later. It reads CustomResourceDefinitions, APIServices, the Leases of the API servers
 // and the configurations of admission webhooks with the same permissions. The get verb is omitted,
 // because it would allow reading the logs of every pod and, through the proxy subresources, everything
-// that kubelets serve. List requests ask only for metadata.
+// that kubelets serve. List requests return only metadata.
 // +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
 // +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
 
@@ -184,8 +186,8 @@ func (r *FinalizationReconciler) removeFinalizer(
 			!finalization.HasFinalizer(&live, r.NamespaceFinalizer) {
 			return nil
 		}
-		// A PUT request to /finalize also writes labels and annotations. The resource version prevents it
-		// from restoring old values.
+		// A PUT request to /finalize also writes labels and annotations. The resource version prevents
+		// the request from overwriting newer values.
 		live.Spec.Finalizers = finalization.OtherFinalizers(&live, r.NamespaceFinalizer)
 		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner))
 		switch {
@@ -207,9 +209,9 @@ func (r *FinalizationReconciler) removeFinalizer(
 		r.NamespaceFinalizer, namespace.Name)
 }
 
-// deleteNamespace deletes a terminating Namespace without finalizers. When the last entry of
-// spec.finalizers is removed, the API server deletes the Namespace itself. But it does not if
-// spec.finalizers was already empty when the deletion was requested.
+// deleteNamespace deletes a terminating Namespace without finalizers. The API server itself deletes
+// a Namespace when the last entry of spec.finalizers is removed, but not if spec.finalizers was
+// already empty when the deletion was requested.
 func (r *FinalizationReconciler) deleteNamespace(ctx context.Context, namespace *corev1.Namespace) error {
 	if len(namespace.Finalizers) > 0 {
 		log.FromContext(ctx).V(1).Info("Waiting for other controllers to remove their finalizers",
@@ -237,9 +239,9 @@ func (r *FinalizationReconciler) refuse(
 	return retryConflict(r.patchConditions(ctx, namespace, changed))
 }
 
-// retryConflict returns the result of reconciling after a write. After a conflict, it requeues the
-// Namespace, because deletionChanged may drop the event of the conflicting write, such as a label
-// change. It ignores NotFound errors.
+// retryConflict converts the error of a write to a reconcile result. After a conflict, it requeues
+// the Namespace, because deletionChanged may drop the event of the conflicting write, such as a
+// label change. It ignores NotFound errors.
 func retryConflict(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
@@ -250,8 +252,8 @@ func retryConflict(err error) (ctrl.Result, error) {
 func (r *FinalizationReconciler) writeConditions(
 	ctx context.Context, namespace *corev1.Namespace, report *finalization.Report,
 ) error {
-	// The conditions of the previous pass may have reached the cache during this pass. A comparison with
-	// older conditions would write the same conditions and Events again.
+	// The conditions of the previous pass may have reached the cache during this pass. A comparison
+	// with older conditions would cause the same conditions and Events to be written again.
 	var current corev1.Namespace
 	if err := r.Get(ctx, client.ObjectKeyFromObject(namespace), &current); err == nil && current.UID == namespace.UID {
 		namespace = &current
@@ -297,8 +299,8 @@ func eventTypeOf(condition corev1.NamespaceCondition) string {
 	return corev1.EventTypeNormal
 }
 
-// handleTypeChange is called when a type may have been added or removed. It retries Namespaces whose
-// last pass failed without waiting for their backoff.
+// handleTypeChange is called when a type may have been added or removed. It retries the Namespaces
+// whose last pass failed, and does not wait for their backoff.
 func (r *FinalizationReconciler) handleTypeChange(_ context.Context, _ client.Object, _ bool, queue requestQueue) {
 	for _, name := range r.Finalizer.InvalidateDiscovery() {
 		queue.Forget(requestFor(name))

@@ -486,7 +486,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errNotFound}, wantWrites: []string{final + "7"},
 		},
 		// The watch event of the conflicting write may not trigger the reconciler.
-		"no finalizers, and a conflict": {
+		"no finalizers, and the deletion returns a conflict": {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errConflict}, wantWrites: []string{final + "7"},
 			want: retry,
 		},
@@ -506,16 +506,16 @@ func TestFinalizationReconcile(t *testing.T) {
 			wantWrites: []string{"status of kube-system" + refused},
 			wantEvents: []string{refusedEvent("kube-system")},
 		},
-		"kube-public, already with the condition": {
+		"kube-public, and the condition is already set": {
 			server: finalizationServer{cached: terminating(named("kube-public"), func(n *corev1.Namespace) {
 				n.Status.Conditions = finalization.ComputeRefusal(n, finalization.RefusalReason(n, ""), metav1.NewTime(now))
 			})},
 		},
-		"kube-public, and a conflict": {
+		"kube-public, and the write returns a conflict": {
 			server:     finalizationServer{cached: terminating(named("kube-public")), statusError: errConflict},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
-		"kube-public, recreated": {
+		"kube-public, and the namespace was recreated": {
 			server:     finalizationServer{cached: terminating(named("kube-public")), statusError: errRecreated},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
@@ -570,7 +570,7 @@ func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 		HavePrefix("Warning ContentDeletionFailed "), ContainSubstring(`"nslifecycle-system"`))))
 }
 
-// The grace period starts when the deletion of a UID is first seen.
+// The grace period starts when the reconciler first sees that the Namespace is terminating.
 func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 	g := NewWithT(t)
 	server := &finalizationServer{cached: terminating()}
@@ -587,7 +587,7 @@ func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 	g.Expect(reconcile(2 * time.Second)).To(Equal(3 * time.Second))
 	g.Expect(server.discovers).To(Equal(1))
 
-	// The grace period of a new Namespace with the same name starts again.
+	// The grace period starts again for a new Namespace with the same name.
 	server.cached.UID = "another-uid"
 	g.Expect(reconcile(4 * time.Second)).To(Equal(5 * time.Second))
 	g.Expect(server.writes).NotTo(ContainElement(HavePrefix("finalize")))
@@ -682,7 +682,7 @@ func newQueue() requestQueue {
 	return workqueue.NewTypedRateLimitingQueue(newRateLimiter(firstRetryDelay))
 }
 
-// arrival waits for the next request in the queue. It returns the waiting time and the name.
+// arrival waits for the next request in the queue. It returns the time that it waited and the requested name.
 func arrival(queue requestQueue) (time.Duration, string) {
 	start := time.Now()
 	request, _ := queue.Get()

@@ -18,9 +18,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
-// initializationTracker measures how long initializations take. It handles each watch event, because
-// one reconciliation can cover several events and does not know the time of each. It does not measure
-// initializations that end while no manager is running, because their duration is unknown.
+// initializationTracker measures how long initializations take. It handles every watch event,
+// because a reconciliation can cover several events and cannot determine the time of each event. It
+// does not measure initializations that end while no manager is running, because their duration is
+// unknown.
 type initializationTracker struct {
 	lock sync.Mutex
 	// byUID contains the Namespaces that wait for initializers.
@@ -59,7 +60,7 @@ func (t *initializationTracker) record(
 	phase := initialization.ParseState(namespace).Phase
 	switch {
 	case phase == initialization.PhaseFailed:
-		outcome = metrics.OutcomeFailed // A failed Namespace is deleted afterwards.
+		outcome = metrics.OutcomeFailed // Checked first, because a failed Namespace is also deleted.
 	case isDeleted || namespace.DeletionTimestamp != nil:
 		outcome = metrics.OutcomeDeleted
 	case phase != initialization.PhasePending:
@@ -78,7 +79,7 @@ func (t *initializationTracker) record(
 }
 
 // progressDelay returns how long to wait before progress is written to the conditions of a Namespace
-// again. Writing all progress would slow down initializers that take less time than a write.
+// again. Writing every change would slow down initializers that take less time than a write.
 func (t *initializationTracker) progressDelay(uid types.UID, now time.Time, interval time.Duration) time.Duration {
 	t.lock.Lock()
 	defer t.lock.Unlock()

@@ -19,9 +19,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// initializerRegistry provides the registrations of initializers, and remembers since when pending
-// initializers have been unregistered. The zero value is ready to use. The registry is empty after a
-// restart.
+// initializerRegistry provides the registrations of initializers, and records since when pending
+// initializers have been unregistered. The zero value is ready to use. The registry is empty after
+// a restart.
 type initializerRegistry struct {
 	lock sync.Mutex
 	// registrations are cached until the generations of the configurations change. They are needed for
@@ -33,9 +33,9 @@ type initializerRegistry struct {
 	unregisteredSince map[string]time.Time
 }
 
-// update returns the registry according to the cache, and records since when pending initializers of a
-// Namespace have been unregistered. If the Namespace does not wait for initializers, update returns an
-// empty registry.
+// update returns the registry for the cached configurations, and records since when pending
+// initializers of a Namespace have been unregistered. If the Namespace does not wait for
+// initializers, update returns an empty registry.
 func (r *initializerRegistry) update(
 	ctx context.Context, cached client.Reader, namespace *corev1.Namespace, now time.Time,
 ) (initialization.Registry, error) {
@@ -50,8 +50,8 @@ func (r *initializerRegistry) update(
 	return r.record(state.Pending, configurations.Items, now), nil
 }
 
-// confirm returns the registry according to the API server. If an initializer is registered there, it is
-// no longer recorded as unregistered.
+// confirm returns the registry for the configurations in the API server. An initializer that they
+// register is no longer recorded as unregistered.
 func (r *initializerRegistry) confirm(
 	ctx context.Context, live client.Reader, cached initialization.Registry,
 ) (initialization.Registry, error) {
@@ -103,8 +103,8 @@ func (r *initializerRegistry) forget(name string) {
 	delete(r.unregisteredSince, name)
 }
 
-// handler returns an event handler that enqueues all waiting Namespaces when a configuration changes.
-// Each initializer in the configuration is no longer recorded as unregistered, even if the
+// handler returns an event handler that enqueues all waiting Namespaces when a configuration
+// changes. An initializer in the configuration is no longer recorded as unregistered, even if the
 // configuration contains it only briefly.
 func (r *initializerRegistry) handler(cached client.Reader) handler.EventHandler {
 	return handlerFor(func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue) {

@@ -115,8 +115,8 @@ func (s *waitServer) patch(
 	return s.patchError
 }
 
-// The reconciler skips initializers and fails initializations only based on live reads, not on the
-// cache.
+// The reconciler must read from the API server before it skips an initializer or fails an
+// initialization.
 func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 	const (
 		rbac, quota = "rbac.corp.com", "quota.corp.com"
@@ -131,7 +131,7 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 		}
 		return map[string]initialization.Registration{rbac: registration, quota: {}}
 	}
-	// waiting returns a namespace with the conditions of one that has been waiting for a minute.
+	// waiting returns a namespace whose conditions were computed a minute ago.
 	waiting := func(seconds int32) *wrappers.NamespaceWrapper {
 		namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("8").Initializers(rbac, quota)
 		namespace.Status.Conditions = initialization.Decide(namespace.Obj(),
@@ -229,7 +229,7 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 				`failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 
-		"unregistered for the first time": {
+		"an initializer that has just become unregistered": {
 			server: waitServer{cachedNames: others, liveNames: others}, hasNoTimeout: true,
 			want: initialization.DeregistrationDelay,
 		},
@@ -309,8 +309,8 @@ func TestInitializerRegistryRecord(t *testing.T) {
 	const delay = initialization.DeregistrationDelay
 	var registry initializerRegistry
 	generation := int64(0)
-	// record records that the missing initializers are unregistered at the given time. It returns since
-	// when initializers have been unregistered.
+	// record updates the registry at the given time, when the missing initializers are
+	// unregistered. It returns since when each of them has been unregistered.
 	record := func(at time.Duration, missing ...string) map[string]time.Duration {
 		names := slices.DeleteFunc([]string{"a", "b"}, func(name string) bool { return slices.Contains(missing, name) })
 		generation++

@@ -18,13 +18,14 @@ type PolicyVerifier interface {
 	Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error)
 }
 
-// Stamper completes the wanted entries of a NamespaceInitializerSet with the time since which each of
-// them is enforced.
+// Stamper sets the time since which each wanted entry of a NamespaceInitializerSet has been
+// enforced.
 type Stamper interface {
 	Stamp(ctx context.Context, wanted, have []v1alpha1.EffectiveInitializer) ([]v1alpha1.EffectiveInitializer, error)
 }
 
-// Injector adds the pending list to a new Namespace. If it must wait, it returns how long.
+// Injector adds the pending list to a new Namespace. If Inject cannot add the list yet, it returns
+// the time until the retry.
 type Injector interface {
 	Inject(ctx context.Context, namespace *corev1.Namespace) (retryAfter time.Duration, err error)
 }

@@ -90,7 +90,7 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	requeueAfter, err := r.apply(ctx, &namespace, registry)
 	if apierrors.IsConflict(err) {
-		// The watch event of the conflicting write does not suffice: the predicate may drop it, and this
+		// The watch event of the conflicting write is not sufficient: the predicate may drop it, and this
 		// request has replaced a request that was queued for a timeout.
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}

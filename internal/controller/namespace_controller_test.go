@@ -144,7 +144,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		// unconditionalPatch is the last attempt after repeated conflicts.
 		unconditionalPatch = statusPatch + "without resourceVersion " +
 			"Initializing=False/Failed rbac.corp.com/Initialized=False/Pending"
-		failedEvent = "Warning InitializationFailed ... Forbidden: no quota left ... the namespace is "
+		failedEvent = "Warning InitializationFailed ... Forbidden: no quota left ... the namespace "
 	)
 	condition := func(conditionType, status, reason, message string) corev1.NamespaceCondition {
 		return corev1.NamespaceCondition{
@@ -169,7 +169,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			server:    namespaceServer{getError: errOutage},
 			wantError: errOutage.Error(),
 		},
-		"a terminating namespace that otherwise requires every action": {
+		"a terminating namespace that would otherwise require every action": {
 			server: namespaceServer{namespace: failed().Label(v1alpha1.LabelInitializing, "yes").Terminating(now).Obj()},
 		},
 		"initialization is not required": {
@@ -233,38 +233,38 @@ func TestNamespaceReconcile(t *testing.T) {
 		"failed; the namespace is deleted at the resource version of the status write": {
 			server:     namespaceServer{namespace: failed().Obj()},
 			wantWrites: []string{failedPatch, deletion + "8"},
-			wantEvents: []string{failedEvent + "deleted"},
+			wantEvents: []string{failedEvent + "will be deleted"},
 		},
 		"failed, and the conditions are already set": {
 			server:     namespaceServer{namespace: settled(failed())},
 			wantWrites: []string{deletion + "7"},
 		},
-		"failed, and not eligible for deletion": {
+		"failed, and the namespace must not be deleted": {
 			server:     namespaceServer{namespace: namespace().Pending(rbac).Result(failure).Obj()},
 			wantWrites: []string{failedPatch},
-			wantEvents: []string{failedEvent + "not deleted ... annotation nslifecycle.dev/initializers"},
+			wantEvents: []string{failedEvent + "is not deleted ... annotation nslifecycle.dev/initializers"},
 		},
 		"failed, and protected from deletion": {
 			server: namespaceServer{
 				namespace: failed().Label(v1alpha1.LabelDeletionProtection, "enabled").Obj(),
 			},
 			wantWrites: []string{failedPatch},
-			wantEvents: []string{failedEvent + "not deleted ... kubectl label namespace x nslifecycle.dev/deletion-protection-"},
+			wantEvents: []string{failedEvent + "is not deleted ... kubectl label namespace x nslifecycle.dev/deletion-protection-"},
 		},
 		"failed, and the namespace changes before every attempt": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errConflict},
 			wantWrites: []string{failedPatch, deletion + "8", deletion + "8", deletion + "8", deletion}, want: conflictRetry,
-			wantEvents: []string{failedEvent + "deleted"},
+			wantEvents: []string{failedEvent + "will be deleted"},
 		},
 		"failed, and another client has deleted the namespace": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errNotFound},
 			wantWrites: []string{failedPatch, deletion + "8"},
-			wantEvents: []string{failedEvent + "deleted"},
+			wantEvents: []string{failedEvent + "will be deleted"},
 		},
 		"failed, and the namespace cannot be deleted": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errOutage},
 			wantWrites: []string{failedPatch, deletion + "8"},
-			wantEvents: []string{failedEvent + "deleted"},
+			wantEvents: []string{failedEvent + "will be deleted"},
 			wantError:  `failed to delete namespace "x", whose initialization failed: ` + errOutage.Error(),
 		},
 
@@ -502,8 +502,8 @@ func recorded(recorder *events.FakeRecorder) []string {
 	return notes
 }
 
-// matchEvents matches the recorded Events in order. Each text consists of the start of the Event and of
-// values that the note contains, separated by " ... ".
+// matchEvents matches the recorded Events in order. Each text consists of the start of an Event and
+// of substrings of its note, separated by " ... ".
 func matchEvents(texts ...string) types.GomegaMatcher {
 	elements := make([]any, 0, len(texts))
 	for _, text := range texts {

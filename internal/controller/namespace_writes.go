@@ -51,8 +51,9 @@ func (r *NamespaceReconciler) apply(
 	return decision.RequeueAfter, nil
 }
 
-// applyLive repeats a decision that requires a live read with objects from the API server, and performs
-// its write. The API server rejects the write if the Namespace has changed in the meantime.
+// applyLive handles a decision that requires a live read: it repeats the decision with objects from
+// the API server, and performs its write. The API server rejects the write if the Namespace has
+// changed in the meantime.
 func (r *NamespaceReconciler) applyLive(
 	ctx context.Context, cached *corev1.Namespace, registry initialization.Registry,
 ) (time.Duration, error) {
@@ -115,8 +116,8 @@ func (r *NamespaceReconciler) repairLabel(
 	return nil
 }
 
-// writeConditions writes the conditions of a decision and then records its Events. Due to the resource
-// version, a stale cache cannot cause duplicate Events.
+// writeConditions writes the conditions of a decision and then records its Events. The resource version
+// prevents duplicate Events if the cache is stale.
 func (r *NamespaceReconciler) writeConditions(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, decision initialization.Decision,
 ) error {
@@ -157,8 +158,8 @@ func (r *NamespaceReconciler) skip(
 	return nil
 }
 
-// fail sets the failure result that the initializer itself would set. The next reconciliation handles
-// the failure.
+// fail sets the result that an initializer would set to report a failure. The next reconciliation
+// handles the failure.
 func (r *NamespaceReconciler) fail(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, timeout *initialization.Timeout,
 ) error {
@@ -192,8 +193,8 @@ func (r *NamespaceReconciler) deleteFailed(
 	return nil
 }
 
-// writeAnnotation sets an annotation and conditions in one write of the status subresource. Admission
-// checks this write like any other.
+// writeAnnotation sets an annotation and conditions in one write of the status subresource. The
+// admission policies also apply to this write.
 func (r *NamespaceReconciler) writeAnnotation(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion, annotation, value string,
 	conditions []corev1.NamespaceCondition,

@@ -26,7 +26,8 @@ type stallTracker struct {
 	namespaces map[string]*trackedNamespace
 }
 
-// trackedNamespace is the state of one Namespace. The queue ensures that only one worker uses it.
+// trackedNamespace is the state of one Namespace. The queue ensures that only one worker at a time
+// uses it.
 type trackedNamespace struct {
 	diagnosis.StallDetector
 	// cause is the first cause of the last diagnosis, or the reason of the condition that a previous
@@ -37,14 +38,15 @@ type trackedNamespace struct {
 	// reported contains the keys of the findings that have an Event. It is nil before the first
 	// diagnosis.
 	reported map[string]bool
-	// next is the time of the next diagnosis. interval is the time between that and the following one.
+	// next is the time of the next diagnosis. interval is the time between that diagnosis and the
+	// following one.
 	next     time.Time
 	interval time.Duration
 	// isRepeated reports whether the Namespace was diagnosed since it last made progress.
 	isRepeated bool
 }
 
-// reset removes all Namespaces when the controller starts.
+// reset stops tracking all Namespaces when the controller starts.
 func (t *stallTracker) reset() {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -127,8 +129,8 @@ func (n *trackedNamespace) schedule(now time.Time, progressDeadline time.Duratio
 	n.isRepeated = true
 }
 
-// setReported sets the findings that have an Event. A finding that disappears and occurs again gets
-// another Event.
+// setReported sets the findings that have an Event. If a finding disappears and occurs again,
+// another Event is recorded.
 func (n *trackedNamespace) setReported(findings []diagnosis.Finding) {
 	n.reported = map[string]bool{}
 	for _, finding := range findings {

@@ -33,7 +33,7 @@ const (
 // Diagnoser diagnoses the namespaces of a cluster.
 type Diagnoser struct{ collector *collect.Collector }
 
-// New returns a Diagnoser whose requests are charged to a budget.
+// New returns a Diagnoser whose requests count against a budget.
 func New(config *rest.Config, progressDeadline time.Duration, budget *Budget) (*Diagnoser, error) {
 	config = rest.CopyConfig(config)
 	config.Wrap(budget.count)
@@ -54,11 +54,12 @@ func (d *Diagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagn
 	return d.collector.Diagnose(ctx, name)
 }
 
-// Budget limits the rate of requests for diagnoses. Requests are charged after they are sent, because
-// their number is not known in advance. A diagnosis in progress is not delayed.
+// Budget limits the rate of requests for diagnoses. Requests are deducted from the budget after
+// they are sent, because their number is not known in advance. A diagnosis in progress is not
+// delayed.
 type Budget struct {
 	limiter *rate.Limiter
-	pending atomic.Int64 // requests that are not charged yet
+	pending atomic.Int64 // requests that have not been deducted yet
 }
 
 // NewBudget returns a full budget.
@@ -75,7 +76,7 @@ func (b *Budget) count(transport http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Wait charges the pending requests and returns how long the next diagnosis must wait.
+// Wait deducts the pending requests and returns how long to wait before the next diagnosis.
 func (b *Budget) Wait(now time.Time) time.Duration {
 	for pending := int(b.pending.Swap(0)); pending > 0; pending -= requestsBurst {
 		b.limiter.ReserveN(now, min(pending, requestsBurst))

@@ -27,7 +27,7 @@ func TestBudget(t *testing.T) {
 
 	budget.pending.Store(3 * requestsBurst)
 	g.Expect(budget.Wait(now.Add(4*time.Second))).To(Equal(3*requestsBurst*time.Second/requestsPerSecond),
-		"requests beyond the burst are also charged")
+		"requests beyond the burst are also deducted")
 	g.Expect(budget.Wait(now.Add(time.Hour))).To(BeZero())
 	budget.pending.Store(requestsBurst + 99)
 	g.Expect(budget.Wait(now.Add(time.Hour))).To(Equal(time.Second), "unused requests do not accumulate beyond the burst")

@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Errors returned by the API server. Conditions written by a namespace controller contain only their
-// text.
+// These patterns match the messages of errors from the API server. Conditions written by a
+// namespace controller contain only the messages.
 var (
 	webhookFailing = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
 	webhookDenied  = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
@@ -22,7 +22,7 @@ var (
 // MissingPermission is a permission that a user lacks according to an error.
 type MissingPermission struct{ User, Verb, Resource, Group string }
 
-// ParseMissingPermission returns the first missing permission in a text.
+// ParseMissingPermission returns the first missing permission in an error message.
 func ParseMissingPermission(text string) (permission MissingPermission, ok bool) {
 	match := forbidden.FindStringSubmatch(text)
 	if match == nil {
@@ -38,15 +38,15 @@ func IsMissingPermission(err error) bool {
 }
 
 // FailingWebhooks returns the sorted names of the admission webhooks that fail according to the
-// texts.
+// error messages.
 func FailingWebhooks(texts ...string) []string { return namesIn(webhookFailing, texts) }
 
-// DenyingWebhooks returns the sorted names of the admission webhooks that deny a request according to
-// the texts.
+// DenyingWebhooks returns the sorted names of the admission webhooks that deny a request according
+// to the error messages.
 func DenyingWebhooks(texts ...string) []string { return namesIn(webhookDenied, texts) }
 
 // DenyingPolicies returns the sorted names of the ValidatingAdmissionPolicies that deny a request
-// according to the texts.
+// according to the error messages.
 func DenyingPolicies(texts ...string) []string { return namesIn(policyDenied, texts) }
 
 // IsFromAdmission reports whether an error comes from an admission webhook or policy.

@@ -4,7 +4,8 @@
 package diagnosis
 
 // Cause states why a namespace makes no progress. The names of causes are public, because they are
-// reasons of conditions and values of a metric label. The label also requires a small number of causes.
+// reasons of conditions and values of a metric label. Because of the metric label, the number of
+// causes must be small.
 type Cause string
 
 // Causes that block a terminating namespace.

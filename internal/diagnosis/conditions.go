@@ -58,7 +58,8 @@ func ComputeBlocked(
 }
 
 // ComputeProgressing returns the conditions to set to False on a Namespace that is blocked only in
-// the given stage, or in no stage if blocked is empty. It does not add conditions.
+// the given stage, or in no stage if blocked is empty. It returns only conditions that the
+// Namespace has.
 func ComputeProgressing(namespace *corev1.Namespace, blocked Stage, now metav1.Time) []corev1.NamespaceCondition {
 	var changed []corev1.NamespaceCondition
 	for _, stage := range []Stage{StageInitializing, StageTerminating} {

@@ -15,7 +15,7 @@ type Stage string
 const (
 	// StageInitializing is the stage of a namespace with pending initializers.
 	StageInitializing Stage = "Initializing"
-	// StageActive is the stage of a namespace that can be used.
+	// StageActive is the stage of a namespace that is neither initializing nor terminating.
 	StageActive Stage = "Active"
 	// StageTerminating is the stage of a namespace with a deletionTimestamp.
 	StageTerminating Stage = "Terminating"
@@ -92,6 +92,6 @@ type Diagnosis struct {
 	Summary string `json:"summary"`
 	// Findings are sorted: confirmed before likely, and a cause before its consequences.
 	Findings []Finding `json:"findings,omitempty"`
-	// Unread lists what could not be read, and why. If it is not empty, findings can be missing.
+	// Unread lists what could not be read, and why. If it is not empty, findings might be missing.
 	Unread []string `json:"unread,omitempty"`
 }

@@ -75,8 +75,8 @@ const (
 // Facts contains what a diagnosis read about a namespace. Unread lists the sources of fields that are
 // empty because they could not be read. Fields that no rule needs are also empty.
 type Facts struct {
-	// Now is the time at which the facts were collected, by the clock of the API server if the
-	// responses contain its time.
+	// Now is the time at which the facts were collected, according to the API server if its
+	// responses contain the time.
 	Now time.Time
 	// ProgressDeadline is how long a finalizer or a pod may take before it is reported. Errors returned
 	// by the API server are reported immediately.
@@ -115,7 +115,7 @@ type Facts struct {
 	// ReportedErrors are conditions and Events about remaining objects.
 	ReportedErrors []ReportedError
 
-	// Workloads are workloads in the cluster that can be owners of finalizers or initializers.
+	// Workloads are workloads in the cluster that might be owners of finalizers or initializers.
 	Workloads []Workload
 	Leases    []coordinationv1.Lease
 	// ClusterRoles and ClusterRoleBindings contain all objects of these types.
@@ -165,7 +165,7 @@ const (
 // Unread is a source that could not be read.
 type Unread struct {
 	Source Source
-	// Why is a sentence that states the reason. It names the permission if one is missing.
+	// Why is a sentence that states the reason. If a permission is missing, it names the permission.
 	Why string
 }
 
@@ -187,8 +187,8 @@ type Progress struct {
 	// Released counts the objects from which a finalizer was removed, by finalizer. It includes deleted
 	// objects.
 	Released map[string]int
-	// Evidence is a sentence about progress that a condition of the Namespace shows. A second list is
-	// then not necessary.
+	// Evidence is a sentence about progress that a condition of the Namespace shows. If it is not
+	// empty, a second list is not necessary.
 	Evidence string
 }
 
@@ -243,7 +243,7 @@ type Policy struct {
 	IsGate bool
 }
 
-// SourcePrefixEvent is the start of the Source of a ReportedError that is an Event.
+// SourcePrefixEvent is the prefix of the Source of a ReportedError that is an Event.
 const SourcePrefixEvent = "Event "
 
 // ReportedError is a condition or an Event about an object.
@@ -317,8 +317,8 @@ func (f *Facts) Rejections() []string {
 	return texts
 }
 
-// ExternalNamespaceFinalizers returns the entries of spec.finalizers except the one of the namespace
-// controller.
+// ExternalNamespaceFinalizers returns the entries of spec.finalizers other than the namespace
+// controller's.
 func (f *Facts) ExternalNamespaceFinalizers() []string {
 	var names []string
 	for _, finalizer := range f.Namespace.Spec.Finalizers {

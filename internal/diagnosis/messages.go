@@ -13,8 +13,8 @@ import (
 
 // Messages of the DeletionBlocked and InitializationBlocked conditions with status False.
 const (
-	messageDeletionProgressing       = "The deletion makes progress again"
-	messageInitializationProgressing = "The initialization makes progress again"
+	messageDeletionProgressing       = "The deletion is making progress again"
+	messageInitializationProgressing = "The initialization is making progress again"
 	messageInitializationCompleted   = "The initialization is complete"
 	messageNamespaceDeleted          = "The namespace is being deleted"
 )

@@ -99,8 +99,8 @@ func ListsErrors(conditionType corev1.NamespaceConditionType) bool {
 	return false
 }
 
-// wordsOf returns the distinct words of a text, sorted, without numbers: ports and times in errors
-// vary, and kube-controller-manager lists errors in random order.
+// wordsOf returns the sorted, distinct words of text without numbers, because ports and times in
+// errors vary, and kube-controller-manager lists errors in random order.
 func wordsOf(text string) string {
 	words := strings.FieldsFunc(text, func(char rune) bool { return !unicode.IsLetter(char) })
 	slices.Sort(words)

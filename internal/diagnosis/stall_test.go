@@ -66,7 +66,7 @@ func TestStallDetectorUpdate(t *testing.T) {
 		"reordered conditions": {change: func(n *corev1.Namespace) {
 			n.Status.Conditions[0], n.Status.Conditions[1] = n.Status.Conditions[1], n.Status.Conditions[0]
 		}},
-		"reordered errors with other ports": {change: setCondition(contentFailure, "True", "ContentDeletionFailed",
+		"reordered errors with different ports": {change: setCondition(contentFailure, "True", "ContentDeletionFailed",
 			`[webhook "a" denied it, Delete "https://10.0.0.1:443": dial tcp 10.0.0.1:5: refused]`)},
 
 		"another error": {

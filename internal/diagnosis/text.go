@@ -21,7 +21,7 @@ func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // Ago formats how long ago a time was, like kubectl.
 func (f *Facts) Ago(t time.Time) string { return duration.HumanDuration(f.Now.Sub(t)) }
 
-// OneLine returns a text from the API server as one line, truncated if it is too long.
+// OneLine returns text from the API server on one line, truncated if it is too long.
 func OneLine(text string) string {
 	const maxLength = 400
 	text = strings.Join(strings.Fields(text), " ")

@@ -34,7 +34,7 @@ const (
 type Input struct {
 	Now time.Time
 	// Latest is the later of the current times of two clocks, or zero. The warning period does not
-	// start before it.
+	// start before this time.
 	Latest time.Time
 	// IsExempt reports whether the cluster or the operator requires the Namespace.
 	IsExempt bool
@@ -90,8 +90,8 @@ func Decide(namespace *corev1.Namespace, input Input) Decision {
 	return schedule(namespace, input, expires)
 }
 
-// suspend returns the decision to report why a Namespace is not deleted. After the Namespace has
-// expired, the decision includes an Event.
+// suspend returns the decision to report why a Namespace will not be deleted. After the Namespace
+// has expired, the decision includes an Event.
 func suspend(namespace *corev1.Namespace, input Input, expires Expiry, reason, message string) Decision {
 	if left := expires.At.Sub(input.Now); left > 0 {
 		decision := notExpiring(namespace, input, reason, msgWillNotDelete(expires, message), "")
@@ -174,7 +174,7 @@ func findWarning(namespace *corev1.Namespace, expires Expiry) *corev1.NamespaceC
 	return condition
 }
 
-// deletionTime returns when a Namespace is deleted if the warning was given at warnedAt.
+// deletionTime returns when a Namespace must be deleted if the warning was given at warnedAt.
 func deletionTime(expires Expiry, warnedAt time.Time) time.Time {
 	if warnedAt.After(expires.At) {
 		return warnedAt.Add(WarningPeriod)

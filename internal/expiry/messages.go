@@ -17,7 +17,7 @@ const (
 	msgExempt   = "the namespace is never deleted, because the cluster or nslifecycle requires it"
 	msgDryRun   = "the operator runs with --expiry-dry-run"
 
-	msgRefused = "; the API server refused the deletion, and the operator retries it: "
+	msgRefused = "; the API server refused the deletion, and the operator is retrying it: "
 )
 
 func msgInvalid(err error) string {

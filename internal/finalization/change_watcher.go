@@ -24,8 +24,8 @@ import (
 const (
 	// watchDuration is how long the API server keeps a watch open.
 	watchDuration = 10 * time.Minute
-	// maxWatchBackoff limits the backoff after a watch that failed. In the meantime, Namespaces are
-	// requeued periodically.
+	// maxWatchBackoff limits the backoff after a failed watch. In the meantime, Namespaces are requeued
+	// periodically.
 	maxWatchBackoff = 30 * time.Second
 	// minWatchDuration is the duration below which a closed watch is treated as failed. Otherwise, a
 	// server that closes each watch immediately would receive continuous requests.
@@ -33,12 +33,12 @@ const (
 )
 
 // changeWatcher requeues namespaces when their terminating objects change. For each type of these
-// objects, it has one cluster-wide watch of metadata, because many namespaces wait for the same few
+// objects, it runs one cluster-wide metadata watch, because many namespaces wait for the same few
 // types, mostly pods.
 type changeWatcher struct {
 	content metadata.Interface
-	// notify is called when an object that a namespace waits for changes. isLast reports whether the last
-	// object was deleted. The function must not block, and must not call the changeWatcher.
+	// notify is called after an event for an object that a namespace waits for. isLast reports whether
+	// the last object was deleted. The function must not block, and must not call the changeWatcher.
 	notify func(namespace string, isLast bool)
 	log    logr.Logger
 

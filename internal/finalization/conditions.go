@@ -16,7 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// Reasons of the conditions, the same as in upstream's namespace controller.
+// Reasons of the conditions. Unless noted otherwise, upstream's namespace controller uses the same
+// reasons.
 const (
 	ReasonResourcesDiscovered       = "ResourcesDiscovered"
 	ReasonDiscoveryFailed           = "DiscoveryFailed"
@@ -30,10 +31,10 @@ const (
 	ReasonSomeFinalizersRemain      = "SomeFinalizersRemain"
 
 	// ReasonContentDeletionOrdered means that no request failed, but that some objects are not deleted
-	// yet. Upstream uses the reason ContentDeleted in this case.
+	// yet. In this case, upstream uses the reason ContentDeleted.
 	ReasonContentDeletionOrdered = "ContentDeletionOrdered"
 	// ReasonContentUnknown means that no object was found, but that some types could not be listed. The
-	// status is Unknown. Upstream reports in this case that all content is removed.
+	// status is Unknown. In this case, upstream reports that all content was removed.
 	ReasonContentUnknown = "ContentUnknown"
 )
 

@@ -82,7 +82,7 @@ type pass struct {
 
 // deleteContent makes one pass: it lists the content of a terminating Namespace, deletes the objects
 // that can be deleted now, and reports the remaining ones. Passes over the same Namespace share a
-// contentState and must not run concurrently. deleteContent returns the errors that Sync documents.
+// contentState and must not run concurrently. For the errors of deleteContent, see Finalizer.Sync.
 func (d *contentDeleter) deleteContent(
 	ctx context.Context, namespace *corev1.Namespace, firstSeen, gracePeriodEnd time.Time, state *contentState,
 ) (*Report, error) {
@@ -122,14 +122,14 @@ func (p *pass) run(ctx context.Context, firstSeen, gracePeriodEnd time.Time) (*R
 		if isFullPass || !report.ConfirmedEmpty {
 			return report, nil
 		}
-		// No objects remain. But the other types may have been listed long ago, and a request that a slow
-		// webhook delayed may have created an object since then. Therefore, list all types once more.
+		// No objects remain. However, the other types may have been listed long ago, and a request that a
+		// slow webhook delayed may have created an object since then. Therefore, list all types once more.
 		isFullPass = true
 	}
 }
 
 // listAll discovers the types and lists the first page of each. If the API server does not serve a
-// discovered type, discovery may be stale, and listAll repeats it once.
+// discovered type, discovery may be stale, and listAll repeats discovery once.
 func (p *pass) listAll(ctx context.Context, isAfterGracePeriod bool, firstSeen, gracePeriodEnd time.Time) error {
 	discoverNotBefore, listNotBefore := p.state.computeNotBefore(
 		isAfterGracePeriod, firstSeen, gracePeriodEnd, p.startedAt)
@@ -251,7 +251,8 @@ func (p *pass) rediscover(state *typeState) {
 	state.isIncomplete = true
 }
 
-// deleteInOrder deletes the objects stage by stage. If a stage must wait, it returns the reason.
+// deleteInOrder deletes the objects stage by stage. If a stage must wait, deleteInOrder returns the
+// reason.
 func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, error) {
 	for current := range stageCount {
 		var states []*typeState
@@ -289,8 +290,8 @@ func (p *pass) forEachType(
 	return group.Wait()
 }
 
-// confirm returns nil if the Namespace still existed, with the same UID, at some time after the given
-// one. All objects that were listed until the given time then belong to the Namespace.
+// confirm returns nil if the Namespace still existed with the same UID after the given time. In that
+// case, all objects that were listed before that time belong to the Namespace.
 func (p *pass) confirm(ctx context.Context, after time.Time) error {
 	p.confirmLock.Lock()
 	defer p.confirmLock.Unlock()

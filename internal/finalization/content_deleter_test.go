@@ -307,13 +307,13 @@ func TestPass(t *testing.T) {
 			// The fake server still has the object. A real server would not.
 			want: passResult{Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1}},
 		},
-		"an object waits for the deletion of its dependents, which is unnecessary": {
+		"an object that waits for the deletion of its dependents is deleted immediately": {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {deleted(now, "w", metav1.FinalizerDeleteDependents)},
 			}},
 			want: passResult{Deletes: background("widgets/w")},
 		},
-		"an object's dependents are being orphaned": {
+		"an object whose dependents are being orphaned is deleted immediately": {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {deleted(now, "w", metav1.FinalizerOrphanDependents)},
 			}},
@@ -380,7 +380,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Remaining: map[string]int{"configmaps": 1},
 			},
 		},
-		"a type without list does not support deletecollection, either": {
+		"the API server does not support deletecollection for a type without list": {
 			types:  []string{"example.com/v1/widgets:delete,deletecollection"},
 			server: &contentServer{errors: map[string]error{"delete-collection widgets": errNotAllowed}},
 			want:   passResult{Deletes: []string{"delete-collection widgets", "deletecollection widgets, Background"}},
@@ -584,7 +584,8 @@ func TestPassDeletesNoReplacedObject(t *testing.T) {
 func TestPassDiscovers(t *testing.T) {
 	tests := map[string]struct {
 		gracePeriodEnd time.Time
-		// results contains the discovery results after the first one, which another namespace requested.
+		// results contains the second and later discovery results. The first discovery was requested for
+		// another namespace.
 		results   []discoveryResult
 		errors    map[string]error
 		wantCount int
@@ -592,7 +593,7 @@ func TestPassDiscovers(t *testing.T) {
 		wantClean bool
 		wantProof bool
 	}{
-		"any discovery is used before the grace period ends": {
+		"any discovery is acceptable before the grace period ends": {
 			gracePeriodEnd: now.Add(time.Hour), wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true,
 		},
 		"the last discovery was after the grace period": {

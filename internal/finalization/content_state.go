@@ -27,19 +27,20 @@ type contentState struct {
 	isAfterGracePeriod bool
 	// gracePeriodEnd is the end of the grace period according to the last full pass.
 	gracePeriodEnd time.Time
-	// isInterrupted reports whether the last pass ended with an error. Its counts can be partial, so
-	// that types with objects appear to be empty.
+	// isInterrupted reports whether the last pass ended with an error. Its counts might be partial, so
+	// types with objects might appear to be empty.
 	isInterrupted bool
 }
 
-// needsFullPass reports whether all types must be listed, and not only the types that may have objects.
+// needsFullPass reports whether all types must be listed instead of only those that may have
+// objects.
 func (s *contentState) needsFullPass(isAfterGracePeriod bool, gracePeriodEnd time.Time, cache *discoveryCache) bool {
 	return s.resources == nil || s.isInterrupted || s.isOutdated(isAfterGracePeriod, gracePeriodEnd) ||
 		!s.resources.IsComplete() || cache.isStale(s.resources)
 }
 
 // isOutdated reports whether the grace period has ended since the last full pass, or now ends later
-// than in that pass. For example, a second API server makes the grace period longer.
+// than in that pass, for example because a second API server was added.
 func (s *contentState) isOutdated(isAfterGracePeriod bool, gracePeriodEnd time.Time) bool {
 	return s.isAfterGracePeriod != isAfterGracePeriod ||
 		(s.isAfterGracePeriod && s.gracePeriodEnd.Before(gracePeriodEnd))
@@ -116,7 +117,7 @@ func (s *typeState) setFirstPage(result *sharedlist.Result) {
 	s.page, s.listedAt = page, result.ListedAt
 	s.count(page.Items)
 	s.Count += int(ptr.Deref(page.RemainingItemCount, 0))
-	// The API allows empty pages that other pages follow.
+	// In the API, other pages can follow an empty page.
 	s.isUncounted = s.Count == 0 && page.Continue != ""
 }
 

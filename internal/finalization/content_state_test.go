@@ -73,7 +73,7 @@ func TestPassKeepsContentState(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// A request that was admitted before the deletion can have been delayed.
+// A request that was admitted before the deletion might have been delayed.
 func TestPassFindsObjectsCreatedAfterTheFullPass(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {object("w", "example.com/hold")}}})
 	p.pass(t, now)
@@ -102,7 +102,7 @@ func TestPassConfirmsNothingBeforeTheGracePeriodEnds(t *testing.T) {
 	p.g.Expect(requests).To(ContainElements(listEachType))
 	p.g.Expect(report.Remaining).To(HaveLen(1))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
-	p.g.Expect(p.api.count).To(Equal(2)) // The first discovery was too early, too.
+	p.g.Expect(p.api.count).To(Equal(2)) // The first discovery was also too early.
 
 	p.server.objects["widgets"] = nil
 	report, requests = p.pass(t, gracePeriodEnd)

@@ -41,9 +41,9 @@ type ResourceType struct {
 type ResourceSet struct {
 	// Types are sorted by group and resource, each in the version that the API server prefers.
 	Types []ResourceType
-	// DiscoveryError is the error of the group versions that could not be discovered.
+	// DiscoveryError is the error for the group versions that could not be discovered.
 	DiscoveryError error
-	// ParseError is the error of the group versions that cannot be parsed, or that contain a resource
+	// ParseError is the error for the group versions that cannot be parsed, or that contain a resource
 	// name that cannot be part of a URL.
 	ParseError error
 
@@ -62,11 +62,11 @@ type discoveryCache struct {
 	clock      clock.PassiveClock
 
 	// access is a lock that is held during discovery, so that waiting callers share the result. It is a
-	// channel because callers stop waiting when their context is done.
+	// channel, so callers can stop waiting when their context is done.
 	access    chan struct{}
 	resources *ResourceSet
 
-	// changeLock guards changedAt, the time of the last invalidate.
+	// changeLock guards changedAt, the time of the last call of invalidate.
 	changeLock sync.Mutex
 	changedAt  time.Time
 }
@@ -82,9 +82,9 @@ func (c *discoveryCache) invalidate() {
 	c.changedAt = c.clock.Now()
 }
 
-// get returns the result of a discovery that started at notBefore or later, and after the last call of
-// invalidate. An incomplete result is shared only by callers that waited for it. Discovery errors are
-// part of the ResourceSet; the returned error is the error of the context.
+// get returns the result of a discovery that started at notBefore or later, and after the last call
+// of invalidate. An incomplete result is shared only by callers that waited for it. Discovery errors
+// are part of the ResourceSet; the returned error is the context's error.
 func (c *discoveryCache) get(ctx context.Context, notBefore time.Time) (*ResourceSet, error) {
 	calledAt := c.clock.Now()
 	select {
@@ -135,16 +135,17 @@ func (c *discoveryCache) discover(ctx context.Context) *ResourceSet {
 		return resourceType.Group == corev1.GroupName
 	})
 	if resources.IsComplete() && !hasCoreType {
-		// Every API server serves core types such as ConfigMaps and Secrets, though not always Pods. But
-		// client-go interprets "not found" at /api, for example from a proxy, as a server without the
-		// core group. Without this check, all namespaces would be finalized while their Pods are running.
+		// Every API server serves core types such as ConfigMaps and Secrets, though not always Pods.
+		// However, client-go interprets "not found" at /api, for example from a proxy, as a server without
+		// the core group. Without this check, all namespaces would be finalized while their Pods are
+		// running.
 		resources.DiscoveryError = errors.New(errNoCoreResourceType)
 	}
 	return resources
 }
 
 // computeDeletableTypes returns the types whose objects can be deleted, and an error that names the
-// invalid group versions. Upstream stops at the first invalid one.
+// invalid group versions. Upstream stops at the first invalid group version.
 func computeDeletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, error) {
 	parsed, invalid := resourcetypes.Parse(lists, func(resource *metav1.APIResource) bool {
 		return slices.Contains(resource.Verbs, "delete")

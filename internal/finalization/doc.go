@@ -22,23 +22,23 @@
 //
 // # When a namespace is confirmed empty
 //
-// The namespace finalizer may be removed after a clean pass whose discovery and lists were
-// requested after the grace period. A pass is clean if discovery was complete, every type was
-// listed by a consistent read, no object remained and no request failed. After the grace period
-// every API server has seen the deletion and admits no creation in the namespace, so an empty type
-// stays empty. Package sharedlist explains why a list request for other namespaces is sufficient.
+// The namespace finalizer may be removed after a clean pass whose discovery and lists were requested
+// after the grace period. A pass is clean if discovery was complete, every type was listed by a
+// consistent read, no object remained and no request failed. After the grace period, every API
+// server has seen the deletion and rejects create requests in the namespace, so an empty type stays
+// empty. Package sharedlist explains why a list request for other namespaces is sufficient.
 //
 // Between passes, contentState keeps the known objects. These rules apply:
 //
 //   - A full pass over all types is required after a type is added, removed or no longer served. It
 //     is also required if the grace period becomes longer, because earlier results then confirm
-//     nothing. Counts can be partial after an interrupted pass, which requires a full pass, too.
+//     nothing, and after an interrupted pass, because the counts might be partial.
 //   - While objects remain, only their types are listed again. When none remain, all types are
 //     listed once more in the same pass: a webhook may have delayed a request that was admitted
 //     before the deletion. The longer the namespace has been terminating, the more likely this is.
-//   - The first pass can use lists that are older than the pass. So can the first pass after the grace
-//     period if the previous pass left no object. In other passes, the objects in such a list may have
-//     been deleted before the operator started to watch them. Until the grace period ends, the lists
+//   - Lists can be older than the pass in the first pass, and in the first pass after the grace period
+//     if no object remained in the previous pass. In other passes, the objects in such a list might
+//     have been deleted before the operator started to watch them. Until the grace period ends, lists
 //     must have been requested after the deletion was first seen. Otherwise, they could contain objects
 //     of an earlier namespace with the same name.
 //
@@ -60,6 +60,6 @@
 // same at the time of the list, and all listed objects belong to it.
 //
 // Each object is deleted with its UID as a precondition. This rules out deletecollection, which
-// upstream uses, for all types that can be listed. Deleting the objects one by one, but concurrently,
-// takes about half the time of a deletecollection.
+// upstream uses, for all types that can be listed. Deleting the objects individually but
+// concurrently takes about half as long as a deletecollection request.
 package finalization

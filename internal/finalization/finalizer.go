@@ -85,10 +85,10 @@ func (f *Finalizer) Start(ctx context.Context, requeue func(namespace string, af
 	f.tracker.start(ctx, requeue)
 }
 
-// Sync makes one pass over the content of a terminating Namespace: it deletes the objects that can be
-// deleted now, and watches and reports the remaining ones. The namespace finalizer may be removed only
-// if the Report is ConfirmedEmpty. Sync returns ErrReplaced, the error of the context, or the error of
-// reading the Namespace. All other errors are in the Report.
+// Sync makes one pass over the content of a terminating Namespace: it deletes the objects that can
+// be deleted now, and watches and reports the remaining ones. The namespace finalizer may be removed
+// only if the Report is ConfirmedEmpty. Sync returns ErrReplaced, the context's error, or an error
+// from reading the Namespace. All other errors are in the Report.
 func (f *Finalizer) Sync(ctx context.Context, namespace *corev1.Namespace) (*Report, error) {
 	if namespace.DeletionTimestamp == nil || !HasFinalizer(namespace, f.finalizer) {
 		return nil, fmt.Errorf("namespace %q is not terminating or does not have the namespace finalizer %q",
@@ -104,7 +104,7 @@ func (f *Finalizer) Sync(ctx context.Context, namespace *corev1.Namespace) (*Rep
 	}
 	report, err := f.deleter.deleteContent(ctx, namespace, firstSeen, gracePeriodEnd, content)
 	if errors.Is(err, ErrReplaced) {
-		// The informer cache is stale. A watch event with the change will follow.
+		// The informer cache is stale. A watch event for the change will follow.
 		f.Forget(ctx, namespace.Name)
 	}
 	if err != nil {

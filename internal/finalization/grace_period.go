@@ -19,9 +19,9 @@ const (
 	// APIServerLeaseValue is the value of the label.
 	APIServerLeaseValue = "kube-apiserver"
 
-	// shortGracePeriod applies if there is only one API server and no webhook can delay a CREATE request.
-	// This server serves the DELETE request for the namespace and every CREATE request, so only its own
-	// watch cache of namespaces can be stale, by milliseconds.
+	// shortGracePeriod applies if there is only one API server and no webhook can delay a CREATE
+	// request. This server serves the DELETE request for the namespace and every CREATE request, so
+	// only its own watch cache of namespaces can be stale, and only by milliseconds.
 	shortGracePeriod = time.Second
 	// longGracePeriod is the time that upstream's namespace controller always waits.
 	longGracePeriod = 5 * time.Second
@@ -29,9 +29,9 @@ const (
 	automatic = "auto"
 )
 
-// GracePeriod is the minimum time between two events: the operator first sees a deletion, and it starts
-// a pass that can confirm that the namespace is empty. After this time, every API server has seen the
-// deletion.
+// GracePeriod is the minimum time from the moment when the operator first sees a deletion to the
+// start of a pass that can confirm that the namespace is empty. After this time, every API server
+// has seen the deletion.
 type GracePeriod struct {
 	// Fixed is the grace period. If it is nil, the grace period depends on the API servers and the
 	// admission webhooks.
@@ -50,9 +50,9 @@ func ParseGracePeriod(text string) (GracePeriod, error) {
 	return GracePeriod{Fixed: &fixed}, nil
 }
 
-// Choose returns the grace period and the reason for it. The Leases are the Leases of the API servers;
-// err is the error of listing them. listWebhooks returns the webhooks that can delay a CREATE request.
-// Choose calls it only if the grace period depends on them.
+// Choose returns the grace period and the reason for it. The Leases are the Leases of the API
+// servers; err is the error from listing them. listWebhooks returns the webhooks that can delay a
+// CREATE request. Choose calls it only if the grace period depends on them.
 func (p GracePeriod) Choose(
 	leases []coordinationv1.Lease, err error, now time.Time, listWebhooks func() ([]string, error),
 ) (time.Duration, string) {

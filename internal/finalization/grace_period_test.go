@@ -81,7 +81,7 @@ func TestGracePeriodChoose(t *testing.T) {
 		},
 		"one API server, and webhooks": {
 			leases: []coordinationv1.Lease{live}, webhooks: []string{"b", "a"},
-			want: 5 * time.Second, wantReason: "admission webhooks can delay requests: 2, the first is a",
+			want: 5 * time.Second, wantReason: "admission webhooks can delay requests: 2; the first is a",
 		},
 		"one API server, and webhooks that cannot be listed": {
 			leases: []coordinationv1.Lease{live}, webhookErr: errOutage,

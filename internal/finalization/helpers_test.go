@@ -181,7 +181,7 @@ type contentServer struct {
 
 	lock sync.Mutex
 	log  []string
-	// watches contains all watches, open or closed, in the order of their start.
+	// watches contains all watches, open or closed, in the order in which they were started.
 	watches []*watch.FakeWatcher
 	// fake is client-go's fake metadata client.
 	fake *metadatafake.FakeMetadataClient
@@ -314,8 +314,8 @@ func (s *contentServer) watch(action clienttesting.Action) (bool, watch.Interfac
 	return true, watcher, nil
 }
 
-// fail makes the server return an error for all further requests with the given text. If the error is
-// nil, these requests succeed again.
+// fail makes the server return err for all later requests that are recorded as words, for example
+// "watch pods". If err is nil, these requests succeed again.
 func (s *contentServer) fail(words string, err error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -325,7 +325,7 @@ func (s *contentServer) fail(words string, err error) {
 	s.errors[words] = err
 }
 
-// newest returns the watch that was started last.
+// newest returns the most recently started watch.
 func (s *contentServer) newest() *watch.FakeWatcher {
 	s.lock.Lock()
 	defer s.lock.Unlock()

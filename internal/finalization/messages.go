@@ -46,7 +46,7 @@ const (
 	refusalOwnNamespace    = "namespace %q contains the running operator; to delete the namespace, run the operator " +
 		"outside the cluster with `make run`, or enable the namespace controller of kube-controller-manager"
 
-	invalidFinalizer      = "%q is not a valid namespace finalizer, use %q or a qualified name: %s"
+	invalidFinalizer      = "%q is not a valid namespace finalizer; use %q or a qualified name: %s"
 	finalizerNeedsDomain  = "a domain prefix is required, such as example.com/agent"
 	invalidGracePeriod    = "grace period %q is neither %q nor a duration such as \"5s\""
 	messageReplaced       = "the namespace was deleted, created again, or finalized by another controller"
@@ -60,7 +60,7 @@ const (
 	graceLeasesUnknown  = "the Leases of the API servers could not be listed: %v"
 	graceManyServers    = "there are %d API servers: %s"
 	graceWebhookUnknown = "the admission webhooks could not be listed: %v"
-	graceWebhooks       = "admission webhooks can delay requests: %d, the first is %s"
+	graceWebhooks       = "admission webhooks can delay requests: %d; the first is %s"
 	graceOneServer      = "there is one API server: %s"
 )
 

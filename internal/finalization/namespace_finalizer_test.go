@@ -27,7 +27,7 @@ func TestHasFinalizers(t *testing.T) {
 		"the finalizer, twice":                {have: []corev1.FinalizerName{"kubernetes", "kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
 		"the finalizer of another controller": {have: []corev1.FinalizerName{agent}, want: []corev1.FinalizerName{agent}},
 		"between other finalizers":            {have: []corev1.FinalizerName{"z/z", "kubernetes", "a/a"}, wantHas: true, want: []corev1.FinalizerName{"z/z", "a/a"}},
-		"a finalizer that contains its name":  {have: []corev1.FinalizerName{"x/kubernetes"}, want: []corev1.FinalizerName{"x/kubernetes"}},
+		"a finalizer with the same suffix":    {have: []corev1.FinalizerName{"x/kubernetes"}, want: []corev1.FinalizerName{"x/kubernetes"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

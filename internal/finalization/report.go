@@ -30,8 +30,8 @@ type Remaining struct {
 	Type ResourceType
 	// Count is the number of objects.
 	Count int
-	// Listed is the number of objects that Finalizers and Terminating refer to. It is less than Count if
-	// the time budget did not suffice to list all objects.
+	// Listed is the number of objects that Finalizers and Terminating refer to. It is less than Count
+	// if the time budget was not sufficient to list all objects.
 	Listed int
 	// Terminating is the number of objects with a deletionTimestamp.
 	Terminating int
@@ -60,7 +60,7 @@ type Report struct {
 	// Incomplete reports whether the pass ended before it had processed all objects. The next pass
 	// is due immediately.
 	Incomplete bool
-	// ConfirmedEmpty reports whether the namespace is empty and stays empty: a pass after the grace
+	// ConfirmedEmpty reports whether the namespace is empty and will stay empty: a pass after the grace
 	// period found no objects, and no request failed. Otherwise, the namespace finalizer must not be
 	// removed.
 	ConfirmedEmpty bool
@@ -119,7 +119,7 @@ func (r *Report) RequeueAfter(now time.Time) time.Duration {
 	}
 	delay := watchedDelay
 	for i := range r.Remaining {
-		// Pods can take until the end of terminationGracePeriodSeconds.
+		// Pods can take until the end of terminationGracePeriodSeconds to terminate.
 		delay = max(delay, min(r.Remaining[i].DeletionDue.Add(time.Second).Sub(now), maxDelay))
 	}
 	for i := range r.Remaining {

@@ -27,8 +27,8 @@ import (
 // maxNamedErrors is the number of objects of one type that an error names.
 const maxNamedErrors = 3
 
-// listPage lists one page. It stores a failure as the listError of the type. A returned error ends the
-// pass.
+// listPage lists one page. It stores a failure in the type's listError. If listPage returns an
+// error, the pass ends.
 func (p *pass) listPage(
 	ctx context.Context, state *typeState, continueToken string,
 ) (*metav1.PartialObjectMetadataList, error) {
@@ -77,7 +77,7 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 	case !hasDeleted && state.page.Continue == "":
 		return nil // The objects have already been counted.
 	case !p.state.isAfterGracePeriod && state.canAssumeDeleted():
-		// A full pass after the grace period still confirms this.
+		// A full pass after the grace period verifies this.
 		state.reset()
 		return nil
 	}
@@ -105,8 +105,8 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 		if page.Continue == "" || state.isIncomplete {
 			break
 		}
-		// A list request costs little compared with deletions. Pages with only terminating objects must
-		// not prevent a pass from deleting the objects on later pages.
+		// A list request is cheap compared to deletions. Pages with only terminating objects must not
+		// prevent a pass from deleting the objects on later pages.
 		if elapsed := p.clock.Since(p.startedAt); elapsed > deleteBudget && hasDeleted || elapsed > listBudget {
 			state.isIncomplete = true
 			break
@@ -126,7 +126,7 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 
 // deleteObjects deletes objects of a type concurrently and returns the failures. If the API server
 // throttles a DELETE request, a later pass deletes the other objects. Otherwise, each request would
-// wait equally long and block other namespaces.
+// wait just as long and block other namespaces.
 func (p *pass) deleteObjects(
 	ctx context.Context, state *typeState, targets []metav1.PartialObjectMetadata,
 ) ([]objectError, error) {
@@ -171,7 +171,7 @@ func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav
 		})
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // The object was deleted, or replaced by another one, which recount will count.
+		return nil // The object no longer exists. If another object replaced it, recount counts that object.
 	}
 	if err == nil && object.DeletionTimestamp == nil {
 		p.metrics.Deleted()
@@ -251,14 +251,14 @@ func needDeletion(objects []metav1.PartialObjectMetadata) []metav1.PartialObject
 	return targets
 }
 
-// objectError is the error of deleting one object.
+// objectError is the error from deleting one object.
 type objectError struct {
 	name string
 	err  error
 }
 
-// joinObjectErrors returns one error for all failures of a type. It names the first objects, and counts
-// the other ones.
+// joinObjectErrors returns one error for all failures of a type. It names the first objects, and
+// counts the others.
 func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
 	if len(failed) == 0 {
 		return nil
@@ -291,7 +291,7 @@ func isExpired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
 
-// joinedError is like the error of errors.Join, but its message is a single line.
+// joinedError is like the error that errors.Join returns, but its message is a single line.
 type joinedError []error
 
 func (e joinedError) Error() string {

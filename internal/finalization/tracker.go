@@ -85,7 +85,8 @@ func (t *terminatingTracker) context() context.Context {
 	return t.running
 }
 
-// track returns when the deletion of a Namespace was first seen, which is now for a new Namespace.
+// track returns when the deletion of a Namespace was first seen. For a new Namespace, it returns
+// now.
 func (t *terminatingTracker) track(namespace *corev1.Namespace, now time.Time) time.Time {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -104,7 +105,8 @@ func (t *terminatingTracker) track(namespace *corev1.Namespace, now time.Time) t
 	return known.firstSeen
 }
 
-// startPass returns the contentState of a tracked Namespace, and reports whether this is its first pass.
+// startPass returns the contentState of a tracked Namespace, and reports whether this is the first
+// pass over the Namespace.
 func (t *terminatingTracker) startPass(name string) (*contentState, bool) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -166,8 +168,8 @@ func (t *terminatingTracker) failing() []string {
 	return names
 }
 
-// requeueChanged requeues a Namespace after its objects changed: immediately if the last one was
-// deleted, and otherwise after a delay, because more changes are likely to follow.
+// requeueChanged requeues a Namespace after its objects have changed: immediately if the last one
+// was deleted, and otherwise after a delay, because more changes are likely to follow.
 func (t *terminatingTracker) requeueChanged(name string, isLast bool) {
 	t.lock.Lock()
 	defer t.lock.Unlock()

@@ -25,14 +25,14 @@ func (c durationCounter) RecordFinalization(
 
 func newTracker() *terminatingTracker { return &terminatingTracker{durations: durationCounter{}} }
 
-// requeues contains the delays of each requeued namespace.
+// requeues maps the names of namespaces to the delays of their requeues.
 type requeues map[string][]time.Duration
 
 func (r requeues) add(namespace string, after time.Duration) {
 	r[namespace] = append(r[namespace], after)
 }
 
-// reportWith returns the report of a pass with a discovery error, or of a clean pass.
+// reportWith returns the report of a pass with the given discovery error, which may be nil.
 func reportWith(err error) *Report {
 	return &Report{Resources: &ResourceSet{DiscoveryError: err}}
 }
@@ -69,7 +69,7 @@ func TestTrackerRequeuesAfterChanges(t *testing.T) {
 func TestTrackerRequeuesOnlyTrackedNamespaces(t *testing.T) {
 	tracker, queue := newTracker(), requeues{}
 	tracker.track(terminating(), now)
-	// The controller has not started. Its initial list will include the Namespace.
+	// The controller has not started yet, so its initial list will include the Namespace.
 	tracker.requeueChanged("x", true)
 	tracker.start(t.Context(), queue.add)
 	tracker.requeueChanged("y", true)
@@ -117,7 +117,7 @@ func TestTrackerFinish(t *testing.T) {
 	}
 	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "the Namespace is not tracked")
 	tracker.track(terminating(), now)
-	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "no pass was started")
+	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "no pass has started")
 
 	_, isFirst := tracker.startPass("x")
 	g.Expect(isFirst).To(BeTrue())
@@ -128,7 +128,7 @@ func TestTrackerFinish(t *testing.T) {
 	g.Expect(string(uid)).To(Equal("x-uid"))
 	g.Expect(seconds).To(Equal(90.0))
 	_, isFirst = tracker.startPass("x")
-	g.Expect(isFirst).To(BeFalse(), "a pass with a stale cache is not the first one")
+	g.Expect(isFirst).To(BeFalse(), "a pass with a stale cache is not the first pass")
 	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "the outcome has already been recorded")
 	g.Expect(counts).To(Equal(durationCounter{OutcomeReleased: 1}))
 

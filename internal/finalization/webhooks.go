@@ -32,11 +32,12 @@ var clusterScoped = map[string][]string{
 	"storage.k8s.io":               {"csidrivers", "csinodes", "storageclasses", "volumeattachments"},
 }
 
-// DelayingWebhooks returns the webhooks that can delay a CREATE or CONNECT request in a namespace past
-// the deletion of the namespace. The API server checks that the namespace is not terminating before it
-// calls any webhook, and evaluates the gate policy before it calls validating webhooks. It does not
-// repeat these checks afterwards. UPDATE and DELETE requests cannot be delayed in this way: if the
-// object was replaced in the meantime, the API server repeats their admission.
+// DelayingWebhooks returns the webhooks that can delay a CREATE or CONNECT request in a namespace
+// until after the namespace is deleted. The API server checks that the namespace is not terminating
+// before it calls any webhook, and evaluates the gate policy before it calls validating webhooks.
+// It does not repeat these checks afterwards. UPDATE and DELETE requests cannot be delayed in this
+// way, because the API server repeats their admission if the object has been replaced in the
+// meantime.
 //
 // DelayingWebhooks ignores selectors and matchConditions, because labels can change. It does not return
 // the hold webhooks of this project: they reject a CREATE if its namespace is deleted while they hold
@@ -51,14 +52,14 @@ func DelayingWebhooks(
 		}
 		for j := range mutating[i].Webhooks {
 			if webhook := &mutating[i].Webhooks[j]; slices.ContainsFunc(webhook.Rules, canDelay) {
-				names = append(names, fmt.Sprintf("%q of MutatingWebhookConfiguration %q", webhook.Name, mutating[i].Name))
+				names = append(names, fmt.Sprintf("%q in MutatingWebhookConfiguration %q", webhook.Name, mutating[i].Name))
 			}
 		}
 	}
 	for i := range validating {
 		for j := range validating[i].Webhooks {
 			if webhook := &validating[i].Webhooks[j]; slices.ContainsFunc(webhook.Rules, canDelay) {
-				names = append(names, fmt.Sprintf("%q of ValidatingWebhookConfiguration %q", webhook.Name, validating[i].Name))
+				names = append(names, fmt.Sprintf("%q in ValidatingWebhookConfiguration %q", webhook.Name, validating[i].Name))
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func TestDelayingWebhooks(t *testing.T) {
 			}}
 			var want []string
 			if test.want {
-				want = []string{`"b" of MutatingWebhookConfiguration "m"`, `"b" of ValidatingWebhookConfiguration "v"`}
+				want = []string{`"b" in MutatingWebhookConfiguration "m"`, `"b" in ValidatingWebhookConfiguration "v"`}
 			}
 			g.Expect(DelayingWebhooks(mutating, validating)).To(Equal(want))
 		})

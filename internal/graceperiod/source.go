@@ -45,14 +45,14 @@ type Source struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
 
-	// loggedReason is the reason that was logged last. It determines the grace period.
+	// loggedReason is the last logged reason for the chosen grace period.
 	loggedReason atomic.Value
 	webhooks     delayingWebhooks
 }
 
 // GracePeriod returns the grace period of a Namespace whose deletion was first seen at the given time.
 func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Duration {
-	now := s.Clock.Now() // firstSeen can be earlier, because the caller may have waited for requests.
+	now := s.Clock.Now() // This can be later than firstSeen, because the caller might have waited for requests.
 	var leases coordinationv1.LeaseList
 	var err error
 	if s.Config.Fixed == nil {
@@ -72,11 +72,11 @@ func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Dura
 
 // delayingWebhooks caches the last list of webhooks that can delay a request, for all Namespaces.
 //
-// It sends list requests instead of using an informer. The short grace period is safe only if no such
-// webhook existed when the deletion was seen. A list shows this, but an informer can be stale for any
-// length of time. In addition, the manager could not start if an informer lacked the permission to list
-// webhooks. delayingWebhooks sends at most two requests per second, regardless of the number of
-// terminating namespaces.
+// It sends list requests instead of using an informer. The short grace period is safe only if no
+// such webhook existed when the deletion was seen. A list request determines this reliably, but an
+// informer can be stale for any length of time. In addition, the manager could not start if an
+// informer lacked the permission to list webhooks. delayingWebhooks sends at most two requests per
+// second, regardless of the number of terminating namespaces.
 type delayingWebhooks struct {
 	lock   sync.Mutex
 	listed time.Time
@@ -100,7 +100,7 @@ func (w *delayingWebhooks) get(
 	}
 	w.listed = passive.Now()
 	if w.names, w.err = listDelayingWebhooks(ctx, reader); w.err != nil {
-		w.listed = passive.Now() // Callers that waited for the lock do not repeat the failed request.
+		w.listed = passive.Now() // Callers that waited for the lock must not repeat the failed request.
 	}
 	return w.names, w.err
 }

@@ -39,10 +39,10 @@ var slowWebhook = admissionv1.ValidatingWebhookConfiguration{
 func TestDelayingWebhooksGet(t *testing.T) {
 	const none, some, failed = "none", "some", "failed"
 	type call struct {
-		// at is the time of the call, and seen the time when the deletion was first seen. Both are
-		// relative to the first call.
+		// at is the time of the call, and seen is the time when the deletion was first seen. Both
+		// are relative to the first call.
 		at, seen time.Duration
-		// response is the response of the API server if the webhooks are listed.
+		// response is the API server's response to a list request.
 		response  string
 		want      string
 		wantLists int

@@ -15,7 +15,7 @@ import (
 const maxNamedOverridden = 5
 
 // ActiveCondition returns the Active condition of a configuration. The given reason and message
-// describe whether the API server enforces the merged set. If it does, the reason is
+// describe whether the API server enforces the merged set. If the set is enforced, the reason is
 // v1alpha1.ReasonEnforced.
 func ActiveCondition(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, merged Merged, reason, message string,

@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// ComputeConditions returns the conditions of a Namespace that must be changed to match the state:
+// ComputeConditions returns the conditions of a Namespace that must change to match the state:
 // Initializing, and "<name>/Initialized" for each initializer. It returns nil if all conditions are
 // up to date.
 //
@@ -75,8 +75,8 @@ func initializingCondition(namespace *corev1.Namespace, state State) corev1.Name
 	return condition
 }
 
-// initializerCondition returns the condition of an initializer at a position of the pending list;
-// -1 if it is not pending.
+// initializerCondition returns the condition of an initializer. The position is its index in the
+// pending list, or -1 if it is not pending.
 func initializerCondition(name string, position int) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type:    initializedCondition(name),
@@ -95,7 +95,7 @@ func initializerCondition(name string, position int) corev1.NamespaceCondition {
 	return condition
 }
 
-// isOperatorReason reports whether a reason is one that the operator sets.
+// isOperatorReason reports whether the operator sets conditions with the given reason.
 func isOperatorReason(reason string) bool {
 	return reason == v1alpha1.ReasonPending || reason == v1alpha1.ReasonCompleted || isSkipReason(reason)
 }

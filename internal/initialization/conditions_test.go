@@ -17,14 +17,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// before is the time when existing conditions were set, and at is the time of the computation.
+// before is the transition time of existing conditions, and at is the current time.
 var (
 	before = metav1.NewTime(now.Add(-time.Hour))
 	at     = metav1.NewTime(now)
 )
 
-// waitingFor returns the message of a namespace that waits for the initializer at a position in the
-// list.
+// waitingFor returns the message for a namespace that is waiting for the initializer at the given
+// position in the list.
 func waitingFor(name string, position, of int) string {
 	pending := append([]string{name}, make([]string, of-position)...)
 	return pendingMessage(State{All: make([]string, of), Pending: pending})
@@ -110,7 +110,7 @@ func TestComputeConditions(t *testing.T) {
 			},
 			want: conditions{one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at)},
 		},
-		"the reason changes and the status does not": {
+		"the reason changes, but the status does not": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(),
 			have: conditions{
 				whole(no, v1alpha1.ReasonNotRequired, messageNotRequired, before),
@@ -247,7 +247,7 @@ func TestComputeConditions(t *testing.T) {
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
-		"a result that is ignored": {
+		"an ignored result is reported": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Success"}`),
 			have: conditions{
 				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 1), before),
@@ -302,7 +302,7 @@ func TestIsInitializing(t *testing.T) {
 	}
 }
 
-// expectConditionsToSettle expects that the result is deterministic. It also expects no further
+// expectConditionsToSettle expects the conditions to be deterministic. It also expects no further
 // changes after the conditions are written, even at a later time or in another order. Otherwise,
 // the operator would write repeatedly.
 func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
@@ -310,8 +310,8 @@ func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 	g := NewWithT(t)
 	state := ParseState(namespace)
 	changed := ComputeConditions(namespace, state, at)
-	g.Expect(ParseState(namespace)).To(Equal(state), "parsed a second time")
-	g.Expect(ComputeConditions(namespace, state, at)).To(Equal(changed), "computed a second time")
+	g.Expect(ParseState(namespace)).To(Equal(state), "ParseState must be deterministic")
+	g.Expect(ComputeConditions(namespace, state, at)).To(Equal(changed), "ComputeConditions must be deterministic")
 
 	written := namespace.DeepCopy()
 	for _, condition := range changed {
@@ -322,8 +322,8 @@ func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 		}
 	}
 	later := metav1.NewTime(now.Add(time.Hour))
-	g.Expect(ParseState(written)).To(Equal(state), "parsed after the conditions were written")
-	g.Expect(ComputeConditions(written, ParseState(written), later)).To(BeEmpty(), "computed after the conditions were written")
+	g.Expect(ParseState(written)).To(Equal(state), "the written conditions must not change the state")
+	g.Expect(ComputeConditions(written, ParseState(written), later)).To(BeEmpty(), "no further changes are expected")
 }
 
 // whole returns the Initializing condition.

@@ -13,18 +13,18 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// Decision describes everything that the operator does about the initialization of a Namespace. The
+// Decision describes all actions of the operator for the initialization of a Namespace. The
 // operator applies the fields in this order.
 type Decision struct {
 	// State is the state that the decision is based on.
 	State State
-	// LabelRepair changes the label v1alpha1.LabelInitializing. If it is set, it is the only write:
-	// the watch event for the repair triggers the next decision.
+	// LabelRepair changes the label v1alpha1.LabelInitializing. If it is set, the operator makes no
+	// other changes, because the watch event for the repair triggers the next decision.
 	LabelRepair *LabelRepair
 	// Conditions are the conditions to set.
 	Conditions []corev1.NamespaceCondition
-	// IsThrottled reports whether the conditions change only because of progress. Such conditions can
-	// be written at intervals.
+	// IsThrottled reports whether the conditions change only because of progress. Writes of such
+	// conditions can be rate-limited.
 	IsThrottled bool
 	// Events are recorded after LabelRepair or Conditions are written.
 	Events []Event
@@ -38,7 +38,8 @@ type Decision struct {
 	// Delete reports whether to delete the Namespace because its initialization has failed.
 	Delete bool
 
-	// KeepReason is the reason why a Namespace is not deleted although its initialization has failed.
+	// KeepReason is the reason why the Namespace is not deleted even though its initialization has
+	// failed.
 	KeepReason string
 	// RequeueAfter is the time after which the decision changes without a watch event; zero if it does
 	// not change.
@@ -55,8 +56,8 @@ type LabelRepair struct {
 	// Value is the value that the label should have. If it is empty, the operator removes the label,
 	// a blank pending list and the result.
 	Value string
-	// IsExpected reports whether the repair completes an initialization. The operator does this on API
-	// servers without the "complete" policy.
+	// IsExpected reports whether the repair completes an initialization. This is expected only on
+	// API servers without the "complete" policy.
 	IsExpected bool
 }
 
@@ -65,7 +66,7 @@ type LabelRepair struct {
 // instead of the cache.
 func (d *Decision) RequiresLiveRead() bool { return d.Skip != nil || d.Fail != nil || d.Delete }
 
-// Decide returns what the operator does about a Namespace. The decision depends only on the
+// Decide returns the actions of the operator for a Namespace. The decision depends only on the
 // arguments.
 func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace string, now time.Time) Decision {
 	decision := Decision{State: ParseState(namespace)}
@@ -114,7 +115,7 @@ func (d *Decision) decideConditions(namespace *corev1.Namespace, timeout *Timeou
 	}
 }
 
-// initializingEvents returns the Events about a change of the Initializing condition.
+// initializingEvents returns the Events for a change of the Initializing condition.
 func initializingEvents(
 	namespace *corev1.Namespace, state State, keepReason string, condition corev1.NamespaceCondition,
 ) []Event {
@@ -133,7 +134,7 @@ func initializingEvents(
 		case keepReason != "":
 			event.Note += notDeleted(keepReason)
 		default:
-			event.Note += "; the namespace is deleted"
+			event.Note += "; the namespace will be deleted"
 		}
 	default:
 		return nil
@@ -141,8 +142,8 @@ func initializingEvents(
 	return []Event{event}
 }
 
-// decideWaiting decides about the initializers that a Namespace waits for. Unregistered
-// initializers are skipped before timeouts are considered.
+// decideWaiting decides whether to skip pending initializers or to fail the initialization.
+// Unregistered initializers are skipped before timeouts are considered.
 func (d *Decision) decideWaiting(namespace *corev1.Namespace, registry Registry, timeout *Timeout, now time.Time) {
 	var deregistered []string
 	for _, name := range d.State.Pending {
@@ -173,7 +174,7 @@ func (d *Decision) decideWaiting(namespace *corev1.Namespace, registry Registry,
 	}
 }
 
-// earlier returns the shorter of two delays. A delay of zero is not set.
+// earlier returns the shorter of two delays. Zero means that a delay is not set.
 func earlier(a, b time.Duration) time.Duration {
 	if a == 0 || (b > 0 && b < a) {
 		return b

@@ -16,10 +16,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// action is the part of a decision that skips initializers, sets a failure result or deletes a
-// namespace, and the time after which the decision changes.
+// action describes whether a decision skips initializers, sets a failure result or deletes the
+// namespace, and when the decision changes.
 type action struct {
-	skip, reason string // The skipped initializers, and the reason.
+	skip, reason string // The skipped initializers and the reason.
 	fails        bool
 	deletes      bool
 	requeueAfter time.Duration
@@ -41,7 +41,7 @@ func TestDecideAction(t *testing.T) {
 	since := func(ago time.Duration) corev1.NamespaceCondition {
 		return turn(rbac, corev1.ConditionTrue, now.Add(-ago))
 	}
-	// missing returns the times since which initializers have been unregistered.
+	// missing maps initializers to the time since which they have been unregistered.
 	missing := func(ago time.Duration, names ...string) map[string]time.Time {
 		result := map[string]time.Time{}
 		for _, name := range names {
@@ -64,11 +64,11 @@ func TestDecideAction(t *testing.T) {
 		want          action
 	}{
 		"nothing to do": {namespace: waiting(), registrations: unlimited, missing: all},
-		"unregistered for the first time": {
+		"initializers have just become unregistered": {
 			namespace: waiting(), registrations: map[string]Registration{rbac: {}},
 			want: action{requeueAfter: DeregistrationDelay},
 		},
-		"not unregistered for long enough": {
+		"initializers have not been unregistered for long enough": {
 			namespace: waiting(), registrations: map[string]Registration{rbac: {}},
 			missing: missing(DeregistrationDelay-1, quota, mesh), want: action{requeueAfter: 1},
 		},
@@ -143,7 +143,7 @@ func TestDecideAction(t *testing.T) {
 			registrations: map[string]Registration{rbac: ignore[rbac], mesh: {}}, missing: all,
 			want: action{skip: quota, reason: deregistered},
 		},
-		"the earlier of a deregistration and a timeout": {
+		"the decision changes at the deregistration or the timeout, whichever is earlier": {
 			namespace:     waiting().Condition(since(30 * time.Second)),
 			registrations: map[string]Registration{rbac: ignore[rbac], mesh: {}},
 			want:          action{requeueAfter: time.Second},
@@ -166,7 +166,7 @@ func TestDecideAction(t *testing.T) {
 			g.Expect(actionOf(decision)).To(Equal(test.want))
 			g.Expect(decision.RequiresLiveRead()).To(Equal(test.want.skip != "" || test.want.fails || test.want.deletes))
 			g.Expect(namespace).To(Equal(test.namespace.Obj()), "the argument must not change")
-			g.Expect(Decide(namespace, registry, systemNamespace, now)).To(Equal(decision), "decided a second time")
+			g.Expect(Decide(namespace, registry, systemNamespace, now)).To(Equal(decision), "Decide must be deterministic")
 		})
 	}
 }
@@ -232,7 +232,8 @@ func TestDecideConditions(t *testing.T) {
 			want:          []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", quota + "/Initialized"},
 			wantThrottled: true,
 		},
-		// Timeouts are counted from the condition, so it is written immediately.
+		// The condition is written immediately, because timeouts are counted from its transition
+		// time.
 		"the turn of an initializer with a timeout": {
 			namespace:     wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Condition(isPending),
 			registrations: limited,
@@ -260,7 +261,8 @@ func TestDecideConditions(t *testing.T) {
 				corev1.EventTypeWarning, "InitializationRepaired", "Repair", messageLabelSet,
 			}},
 		},
-		// Without the complete policy, this completes every initialization.
+		// Without the "complete" policy, the operator completes every initialization by removing
+		// the label.
 		"the label of a namespace that the operator initialized is removed": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Annotation(v1alpha1.AnnotationInjectedAt, "x").
 				Annotation(v1alpha1.AnnotationPendingInitializers, ""),
@@ -280,7 +282,7 @@ func TestDecideConditions(t *testing.T) {
 			g.Expect(decision.IsThrottled).To(Equal(test.wantThrottled))
 			g.Expect(decision.Events).To(Equal(test.wantEvents))
 
-			// After the write, no further write is needed.
+			// After these conditions are written, no further changes are expected.
 			for _, condition := range decision.Conditions {
 				if current := nscondition.Find(namespace, condition.Type); current != nil {
 					*current = condition

@@ -15,8 +15,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// UnresponsiveAfter is how long it can be an initializer's turn without a response before the
-// configurations that name the initializer report it as unresponsive.
+// UnresponsiveAfter is how long a Namespace must wait for an initializer without a response before
+// the configurations that name the initializer report it as unresponsive.
 const UnresponsiveAfter = time.Minute
 
 // Health is the health of the initializers.
@@ -26,22 +26,24 @@ type Health struct {
 	IsAuthorized bool
 	// AuthorizationError is the reason why the value of IsAuthorized is unknown; empty if it is known.
 	AuthorizationError string
-	// Unresponsive are the unresponsive initializers, by name.
+	// Unresponsive contains the unresponsive initializers by name.
 	Unresponsive map[string]Unresponsive
 }
 
 // Unresponsive describes the Namespaces that wait for an unresponsive initializer.
 type Unresponsive struct {
-	// Namespace is the name of the Namespace that has been waiting longest, since the time Since.
+	// Namespace is the name of the Namespace that has been waiting longest. Since is the time when
+	// it started to wait.
 	Namespace string
 	Since     time.Time
 	// Count is the number of waiting Namespaces.
 	Count int
 }
 
-// FindUnresponsive returns the unresponsive initializers. An initializer is unresponsive if it has
-// been its turn for UnresponsiveAfter and it has neither removed its name nor set its own
-// condition. An initializer that has set its condition is running, but can take a long time.
+// FindUnresponsive returns the unresponsive initializers. An initializer is unresponsive if a
+// Namespace has been waiting for it for at least UnresponsiveAfter and the initializer has not set
+// its own condition. An initializer that has set its condition is running, even if it takes a long
+// time.
 func FindUnresponsive(namespaces []corev1.Namespace, now time.Time) map[string]Unresponsive {
 	result := map[string]Unresponsive{}
 	for i := range namespaces {

@@ -37,7 +37,7 @@ func TestFindUnresponsive(t *testing.T) {
 		"just before the interval": {
 			namespaces: []*wrappers.NamespaceWrapper{waiting("x", UnresponsiveAfter-1)}, want: map[string]Unresponsive{},
 		},
-		"just after the interval": {
+		"at the end of the interval": {
 			namespaces: []*wrappers.NamespaceWrapper{waiting("x", UnresponsiveAfter)},
 			want:       only(rbac, Unresponsive{"x", ago(UnresponsiveAfter).Time, 1}),
 		},

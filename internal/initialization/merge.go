@@ -28,8 +28,8 @@ type Merged struct {
 	Overridden map[string][]v1alpha1.EffectiveInitializer
 }
 
-// maxSetBytes is the maximum size of the entries of the set in JSON. With managedFields, which
-// repeat a part of the entries, the set stays below the 1.5 MiB that etcd accepts in a request.
+// maxSetBytes is the maximum size of the entries of the set in JSON. Even with managedFields, which
+// repeat part of the entries, the set stays below 1.5 MiB, the maximum request size of etcd.
 const maxSetBytes = 512 << 10
 
 // Merge merges all configurations into one list as the Namespace Initializer KEP defines it: the
@@ -38,7 +38,8 @@ const maxSetBytes = 512 << 10
 // settings. Configurations that are being deleted are ignored.
 //
 // A configuration that would make the list exceed v1alpha1.MaxSetInitializers or maxSetBytes is
-// excluded completely: it can be worse to run a part of its initializers than to run none.
+// excluded completely, because running only some of its initializers can be worse than running
+// none.
 func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 	merged := Merged{Overridden: map[string][]v1alpha1.EffectiveInitializer{}}
 	positions := map[string]int{}
@@ -77,8 +78,8 @@ func sortedByName(
 	})
 }
 
-// additions returns the entries that a configuration adds to the list with their size in JSON, and
-// the entries in the list that override its settings.
+// additions returns the entries that a configuration adds to the list, the entries in the list that
+// override its settings, and the size of the added entries in JSON.
 func (m *Merged) additions(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, positions map[string]int,
 ) (added, overridden []v1alpha1.EffectiveInitializer, size int) {

@@ -57,7 +57,7 @@ func TestMerge(t *testing.T) {
 			},
 			want: slices.Concat(entries("first", "rbac.corp.com"), entries("second", "quota.corp.com", "late.corp.com")),
 		},
-		"a configuration contains an initializer twice": {
+		"an initializer that a configuration contains twice is added once": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("one").Initializers("rbac.corp.com", "quota.corp.com", "rbac.corp.com"),
 			},
@@ -96,7 +96,7 @@ func TestMerge(t *testing.T) {
 			want:         slices.Concat(entries("a", numbered("a", full-1)...), entries("c", "shared.corp.com")),
 			wantExcluded: []string{"b"},
 		},
-		"initializers that are already in the list need no space": {
+		"initializers that are already in the list do not count toward the maximum": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full)...),
 				wrappers.MakeConfiguration("b").Initializers(numbered("a", full)...),
@@ -104,7 +104,7 @@ func TestMerge(t *testing.T) {
 			},
 			want: entries("a", numbered("a", full)...),
 		},
-		"a single configuration that is too large": {
+		"a single configuration that is too large is excluded": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full+1)...),
 				wrappers.MakeConfiguration("b").Initializers("b.corp.com"),
@@ -146,7 +146,8 @@ func TestMergeDoesNotDependOnTheOrderOrChangeItsArgument(t *testing.T) {
 	}
 }
 
-// The first settings of an initializer are used, and different settings are reported.
+// The first settings of an initializer are used, and configurations with other settings are
+// reported.
 func TestMergeSettings(t *testing.T) {
 	seconds, ignore, fail := int32(60), v1alpha1.InitializerIgnore, v1alpha1.InitializerFail
 	type settings = v1alpha1.InitializerSettings

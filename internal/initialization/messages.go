@@ -54,7 +54,7 @@ const (
 // Notes of Events about repairs.
 const (
 	messageLabelSet = "Set the label " + v1alpha1.LabelInitializing + ` to "true": initializers are pending`
-	// The label alone would keep the namespace initializing.
+	// With the label, the gate policy would continue to treat the namespace as initializing.
 	messageLabelRemoved = "Removed the label " + v1alpha1.LabelInitializing + ": no initializers are pending"
 )
 
@@ -114,8 +114,8 @@ func invalidResultMessage(err error) string {
 	return fmt.Sprintf("annotation %s is not a metav1.Status in JSON: %v", v1alpha1.AnnotationInitializationResult, err)
 }
 
-// ignoredResultMessage returns why a result that is not a failure is ignored. err is the error that
-// decoding the result returned, and status is the decoded status.
+// ignoredResultMessage returns why a result that is not a failure is ignored. err is the error of
+// decoding the result, and status is the decoded status.
 func ignoredResultMessage(err error, status string) string {
 	ignored := "annotation " + v1alpha1.AnnotationInitializationResult + " is ignored because "
 	switch {
@@ -167,7 +167,7 @@ const (
 	messageSelectorsApply  = "; an initializer with a namespaceSelector is added only to the namespaces that it selects"
 	messageNothingToServe  = "this configuration names no initializers"
 	messageHealthUnknown   = "failed to determine which subjects are authorized to run the initializers: "
-	configurationsTogether = "all configurations together can contain at most %s, and this configuration exceeds the " +
+	configurationsTogether = "the configurations can contain at most %s in total, and this configuration exceeds the " +
 		"limit; none of its initializers is enforced: %s"
 )
 

@@ -13,25 +13,25 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// maxProbes is the maximum number of Namespaces that are created as dry runs to verify that the API
-// server enforces a set.
+// maxProbes is the maximum number of Namespaces that the operator creates with a dry run to verify
+// that the API server enforces a set.
 const maxProbes = 8
 
-// maxProbeLabels is the maximum number of labels of such a Namespace. The guard policy accepts at
+// maxProbeLabels is the maximum number of labels on such a Namespace. The guard policy accepts at
 // most 2000 labels and annotations on a new Namespace, and a rejected dry run verifies nothing.
 const maxProbeLabels = 1500
 
-// probe describes a Namespace whose dry run verifies that the API server enforces the given
-// selectors.
+// probe describes a Namespace that is created with a dry run to verify that the API server enforces
+// the given selectors.
 type probe struct {
 	labels    map[string]string
 	selectors []*v1alpha1.NamespaceSelector
 }
 
-// ProbeLabels returns the labels of Namespaces whose dry runs verify that the API server enforces a
-// set. The first Namespace has no labels. The other Namespaces have labels such that every
-// selector matches at least one Namespace. There are at most maxProbes Namespaces. A selector that
-// contradicts itself is ignored.
+// ProbeLabels returns the labels of Namespaces that are created with a dry run to verify that the
+// API server enforces a set. The first Namespace has no labels. The other Namespaces have labels
+// such that every selector matches at least one Namespace. There are at most maxProbes Namespaces.
+// A selector that contradicts itself is ignored.
 func ProbeLabels(initializers []v1alpha1.EffectiveInitializer) []map[string]string {
 	probes := []probe{{}}
 	for _, initializer := range initializers {
@@ -75,7 +75,7 @@ func addProbe(probes []probe, selector *v1alpha1.NamespaceSelector) []probe {
 	return append(probes, probe{labels: own, selectors: []*v1alpha1.NamespaceSelector{selector}})
 }
 
-// labelsFor returns labels that a selector selects, if such labels exist.
+// labelsFor returns labels that match a selector, if such labels exist.
 func labelsFor(selector *v1alpha1.NamespaceSelector) map[string]string {
 	labels := map[string]string{}
 	for key, value := range selector.MatchLabels {
@@ -100,7 +100,8 @@ func labelsFor(selector *v1alpha1.NamespaceSelector) map[string]string {
 	return labels
 }
 
-// candidates returns label values. If any value meets the requirements, one of the candidates does.
+// candidates returns label values to try. If a value meets the requirements, at least one of the
+// candidates does.
 func candidates(requirements []v1alpha1.NamespaceSelectorRequirement) []string {
 	values := []string{""}
 	for _, requirement := range requirements {

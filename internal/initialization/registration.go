@@ -19,10 +19,10 @@ const DeregistrationDelay = 5 * time.Second
 
 // Registry describes the initializers that namespaces wait for.
 type Registry struct {
-	// Registrations are the initializers that the configurations name, by the name of the initializer.
+	// Registrations contains the initializers that the configurations name, by initializer name.
 	Registrations map[string]Registration
-	// UnregisteredSince records since when each other initializer has been missing from all
-	// configurations.
+	// UnregisteredSince contains the time since which each other initializer has been missing from
+	// all configurations.
 	UnregisteredSince map[string]time.Time
 }
 
@@ -58,8 +58,9 @@ func ComputeRegistrations(configurations []v1alpha1.NamespaceInitializerConfigur
 	return registrations
 }
 
-// Generations returns a string that identifies the specs of the configurations, regardless of their
-// order. It changes when a deletion starts, because the API server then increments the generation.
+// Generations returns a string that identifies the current generations of the configurations,
+// regardless of their order. It changes when a deletion starts, because the API server then
+// increments the generation.
 func Generations(configurations []v1alpha1.NamespaceInitializerConfiguration) string {
 	keys := make([]string, 0, len(configurations))
 	for i := range configurations {

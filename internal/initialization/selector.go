@@ -27,8 +27,9 @@ func Selected(
 }
 
 // Selects reports whether a selector selects a Namespace with these labels. A nil selector selects
-// every Namespace. An unknown operator is treated as met: users notice if a Namespace waits for an
-// initializer that it does not need, but not if it skips an initializer that it needs.
+// every Namespace. A requirement with an unknown operator is treated as met, because users notice
+// if a Namespace waits for an unnecessary initializer, but might not notice if a necessary
+// initializer is missing.
 func Selects(selector *v1alpha1.NamespaceSelector, labels map[string]string) bool {
 	if selector == nil {
 		return true

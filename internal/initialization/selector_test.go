@@ -44,7 +44,8 @@ func TestSelectsAsKubernetesDoes(t *testing.T) {
 	}
 }
 
-// The API server rejects these selectors. If such a selector exists anyway, the namespace waits.
+// The API server rejects these selectors. If a selector with an unknown operator exists anyway, the
+// namespace waits.
 func TestSelectsWithInvalidSelectors(t *testing.T) {
 	g := NewWithT(t)
 	of := func(operator metav1.LabelSelectorOperator) *v1alpha1.NamespaceSelector {
@@ -115,7 +116,7 @@ func TestProbeLabels(t *testing.T) {
 		})
 	}
 
-	t.Run("with all requirements together", func(t *testing.T) {
+	t.Run("with all selectors together", func(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
 		for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -131,7 +132,8 @@ func TestProbeLabels(t *testing.T) {
 				selected[initializer.Name] = true
 			}
 		}
-		// This includes all selectors except contradictions and a few that exceed maxProbes.
+		// All selectors match a probe, except contradictions and a few for which maxProbes is too
+		// small.
 		g.Expect(len(selected)).To(BeNumerically(">=", len(all)-8))
 	})
 
@@ -161,7 +163,7 @@ func TestProbeLabels(t *testing.T) {
 		}
 		probes := ProbeLabels(initializers)
 		g.Expect(probes).To(HaveEach(Satisfy(func(set map[string]string) bool { return len(set) <= maxProbeLabels })))
-		// A probe still selects each initializer.
+		// Each initializer is still selected by a probe.
 		total := 0
 		for _, set := range probes {
 			total += len(set)

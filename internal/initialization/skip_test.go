@@ -82,7 +82,7 @@ func TestComputeConditionsKeepsSkippedConditions(t *testing.T) {
 			want: []corev1.NamespaceCondition{whole(no, v1alpha1.ReasonCompleted,
 				completedMessage([]string{rbac, quota, mesh}), at)},
 		},
-		// These reasons are reserved for the operator.
+		// A pending initializer with a reason that is reserved for the operator.
 		"a pending initializer is not skipped": {
 			namespace: namespace().Pending(quota).Condition(skipped),
 			want: []corev1.NamespaceCondition{

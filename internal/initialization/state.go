@@ -24,13 +24,14 @@ type Phase string
 
 // Phases of the initialization.
 const (
-	// PhaseNotRequired: the Namespace never had a pending list.
+	// PhaseNotRequired means that the Namespace never had a pending list.
 	PhaseNotRequired Phase = "NotRequired"
-	// PhasePending: initializers are pending.
+	// PhasePending means that initializers are pending.
 	PhasePending Phase = "Pending"
-	// PhaseCompleted: all initializers were removed from the pending list.
+	// PhaseCompleted means that all initializers were removed from the pending list.
 	PhaseCompleted Phase = "Completed"
-	// PhaseFailed: an initializer, or the operator after a timeout, has set a failure result.
+	// PhaseFailed means that an initializer, or the operator after a timeout, has set a failure
+	// result.
 	PhaseFailed Phase = "Failed"
 )
 
@@ -91,12 +92,12 @@ func ParseState(namespace *corev1.Namespace) State {
 	return state
 }
 
-// blanks are the whitespace characters that the admission policies ignore in a list (\s in RE2).
-// With a different definition, the policies would restore a blank list that the operator removes.
+// blanks are the whitespace characters that the admission policies ignore in a list (\s in RE2). If
+// the definitions differed, the policies would restore a blank list that the operator removes.
 const blanks = "\t\n\f\r "
 
 // SplitNames splits a comma-separated list of names. It drops blanks, empty names and duplicates,
-// which a manually edited list can contain.
+// which manually edited lists can contain.
 func SplitNames(list string) []string {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
@@ -108,8 +109,8 @@ func SplitNames(list string) []string {
 }
 
 // failurePattern matches a JSON object with "status":"Failure" at its top level. The "complete" and
-// "guard" admission policies use the same pattern, because CEL cannot parse JSON. Only this pattern
-// defines whether an initialization has failed: with two definitions, a namespace could neither
+// "guard" admission policies use the same pattern, because CEL cannot parse JSON. If the operator
+// and the policies disagreed on whether an initialization has failed, a namespace could neither
 // complete its initialization nor be deleted.
 var failurePattern = regexp.MustCompile(`(?s)^\s*[{]([^{}]|[{][^{}]*[}])*"status"\s*:\s*"Failure".*[}]\s*$`)
 
@@ -153,8 +154,8 @@ func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace stri
 }
 
 // maxWindow limits how long users could write to a Namespace before the operator added the pending
-// list. After a longer time the Namespace can contain objects that users created, so the operator
-// does not delete it.
+// list. After a longer time, the Namespace might contain objects that users created, so the
+// operator does not delete it.
 const maxWindow = time.Minute
 
 // window returns how long users could write to a Namespace before the operator added the pending

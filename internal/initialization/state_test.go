@@ -29,7 +29,7 @@ const (
 
 const systemNamespace = "nslifecycle-system"
 
-// failureResult is a failure result in the form in which an initializer writes it.
+// failureResult is a failure result in the format that initializers write.
 const failureResult = `{"kind":"Status","apiVersion":"v1","metadata":{},` +
 	`"status":"Failure","message":"no quota left","reason":"Forbidden","code":403}`
 
@@ -172,7 +172,7 @@ func TestParseStateIgnoresInvalidResults(t *testing.T) {
 	status := func(status string) string { return ignoredResultMessage(nil, status) }
 	tests := map[string]struct {
 		result string
-		// want is the prefix of the problem.
+		// want is the expected prefix of ResultProblem.
 		want string
 	}{
 		"not JSON":                      {result: "Failure", want: noJSON("")},
@@ -183,8 +183,8 @@ func TestParseStateIgnoresInvalidResults(t *testing.T) {
 		"no status":                     {result: `{"message":"Failure"}`, want: status("")},
 		"success":                       {result: `{"status":"Success"}`, want: status("Success")},
 		"another value":                 {result: `{"status":"Failed"}`, want: status("Failed")},
-		"the value in another case":     {result: `{"status":"failure"}`, want: status("failure")},
-		"the field in another case":     {result: `{"Status":"Failure"}`, want: status("")},
+		"the value in lower case":       {result: `{"status":"failure"}`, want: status("failure")},
+		"the field name capitalized":    {result: `{"Status":"Failure"}`, want: status("")},
 		"the field in another object":   {result: `{"details":{"status":"Failure"}}`, want: status("")},
 		"escaped": {
 			result: `{"\u0073tatus":"Failure"}`,
@@ -215,10 +215,10 @@ func TestParseStateOfAFailureThatIsNotAStatus(t *testing.T) {
 		"a trailing comma":            {result: `{"status":"Failure",}`, wantProblem: problem},
 		"text after the object":       {result: `{"status":"Failure"} {}`, wantProblem: problem},
 		"twice":                       {result: `{"status":"Failure","status":"Failure"}`},
-		"a duplicate status with another second value": {
+		"a duplicate status with a different second value": {
 			result: `{"status":"Failure","status":"Success"}`,
 		},
-		"a duplicate status with another first value": {result: `{"status":"Success","status":"Failure"}`},
+		"a duplicate status with a different first value": {result: `{"status":"Success","status":"Failure"}`},
 		"after an object": {result: `{"metadata":{},"status":"Failure"}`},
 		"an empty result": {result: ""},
 	}
@@ -285,7 +285,7 @@ func TestWhyNotDelete(t *testing.T) {
 			namespace: wrappers.MakeNamespace("x").Result(failureResult),
 			want:      messageNotFailed,
 		},
-		"a result that is ignored": {
+		"an ignored result": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result("Failure"),
 			want:      messageNotFailed,
 		},
@@ -370,7 +370,7 @@ func FuzzParseState(f *testing.F) {
 
 		for _, name := range state.Pending {
 			if !slices.Contains(state.All, name) {
-				t.Errorf("%q is pending and not among all: %q", name, state.All)
+				t.Errorf("%q is pending, but is not in All: %q", name, state.All)
 			}
 		}
 		if isWaiting := state.Phase == PhasePending || state.Phase == PhaseFailed; isWaiting != (len(state.Pending) > 0) {
@@ -393,7 +393,7 @@ func FuzzParseState(f *testing.F) {
 	})
 }
 
-// FuzzParseStateKeepsTheOrder removes names from a list in an arbitrary order.
+// FuzzParseStateKeepsTheOrder removes arbitrary names from a list.
 func FuzzParseStateKeepsTheOrder(f *testing.F) {
 	f.Add(strings.Join([]string{rbac, quota, mesh}, ","), uint(0b101))
 	f.Add(" "+rbac+",,"+quota, uint(0b10))

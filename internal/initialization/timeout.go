@@ -83,8 +83,8 @@ func TimeRemaining(namespace *corev1.Namespace, timeout *Timeout, now time.Time)
 	return start.Add(timestampPrecision + timeout.Duration).Sub(now)
 }
 
-// turnStart returns the start of the turn that a condition records. It is zero if the condition is
-// not about the initializer with this timeout.
+// turnStart returns the start of the turn according to the condition. It is zero if the condition
+// is not about the initializer with this timeout.
 func turnStart(condition *corev1.NamespaceCondition, timeout *Timeout) time.Time {
 	if condition == nil || condition.Status != corev1.ConditionTrue ||
 		condition.Message != turnMessage(timeout.Initializer) {

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// settings returns the settings of an initializer. They have no timeout if the seconds are 0.
+// settings returns the settings of an initializer. 0 seconds means no timeout.
 func settings(seconds int32, policy v1alpha1.InitializerFailurePolicy) v1alpha1.InitializerSettings {
 	var result v1alpha1.InitializerSettings
 	if seconds != 0 {

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// Interval is the interval between checks: no watch event reports that an initializer is
-	// unresponsive.
+	// Interval is the interval between checks. Checks are periodic because no watch event shows
+	// that an initializer is unresponsive.
 	Interval = 30 * time.Second
-	// authorizationInterval is how long the result of a successful authorization check is reused. A
-	// failed check is repeated every time, so that the condition is up to date.
+	// authorizationInterval is how long the result of a successful authorization check is reused.
+	// Failed checks are always repeated, so that the condition is up to date.
 	authorizationInterval = 5 * time.Minute
 )
 

@@ -56,7 +56,7 @@ func TestCheckLeader(t *testing.T) {
 			}
 			results := checker.Run(t.Context())
 			if len(results) != 1 {
-				t.Fatalf("got %v, want only the check of the leader", results)
+				t.Fatalf("got %v, want only the result of the leader check", results)
 			}
 			err := Join(results)
 			if test.want == "" && err != nil {
@@ -88,8 +88,8 @@ func TestCheckCreation(t *testing.T) {
 		"no initializers":                    {},
 		"initializer not selected":           {initializers: []v1alpha1.EffectiveInitializer{selecting}},
 		"initializer selected":               {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, initializing: true},
-		"initializer selected, not injected": {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, want: "1 initializers"},
-		"initializer injected, not selected": {initializers: []v1alpha1.EffectiveInitializer{selecting}, initializing: true, want: "0 init"},
+		"initializer selected, not injected": {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, want: "a namespace without labels must get 1 initializer,"},
+		"initializer injected, not selected": {initializers: []v1alpha1.EffectiveInitializer{selecting}, initializing: true, want: "a namespace without labels must get 0 initializers,"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -37,6 +38,6 @@ func msgNoCondition(namespace string) string {
 }
 
 func msgUnexpectedResult(wanted int, initializing bool) string {
-	return fmt.Sprintf("%d initializers select a namespace without labels, but a dry run returned initializing=%t; "+
-		"changes can take up to 30 s to be enforced", wanted, initializing)
+	return fmt.Sprintf("a namespace without labels must get %s, but a dry run returned initializing=%t; "+
+		"changes can take up to 30 s to be enforced", printable.Count(wanted, "initializer"), initializing)
 }

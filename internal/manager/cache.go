@@ -18,8 +18,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// CacheOptions returns the options of a cache that strips managedFields. The cache contains only
-// the policies of this project, and only the Leases of API servers.
+// CacheOptions returns the options of a cache that strips managedFields. Of all policies and
+// Leases, the cache contains only the policies of this project and the Leases of API servers.
 func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	utilruntime.Must(err)
@@ -42,9 +42,10 @@ func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 	return options
 }
 
-// policyObjects returns the types of policies that the controllers read. Preflight runs only for
-// initialization. Without it, the manager does not know whether the API server serves the mutating
-// types. An informer for a type that is not served would prevent the manager from starting.
+// policyObjects returns the types of policies that the controllers read. Preflight runs only if
+// initialization is enabled. Without it, the manager does not know whether the API server serves
+// the mutating types. An informer for a type that is not served would prevent the manager from
+// starting.
 func policyObjects(server compat.Server, controllers Controllers) []client.Object {
 	switch {
 	case controllers.Runs(Initialization):

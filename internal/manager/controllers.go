@@ -56,7 +56,7 @@ func allControllers() []string {
 
 // ParseControllers parses a list with the syntax of kube-controller-manager: "name" enables a
 // controller, "-name" disables it, and "*" enables all controllers that are on by default. It
-// returns an error if a name is unknown, or if no controller is enabled.
+// returns an error if a name is unknown, or if the list enables no controller.
 func ParseControllers(text string) (Controllers, error) {
 	enabled, disabled, hasWildcard := Controllers{}, map[string]bool{}, false
 	for entry := range strings.SplitSeq(text, ",") {

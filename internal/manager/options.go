@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// Server describes the API server, as returned by Preflight.
 	Server compat.Server
-	// Controllers are the controllers to run. If nil, the controllers that are on by default run.
+	// Controllers are the controllers to run. Nil selects the controllers that are on by default.
 	Controllers Controllers
 	// SystemNamespace is the namespace in which the operator is installed.
 	SystemNamespace string

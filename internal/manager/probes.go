@@ -20,8 +20,8 @@ import (
 const syncTimeout = 500 * time.Millisecond
 
 // addProbes adds a liveness probe, and a readiness probe that succeeds when the caches have synced.
-// It starts the informers itself, because reconcilers run only in the leader but standby managers
-// need synced caches, too.
+// It starts the informers itself, because reconcilers run only in the leader, but standby managers
+// also need synced caches.
 func addProbes(ctx context.Context, mgr ctrl.Manager, objects []client.Object) error {
 	for _, object := range objects {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {

@@ -43,8 +43,9 @@ type checkedGetter struct {
 	getter metadata.Getter
 }
 
-// Namespace returns a client for one namespace, or for all namespaces. With metav1.NamespaceAll, only
-// List and Watch work, so that an item without metadata.namespace cannot select a cluster-scoped object.
+// Namespace returns a client for one namespace, or for all namespaces. With metav1.NamespaceAll,
+// the client supports only List and Watch, so that it cannot send a request for a cluster-scoped
+// object if an item lacks metadata.namespace.
 func (g *checkedGetter) Namespace(namespace string) metadata.ResourceInterface {
 	resource := checkedResource{client: g.getter.Namespace(namespace), typeErr: g.typeErr, namespace: namespace}
 	resource.namespaceErr = ValidateSegment("namespace", namespace)
@@ -58,7 +59,8 @@ func (g *checkedGetter) Namespace(namespace string) metadata.ResourceInterface {
 type checkedResource struct {
 	client    metadata.ResourceInterface
 	namespace string
-	// typeErr is the error of all requests, namespaceErr the error of requests for single objects.
+	// typeErr is the error of all requests, and namespaceErr is the error of requests for single
+	// objects.
 	typeErr, namespaceErr error
 }
 
@@ -148,9 +150,9 @@ func (r *checkedResource) Watch(ctx context.Context, options metav1.ListOptions)
 // item without metadata.namespace is treated as an item in this namespace, because requests for the item
 // specify the namespace.
 func (r *checkedResource) validateList(list *metav1.PartialObjectMetadataList) error {
-	// A larger value cannot be a number of objects, and a sum of such values could overflow.
+	// Larger values cannot be object counts, and their sums could overflow.
 	if left := ptr.Deref(list.RemainingItemCount, 0); left < 0 || left > math.MaxInt32 {
-		return fmt.Errorf("the response has the invalid remainingItemCount %d", left)
+		return fmt.Errorf("the response has an invalid remainingItemCount: %d", left)
 	}
 	for i := range list.Items {
 		item := &list.Items[i]

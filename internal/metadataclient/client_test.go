@@ -147,7 +147,7 @@ func TestListValidatesResponses(t *testing.T) {
 	}
 }
 
-// FuzzDeletePath checks for arbitrary strings that a request for an object has the path of this object.
+// FuzzDeletePath verifies that a request for an object is sent only to the path of this object.
 func FuzzDeletePath(f *testing.F) {
 	f.Add("vendor.example.com", "v1", "things", "x", "a")
 	f.Add("", "v1", "services", "x", "../../../../api/v1/namespaces/y/secrets/s")

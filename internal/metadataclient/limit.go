@@ -15,8 +15,8 @@ const (
 	// the largest page, is usually about 1 MiB.
 	maxResponse = 16 << 20
 	// maxTogether is the maximum total size in bytes of the responses that are read concurrently,
-	// excluding the first bytes of each response, up to uncounted. The manager's memory limit is 256 MiB,
-	// and client-go allocates up to about twice the size of a response.
+	// excluding the first 1 MiB (uncounted) of each response. The manager's memory limit is 256
+	// MiB, and client-go allocates up to about twice the size of a response.
 	maxTogether = 32 << 20
 	uncounted   = 1 << 20
 	// smallPage is the page size that is used after a response was too large. Such a page does not exceed
@@ -30,8 +30,8 @@ type ResponseTooLargeError struct{ text string }
 func (e *ResponseTooLargeError) Error() string { return e.text }
 
 // LimitResponses returns a transport that stops reading responses that are too large. When a watch
-// reaches the limit, it ends as if the server had closed it, and the client starts another watch from
-// the last event. Therefore, a single event cannot exceed the limit, either. The limit applies to the
+// reaches the limit, it ends as if the server had closed it, and the client starts another watch
+// from the last event. Therefore, the limit also applies to single events. The limit applies to the
 // decompressed response.
 func LimitResponses(next http.RoundTripper) http.RoundTripper {
 	return &limiter{next: next}

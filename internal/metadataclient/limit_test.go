@@ -71,13 +71,13 @@ func TestLimitResponses(t *testing.T) {
 			}
 			_, _ = body.Close(), body.Close()
 			if held := transport.(*limiter).held.Load(); held != 0 {
-				t.Errorf("%d bytes are held after the response was closed", held)
+				t.Errorf("%d bytes are still counted after the response was closed", held)
 			}
 		})
 	}
 }
 
-// Small responses are not limited together, so that large responses cannot block them.
+// Small responses do not count toward the total limit, so that large responses cannot block them.
 func TestLimitResponsesTogether(t *testing.T) {
 	transport := LimitResponses(sized(maxResponse))
 	var bodies []io.ReadCloser
@@ -91,21 +91,21 @@ func TestLimitResponsesTogether(t *testing.T) {
 	body := open(t, transport, "")
 	bodies = append(bodies, body)
 	if _, err := io.CopyN(io.Discard, body, uncounted); err != nil {
-		t.Errorf("a small response: %v", err)
+		t.Errorf("failed to read a small response: %v", err)
 	}
 	if _, err := io.Copy(io.Discard, body); err == nil {
-		t.Error("a large response was read at the same time as others")
+		t.Error("a large response exceeded the total limit without an error")
 	}
 	for _, one := range bodies {
 		_ = one.Close()
 	}
 	if _, err := io.Copy(io.Discard, open(t, transport, "")); err != nil {
-		t.Errorf("a large response after the others were closed: %v", err)
+		t.Errorf("failed to read a large response after the others were closed: %v", err)
 	}
 }
 
-// fatObjects is a fake API server with objects whose metadata is large. It supports the limit of list
-// requests.
+// fatObjects is a fake API server with objects whose metadata is large. It supports the limit
+// parameter of list requests.
 type fatObjects struct{ limits []string }
 
 func (s *fatObjects) RoundTrip(request *http.Request) (*http.Response, error) {

@@ -15,8 +15,8 @@ import (
 // longest valid name.
 const maxQuoted = 253
 
-// Quote quotes a value from an API server for use in an error, and truncates it if it is too long. The
-// error can become part of a condition.
+// Quote quotes a value from an API server for use in an error, and truncates long values. The error
+// can become part of a condition.
 func Quote(value string) string {
 	if len(value) > maxQuoted {
 		return fmt.Sprintf("%q (%d bytes in total)", value[:maxQuoted], len(value))

@@ -9,7 +9,7 @@ const (
 		"completed, the initialization has failed, or the namespace is deleted."
 	helpFinalizationDuration = "Time from the deletion of a namespace until its namespace finalizer is removed."
 	helpInitializersSkipped  = "Initializers that were removed from the pending list of a namespace because they timed " +
-		"out or are no longer registered."
+		"out or were no longer registered."
 	helpEffectiveSetStatus = "1 for the last observed status of the effective set of initializers, 0 for all other " +
 		"statuses; the expected status is Enforced."
 	helpSettlingTime = "Grace period of the namespace that was deleted last: the time from its deletion to the earliest " +
@@ -20,7 +20,7 @@ const (
 		"Discovery requests and watches are not included."
 	helpSharedListRequests = "List requests for one type in one namespace that were answered from a shared cluster-wide " +
 		"list. To get the number of saved requests, subtract the requests with purpose shared_list."
-	helpFinalizationThrottled = "Finalizations of namespaces that were throttled because the API server returned 429 " +
+	helpFinalizationThrottled = "Namespace finalizations that were throttled because the API server returned 429 " +
 		"Too Many Requests."
 	helpNamespacesBlocked = "Namespaces whose initialization or deletion makes no progress, by stage and most likely " +
 		"cause."
@@ -34,7 +34,7 @@ const (
 
 	helpNamespacesInitializing = "Namespaces that are waiting for initializers, by the first pending initializer."
 	helpNamespacesTerminating  = "Namespaces that are being deleted, by state."
-	helpOldestNamespace        = "Time when the namespace that has been in this stage for the longest time was created " +
-		"(Initializing) or deleted (Terminating); absent if no namespace is in this stage."
+	helpOldestNamespace        = "Creation time (Initializing) or deletion time (Terminating) of the namespace that has " +
+		"been in this stage longest; absent if no namespace is in this stage."
 	helpConfigurations = "NamespaceInitializerConfigurations, by the status of their Active condition."
 )

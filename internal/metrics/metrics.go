@@ -49,13 +49,13 @@ var (
 	// FinalizationThrottledTotal counts requeues after a response with Retry-After.
 	FinalizationThrottledTotal = newCounter("finalization_throttled_total", helpFinalizationThrottled)
 
-	// NamespacesBlocked is labeled with the stage and the first cause of a diagnosis.
+	// NamespacesBlocked is labeled with the stage and the most likely cause.
 	NamespacesBlocked = newGauges("namespaces_blocked", helpNamespacesBlocked, "stage", "cause")
 
 	// DiagnosesTotal is labeled with one of the results Blocked, Progressing, Outdated and Error.
 	DiagnosesTotal = newCounters("diagnoses_total", helpDiagnoses, "result")
 
-	// DiagnosisDuration includes diagnoses that failed.
+	// DiagnosisDuration also observes failed diagnoses.
 	DiagnosisDuration = prometheus.NewHistogram(
 		durationOptions("diagnosis_duration_seconds", helpDiagnosisDuration, prometheus.ExponentialBuckets(0.05, 2, 11)))
 
@@ -110,7 +110,8 @@ func init() {
 	ctrlmetrics.Registry.MustRegister(Collectors()...)
 	build := version.Read()
 	buildInfo.WithLabelValues(build.Version, build.Revision, build.Go).Set(1)
-	// rate() misses the first increase of a counter that did not exist before.
+	// Initialize the counters, because rate() misses the first increase of a counter that did not
+	// exist before.
 	for _, result := range []string{ResultBlocked, ResultProgressing, ResultOutdated, ResultError} {
 		DiagnosesTotal.WithLabelValues(result)
 	}
@@ -159,9 +160,9 @@ func durationOptions(name, help string, buckets []float64) prometheus.HistogramO
 	}
 }
 
-// StartTime estimates the start time that a timestamp with a precision of one second records. It
-// returns the time when the watch event was seen, limited to that second. A duration from the start
-// time is at most one second too short or too long, and exact if the event was seen immediately.
+// StartTime estimates the exact time of a timestamp that has a precision of one second. It returns
+// the time when the watch event was seen, limited to that second. The error is at most one second,
+// and zero if the event was seen immediately.
 func StartTime(timestamp metav1.Time, seen time.Time) time.Time {
 	switch latest := timestamp.Add(time.Second); {
 	case seen.Before(timestamp.Time):
@@ -172,13 +173,13 @@ func StartTime(timestamp metav1.Time, seen time.Time) time.Time {
 	return seen
 }
 
-// Seconds returns the seconds from start to end. It returns 0 if the difference is negative because
-// the times are from the clocks of different machines.
+// Seconds returns the seconds from start to end. It returns 0 for a negative difference, which is
+// possible if the times are from the clocks of different machines.
 func Seconds(start, end time.Time) float64 {
 	return max(end.Sub(start), 0).Seconds()
 }
 
-// SetEffectiveSetStatus sets the status of the effective set, which is a reason of the Active
+// SetEffectiveSetStatus sets the status of the effective set. The status is a reason of the Active
 // condition.
 func SetEffectiveSetStatus(reason string) {
 	for _, possible := range []string{

@@ -51,12 +51,12 @@ func TestSetEffectiveSetStatus(t *testing.T) {
 
 func TestStartTime(t *testing.T) {
 	tests := map[string]struct{ seen, want time.Duration }{
-		"immediately":                    {seen: 0, want: 0},
-		"within the second":              {seen: 400 * time.Millisecond, want: 400 * time.Millisecond},
-		"at the end of the second":       {seen: time.Second, want: time.Second},
-		"after the second":               {seen: time.Hour, want: time.Second},
-		"with a slow clock":              {seen: -time.Minute, want: 0},
-		"with a clock that is 1 ms slow": {seen: -time.Millisecond, want: 0},
+		"immediately":                     {seen: 0, want: 0},
+		"within the second":               {seen: 400 * time.Millisecond, want: 400 * time.Millisecond},
+		"at the end of the second":        {seen: time.Second, want: time.Second},
+		"after the second":                {seen: time.Hour, want: time.Second},
+		"with a clock that is 1 min slow": {seen: -time.Minute, want: 0},
+		"with a clock that is 1 ms slow":  {seen: -time.Millisecond, want: 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// collectTimeout limits reads from a cache: a cache that has not synced must not delay the other
-// metrics.
+// collectTimeout limits the duration of reads from a cache, because a cache that has not synced
+// must not delay the other metrics.
 const collectTimeout = time.Second
 
 // namespaces is the only namespaceCollector in the process, because the process has only one
@@ -121,8 +121,8 @@ type namespaceCounts struct {
 	oldest                                    map[diagnosis.Stage]time.Time
 }
 
-// count returns the counts by label value. A registered initializer, state or status without
-// objects has the count 0.
+// count returns the counts by label value. The count is 0 for each registered initializer, each
+// state and each status without objects.
 func (s *NamespaceSource) count(
 	namespaces []corev1.Namespace, configurations []v1alpha1.NamespaceInitializerConfiguration,
 ) namespaceCounts {

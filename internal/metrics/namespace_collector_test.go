@@ -105,7 +105,7 @@ func collect(collector prometheus.Collector) int {
 func TestNamespaceCollectorCountsOnlyOnTheLeader(t *testing.T) {
 	g := NewWithT(t)
 	var c namespaceCollector
-	g.Expect(collect(&c)).To(BeZero(), "before a manager is the leader")
+	g.Expect(collect(&c)).To(BeZero(), "before any manager is the leader")
 
 	reader := fake.NewClientBuilder().WithScheme(scheme.New()).Build()
 	run := func(reader client.Reader) (stop func()) {

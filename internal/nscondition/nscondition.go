@@ -24,9 +24,10 @@ func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionTy
 	return nil
 }
 
-// Complete sets the transition time of the wanted condition. It reports whether the wanted condition
-// differs from the current one, which is nil if the Namespace does not have the condition. If the status
-// does not change, the transition time stays the same; otherwise, it is now.
+// Complete sets the transition time of the wanted condition. It reports whether the wanted
+// condition differs from the current one, which is nil if the Namespace does not have the
+// condition. If the status does not change, it keeps the current transition time; otherwise, it
+// sets the transition time to now.
 func Complete(current, want *corev1.NamespaceCondition, now metav1.Time) (changed bool) {
 	want.LastTransitionTime = now
 	if current == nil || current.Status != want.Status {
@@ -36,13 +37,13 @@ func Complete(current, want *corev1.NamespaceCondition, now metav1.Time) (change
 	return current.Reason != want.Reason || current.Message != want.Message
 }
 
-// Message returns text for a condition or an Event: one line of printable characters, because users can
-// choose the names and errors in the text. A computed message must have this form before it is compared
-// with the message of a condition.
+// Message returns text for a condition or an Event: one line of printable characters, because users
+// control some of the names and errors in the text. A computed message must be converted before it
+// is compared with the message of a condition.
 func Message(text string) string { return printable.Escape(text) }
 
-// Shorten is like Message, but truncates the text to the given number of bytes. It does not truncate
-// the text inside a character, because the API server counts an invalid character as three bytes.
+// Shorten is like Message, but truncates the text to the given number of bytes. It does not split
+// multi-byte characters, because the API server counts an invalid character as three bytes.
 func Shorten(text string, most int) string {
 	const mark = "..."
 	text = Message(text)

@@ -22,13 +22,13 @@ func TestFind(t *testing.T) {
 
 func TestShorten(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
-		"not too long":                      {"12345678", "12345678"},
-		"too long":                          {"123456789", "12345..."},
-		"truncated inside a character":      {"1234é6789", "1234..."},
-		"truncated after a character":       {"123é6789", "123é..."},
-		"long characters, but not too long": {"日本", "日本"},
-		"a line break is escaped":           {"a\nb", `a\nb`},
-		"escaped before it is truncated":    {"12\u202e6", `12\u2...`},
+		"not too long":                        {"12345678", "12345678"},
+		"too long":                            {"123456789", "12345..."},
+		"truncated inside a character":        {"1234é6789", "1234..."},
+		"truncated after a character":         {"123é6789", "123é..."},
+		"multi-byte characters, not too long": {"日本", "日本"},
+		"a line break is escaped":             {"a\nb", `a\nb`},
+		"escaped before it is truncated":      {"12\u202e6", `12\u2...`},
 	} {
 		if got := Shorten(test.text, 8); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)

@@ -29,15 +29,15 @@ const FieldOwner = "nslifecycle"
 // MaxEventNote is the maximum length of a note in the events.k8s.io API, in bytes.
 const MaxEventNote = 1024
 
-// attempts is the number of attempts to perform a write that other clients must not be able to prevent.
+// attempts is the maximum number of attempts in RetryOnConflict.
 const attempts = 4
 
-// RetryOnConflict calls write with a Namespace and the resource version that the request must include.
-// After each conflict, it reads the Namespace from the API server and calls write again. The last
-// attempt has no resource version, because a user who keeps changing the Namespace must not be able to
-// prevent the write. This is safe, because the request still includes the UID. In addition, the guard
-// policy allows only users with the "initialize" verb to change the fields that the operator's decision
-// depends on.
+// RetryOnConflict calls write with the Namespace and the resource version that the request must
+// contain. After each conflict, it reads the Namespace from the API server and calls write again.
+// The last attempt omits the resource version, because a user who keeps changing the Namespace must
+// not be able to prevent the write. This is safe, because the request still contains the UID. In
+// addition, the guard policy allows only users with the "initialize" verb to change the fields that
+// the operator's decision depends on.
 func RetryOnConflict(
 	ctx context.Context, live client.Reader, namespace *corev1.Namespace,
 	write func(namespace *corev1.Namespace, resourceVersion string) error,
@@ -73,8 +73,8 @@ func PatchStatus(
 	})
 }
 
-// Preconditions returns the metadata of a patch that applies only to this Namespace and, unless the
-// resource version is empty, only to this resource version.
+// Preconditions returns the metadata of a patch that the API server accepts only for this Namespace
+// and, unless the resource version is empty, only for this resource version.
 func Preconditions(namespace *corev1.Namespace, resourceVersion string) map[string]any {
 	metadata := map[string]any{"uid": namespace.UID}
 	if resourceVersion != "" {
@@ -123,8 +123,8 @@ func RecordEventAbout(
 	recorder.Eventf(namespace, related, eventType, reason, action, "%s", nscondition.Shorten(note, MaxEventNote))
 }
 
-// IgnoreStale returns nil for NotFound and Conflict errors: the object has changed, or was deleted or
-// recreated, since it was read. The watch event of that change will follow.
+// IgnoreStale returns nil for NotFound and Conflict errors: the object has changed, or was deleted
+// or recreated, since it was read. The watch event for that change will follow.
 func IgnoreStale(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

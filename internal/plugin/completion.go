@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// completionTimeout limits the duration of shell completion.
+// completionTimeout limits the duration of requests for shell completion.
 const completionTimeout = 3 * time.Second
 
 // completeNamespace completes the first argument with the names of namespaces. It returns no names

@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// checkConfirmation returns an error if --confirm specifies another name. It also returns an error
+// checkConfirmation returns an error if --confirm is set to another name. It also returns an error
 // if --confirm is not set and the command cannot prompt because there is no terminal.
 func (s *session) checkConfirmation(name, confirmed string) error {
 	switch {
@@ -28,7 +28,7 @@ func (s *session) checkConfirmation(name, confirmed string) error {
 	return nil
 }
 
-// confirm prompts for the given name unless --confirm specifies it.
+// confirm prompts for the given name unless --confirm is set to it.
 func (s *session) confirm(ctx context.Context, name, confirmed, question string) error {
 	if confirmed == name {
 		return nil
@@ -67,7 +67,7 @@ func (s *session) readLine(ctx context.Context) (string, error) {
 	go func() {
 		line, err := bufio.NewReader(s.In).ReadString('\n')
 		if errors.Is(err, io.EOF) {
-			err = nil // The last line can lack a line feed.
+			err = nil // The last line might not end with a line feed.
 		}
 		answers <- answer{strings.TrimSpace(line), err}
 	}()

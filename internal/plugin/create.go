@@ -112,7 +112,7 @@ func (o *createOptions) waitUntilReady(
 ) error {
 	out := o.Out
 	if o.output.IsStructured() {
-		out = o.ErrOut // The command writes the object to stdout.
+		out = o.ErrOut // The object is written to stdout.
 	}
 	waiter := &createWaiter{session: o.session, display: printer.NewDisplay(out), name: created.Name, started: time.Now()}
 	waiter.display.Printf("namespace/%s created", created.Name)

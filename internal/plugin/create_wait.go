@@ -72,8 +72,8 @@ func (w *createWaiter) wait(
 	}
 }
 
-// update shows the state of a Namespace and reports whether the Namespace is ready. If the list of
-// initializers is not final, a Namespace with an empty list is not ready.
+// update shows the state of a Namespace and reports whether the Namespace is ready. If the operator
+// might still add initializers, a Namespace without initializers is not ready.
 func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (isReady bool, err error) {
 	w.state = initialization.ParseState(namespace)
 	colors := printer.NewPalette(w.display.Out)

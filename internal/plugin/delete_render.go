@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxShownTypes is the maximum number of types that are shown on a terminal, those with the most
-	// remaining objects.
+	// maxShownTypes is the maximum number of types that are shown on a terminal. Types with the
+	// most remaining objects are shown.
 	maxShownTypes = 12
 	// maxShownFindings is the maximum number of findings that are printed during the wait.
 	maxShownFindings = 3

@@ -152,8 +152,8 @@ func (w *deleteWaiter) handleSnapshot(latest snapshot) {
 	}
 }
 
-// recordProgress computes the fingerprint from all values that change when the deletion makes
-// progress, and records the time of a change.
+// recordProgress computes the fingerprint from the values that change when the deletion makes
+// progress. If the fingerprint has changed, it records the time.
 func (w *deleteWaiter) recordProgress() {
 	var current strings.Builder
 	fmt.Fprint(&current, w.progress.current, w.namespace.Spec.Finalizers, w.namespace.Finalizers)
@@ -169,8 +169,8 @@ func (w *deleteWaiter) recordProgress() {
 	}
 }
 
-// shouldDiagnose reports whether neither progress nor a diagnosis occurred within the progress
-// deadline.
+// shouldDiagnose reports whether the progress deadline has passed since the last progress and since
+// the last diagnosis.
 func (w *deleteWaiter) shouldDiagnose() bool {
 	return time.Since(w.progressedAt) >= w.progressDeadline && time.Since(w.diagnosedAt) >= w.progressDeadline
 }
@@ -186,7 +186,7 @@ func (w *deleteWaiter) sendDiagnosis(ctx context.Context, results chan<- *diagno
 	}
 }
 
-// showDiagnosis prints a diagnosis unless it equals the last printed one.
+// showDiagnosis prints a diagnosis unless its text equals the last printed text.
 func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 	w.diagnosis = result
 	text := strings.Join(diagnosisLines(result, printer.NewPalette(w.display.Out)), "\n")

@@ -14,7 +14,7 @@ import (
 
 // Exit statuses of the plugin. They are part of its public interface.
 const (
-	// ExitOK means success, or a healthy namespace.
+	// ExitOK means that the command succeeded, or that the namespace is healthy.
 	ExitOK = 0
 	// ExitError means that an error occurred or that some data could not be read.
 	ExitError = 1

@@ -66,7 +66,7 @@ immediately.`
 
 	helpLabels      = "Labels of the namespace, for example key1=value1,key2=value2."
 	helpAnnotations = "Annotations of the namespace, for example key1=value1,key2=value2."
-	helpCreateWait  = "If true, wait until all initializers are done and show their progress."
+	helpCreateWait  = "If true, wait for all initializers to complete, and show their progress."
 	helpTimeout     = "The length of time to wait before giving up. Zero means no timeout."
 )
 
@@ -86,7 +86,7 @@ Ctrl-C stops the command but not the deletion, which cannot be undone.`
   # Delete a namespace in a script
   kubectl nslifecycle delete shop --timeout=5m`
 
-	helpDeleteWait             = "If true, wait until the namespace is deleted and show the remaining objects."
+	helpDeleteWait             = "If true, wait for the deletion of the namespace, and show the remaining objects."
 	helpIgnoreNotFound         = "If true, treat \"namespace not found\" as a successful delete."
 	helpDeleteProgressDeadline = "The length of time without progress after which the namespace is diagnosed."
 )
@@ -118,8 +118,8 @@ Exit status: 0 healthy or progressing, 3 blocked, 1 error.`
 
 // Help of the finalize command.
 const (
-	shortFinalize = "Remove a finalizer from a stuck namespace by force"
-	longFinalize  = `Remove by force a finalizer that blocks the deletion of a namespace.
+	shortFinalize = "Forcibly remove a finalizer from a stuck namespace"
+	longFinalize  = `Forcibly remove a finalizer that blocks the deletion of a namespace.
 
 Use this command only as a last resort: resources that the owner of the finalizer would have
 cleaned up remain. First try the remedies of "kubectl nslifecycle explain".

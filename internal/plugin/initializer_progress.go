@@ -21,7 +21,8 @@ import (
 type initializerProgress struct {
 	name  string
 	phase string
-	// message contains the reason and the message of the initializer's condition, if it has set one.
+	// message contains the reason and the message of the initializer's condition, if the
+	// initializer has set one.
 	message string
 }
 
@@ -60,7 +61,7 @@ func initializerMessage(namespace *corev1.Namespace, name string) string {
 	if condition.Message == "" {
 		return condition.Reason
 	}
-	// The phase already shows that the initializer was skipped.
+	// The phase already states that the initializer was skipped.
 	return fmt.Sprintf("%s: %s", condition.Reason, strings.TrimPrefix(condition.Message, phaseSkipped+": "))
 }
 

@@ -115,7 +115,7 @@ func parseStage(text string) (diagnosis.Stage, error) {
 	return "", fmt.Errorf(msgUnknownStage, text, strings.Join(stages, ", "))
 }
 
-// waitsForWidth is the maximum width of the column "Waiting For" unless the table is wide.
+// waitsForWidth is the maximum width of the column "Waiting For" unless the output format is wide.
 const waitsForWidth = 100
 
 // summaryTable returns a table with one row for each namespace.

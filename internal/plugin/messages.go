@@ -93,7 +93,8 @@ const (
 const (
 	msgPendingInitializers = "The namespace is waiting for %s. To wait until it is initialized, run: %s\n"
 
-	msgInitializationFailed          = "initialization of namespace %q failed: %s; the operator deletes the namespace"
+	msgInitializationFailed = "initialization of namespace %q failed: %s; the operator deletes the namespace unless it " +
+		"is protected"
 	msgDeletedDuringInitialization   = "namespace %q was deleted during its initialization"
 	msgRecreatedDuringInitialization = "namespace %q was deleted and recreated during its initialization"
 	msgCreateInterrupted             = "interrupted; namespace %q is still initializing; to wait for it, run: %s"
@@ -116,8 +117,8 @@ const (
 	msgSystemNamespace   = "namespace %q is a system namespace and must not be deleted"
 	msgNotDeleted        = "namespace %q was not deleted: %s"
 	msgRecreated         = "namespace %q was recreated by another client; the new namespace was not deleted"
-	msgDeleteInterrupted = "interrupted; the deletion of namespace %q continues; to watch it, run: %s"
-	msgDeleteTimeout     = "timed out after %s waiting for the deletion of namespace %q, which continues; " +
+	msgDeleteInterrupted = "interrupted; namespace %q is still being deleted; to watch the deletion, run: %s"
+	msgDeleteTimeout     = "timed out after %s waiting for the deletion of namespace %q, which is still in progress; " +
 		"to see what blocks it, run: %s"
 
 	msgAlreadyTerminating = "Namespace %q has already been terminating for %s.\n"

@@ -15,8 +15,8 @@ import (
 // historyFile stores the previous namespace of each context.
 const historyFile = "previous-namespaces.json"
 
-// namespaceHistory stores the previous namespace of a context. It distinguishes contexts that have
-// the same name but are in different kubeconfig files.
+// namespaceHistory stores the previous namespace of a context. It distinguishes between contexts
+// with the same name in different kubeconfig files.
 type namespaceHistory struct {
 	kubeconfig, context string
 }

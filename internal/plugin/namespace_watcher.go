@@ -16,11 +16,11 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// pollInterval is the time between two reads if the user is not allowed to watch namespaces, or
-// after a failure.
+// pollInterval is the time between two reads after a failure, or if the user is not allowed to
+// watch namespaces.
 const pollInterval = time.Second
 
-// namespaceEvent is a change of a Namespace.
+// namespaceEvent describes a change to a Namespace.
 type namespaceEvent struct {
 	// namespace is the current object. If the Namespace is deleted, it is the last known state or nil.
 	namespace *corev1.Namespace
@@ -28,7 +28,7 @@ type namespaceEvent struct {
 	isDeleted bool
 	// isReplaced is set if the Namespace is deleted and another one with the same name exists.
 	isReplaced bool
-	// err is set if the Namespace could not be read. More events can follow.
+	// err is set if the Namespace could not be read. More events might follow.
 	err error
 }
 
@@ -41,7 +41,7 @@ type namespaceWatcher struct {
 	events chan namespaceEvent
 }
 
-// watchNamespace returns a channel with the changes of a Namespace. The channel is closed after the
+// watchNamespace returns a channel with the changes to a Namespace. The channel is closed after the
 // Namespace is deleted or the context is canceled.
 func watchNamespace(
 	ctx context.Context, client corev1client.NamespaceInterface, namespace *corev1.Namespace,
@@ -67,7 +67,7 @@ func (w *namespaceWatcher) run(ctx context.Context) {
 				return
 			}
 		}
-		// Wait after a watch, too: the API server can close it immediately.
+		// Also wait after a watch, because the API server might close it immediately.
 		select {
 		case <-ctx.Done():
 		case <-time.After(pollInterval):

@@ -18,8 +18,8 @@ import (
 )
 
 // fullCountInterval is the time between two counts of all types. In between, the counter counts
-// only the types that had objects. A cluster has hundreds of types, but a namespace usually
-// contains objects of only a few.
+// only the types that had objects in the previous count. A cluster has hundreds of types, but a
+// namespace usually contains objects of only a few.
 const fullCountInterval = 15 * time.Second
 
 // remainingCounter counts the objects in a namespace.
@@ -29,7 +29,7 @@ type remainingCounter struct {
 	namespace  string
 
 	lastFullCount time.Time
-	// nonEmpty are the types that had objects in the previous count.
+	// nonEmpty contains the types that had objects in the previous count.
 	nonEmpty []resourcetypes.Type
 }
 
@@ -106,7 +106,7 @@ func (p *deletionProgress) add(counts map[string]int) {
 	}
 }
 
-// totals returns the sums over all types.
+// totals returns the sums of the counts of all types.
 func (p *deletionProgress) totals() (highest, current int) {
 	for resource, count := range p.highest {
 		highest += count
@@ -115,7 +115,7 @@ func (p *deletionProgress) totals() (highest, current int) {
 	return highest, current
 }
 
-// resources returns the types, those with the most remaining objects first.
+// resources returns the types, sorted by the number of remaining objects in descending order.
 func (p *deletionProgress) resources() []string {
 	return slices.SortedFunc(maps.Keys(p.highest), func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.current[b], p.current[a]), cmp.Compare(a, b))

@@ -128,8 +128,9 @@ func (s *session) warnf(format string, args ...any) {
 		printer.IndentContinuation(fmt.Sprintf(format, args...)))
 }
 
-// warnEach prints one warning for each text. If there are many, for example one for each resource
-// type because the API server does not respond, it prints the first ones and counts the others.
+// warnEach prints one warning for each string. If there are too many, for example one for each
+// resource type because the API server does not respond, it prints only the first warnings and the
+// number of further warnings.
 func (s *session) warnEach(prefix string, texts []string) {
 	const limit = 5
 	shown := texts

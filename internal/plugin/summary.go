@@ -33,7 +33,7 @@ type namespaceSummary struct {
 	IsBlocked bool `json:"isBlocked"`
 	// Cause is the most likely cause that the operator has found.
 	Cause string `json:"cause,omitempty"`
-	// WaitsFor lists what the namespace waits for, most important first.
+	// WaitsFor lists what the namespace is waiting for, most important first.
 	WaitsFor []string `json:"waitsFor,omitempty"`
 	// PendingInitializers are in the order in which they run.
 	PendingInitializers []string `json:"pendingInitializers,omitempty"`
@@ -98,8 +98,8 @@ func expirationTime(namespace *corev1.Namespace) *metav1.Time {
 	return &metav1.Time{Time: expires.At}
 }
 
-// initializationWaitsFor returns what the initialization of a Namespace waits for: the first
-// pending initializer and the known problems or, if the initialization failed, the deletion.
+// initializationWaitsFor returns what the initialization of a Namespace is waiting for: the first
+// pending initializer and known problems, or the deletion if the initialization failed.
 func initializationWaitsFor(
 	namespace *corev1.Namespace, state *initialization.State,
 ) (texts []string, isBlocked bool) {
@@ -118,8 +118,8 @@ func initializationWaitsFor(
 	return texts, isBlocked
 }
 
-// deletionWaitsFor returns what the deletion of a Namespace waits for: the cause that the operator
-// has found, then errors, finalizers, and remaining objects.
+// deletionWaitsFor returns what the deletion of a Namespace is waiting for: the cause that the
+// operator has found, followed by errors, finalizers and remaining objects.
 func deletionWaitsFor(namespace *corev1.Namespace) (texts []string, isBlocked bool) {
 	if blocked := findTrueCondition(namespace, v1alpha1.ConditionDeletionBlocked); blocked != nil {
 		texts = append(texts, blocked.Message)
@@ -168,7 +168,7 @@ func deletionHolders(namespace *corev1.Namespace) []string {
 }
 
 // These patterns match parts of the messages of the NamespaceContentRemaining and
-// NamespaceFinalizersRemaining conditions, which have not changed since Kubernetes 1.16.
+// NamespaceFinalizersRemaining conditions. The messages have not changed since Kubernetes 1.16.
 var (
 	remainingPattern  = regexp.MustCompile(`([^\s,]+) has (\d+) resource instances`)
 	finalizersPattern = regexp.MustCompile(`([^\s,]+) in (\d+) resource instances`)
@@ -202,7 +202,7 @@ func describeMatches(message string, pattern *regexp.Regexp, describe func(name,
 	return strings.Join(parts, ", ")
 }
 
-// findTrueCondition returns the condition with the given type if its status is True, or nil.
+// findTrueCondition returns the condition of the given type, or nil if its status is not True.
 func findTrueCondition(
 	namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType,
 ) *corev1.NamespaceCondition {

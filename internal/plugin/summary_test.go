@@ -27,7 +27,7 @@ var (
 	testEnd   = metav1.NewTime(testStart.Add(time.Hour))
 )
 
-// terminalText returns the bytes that a terminal receives for text.
+// terminalText returns text as the terminal receives it.
 func terminalText(text string) string {
 	var out strings.Builder
 	_, _ = io.WriteString(printer.EscapeStreams(genericiooptions.IOStreams{Out: &out}).Out, text)

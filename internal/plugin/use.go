@@ -24,7 +24,7 @@ import (
 const (
 	// previousArgument selects the previous namespace.
 	previousArgument = "-"
-	// existenceTimeout limits the duration of the check whether a namespace exists.
+	// existenceTimeout is the timeout of the check that a namespace exists.
 	existenceTimeout = 5 * time.Second
 )
 
@@ -81,7 +81,7 @@ func (s *session) setNamespace(
 	if before := namespaceOf(changed); before != wanted {
 		changed.Namespace = wanted
 		if err := clientcmd.ModifyConfig(access, *config, true); err != nil {
-			return fmt.Errorf("failed to change context %q of the kubeconfig: %w", contextName, err)
+			return fmt.Errorf("failed to change context %q in the kubeconfig: %w", contextName, err)
 		}
 		if err := history.write(before); err != nil {
 			s.warnf(msgHistoryNotSaved, displayName, err)

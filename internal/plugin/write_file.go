@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// privateMode makes a file accessible only by its owner.
+// privateMode makes a file accessible only to its owner.
 const privateMode = 0o600
 
 // writeFile replaces a file atomically. Only the owner can access the file, because a backup can

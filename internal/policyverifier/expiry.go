@@ -39,7 +39,7 @@ func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
 }
 
 // matchesEverything reports whether a policy fails closed and excludes no requests. It does not
-// check the expressions of the policy, for which their author is responsible.
+// check the policy's expressions; their author is responsible for them.
 func matchesEverything(spec *admissionv1.ValidatingAdmissionPolicySpec) bool {
 	failsClosed := spec.FailurePolicy == nil || *spec.FailurePolicy == admissionv1.Fail
 	matches := spec.MatchConstraints

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Installed describes the admission policies of this project that are installed.
+// Installed describes the installed admission policies of this project.
 type Installed struct {
 	// Guard is the guard policy, or nil if it is missing.
 	Guard *admissionv1.ValidatingAdmissionPolicy
@@ -31,16 +31,15 @@ type Installed struct {
 	names []string
 }
 
-// Policy identifies a policy of this project, or its bindings, by the kind and the label of the
-// policy.
+// Policy identifies a policy of this project, or its bindings, by the policy's kind and label.
 type Policy struct {
 	kind, label string
 	isBinding   bool
 }
 
 // bindings returns the number of bindings that the policy requires. The gate policy has a second
-// binding for custom resources named "namespaces", to which the namespaceSelector of the first does
-// not apply.
+// binding because the namespaceSelector of the first does not apply to custom resources named
+// "namespaces".
 func (p Policy) bindings() int {
 	if p.label == v1alpha1.PolicyGate {
 		return 2
@@ -53,13 +52,13 @@ const (
 	validatingKind = "ValidatingAdmissionPolicy"
 )
 
-// Objects returns the types of policies and bindings.
+// Objects returns an empty object of each type of policy and binding.
 func Objects() []client.Object {
 	return append(ValidatingObjects(),
 		&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{})
 }
 
-// ValidatingObjects returns the types of validating policies and bindings.
+// ValidatingObjects returns an empty object of each type of validating policy and binding.
 func ValidatingObjects() []client.Object {
 	return []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
@@ -179,7 +178,7 @@ func (i Installed) Missing(required []Policy) []string {
 }
 
 // Denied reports whether one of the policies denied a request. The error message of the API server
-// contains the name of the policy, as 'name' or "name".
+// contains the name of the policy in single or double quotes.
 func (i Installed) Denied(refusal error) bool {
 	message := refusal.Error()
 	for _, name := range i.names {

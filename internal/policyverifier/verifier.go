@@ -64,14 +64,14 @@ type PolicyStatus struct {
 	RetryAfter time.Duration
 }
 
-// The operator does not manage the policies. It only changes one field of the inject policy; see
+// The operator does not manage the policies. It changes only one field of the inject policy; see
 // ensureFail.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
 // The operator creates Namespaces only as dry runs.
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 
-// Verify returns whether the API server enforces the set. If this cannot be determined, it returns
+// Verify reports whether the API server enforces the set. If this cannot be determined, it returns
 // an empty status and an error. If it returns both a status and an error, the error concerns only
 // the failure policy.
 func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (PolicyStatus, error) {
@@ -123,7 +123,7 @@ func (i Installed) check() (PolicyStatus, bool) {
 }
 
 // verifyInjection confirms by dry runs that new Namespaces get the initializers. It repeats the dry
-// runs only after a change of the set or after the policy or its binding was recreated.
+// runs only if the set has changed, or if the policy or its binding was recreated.
 func (v *Verifier) verifyInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed Installed,
 ) (PolicyStatus, error) {
@@ -167,7 +167,8 @@ func (v *Verifier) waitForInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
 ) (injected bool, refusal, err error) {
 	probes := initialization.ProbeLabels(set.Initializers)
-	// The timeout does not cancel requests: on a slow API server, no dry run would ever succeed.
+	// The timeout does not cancel requests. Otherwise, no dry run would ever succeed on a slow API
+	// server.
 	err = wait.PollUntilContextTimeout(ctx, probeInterval, probeTimeout, true, func(context.Context) (bool, error) {
 		for _, labels := range probes {
 			namespace, denied, err := DryRun(ctx, v.Client, labels)
@@ -202,7 +203,7 @@ func isInjected(
 	got := initialization.SplitNames(list)
 	returned := maps.Clone(namespace.Labels)
 	if _, ok := sent[corev1.LabelMetadataName]; !ok {
-		delete(returned, corev1.LabelMetadataName) // The API server adds it after admission.
+		delete(returned, corev1.LabelMetadataName) // The API server adds this label after admission.
 	}
 	var expected []v1alpha1.EffectiveInitializer
 	for _, initializer := range initializers {

@@ -44,7 +44,7 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		wanted, injected set
-		// refuses is the label with which admission denies a Namespace.
+		// refuses is the key of a label. Admission denies Namespaces that have this label.
 		refuses string
 		// before and after are labels that other policies add before and after inject.
 		before, after map[string]string
@@ -66,17 +66,17 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 			wanted: set{selecting("d.e.f", "", team("a"))},
 			want:   v1alpha1.ReasonEnforcementPending,
 		},
-		"another selector is enforced": {
+		"the API server enforces another selector": {
 			wanted:   set{selecting("d.e.f", "", team("a"))},
 			injected: set{selecting("d.e.f", "", team("b"))},
 			want:     v1alpha1.ReasonEnforcementPending,
 		},
-		"no selector is enforced": {
+		"the API server enforces no selector": {
 			wanted:   set{selecting("d.e.f", "", team("a"))},
 			injected: set{selecting("d.e.f", "", nil)},
 			want:     v1alpha1.ReasonEnforcementPending,
 		},
-		"a selector that was removed is still enforced": {
+		"the API server still enforces a selector that was removed": {
 			wanted:   set{selecting("d.e.f", "", nil)},
 			injected: set{selecting("d.e.f", "", team("a"))},
 			want:     v1alpha1.ReasonEnforcementPending,
@@ -91,32 +91,32 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 			injected: set{selecting("d.e.f", "", team("a"))},
 			want:     v1alpha1.ReasonEnforcementPending,
 		},
-		"an initializer that selects no namespace": {
+		"an initializer selects no namespaces": {
 			wanted:     set{selecting("a.b.c", "", nil), selecting("d.e.f", "x.y/z", never)},
 			injected:   set{selecting("a.b.c", "", nil)},
 			want:       v1alpha1.ReasonEnforced,
 			wantProbes: 1,
 		},
-		"another policy denies the label": {
+		"another policy denies namespaces with the label": {
 			wanted:   set{selecting("a.b.c", "", nil), selecting("d.e.f", "", team("a"))},
 			injected: set{selecting("a.b.c", "", nil)}, refuses: "team",
 			want: v1alpha1.ReasonEnforced, wantProbes: 2,
 		},
-		"another policy adds a selected label before inject": {
+		"another policy adds a label to which the selector refers, before inject": {
 			wanted:   set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
 			injected: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
 			before:   map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforced,
 		},
-		"another policy adds a selected label after inject": {
+		"another policy adds a label to which the selector refers, after inject": {
 			wanted:   set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
 			injected: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
 			after:    map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforced,
 		},
-		"another policy adds a selected label, and initializers are missing": {
+		"another policy adds a label to which the selector refers, and initializers are missing": {
 			wanted: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
 			before: map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforcementPending,
 		},
-		"another policy adds a selected label, and a namespace finalizer is missing": {
+		"another policy adds a label to which the selector refers, and a namespace finalizer is missing": {
 			wanted:   set{selecting("a.b.c", "", nil), selecting("d.e.f", "x.y/q", without)},
 			injected: set{selecting("a.b.c", "", nil), selecting("d.e.f", "", without)},
 			after:    map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforcementPending,

@@ -62,27 +62,27 @@ func TestVerify(t *testing.T) {
 		// wantOnce means that a single dry run is expected.
 		wantOnce bool
 	}{
-		"a new namespace gets the list": {
+		"a new namespace gets the pending list": {
 			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Pending: list}},
 			want: enforced, wantOnce: true,
 		},
-		"with an empty set, a new namespace gets no list": {
+		"with an empty set, a new namespace gets no pending list": {
 			failurePolicy: admissionv1.Fail, isEmpty: true, responses: []policytest.DryRun{{}},
 			want: enforced, wantOnce: true,
 		},
-		"a new namespace gets the list after a few dry runs": {
+		"a new namespace gets the pending list after a few dry runs": {
 			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{}, {Pending: "rbac.corp.com"}, {Pending: list}},
 			want: enforced,
 		},
-		"a new namespace gets no list": {
+		"a new namespace gets no pending list": {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{}},
 			want: pending,
 		},
-		"a new namespace gets the previous list": {
+		"a new namespace gets the previous pending list": {
 			failurePolicy: admissionv1.Fail, isEmpty: true, responses: []policytest.DryRun{{Pending: list}},
 			want: pending,
 		},
-		"a new namespace gets the list in another order": {
+		"a new namespace gets the pending list in another order": {
 			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Pending: "quota.corp.com,rbac.corp.com"}},
 			want: pending,
 		},
@@ -126,7 +126,7 @@ func TestVerify(t *testing.T) {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Pending: list}},
 			want: enforced, wantPatched: true, wantOnce: true,
 		},
-		"the policy has no failure policy": {
+		"failurePolicy is not set": {
 			age: old, responses: []policytest.DryRun{{Pending: list}},
 			want: enforced, wantPatched: true, wantOnce: true,
 		},
@@ -147,7 +147,7 @@ func TestVerify(t *testing.T) {
 			},
 			wantOnce: true,
 		},
-		"setting Fail returns an error, and the set is enforced": {
+		"the set is enforced, but setting Fail returns an error": {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Pending: list}}, patchError: errOutage,
 			want: enforced, wantOnce: true,
 			wantError: `failed to set failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" to Fail: ` + errOutage.Error(),

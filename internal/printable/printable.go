@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package printable escapes text from a cluster: names, messages and annotations of objects, and
-// responses of servers and webhooks. Terminals interpret or hide some characters of such a text,
-// and a line break can make one message look like two. The package also formats counts in messages.
+// responses of servers and webhooks. Terminals interpret or hide some characters in such text, and
+// a line break can make one message look like two. The package also formats counts in messages.
 package printable
 
 import (
@@ -21,10 +21,10 @@ const lineLayout = "\n\t"
 
 // Escape returns text as one line of printable characters. It replaces control characters, line
 // breaks, invisible characters, invalid UTF-8, and characters that change the direction of text
-// with Go escape sequences. Escaping a text twice has the same result as escaping it once.
+// with Go escape sequences. Escaping text twice has the same result as escaping it once.
 func Escape(text string) string { return replace(text, "", escapeGo) }
 
-// Lines is like Escape, but for text with several lines: it keeps line feeds and tabs.
+// Lines is like Escape, but for multi-line text: it keeps line feeds and tabs.
 func Lines(text string) string { return replace(text, lineLayout, escapeGo) }
 
 // Name returns a name for a list or a table. It quotes names with special characters, because the
@@ -106,9 +106,9 @@ func isPrintable(text, keep string) bool {
 	})
 }
 
-// isPrintableChar is like unicode.IsPrint, but rejects letters and marks that fonts do not show. As
-// in unicode.IsPrint, the only valid white space is the space character, and the category Cf, which
-// includes bidirectional controls, is not printable.
+// isPrintableChar is like unicode.IsPrint, but also rejects invisible letters and marks. Like
+// unicode.IsPrint, it rejects all white space except the space character, and all characters in
+// category Cf, such as bidirectional controls.
 func isPrintableChar(char rune) bool {
 	return unicode.IsPrint(char) &&
 		!unicode.In(char, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)

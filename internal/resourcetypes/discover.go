@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Set is the result of a discovery.
+// Set is the result of discovery.
 type Set struct {
 	// Types contains the discovered types, sorted by group and resource, each in the version that the API
 	// server prefers.

@@ -5,6 +5,6 @@
 // of their objects.
 //
 // Failures are part of the results, because diagnosis, force-finalization and backup must work in a
-// partially failing cluster. Package finalization uses only the parser of this package: to confirm that
-// a namespace is empty, it needs complete results, which many namespaces share.
+// partially failing cluster. Package finalization uses only the parser of this package: to confirm
+// that a namespace is empty, it needs complete results, and it shares them among namespaces.
 package resourcetypes

@@ -79,7 +79,7 @@ func listType(ctx context.Context, client metadata.Interface, namespace string, 
 		case apierrors.IsNotFound(err): // The type is no longer served.
 			return content
 		case apierrors.IsResourceExpired(err) && options.Continue != "":
-			// The list took longer than etcd keeps old revisions. Repeat it without pages.
+			// The list took longer than etcd keeps old revisions. Repeat it without pagination.
 			content.Objects, options = nil, metav1.ListOptions{}
 			limit = Unlimited
 			continue

@@ -51,8 +51,8 @@ type InvalidGroupVersion struct {
 }
 
 // Parse parses discovery results. It returns the namespaced types for which include returns true,
-// sorted by group, resource and version. It also returns the invalid group versions, in the order of the
-// lists.
+// sorted by group, resource and version. It also returns the invalid group versions, in the
+// original order.
 func Parse(
 	lists []*metav1.APIResourceList, include func(resource *metav1.APIResource) bool,
 ) ([]Type, []InvalidGroupVersion) {

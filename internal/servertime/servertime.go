@@ -12,23 +12,23 @@ import (
 
 type contextKey struct{}
 
-// Record returns a context for requests, and the time at which the API server responded to the last of
-// these requests, in whole seconds. The time is zero if no request used a transport of NewTransport, or
-// if the last response had no valid Date header.
+// Record returns a context for requests, and a pointer to the time at which the API server
+// responded to the last of these requests, in whole seconds. The time is zero if no request used a
+// transport returned by NewTransport, or if the last response had no valid Date header.
 func Record(ctx context.Context) (context.Context, *time.Time) {
 	recorded := &time.Time{}
 	return context.WithValue(ctx, contextKey{}, recorded), recorded
 }
 
-// Set records a time in a context that was returned by Record. It ignores other contexts.
+// Set records a time in a context returned by Record. It ignores other contexts.
 func Set(ctx context.Context, at time.Time) {
 	if recorded, ok := ctx.Value(contextKey{}).(*time.Time); ok {
 		*recorded = at
 	}
 }
 
-// NewTransport returns a transport that records the Date header of the responses to requests with a
-// context that was returned by Record.
+// NewTransport returns a transport that records the Date header of responses if the context of the
+// request was returned by Record.
 func NewTransport(next http.RoundTripper) http.RoundTripper {
 	return transport{next: next}
 }

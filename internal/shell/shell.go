@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shell formats kubectl commands that messages propose to users.
+// Package shell formats kubectl commands that messages suggest to users.
 package shell
 
 import (

@@ -60,7 +60,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// TestShells runs the results of Command in all installed shells.
+// TestShells runs the commands that Command returns in all installed shells.
 func TestShells(t *testing.T) {
 	names := append(append([]string{}, plain...), interpreted...)
 	for _, shell := range []string{"sh", "dash", "bash", "zsh", "fish"} {

@@ -47,8 +47,8 @@ func (i Info) String() string {
 	return fmt.Sprintf("%s (%s, %s)", i.Version, i.Go, i.Platform)
 }
 
-// compute prefers the values set by the linker. A release does not contain the state of the
-// checkout, because untracked files would change the version.
+// compute prefers the values set by the linker. For a release, it ignores the state of the
+// checkout: otherwise, untracked files would mark the release as modified.
 func compute(version, revision string, build *debug.BuildInfo) Info {
 	info := Info{
 		Version: cmp.Or(version, build.Main.Version, unknown), Revision: revision,

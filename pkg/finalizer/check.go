@@ -56,8 +56,8 @@ func checkPermissions(ctx context.Context, c client.Client, name corev1.Finalize
 	return err
 }
 
-// logMissingPermissions logs missing permissions. They are not fatal, because they can be granted
-// later.
+// logMissingPermissions logs missing permissions. They are not fatal, because an administrator can
+// grant them later.
 func logMissingPermissions(ctx context.Context, c client.Client, name corev1.FinalizerName) {
 	if err := checkPermissions(ctx, c, name); err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).WithName(loggerName).Error(err, "Cannot remove the namespace finalizer", "finalizer", name)

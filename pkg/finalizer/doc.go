@@ -7,10 +7,10 @@
 //
 // The program owns a namespace finalizer: an entry in spec.finalizers, in addition to "kubernetes".
 // The API server removes a Namespace only when spec.finalizers is empty. [Add] adds a controller
-// that calls a
-// [Func] when a Namespace with the finalizer is deleted. The controller retries after errors, reports
-// progress in a condition of the Namespace, and removes the finalizer when the Func returns nil. It
-// works with any controller-runtime manager, and does not require nslifecycle to be installed.
+// that calls a [Func] when a Namespace with the finalizer is being deleted. The controller retries
+// after errors, reports progress in a condition of the Namespace, and removes the finalizer when
+// the Func returns nil. It works with any controller-runtime manager, and does not require
+// nslifecycle to be installed.
 //
 //	err := finalizer.Add(mgr, "search.example.com/index",
 //		func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
@@ -50,13 +50,13 @@
 //
 // The program requires the verbs get, list and watch on namespaces, and update on
 // namespaces/finalize, all at cluster scope. To publish the condition, it also requires patch on
-// namespaces/status. Without this permission, one log message reports that the condition is not
-// published. [Check] reports missing permissions.
+// namespaces/status. If this permission is missing, the program logs once that it does not publish
+// the condition. [Check] reports missing permissions.
 //
 // # Condition
 //
 // The type of the condition is the name of the finalizer. The condition is False until the
-// finalizer is removed, with one of these reasons: Retrying with the error, Panicked, Working while
-// a call takes longer than ten seconds, or the reason and message of [NotYet] and [Progress]. The
+// finalizer is removed, with one of these reasons: Retrying with the error, Panicked, Working if a
+// call runs for more than ten seconds, or the reason and message of [NotYet] and [Progress]. The
 // condition is True with the [Result] if the finalizer was removed and other finalizers remain.
 package finalizer

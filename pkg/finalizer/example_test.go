@@ -84,7 +84,7 @@ func ExampleNotYet() {
 	// the bucket was deleted
 }
 
-// The finalizer is added to existing and new Namespaces with a label.
+// The finalizer is added to existing and new Namespaces that have a label.
 func ExampleAddFinalizer() {
 	selectsTeams := func(namespace *corev1.Namespace) bool { return namespace.Labels["corp.example.com/team"] != "" }
 	option := finalizer.AddFinalizer(selectsTeams)

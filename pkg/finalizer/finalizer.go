@@ -60,8 +60,8 @@ func Add(mgr manager.Manager, name corev1.FinalizerName, fn Func, opts ...Option
 	if err := workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
 		return workrunner.Setup{
 			Handler: newHandler(c, name, fn, o), Options: o.Options,
-			// Only terminating Namespaces must be watched. The API server keeps the phase consistent with
-			// the deletionTimestamp.
+			// Only terminating Namespaces need to be watched. The API server keeps the phase
+			// consistent with the deletionTimestamp.
 			Selection: workrunner.Selection{
 				Field: fields.OneTermEqualSelector("status.phase", string(corev1.NamespaceTerminating)),
 			},

@@ -35,7 +35,7 @@ const (
 
 var (
 	start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	// errDown is an error without a special meaning.
+	// errDown is an ordinary error, which is retried with backoff.
 	errDown = errors.New("the service is unavailable")
 )
 
@@ -64,7 +64,7 @@ type fixture struct {
 	reconciler *workrunner.Reconciler
 	calls      int
 	// beforeWrite is called before each write to /finalize. If it returns an error, the write fails
-	// with it.
+	// with that error.
 	beforeWrite func(writes int) error
 	writes      int
 }
@@ -316,7 +316,7 @@ func TestAnotherUIDIsNotReleased(t *testing.T) {
 		if err := w.client.Create(t.Context(), again); err != nil {
 			return err
 		}
-		// The new Namespace is terminating, too, so only the UID differs.
+		// The new Namespace is also terminating, so only the UID differs.
 		if err := w.client.Delete(t.Context(), again); err != nil {
 			return err
 		}

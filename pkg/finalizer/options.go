@@ -49,10 +49,10 @@ func AfterContent() Option {
 }
 
 // AddFinalizer adds the finalizer to existing and new Namespaces for which selects returns true.
-// The finalizer is added after the creation, so a Namespace can be deleted before it gets the
-// finalizer. Terminating Namespaces do not get the finalizer. selects is called after each change
-// of a Namespace and must not block. The finalizer is not removed when selects no longer returns
-// true.
+// The finalizer is added after the Namespace is created, so the Namespace might be deleted before
+// it gets the finalizer. Terminating Namespaces do not get the finalizer. selects is called each
+// time a Namespace changes, and must not block. The finalizer is not removed if selects later
+// returns false.
 func AddFinalizer(selects func(namespace *corev1.Namespace) bool) Option {
 	return func(o *options) { o.addsFinalizer, o.selects = true, selects }
 }

@@ -21,8 +21,8 @@ import (
 )
 
 // NotRegisteredError is the error that [Check] returns if no NamespaceInitializerConfiguration
-// names the initializer. This error is expected during a rollout: an initializer starts before it
-// is registered.
+// names the initializer. This error is expected during a rollout, because initializers are
+// registered after they start.
 type NotRegisteredError struct {
 	// Name is the name of the initializer.
 	Name string
@@ -30,7 +30,7 @@ type NotRegisteredError struct {
 
 // Error returns a message that describes how to register the initializer.
 func (e *NotRegisteredError) Error() string {
-	return fmt.Sprintf("initializer %q is not registered, so no new namespace waits for it: while it is running, "+
+	return fmt.Sprintf("initializer %q is not registered, so no new namespace waits for it; while it is running, "+
 		"create a NamespaceInitializerConfiguration with initializers: [{name: %s}]", e.Name, e.Name)
 }
 
@@ -104,7 +104,7 @@ func logFindings(ctx context.Context, log logr.Logger, findings []error) {
 		case errors.As(err, &missing):
 			log.Error(missing, "The initializer lacks permissions", "missing", missing.Missing)
 		case errors.As(err, &unregistered):
-			// This is not an error: an initializer starts before it is registered.
+			// This is not an error, because initializers are registered after they start.
 			log.Info("The initializer is not registered yet", "message", unregistered.Error())
 		default:
 			log.Error(err, "Failed to check the initializer")

@@ -27,7 +27,7 @@
 // A Func must be idempotent: it is called again for the same Namespace after an error. It is also
 // called again if the process stops after the Func has returned and before the name is removed. Use
 // server-side apply, or compare existing objects. Do not treat AlreadyExists as success: a delayed
-// request by another user, intended for an earlier Namespace with the same name, can have created
+// request by another user, intended for an earlier Namespace with the same name, might have created
 // the object.
 //
 // A Func is not called for a Namespace that is terminating, that has failed, or that does not wait
@@ -42,8 +42,8 @@
 // with the error. If the Func has published nothing for ten seconds, the reason is set to Working.
 // Otherwise, the operator would report the initializer as unresponsive after one minute. The
 // reasons Pending, Completed, TimedOut and Deregistered are reserved for the operator, and are
-// replaced by Waiting, Progressing or Initialized. This package does not depend on the condition.
-// Messages are truncated to 1024 bytes.
+// replaced by Waiting, Progressing or Initialized. This package never reads the condition to decide
+// whether to call the Func. Messages are truncated to 1024 bytes.
 //
 // # Permissions
 //

@@ -35,7 +35,8 @@ func ExampleAdd() {
 		binding := applyrbacv1.RoleBinding("owner", namespace.Name).
 			WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName("admin")).
 			WithSubjects(applyrbacv1.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.UserKind).WithName(user))
-		// Use Apply instead of Create: a delayed request by another user can have created the object.
+		// Use Apply instead of Create: a delayed request by another user might have created the
+		// object.
 		err := mgr.GetClient().Apply(ctx, binding, client.FieldOwner("owner.corp.example.com"), client.ForceOwnership)
 		return initializer.Result{Message: "the owner is " + user}, err
 	}

@@ -36,11 +36,11 @@ type Result struct {
 
 // Add adds a controller for the initializer to the manager. With leader election, the controller
 // runs only in the leader. All initializers in a manager share one cache of the initializing
-// Namespaces. They do not use the manager's own cache and scheme. Add returns an error if the name
+// Namespaces. They do not use the manager's own cache or scheme. Add returns an error if the name
 // or an option is invalid, or if the name is already used in this process.
 //
 // When the manager starts, the result of [Check] is logged. Missing permissions do not stop the
-// manager: the initializer continues when they are granted.
+// manager: the initializer starts working when they are granted.
 func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 	options, err := engine.NewOptions(name, opts)
 	if fn == nil {
@@ -99,10 +99,10 @@ func WithBackoff(first, max time.Duration) Option {
 }
 
 // WithFinalizer ensures that a Namespace has a namespace finalizer (an entry in spec.finalizers)
-// before the Func is called for the first time. A controller that is created with package finalizer
-// is then called when the Namespace is deleted. If the finalizer field in the configuration names
-// the finalizer, the Namespace already has it, and no request is made. Otherwise, the permission to
-// update namespaces/finalize is required.
+// before the Func is called for the first time. When the Namespace is deleted, a controller created
+// with package finalizer can clean up and remove the finalizer. If the finalizer field in the
+// configuration names the finalizer, the Namespace already has it, and no request is made.
+// Otherwise, the permission to update namespaces/finalize is required.
 func WithFinalizer(name corev1.FinalizerName) Option {
 	return func(options *engine.Options) { options.Finalizer = &name }
 }

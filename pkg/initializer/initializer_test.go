@@ -91,7 +91,7 @@ func TestAddValidates(t *testing.T) {
 	}
 }
 
-// counter makes names that this process has not served yet, even if tests are repeated.
+// counter makes names unique in this process, even if tests are repeated.
 var counter atomic.Int32
 
 func TestAddWithoutAManager(t *testing.T) {

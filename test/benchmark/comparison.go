@@ -32,7 +32,7 @@ type request func(ctx context.Context) error
 type step struct{ side, half int }
 
 // computeOrder returns the turns of a round: A B B A or B A A B. In four rounds, each half of each
-// side is in every position once. Therefore neither side benefits from a drift, or from a turn that
+// side is in every position once. Therefore, neither side benefits from drift, or from a turn that
 // directly follows another turn of the same side.
 func computeOrder(round int) []step {
 	first, second := without, with

@@ -31,11 +31,11 @@ func TestComputeOrderIsBalanced(t *testing.T) {
 	for step, counts := range places {
 		for place := range 4 {
 			if counts[place] != 1 {
-				t.Errorf("Turn %v is %d times in position %d in four rounds, want once", step, counts[place], place)
+				t.Errorf("Turn %v occurs %d times in position %d in four rounds, want once", step, counts[place], place)
 			}
 		}
 		if followsItself[step] != 1 {
-			t.Errorf("Turn %v follows its own server %d times, want once", step, followsItself[step])
+			t.Errorf("Turn %v follows a turn of the same server %d times, want once", step, followsItself[step])
 		}
 	}
 }

@@ -12,33 +12,33 @@
 //
 //	without, with, with, without;  with, without, without, with;  ...
 //
-// so a slow drift cancels out, and a disturbance of the machine that lasts longer than a few
+// so slow drift cancels out, and interference on the machine that lasts longer than a few
 // milliseconds affects both. The alternative is to install and remove the policies on one server,
 // which requires a pause after each change: the API server observes a policy after up to a second,
 // compiles it, and discovers the type of its parameters after up to 30 s. Each turn would take a
-// minute, and disturbances of that length are typical of shared machines. Measuring one server after
-// the other has the same weakness.
+// minute, and interference of that duration is typical of shared machines. Measuring one server
+// after the other would have the same weakness.
 //
-// Two servers can also differ by chance. Therefore the benchmark compares them before it installs
-// nslifecycle; this control ratio should be 1. The second control needs no extra requests: the first
-// and the second turn of a server in each round form two halves. The column "Same server twice"
-// contains the ratio of the medians of the halves; its difference from 1 is noise. The range after a
-// ratio is a 95% bootstrap confidence interval, drawn from whole rounds.
+// Two servers can also differ by chance. Therefore, the benchmark first compares them before it
+// installs nslifecycle; this control ratio should be 1. The second control needs no extra requests:
+// the first and the second turn of a server in each round are treated as two halves. The column
+// "Same server twice" contains the ratio of the medians of the halves; its difference from 1 is
+// noise. The range after a ratio is a 95% bootstrap confidence interval, drawn from whole rounds.
 //
 // # Method
 //
-// The client is an ordinary user with a certificate. It is not a cluster administrator, for whom the
-// API server does not evaluate RBAC. It sends JSON, one request at a time. Client, API server and
-// etcd share a machine, and etcd does not wait for the disk. Therefore no other latency hides the
-// cost of the policies, and the difference of the medians is as meaningful as their ratio. With
-// --fsync, etcd waits for the disk, as in a real cluster.
+// The client is an ordinary user with a certificate. It is not a cluster administrator, because the
+// API server does not evaluate RBAC for cluster administrators. It sends JSON, one request at a
+// time. The client, the API server and etcd share a machine, and etcd does not wait for the disk.
+// Therefore, no other latency hides the cost of the policies, and the difference of the medians is
+// as meaningful as their ratio. With --fsync, etcd waits for the disk, as in a real cluster.
 //
 // The manager runs in its own process, with a token of its ServiceAccount. It is stopped while the
-// cost of the policies is measured, since it would compete for the processors with only one of the
-// servers. A separate row shows the effect of that competition. The client measures the time until a
-// namespace is initialized: from before its POST until a watch delivers the condition Initializing
-// with status False. The three initializers run in the process of the client, each with its own
-// identity and connection.
+// cost of the policies is measured, because it would compete with only one of the servers for
+// processor time. A separate row shows this effect. The client measures the time until a namespace
+// is initialized: from before its POST until a watch delivers the condition Initializing with
+// status False. The three initializers run in the process of the client, each with its own identity
+// and connection.
 //
 // The benchmark writes only to namespaces whose names start with "bench-", and deletes them at the
 // end.

@@ -109,8 +109,8 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 	return o, nil
 }
 
-// expect returns a channel that receives the time at which the watch returns the namespace with the
-// condition Initializing=False.
+// expect returns a channel that receives the time at which the watch delivers the namespace with
+// the condition Initializing=False.
 func (o *observer) expect(name string) <-chan time.Time {
 	seen := make(chan time.Time, 1)
 	o.lock.Lock()
@@ -168,9 +168,9 @@ func (s *server) createOneByOne(ctx context.Context, count int) ([]time.Duration
 	return times, nil
 }
 
-// createAtOnce creates namespaces with concurrent requests. It returns the time from the creation
-// to the initialization of each, and the time from the first creation until the last namespace was
-// initialized.
+// createAtOnce creates namespaces with concurrent requests. It returns the duration from the
+// creation of each namespace until its initialization, and the duration from the first creation
+// until the last namespace is initialized.
 func (s *server) createAtOnce(ctx context.Context, count, clients int) ([]time.Duration, time.Duration, error) {
 	observer, err := startObserver(ctx, s.user)
 	if err != nil {

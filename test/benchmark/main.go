@@ -48,7 +48,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
 	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.kustomization, "kustomization", filepath.Join(controlplane.Root(), "config", "default"),
-		"Directory to install from, to measure changes of the policies.")
+		"Directory to install from, to measure changes to the policies.")
 }
 
 // complete defaults and validates the options.
@@ -68,7 +68,8 @@ func main() {
 	var opts options
 	opts.bind(flag.CommandLine)
 	flag.Parse()
-	// Otherwise, warnings of controller-runtime about a missing logger would interrupt the tables.
+	// Otherwise, controller-runtime's warnings about a missing logger would appear between the
+	// tables.
 	ctrl.SetLogger(klog.Background())
 	if err := run(opts); err != nil {
 		fmt.Fprintf(os.Stderr, "benchmark: %v\n", err)

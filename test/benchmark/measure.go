@@ -96,7 +96,7 @@ func (b *benchmark) stop() error {
 	return err
 }
 
-// compareBare is the control: it compares the servers before the installation.
+// compareBare is the control measurement: it compares the servers before nslifecycle is installed.
 func (b *benchmark) compareBare(ctx context.Context) error {
 	const control = "Control, before the installation: "
 	if err := b.compareCreation(ctx, control+"Namespace create", 0); err != nil {
@@ -180,7 +180,7 @@ func (b *benchmark) measureMemory(namespaces int) error {
 	return nil
 }
 
-// compareWorking compares the creation of namespaces while the manager initializes them.
+// compareWorking compares the creation of namespaces while the manager is initializing them.
 func (b *benchmark) compareWorking(ctx context.Context) error {
 	if err := b.removeNamespaces(ctx); err != nil {
 		return err
@@ -188,7 +188,8 @@ func (b *benchmark) compareWorking(ctx context.Context) error {
 	return b.compareCreation(ctx, "Namespace create, three initializers, manager running", 0)
 }
 
-// compareInstalled compares requests with three registered initializers and a stopped manager.
+// compareInstalled compares requests while three initializers are registered and the manager is
+// stopped.
 func (b *benchmark) compareInstalled(ctx context.Context) error {
 	if err := b.manager.Stop(); err != nil {
 		return err
@@ -202,7 +203,7 @@ func (b *benchmark) compareInstalled(ctx context.Context) error {
 	return b.compareWrites(ctx, "", goalWrite)
 }
 
-// compareEachPolicy measures the cost of each policy alone.
+// compareEachPolicy measures the cost of each policy on its own.
 func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	if !b.eachPolicy {
 		return nil
@@ -226,7 +227,8 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	return bindings.keepOnly(ctx, policyNames()...)
 }
 
-// compareUnregistered compares requests with installed policies and no registered initializers.
+// compareUnregistered compares requests while the policies are installed but no initializers are
+// registered.
 func (b *benchmark) compareUnregistered(ctx context.Context) error {
 	if err := b.servers[with].unregisterAll(ctx); err != nil {
 		return err
@@ -248,7 +250,7 @@ func (b *benchmark) compareUpdates(ctx context.Context, what string) error {
 	})
 }
 
-// compareWrites compares writes in a namespace that is not initializing.
+// compareWrites compares writes to a namespace that is not initializing.
 func (b *benchmark) compareWrites(ctx context.Context, control string, goal float64) error {
 	if err := b.compare(ctx, control+"ConfigMap create", b.writes, goal, [2]request{
 		b.servers[without].createConfigMap(), b.servers[with].createConfigMap(),

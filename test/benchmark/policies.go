@@ -23,8 +23,8 @@ import (
 const (
 	// configurationName is the name of the only configuration.
 	configurationName = "bench"
-	// settleTimeout is the maximum time for the API server to apply a change. It discovers a new
-	// parameter type within 30 s.
+	// settleTimeout is the maximum time for the API server to apply a change. The API server
+	// discovers a new parameter type within 30 s.
 	settleTimeout = 90 * time.Second
 	// policyDelay is the time to wait after a binding is created or deleted. API servers check for
 	// changes every second.
@@ -54,8 +54,8 @@ func (s *server) register(ctx context.Context) error {
 	return nil
 }
 
-// unregisterAll empties the effective set. No manager must be running, since it would restore the
-// initializers.
+// unregisterAll empties the effective set. The manager must not be running, because it would
+// restore the initializers.
 func (s *server) unregisterAll(ctx context.Context) error {
 	objects, err := controlplane.NewClient(s.Admin)
 	if err != nil {
@@ -72,8 +72,8 @@ func (s *server) unregisterAll(ctx context.Context) error {
 	return s.waitForInjected(ctx, "")
 }
 
-// waitForInjected waits until new namespaces get the given pending list. The inject policy is
-// enforced if the API server removes a user's annotation with the project's prefix.
+// waitForInjected waits until new namespaces have the given pending list. If the API server removes
+// a user's annotation with the project's prefix, the inject policy is enforced.
 func (s *server) waitForInjected(ctx context.Context, list string) error {
 	const sent = v1alpha1.Prefix + "sent-by-user"
 	err := wait.PollUntilContextTimeout(ctx, time.Second/4, settleTimeout, true, func(ctx context.Context) (bool, error) {
@@ -98,7 +98,8 @@ type bindings struct {
 	byLabel map[string][]client.Object
 }
 
-// policyNames returns the labels of the policies, in the order of admission.
+// policyNames returns the labels of the policies, in the order in which the API server applies
+// them.
 func policyNames() []string {
 	return []string{
 		v1alpha1.PolicyInject, v1alpha1.PolicyComplete, v1alpha1.PolicyRequireSet, v1alpha1.PolicyGuard,
@@ -116,7 +117,7 @@ func (s *server) findBindings(ctx context.Context) (*bindings, error) {
 	var validating admissionv1.ValidatingAdmissionPolicyBindingList
 	for _, list := range []client.ObjectList{&mutating, &validating} {
 		if err := objects.List(ctx, list, client.HasLabels{v1alpha1.LabelPolicy}); err != nil {
-			return nil, fmt.Errorf("failed to list the policies' bindings: %w", err)
+			return nil, fmt.Errorf("failed to list the policy bindings: %w", err)
 		}
 	}
 	for i := range mutating.Items {

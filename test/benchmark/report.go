@@ -24,13 +24,13 @@ const (
 type report struct {
 	// facts describe the machine and the versions.
 	facts []string
-	// ratios compare the server with nslifecycle to the one without.
+	// ratios compare the server with nslifecycle to the server without it.
 	ratios []ratioLine
 	// values are measured only on the server with nslifecycle.
 	values []valueLine
 }
 
-// ratioLine is one comparison. A goal of 0 means no goal.
+// ratioLine is one comparison. If goal is 0, the comparison has no goal.
 type ratioLine struct {
 	what         string
 	samples      int
@@ -58,8 +58,7 @@ func newRatioLine(what string, c *comparison, goal float64) ratioLine {
 	return line
 }
 
-// result compares the rounded ratio, as printed: a ratio that is printed as equal to its goal meets
-// the goal.
+// result compares the ratio with the goal after rounding both as in the report.
 func (l ratioLine) result() string {
 	switch {
 	case l.goal == 0:
@@ -93,10 +92,10 @@ func (r *report) tables() []harness.Table {
 			"Request", "Samples each", "Median without", "Median with", "Difference", "95th percentile",
 			"Ratio of medians (95% CI)", "Same server twice", "Goal", "Result",
 		},
-		Note: "Two figures in one column are without and with nslifecycle. \"Same server twice\" is the ratio of one half " +
-			"of the samples to the other: its difference from 1 is noise.",
+		Note: "If a column contains two figures, the first is without nslifecycle. \"Same server twice\" is the ratio " +
+			"of one half of the samples to the other: its difference from 1 is noise.",
 	}
-	// Lines with a goal come first, otherwise in the order of measurement.
+	// Lines with a goal come first. Otherwise, lines are in the order of measurement.
 	lines := slices.Clone(r.ratios)
 	slices.SortStableFunc(lines, func(a, b ratioLine) int {
 		return cmp.Compare(min(b.goal, 1), min(a.goal, 1))

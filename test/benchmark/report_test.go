@@ -15,11 +15,11 @@ func TestResult(t *testing.T) {
 		ratio, goal float64
 		want        string
 	}{
-		"below":               {1.01, 1.05, met},
-		"equal to the goal":   {1.05, 1.05, met},
-		"printed as the goal": {1.0549, 1.05, met},
-		"printed as more":     {1.0551, 1.05, missed},
-		"no goal":             {9, 0, noGoal},
+		"below":                     {1.01, 1.05, met},
+		"equal to the goal":         {1.05, 1.05, met},
+		"rounded down to the goal":  {1.0549, 1.05, met},
+		"rounded up above the goal": {1.0551, 1.05, missed},
+		"no goal":                   {9, 0, noGoal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := (ratioLine{ratio: test.ratio, goal: test.goal}).result(); got != test.want {

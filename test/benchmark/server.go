@@ -26,7 +26,7 @@ const (
 	// writesNamespace contains the ConfigMaps. The benchmark creates it before it installs nslifecycle,
 	// so the namespace is never initialized.
 	writesNamespace = "bench-writes"
-	// updatesNamespace is the namespace that the benchmark updates. It is never initialized, either.
+	// updatesNamespace is the namespace that the benchmark updates. It is never initialized.
 	updatesNamespace = "bench-updates"
 	// userName is the user who sends the measured requests.
 	userName = "bench-user"
@@ -39,7 +39,7 @@ type server struct {
 	*controlplane.ControlPlane
 	admin kubernetes.Interface
 	user  kubernetes.Interface
-	// created counts the created objects, for their names.
+	// created is the number of created objects, which makes their names unique.
 	created int
 }
 
@@ -180,8 +180,8 @@ func newConfigMap(name string) *corev1.ConfigMap {
 	}
 }
 
-// removeNamespaces deletes and finalizes all measured namespaces, which are empty. No
-// kube-controller-manager runs that would remove the namespace finalizer.
+// removeNamespaces deletes and finalizes all measured namespaces, which are empty. It removes their
+// namespace finalizer because no kube-controller-manager is running.
 func (s *server) removeNamespaces(ctx context.Context) error {
 	list, err := s.admin.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 const (
 	// resamples is the number of bootstrap samples; more samples do not change the second digit.
 	resamples = 500
-	// outside is the share of the bootstrap's ratios below the interval, and also above it.
+	// outside is the fraction of the bootstrap ratios that lie below the interval. The same
+	// fraction lies above it.
 	outside = 0.025
 )
 
@@ -32,8 +33,9 @@ func computeRatio(samples, reference []time.Duration) float64 {
 type interval struct{ low, high float64 }
 
 // computeInterval estimates the interval by drawing rounds with replacement. It draws rounds
-// instead of samples, because disturbances affect consecutive samples together. It draws the same
-// rounds for both sides. With its fixed seed, the same samples always result in the same interval.
+// instead of samples, because other load on the machine affects consecutive samples. It draws the
+// same rounds for both servers. Because the seed is fixed, the same samples always result in the
+// same interval.
 func computeInterval(samples, reference [][]time.Duration) interval {
 	rounds := min(len(samples), len(reference))
 	if rounds == 0 {

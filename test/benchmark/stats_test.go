@@ -44,7 +44,7 @@ func TestComputeInterval(t *testing.T) {
 	ratio := computeRatio(slices.Concat(noisy...), slices.Concat(reference...))
 	got := computeInterval(noisy, reference)
 	if got.low >= ratio || got.high <= ratio {
-		t.Errorf("The interval is %v, want one around %v", got, ratio)
+		t.Errorf("The interval is %v, want an interval that contains %v", got, ratio)
 	}
 	if again := computeInterval(noisy, reference); again != got {
 		t.Errorf("The same samples result in %v and then in %v", got, again)

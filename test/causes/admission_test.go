@@ -68,7 +68,7 @@ const twoConfigMaps = `
 `
 
 // serveWebhook serves a webhook until the spec ends and returns its clientConfig. denialReason
-// returns why a request is denied, or "" to allow the request.
+// returns the reason to deny a request, or "" to allow the request.
 func serveWebhook(denialReason func(*admissionv1.AdmissionRequest) string) string {
 	server, clientConfig := webhooks.Serve(denialReason)
 	DeferCleanup(server.Close)

@@ -54,8 +54,9 @@ const thingResources = `{"kind":"APIResourceList","apiVersion":"v1","groupVersio
 const storageUnavailable = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,
 "message":"the storage is unavailable"}`
 
-// serve runs an API server until the spec ends and returns its port. The server responds to each path
-// with the given status and body. Other paths get the response for *, or else 404.
+// serve runs an API server until the spec ends and returns its port. The server responds to each
+// path with the given status and body. For other paths, it returns the response for *, or 404 if
+// there is none.
 func (f *fixture) serve(responses map[string]response) string {
 	GinkgoHelper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +98,8 @@ func (f *fixture) registerAPIService(ctx context.Context, port string) {
 	f.create(ctx, strings.ReplaceAll(apiService, "$port", port))
 }
 
-// expectAvailable waits for the status of the Available condition of the fixture's APIService.
+// expectAvailable waits until the Available condition of the fixture's APIService has the given
+// status.
 func (f *fixture) expectAvailable(ctx context.Context, status string) {
 	GinkgoHelper()
 	object := f.objects(strings.ReplaceAll(apiService, "$port", "1"))[0]
@@ -110,8 +112,8 @@ func (f *fixture) expectAvailable(ctx context.Context, status string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectStuckUntilUnregistered deletes the namespace, expects the finding, and expects that the
-// namespace is deleted after the APIService is deleted.
+// expectStuckUntilUnregistered requests the deletion of the namespace, expects the finding, deletes
+// the APIService, and expects that the namespace is then deleted.
 func (f *fixture) expectStuckUntilUnregistered(ctx context.Context, expected expectedFinding) {
 	GinkgoHelper()
 	f.create(ctx, twoConfigMaps)
@@ -168,7 +170,7 @@ var _ = Describe("An aggregated API server", func() {
 		f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseDiscoveryFailing))
 	})
 
-	It("is reported if list requests fail", func(ctx context.Context) {
+	It("is reported if it rejects list requests", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, localhost)
 		f.registerAPIService(ctx, f.serve(map[string]response{

@@ -35,8 +35,8 @@ spec: {type: LoadBalancer, ports: [{port: 80}]}
 		f := newFixture(ctx)
 		const owner = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: owner}}`
 		f.create(ctx, owner)
-		// While pods remain, the namespace controller does not delete the owner. A background deletion
-		// would cancel the foreground deletion.
+		// The namespace controller does not delete the owner while pods remain. A background
+		// deletion would cancel the foreground deletion.
 		f.create(ctx, readyNode())
 		f.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
 		Expect(admin.Delete(ctx, f.objects(owner)[0], client.PropagationPolicy("Foreground"))).To(Succeed())
@@ -46,7 +46,7 @@ spec: {type: LoadBalancer, ports: [{port: 80}]}
 		f.expectDeleted(ctx)
 	})
 
-	It("is reported after a foreground deletion if a dependent is not deleted", func(ctx context.Context) {
+	It("is reported after a foreground deletion with a dependent that is not deleted", func(ctx context.Context) {
 		f := newFixture(ctx)
 		const owner = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: owner}}`
 		uid := f.create(ctx, owner)[0].GetUID()

@@ -75,7 +75,7 @@ func (f *fixture) simulateKubelet(ctx context.Context, admin client.Client) {
 	}
 }
 
-// These specs run kube-controller-manager without any component of this project.
+// In these specs, kube-controller-manager runs without any component of this project.
 var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		originalPlane, originalAdmin, originalCollector := plane, admin, collector

@@ -123,8 +123,8 @@ var _ = Describe("The namespace controller", func() {
 	})
 })
 
-// noConcurrency limits the manager's deletions of ConfigMaps to one seat and no queue, which is the
-// minimum in API Priority and Fairness.
+// noConcurrency limits the manager's deletions of ConfigMaps to one seat without a queue, which is
+// the lowest limit in API Priority and Fairness.
 const noConcurrency = `
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
@@ -147,8 +147,8 @@ spec:
     - {verbs: [delete], apiGroups: [""], resources: [configmaps], namespaces: ["*"]}
 `
 
-// occupyPriorityLevel occupies the only seat with a deletion that waits for a webhook until stop is
-// called.
+// occupyPriorityLevel occupies the only seat with a deletion request, which a webhook blocks until
+// stop is called.
 func (f *fixture) occupyPriorityLevel(ctx context.Context, as client.Client) (stop func()) {
 	GinkgoHelper()
 	received, unblock := make(chan struct{}, 1), make(chan struct{})
@@ -166,7 +166,7 @@ func (f *fixture) occupyPriorityLevel(ctx context.Context, as client.Client) (st
 	var group sync.WaitGroup
 	group.Go(func() {
 		for running.Err() == nil {
-			// The request can be throttled or time out.
+			// The request might be throttled or time out.
 			_ = as.Delete(running, f.objects(twoConfigMaps)[0], client.DryRunAll)
 		}
 	})

@@ -136,8 +136,8 @@ spec: {size: small}
 	})
 })
 
-// operator contains the objects of a controller for the fixture's API group. The manifest sets their
-// status, because no pod runs.
+// operator contains the objects of a controller for the fixture's API group. The manifest sets
+// their status, because no pods run.
 const operator = `
 apiVersion: v1
 kind: Namespace

@@ -27,9 +27,9 @@ type expectedFinding struct {
 	certainty diagnosis.Certainty
 	// objects lists all objects of the finding as RESOURCE/NAME.
 	objects []string
-	// texts are substrings of the message.
+	// texts are expected substrings of the message.
 	texts []string
-	// evidence are substrings of the evidence.
+	// evidence contains expected substrings of the evidence.
 	evidence []string
 }
 
@@ -41,13 +41,13 @@ func likely(cause diagnosis.Cause, objects ...string) expectedFinding {
 	return expectedFinding{cause: cause, certainty: diagnosis.Likely, objects: objects}
 }
 
-// withMessage adds substrings of the message.
+// withMessage adds expected substrings of the message.
 func (expected expectedFinding) withMessage(texts ...string) expectedFinding {
 	expected.texts = append(slices.Clone(expected.texts), texts...)
 	return expected
 }
 
-// withEvidence adds substrings of the evidence.
+// withEvidence adds expected substrings of the evidence.
 func (expected expectedFinding) withEvidence(evidence ...string) expectedFinding {
 	expected.evidence = append(slices.Clone(expected.evidence), evidence...)
 	return expected
@@ -67,9 +67,9 @@ func (f *fixture) expectResolved(ctx context.Context, cause diagnosis.Cause) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectFindings waits until the diagnosis has exactly the wanted findings, in order. It fails the spec
-// immediately if the diagnosis reports any other cause. It runs the recommended commands and returns
-// the diagnosis.
+// expectFindings waits until the diagnosis has exactly the wanted findings, in the given order. It
+// fails the spec immediately if the diagnosis reports any other cause. It runs the recommended
+// commands and returns the diagnosis.
 func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding) *diagnosis.Diagnosis {
 	GinkgoHelper()
 	var causes []diagnosis.Cause
@@ -79,7 +79,7 @@ func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding)
 	var result *diagnosis.Diagnosis
 	Eventually(func(g Gomega) {
 		result = f.diagnose(g, ctx, collector)
-		// An administrator can read everything, but a request can time out.
+		// An administrator can read everything, but a request might time out.
 		g.Expect(result.Unread).To(BeEmpty())
 		var found []diagnosis.Cause
 		for _, finding := range result.Findings {
@@ -172,7 +172,7 @@ func expectRemediesWork(ctx context.Context, finding diagnosis.Finding) {
 	GinkgoHelper()
 	for _, remedy := range finding.Remedies {
 		words := strings.Fields(remedy)
-		// No kubelet serves logs, and the plugin has its own tests.
+		// No kubelet is running to serve logs, and the plugin has its own tests.
 		if words[0] != "kubectl" || words[1] == "nslifecycle" || words[1] == "logs" {
 			continue
 		}
@@ -198,7 +198,7 @@ func isEvidence(output string, finding diagnosis.Finding) bool {
 	return isError && text != "" && strings.Contains(strings.Join(finding.Evidence, "\n"), text)
 }
 
-// runShell runs a command line in a shell, like a user who copies the command.
+// runShell runs a command line in a shell, as a user who copies the command would.
 func runShell(ctx context.Context, line string) (string, error) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()

@@ -21,7 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// heldConfigMap has a finalizer. The cluster contains no evidence of its owner.
+// heldConfigMap has a finalizer. The cluster contains no evidence of the finalizer's owner.
 const heldConfigMap = `
 apiVersion: v1
 kind: ConfigMap
@@ -41,7 +41,7 @@ var _ = Describe("A finalizer", func() {
 		f.expectDeleted(ctx)
 	})
 
-	DescribeTable("is reported without a running owner if", func(ctx context.Context, stopOwner func(context.Context, *fixture), expected expectedFinding) {
+	DescribeTable("is reported to have no running owner if", func(ctx context.Context, stopOwner func(context.Context, *fixture), expected expectedFinding) {
 		f := newFixture(ctx)
 		f.create(ctx, definition)
 		f.create(ctx, heldWidget)
@@ -145,7 +145,7 @@ metadata: {namespace: $ns, name: held, finalizers: [kubernetes]}
 		f.expectDeleted(ctx)
 	})
 
-	It("results in one finding with five names and the total count if many objects have it", func(ctx context.Context) {
+	It("is reported in one finding with five names and a count if many objects have it", func(ctx context.Context) {
 		f := newFixture(ctx)
 		for i := range 30 {
 			f.create(ctx, fmt.Sprintf(`
@@ -188,7 +188,7 @@ func (f *fixture) expireLease(ctx context.Context) {
 func (f *fixture) addNamespaceFinalizer(ctx context.Context, finalizer corev1.FinalizerName) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		namespace := f.namespace(g, ctx) // The manager can update the status concurrently.
+		namespace := f.namespace(g, ctx) // The manager might update the status concurrently.
 		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, finalizer)
 		g.Expect(admin.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
 	}).WithContext(ctx).Should(Succeed())
@@ -232,7 +232,7 @@ var _ = Describe("A Namespace", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("is blocked by remaining objects first, and then by namespace finalizers", func(ctx context.Context) {
+	It("is blocked first by remaining objects and then by namespace finalizers", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.addNamespaceFinalizer(ctx, "agent.example.org/origin")
 		f.create(ctx, heldConfigMap)

@@ -153,8 +153,9 @@ func (f *fixture) delete(ctx context.Context, text string) {
 	}
 }
 
-// deleteNamespace requests the deletion of the namespace. It waits until the namespace controller has
-// set a condition or has finished, which can exceed the progress deadline on a busy machine.
+// deleteNamespace requests the deletion of the namespace. It waits until the namespace controller
+// has set a condition or has finished. This can take longer than the progress deadline on a busy
+// machine.
 func (f *fixture) deleteNamespace(ctx context.Context) {
 	GinkgoHelper()
 	f.delete(ctx, f.manifest())

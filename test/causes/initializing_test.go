@@ -56,8 +56,8 @@ func newInitializingFixture(ctx context.Context, before func(*fixture)) *fixture
 	return f
 }
 
-// expectInjected waits until the API server adds initializers to new namespaces, or until it no longer
-// does.
+// expectInjected waits until the API server adds initializers to new namespaces, or stops adding
+// them.
 func expectInjected(ctx context.Context, isExpected bool) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -68,8 +68,8 @@ func expectInjected(ctx context.Context, isExpected bool) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectRemedied runs the recommended command that removes the initializer from the pending
-// list, and expects an active namespace without findings.
+// expectRemedied runs the recommended command that removes the initializer from the pending list,
+// and expects that the namespace becomes active and has no findings.
 func (f *fixture) expectRemedied(ctx context.Context, result *diagnosis.Diagnosis) {
 	GinkgoHelper()
 	remedies := result.Findings[0].Remedies

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// pod runs on the fixture's node. It does not terminate, because no kubelet runs.
+// pod runs on the fixture's node. It does not terminate, because no kubelet is running.
 const pod = `
 apiVersion: v1
 kind: Pod
@@ -55,7 +55,7 @@ func readyNode() string {
 		"$renewed", now.Format("2006-01-02T15:04:05.000000Z")).Replace(node)
 }
 
-// forceDeletePod deletes the pod like a kubelet after the containers have stopped.
+// forceDeletePod deletes the pod as a kubelet does after the containers have stopped.
 func (f *fixture) forceDeletePod(ctx context.Context) {
 	GinkgoHelper()
 	object := f.objects(`{apiVersion: v1, kind: Pod, metadata: {namespace: $ns, name: web}}`)[0]
@@ -120,7 +120,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 		f.deleteNamespace(ctx)
 		// The PersistentVolumeClaim is evidence and not a finding.
 		f.expectFindings(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").
-			withEvidence(`persistentvolumeclaims "data" waits for pod "web"`))
+			withEvidence(`persistentvolumeclaims "data" is waiting for pod "web"`))
 		f.forceDeletePod(ctx)
 		removeFinalizers(ctx, claim)
 		f.expectDeleted(ctx)

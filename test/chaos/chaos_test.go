@@ -51,7 +51,7 @@ var disruptions = []disruption{
 		Expect(plane.KillAPIServer(ctx)).To(Succeed())
 		Expect(plane.StartAPIServer()).To(Succeed())
 	}},
-	// The API server is killed, since clients keep their connections until the server closes them.
+	// The API server is killed because clients keep their connections until the server closes them.
 	{"the API server's certificate is replaced and the server is killed", func(ctx context.Context, _ *replicas) {
 		before := servingCertificate(ctx, plane.Admin)
 		Expect(authority.Rotate()).To(Succeed())
@@ -66,7 +66,7 @@ var disruptions = []disruption{
 }
 
 var _ = Describe("Namespaces are created and deleted", func() {
-	It("during disruptions of managers, API server, certificates and CRDs", func(ctx context.Context) {
+	It("while managers, the API server, certificates and CRDs are disrupted", func(ctx context.Context) {
 		managers := startReplicas(ctx, "--metrics-bind-address=0")
 		managers.leader(ctx)
 		Eventually(func() string {
@@ -118,8 +118,8 @@ var _ = Describe("The manager", func() {
 	}, SpecTimeout(3*time.Minute))
 })
 
-// upgrade installs the manifests again, and changes each CRD like a new version: it adds a printer
-// column and a field of the schema.
+// upgrade installs the manifests again, and changes each CRD as a new version would: it adds a
+// printer column and a schema field.
 func upgrade(ctx context.Context) {
 	GinkgoHelper()
 	Expect(plane.Install(ctx)).To(Succeed())

@@ -65,7 +65,7 @@ func (r *replicas) supervise(index int) {
 		if stopped {
 			return
 		}
-		// The kubelet also delays restarts, but for longer.
+		// The kubelet also delays restarts, but for a longer time.
 		time.Sleep(time.Second)
 	}
 }

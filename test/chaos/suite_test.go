@@ -20,7 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// injected is the expected initializers annotation of the namespaces in the traffic.
+// injected is the initializers annotation that each new namespace must have.
 const injected = policyInitializer + "," + ownerInitializer
 
 const (
@@ -34,7 +34,7 @@ var (
 	authority *controlplane.Authority
 	// admin is a member of system:masters.
 	admin client.Client
-	// binary is the path of the manager.
+	// binary is the path of the manager binary.
 	binary string
 )
 

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// interval is the time between two creations of namespaces.
+	// interval is the time between the creation of one namespace and the next.
 	interval = 250 * time.Millisecond
 	// maximum is the maximum number of namespaces that exist concurrently. It limits the backlog
 	// during an outage, which would dominate the recovery time.
@@ -34,7 +34,7 @@ const (
 	requester = "chaos@corp.example.com"
 )
 
-// namespaceRecord records when a namespace of the traffic reached each stage.
+// namespaceRecord contains the times at which a namespace reached each stage.
 type namespaceRecord struct {
 	name                                   string
 	created, initialized, deleted, removed time.Time
@@ -45,9 +45,9 @@ type traffic struct {
 	user client.Client
 
 	lock sync.Mutex
-	// records contains all namespaces that were created.
+	// records contains a record of each namespace.
 	records []*namespaceRecord
-	// violations describes each violation of a guarantee.
+	// violations contains a description of each violation of a guarantee.
 	violations []string
 
 	cancel context.CancelFunc
@@ -131,8 +131,8 @@ func (t *traffic) reached(at *time.Time) {
 	*at = time.Now()
 }
 
-// until calls isTrue until it returns true or the spec ends, so that requests are retried while the
-// API server is unavailable.
+// until calls isTrue repeatedly until it returns true or the spec ends. Thus, requests are retried
+// while the API server is unavailable.
 func until(ctx context.Context, isTrue func() bool) {
 	for !isTrue() {
 		select {
@@ -147,13 +147,13 @@ func until(ctx context.Context, isTrue func() bool) {
 func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
 	namespace := wrappers.MakeNamespace(record.name).Obj()
 	until(ctx, func() bool {
-		// The response to an earlier attempt can be lost.
+		// The response to an earlier attempt might have been lost.
 		err := t.user.Create(ctx, namespace)
 		return err == nil || apierrors.IsAlreadyExists(err) && t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) == nil
 	})
 	t.reached(&record.created)
 	if list := namespace.Annotations[v1alpha1.AnnotationInitializers]; list != injected {
-		t.recordViolation("namespace %s was created with the initializers %q", record.name, list)
+		t.recordViolation("namespace %s was created with initializers %q", record.name, list)
 	}
 
 	// The user tries to write as soon as the namespace exists.
@@ -189,8 +189,9 @@ func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
 	}
 }
 
-// recovery waits until a namespace that was created after since is initialized, and a namespace that
-// was deleted after since is removed. It returns the times from since until the first of each.
+// recovery waits until a namespace that was created after since is initialized, and a namespace
+// that was deleted after since is removed. It returns the time from since to the first such
+// initialization and to the first such removal.
 func (t *traffic) recovery(ctx context.Context, since time.Time) (initialized, removed time.Duration) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -207,7 +208,7 @@ func (t *traffic) recovery(ctx context.Context, since time.Time) (initialized, r
 			first(&removed, record.deleted, record.removed)
 		}
 		g.Expect(initialized).NotTo(BeZero(), "no namespace was initialized")
-		g.Expect(removed).NotTo(BeZero(), "no namespace was removed")
+		g.Expect(removed).NotTo(BeZero(), "no namespace was deleted")
 	}).WithContext(ctx).Should(Succeed())
 	return initialized, removed
 }

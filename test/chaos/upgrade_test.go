@@ -85,7 +85,7 @@ var _ = Describe("An upgrade from another version", func() {
 		expectInitializing("waiting", corev1.ConditionTrue, v1alpha1.ReasonPending)
 		before := stages["waiting"].DeepCopy()
 
-		By("upgrading the objects, and then replacing the manager like a Deployment")
+		By("upgrading the objects and then replacing the manager, as a Deployment does")
 		apply(controlplane.Root())
 		runManager(binary, config, "--leader-elect")
 		oldManager.Terminate()

@@ -23,8 +23,8 @@ func Unlimited(config *rest.Config) *rest.Config {
 	return config
 }
 
-// NewClient returns a client with an Unlimited configuration. Its scheme contains the types of the
-// manager, and the types that the functions add.
+// NewClient returns a client with an Unlimited configuration. Its scheme contains the manager's
+// types and the types that the functions add.
 func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Client, error) {
 	types := scheme.New()
 	var errs []error

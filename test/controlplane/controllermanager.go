@@ -58,7 +58,7 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...stri
 	}
 	defer log.Close()
 
-	// The process does not depend on the context, which a step of a test can cancel.
+	// The process must outlive the context, which ends with the Ginkgo node.
 	command := exec.Command(binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
 	}, flags...)...)
@@ -84,8 +84,8 @@ func (m *ControllerManager) Log() (string, error) {
 	return string(log), nil
 }
 
-// Stop stops the process and waits until it exits. It returns an error if the process had already
-// exited or had to be killed.
+// Stop stops the process and waits until it exits. It returns an error if the process has already
+// exited or does not exit within stopTimeout.
 func (m *ControllerManager) Stop() error {
 	select {
 	case <-m.ended:

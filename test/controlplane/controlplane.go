@@ -71,9 +71,9 @@ func WithEtcdFlag(name string, values ...string) Option {
 }
 
 // Start starts a control plane, which runs until Stop is called. It uses the binaries in
-// KUBEBUILDER_ASSETS, or those that hack/control-plane.sh finds or builds. After it has started the
-// processes, Start returns only when they are ready or have failed, even if the context is
-// cancelled: otherwise the caller could not stop them.
+// KUBEBUILDER_ASSETS, or those that hack/control-plane.sh finds or builds. Even if the context is
+// canceled, Start returns only when the processes are ready or have failed, so that no process is
+// leaked.
 func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 	assets, err := FindAssets(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 	}
 	environment := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
-		// Overrides the environment variable USE_EXISTING_CLUSTER: the tests must never change a
+		// Override the environment variable USE_EXISTING_CLUSTER, because tests must never change a
 		// user's cluster.
 		UseExistingCluster:       ptr.To(false),
 		ControlPlaneStartTimeout: startTimeout,
@@ -247,7 +247,7 @@ func Root() string {
 	if filepath.IsAbs(file) {
 		return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 	}
-	// The program was built with -trimpath, so the working directory must be in the repository.
+	// With -trimpath, the file name is not absolute. Search the parents of the working directory.
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {
 		if _, statErr := os.Stat(filepath.Join(dir, "PROJECT")); statErr == nil {

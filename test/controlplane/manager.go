@@ -23,7 +23,7 @@ import (
 
 // Manager is a running manager.
 type Manager struct {
-	// Server describes the API server as discovered by the manager.
+	// Server describes the API server that the manager discovered.
 	Server compat.Server
 
 	cancel context.CancelFunc
@@ -40,7 +40,7 @@ func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*manage
 	return RunManager(ctx, restConfig, changes...)
 }
 
-// RunManager is like StartManager, but uses the identity in restConfig.
+// RunManager is like StartManager, but authenticates with restConfig.
 func RunManager(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {

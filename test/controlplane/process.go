@@ -39,7 +39,7 @@ func StartProcess(output io.Writer, path string, args ...string) (*Process, erro
 	return running, nil
 }
 
-// Ended returns a channel that is closed when the process has exited.
+// Ended returns a channel that is closed when the process exits.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Kill kills the process to simulate a crash.
@@ -49,8 +49,8 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Stop terminates the process and waits until it exits. It returns an error if the process had
-// already exited, or does not exit cleanly.
+// Stop terminates the process and waits until it exits. It returns an error if the process has
+// already exited or does not exit cleanly.
 func (p *Process) Stop() error {
 	name := filepath.Base(p.command.Path)
 	select {

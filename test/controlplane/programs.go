@@ -24,8 +24,8 @@ const (
 	SearchControllerProgram = "./examples/search-index/cmd/search-controller"
 )
 
-// Build builds a program of the module at root, such as Root(), and writes it to path. All test
-// processes share one build in the repository's directory bin/test, which Build copies.
+// Build builds a program of the module at root, such as Root(), and writes it to path. It copies
+// the file from the directory bin/test of the repository, which all test processes share.
 func Build(ctx context.Context, root, program, path string) error {
 	repository, module := Root(), ""
 	if relative, err := filepath.Rel(repository, root); err != nil || !filepath.IsLocal(relative) {
@@ -42,15 +42,15 @@ func Build(ctx context.Context, root, program, path string) error {
 		return err
 	}
 	defer unlock()
-	// go build does not link again if the file is up to date.
+	// go build does not link the file again if it is up to date.
 	linked := filepath.Join(dir, strings.ReplaceAll(module+strings.TrimPrefix(program, "./"), "/", "-"))
 	command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", linked, program)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to build %s in %s: %w: %s", program, root, err, output)
 	}
-	// Copy the file in another process. A child of this process that starts during the copy would
-	// inherit the open file, and a file that is open for writing cannot be executed.
+	// Copy the file in another process. Otherwise, a child process that starts during the copy
+	// would inherit the open file, and a file that is open for writing cannot be executed.
 	if output, err := exec.CommandContext(ctx, "cp", linked, path).CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to copy %s: %w: %s", linked, err, output)
 	}

@@ -27,8 +27,7 @@ import (
 
 const certificateLifetime = 24 * time.Hour
 
-// Authority signs the serving certificates of one API server, so that clients also trust a
-// replaced certificate.
+// Authority signs the serving certificates of one API server, so that clients trust each of them.
 type Authority struct {
 	dir         string
 	key         *ecdsa.PrivateKey
@@ -36,8 +35,8 @@ type Authority struct {
 }
 
 // WithRestarts allows killing the API server, restarting it with the same keys, and replacing its
-// certificate. By default, envtest creates a new authority at each start, which clients do not
-// trust.
+// certificate. By default, envtest creates a new authority at each start, and existing clients do
+// not trust it.
 func WithRestarts(ca *Authority) Option {
 	return func(environment *envtest.Environment) {
 		server := environment.ControlPlane.GetAPIServer()
@@ -93,7 +92,7 @@ func (a *Authority) Rotate() error {
 	if err != nil {
 		return fmt.Errorf("failed to encode a key: %w", err)
 	}
-	// Replace each file with a rename, since the API server can read the file at any time.
+	// Replace each file atomically, because the API server can read it at any time.
 	return errors.Join(
 		replaceFile(filepath.Join(a.dir, "apiserver.key"), pemOf(keyutil.ECPrivateKeyBlockType, der)),
 		replaceFile(filepath.Join(a.dir, "apiserver.crt"), pemOf(cert.CertificateBlockType, raw)))

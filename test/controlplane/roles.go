@@ -14,9 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// AggregateClusterRoles writes the rules of aggregated ClusterRoles, such as admin and edit, once.
-// In a cluster, kube-controller-manager updates them continuously; without it, these roles are
-// empty.
+// AggregateClusterRoles sets the rules of aggregated ClusterRoles, such as admin and edit. Without
+// kube-controller-manager, which updates these rules continuously, the roles are empty.
 func (c *ControlPlane) AggregateClusterRoles(ctx context.Context) error {
 	clientset, err := kubernetes.NewForConfig(c.Admin)
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 )
 
 // SecondAPIServer is another kube-apiserver that shares the etcd of a ControlPlane. It accepts the
-// same certificates and tokens.
+// same client certificates and tokens as the first one.
 type SecondAPIServer struct {
 	process *Process
 	address string
 	log     string
 }
 
-// StartSecondAPIServer starts another kube-apiserver with the flags of the first one and additional
+// StartSecondAPIServer starts another kube-apiserver with the first one's flags and additional
 // flags, such as --feature-gates=CBORServingAndStorage=true. It returns when the API server is
 // ready. The caller must stop it before the ControlPlane.
 func (c *ControlPlane) StartSecondAPIServer(ctx context.Context, flags ...string) (*SecondAPIServer, error) {
@@ -43,7 +43,8 @@ func (c *ControlPlane) StartSecondAPIServer(ctx context.Context, flags ...string
 		return nil, fmt.Errorf("failed to create the log of the second kube-apiserver: %w", err)
 	}
 	defer log.Close()
-	// The defaults of envtest. Flags that a test has set for the first server take precedence.
+	// These are the defaults of envtest. Flags that a test has set for the first server take
+	// precedence.
 	args := first.Configure().AsStrings(map[string][]string{
 		"service-cluster-ip-range":         {"10.0.0.0/24"},
 		"allow-privileged":                 {"true"},
@@ -91,7 +92,7 @@ func (s *SecondAPIServer) waitUntilReady(ctx context.Context, admin *rest.Config
 	}
 }
 
-// ConfigFor returns a configuration with the same identity for this API server.
+// ConfigFor returns a client configuration for this API server with the credentials in config.
 func (s *SecondAPIServer) ConfigFor(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Host = "https://" + s.address
@@ -103,7 +104,7 @@ func (s *SecondAPIServer) Pause() error {
 	return s.process.command.Process.Signal(syscall.SIGSTOP)
 }
 
-// Resume continues the process after Pause.
+// Resume resumes the process after Pause.
 func (s *SecondAPIServer) Resume() error {
 	return s.process.command.Process.Signal(syscall.SIGCONT)
 }

@@ -29,11 +29,11 @@ const (
 	// heldName is the name of the StatefulSet that has the finalizer.
 	heldName      = "database"
 	heldFinalizer = "backup.corp.example.com/last-snapshot"
-	// waitsForHeld is the part of the message that explains why some objects are not deleted yet.
+	// waitsForHeld is a part of the message that explains why some objects are not deleted yet.
 	waitsForHeld = "waiting for the deletion of statefulsets.apps before deleting"
 )
 
-// The second finalizing agent, as installed by config/samples/agent.
+// The second agent that finalizes namespaces, as installed by config/samples/agent.
 const (
 	agentSample    = "config/samples/agent"
 	agentNamespace = "origin-agent-system"
@@ -68,9 +68,9 @@ func messageOf(reason string) string {
 
 // The objects that the tour follows, with the names that kubectl prints.
 var (
-	// deletedFirst are deleted although the StatefulSet has a finalizer.
+	// deletedFirst contains the objects that are deleted although the StatefulSet has a finalizer.
 	deletedFirst = []string{"pod/web", "service/web", "resourcequota/default"}
-	// deletedLast are kept until the StatefulSet is deleted.
+	// deletedLast contains the objects that are kept until the StatefulSet is deleted.
 	deletedLast = []string{"secret/backup-target", "networkpolicy.networking.k8s.io/default-deny-ingress",
 		"rolebinding.rbac.authorization.k8s.io/owner"}
 	held = "statefulset.apps/" + heldName
@@ -97,7 +97,7 @@ func (d *demo) showNamespaceFinalizers(ctx context.Context) error {
 	return d.showContent(ctx, slices.Concat(deletedFirst, []string{held}, deletedLast))
 }
 
-// showDeletion deletes the namespace, and shows the remaining objects and the reason.
+// showDeletion deletes the namespace, and shows the remaining objects and why they remain.
 func (d *demo) showDeletion(ctx context.Context) error {
 	d.out.heading("The namespace is deleted")
 	if _, err := d.show(ctx, d.admin, "delete", "namespace", deletedName, "--wait=false"); err != nil {
@@ -112,7 +112,7 @@ func (d *demo) showDeletion(ctx context.Context) error {
 		"--timeout=60s", "namespace/"+deletedName); err != nil {
 		return err
 	}
-	// At first, the conditions can also name the Pod.
+	// At first, the conditions might also mention the Pod.
 	if err := d.untilOnlyHeld(ctx); err != nil {
 		return err
 	}
@@ -127,8 +127,8 @@ func (d *demo) showDeletion(ctx context.Context) error {
 			return fmt.Errorf("the conditions of namespace %q do not contain %q", deletedName, want)
 		}
 	}
-	d.out.say("\nThe controller can need its permissions and configuration until it removes the finalizer.\n" +
-		"Therefore these are deleted last. The Pod, the Service and the quota are already deleted.")
+	d.out.say("\nThe controller might need its permissions and configuration until it removes the finalizer.\n" +
+		"Therefore, they are deleted last. The Pod, the Service and the quota are already deleted.")
 	return d.showContent(ctx, slices.Concat([]string{held}, deletedLast))
 }
 

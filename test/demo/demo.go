@@ -51,20 +51,20 @@ type demo struct {
 	output io.Writer
 	// search is the example search-index, or nil if it does not run.
 	search *searchIndex
-	// isComplete is set at the end of the tour.
+	// isComplete is true after the tour, or if there is no tour.
 	isComplete bool
 
-	// mayFinish is closed when the initializers may finish their first namespace. This ensures that
-	// the tour can attempt an early write, even on a slow machine.
+	// mayFinish is closed when the initializers are allowed to finish the first namespace. This
+	// ensures that the tour can attempt an early write, even on a slow machine.
 	mayFinish chan struct{}
 	letFinish func()
 	// stops are the clean-up functions, called in reverse order.
 	stops []func() error
 }
 
-// actor is a user of kubectl.
+// actor is a user who runs kubectl.
 type actor struct {
-	// name is the name in the prompts of the tour.
+	// name is the name in the prompts that the tour prints.
 	name       string
 	config     *rest.Config
 	kubeconfig string
@@ -104,10 +104,10 @@ func (d *demo) play(ctx context.Context, opts options) error {
 	return d.stayUp(ctx)
 }
 
-// stayUp returns when the context is cancelled or the manager exits.
+// stayUp returns when the context is canceled or the manager exits.
 func (d *demo) stayUp(ctx context.Context) error {
-	// If the terminal is closed, possibly only make receives the signal. An empty write is sufficient
-	// to detect the closed terminal, and the narrator handles the error.
+	// If the terminal is closed, make might be the only process that receives the signal. An empty
+	// write detects the closed terminal, and the narrator handles the error.
 	heartbeat := time.NewTicker(time.Second)
 	defer heartbeat.Stop()
 	for {
@@ -161,7 +161,7 @@ func (d *demo) start(ctx context.Context) error {
 	return d.addActors(ctx)
 }
 
-// stop stops all components. It stops the control plane last, so that clients return no errors.
+// stop stops all components. It stops the control plane last, so that no client request fails.
 func (d *demo) stop() error {
 	var errs []error
 	for _, stop := range slices.Backward(d.stops) {

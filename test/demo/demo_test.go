@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The tour verifies its own statements.
+// TestTour runs the tour, which verifies its own statements.
 func TestTour(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -43,7 +43,8 @@ func TestTour(t *testing.T) {
 	stopAndCheck(t, d, temporary)
 }
 
-// This test runs only the steps that precede the search tour. TestTour runs all others.
+// TestTourOfSearchIndex runs the search tour and the steps that it requires. TestTour runs all
+// other steps.
 func TestTourOfSearchIndex(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -64,7 +65,7 @@ func TestTourOfSearchIndex(t *testing.T) {
 
 func TestStoppedDemoCleansUp(t *testing.T) {
 	for name, test := range map[string]struct {
-		// The test stops the demo when the demo has printed the text and the file exists.
+		// The test stops the demo when the demo has printed text and a file matches the pattern.
 		text, file string
 	}{
 		"while the control plane starts": {text: "Starting kube-apiserver", file: "k8s_test_framework_*"},
@@ -84,7 +85,7 @@ func TestStoppedDemoCleansUp(t *testing.T) {
 			d := newDemo(newNarrator(out, false, func() {}), "")
 
 			if err := d.play(ctx, options{once: true}); err == nil {
-				t.Errorf("The demo continued after its context was cancelled")
+				t.Errorf("The demo continued after its context was canceled")
 			}
 			if ctx.Err() == nil {
 				t.Errorf("The demo never printed %q", test.text)
@@ -119,7 +120,8 @@ func TestNamesIn(t *testing.T) {
 	}
 }
 
-// stopAndCheck stops a demo, and checks that its API server has stopped and its files are removed.
+// stopAndCheck stops a demo, and checks that its API server has stopped and its files have been
+// removed.
 func stopAndCheck(t *testing.T, d *demo, temporary string) {
 	t.Helper()
 	if err := d.stop(); err != nil {
@@ -148,7 +150,7 @@ func waitForFile(ctx context.Context, pattern string) {
 	})
 }
 
-// trigger is a writer that calls a function when a text is written.
+// trigger is a writer that calls a function when text is written.
 type trigger struct {
 	text string
 	pull func()

@@ -88,7 +88,7 @@ func run(opts options) error {
 	playErr := d.play(ctx, opts)
 	stopping()
 	stopErr := d.stop()
-	// Check the context last: if Ctrl-C kills a kubectl process, its error can arrive before the
+	// Check the context last, because Ctrl-C can kill kubectl before this process receives the
 	// signal.
 	switch wasStopped := ctx.Err() != nil; {
 	case wasStopped && d.isComplete:
@@ -102,9 +102,9 @@ func run(opts options) error {
 	return errors.Join(playErr, stopErr, removeLog(logFile, hasFailed))
 }
 
-// onSignal calls f at the first signal that requests termination. Later signals are
-// ignored: `timeout make demo` sends two, and the clean-up must complete. SIGQUIT
-// still terminates the program immediately.
+// onSignal calls f at the first signal that requests termination. It ignores later signals, because
+// `timeout make demo` sends two signals and the clean-up must complete. SIGQUIT still terminates
+// the program immediately.
 func onSignal(f func()) {
 	// Writing to a closed output must return an error instead of terminating the program.
 	signal.Ignore(syscall.SIGPIPE)

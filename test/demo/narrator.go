@@ -19,7 +19,7 @@ const (
 	plain = "\x1b[0m"
 )
 
-// needsQuotes matches characters that can be special in a shell.
+// needsQuotes matches characters that might be special in a shell.
 var needsQuotes = regexp.MustCompile(`[^A-Za-z0-9_./:=@,-]`)
 
 // narrator writes the output of the tour.

@@ -28,7 +28,8 @@ var (
 	}
 )
 
-// showProgress lets the initializers finish, and shows the condition while kubectl wait waits for it.
+// showProgress lets the initializers finish, and shows the condition's message while kubectl wait
+// is running.
 func (d *demo) showProgress(ctx context.Context) error {
 	d.out.heading("The initializers finish")
 	d.out.say("The user runs the command from the error message. In this demo, each initializer takes\n" +
@@ -46,7 +47,7 @@ func (d *demo) showProgress(ctx context.Context) error {
 		"True\t" + v1alpha1.ReasonCompleted + "\t" + policyName + v1alpha1.ConditionInitializedSuffix,
 	} {
 		if !strings.Contains(output, condition) {
-			return fmt.Errorf("the namespace lacks the condition %q", strings.ReplaceAll(condition, "\t", " "))
+			return fmt.Errorf("the namespace does not have the condition %q", strings.ReplaceAll(condition, "\t", " "))
 		}
 	}
 	return nil
@@ -96,13 +97,14 @@ func (d *demo) waitAndWatch(ctx context.Context) error {
 	return nil
 }
 
-// relay prints each new message, up to the first message that names no pending initializer. It
-// returns the number of printed messages.
+// relay prints each new message until a message contains no pending initializers. It returns the
+// number of printed messages.
 func (d *demo) relay(messages io.Reader) (int, error) {
 	count, last := 0, ""
 	lines := bufio.NewScanner(messages)
 	for lines.Scan() {
-		// The watch returns every change of the namespace, so messages are repeated.
+		// The watch returns every change of the namespace, so the same message can appear
+		// repeatedly.
 		message := lines.Text()
 		if message == "" || message == last {
 			continue

@@ -136,7 +136,7 @@ func (d *demo) registerSearchIndex(
 	return err
 }
 
-// searchTour follows the index of one namespace.
+// searchTour shows the index of one namespace from its creation to its deletion.
 func (d *demo) searchTour(ctx context.Context) error {
 	return inTurn(ctx, d.showSearchRegistration, d.showServiceDown, d.showIndex, d.showIndexDeleted)
 }
@@ -144,11 +144,11 @@ func (d *demo) searchTour(ctx context.Context) error {
 func (d *demo) showSearchRegistration(ctx context.Context) error {
 	d.out.heading("A search service")
 	d.out.say("Each namespace gets an index for its logs in a service outside the cluster. An initializer\n" +
-		"creates the index. An agent, which has its own namespace finalizer, deletes it.")
+		"creates the index. An agent with its own namespace finalizer deletes it.")
 	return d.registerSearchIndex(ctx, d.show)
 }
 
-// showServiceDown shows that a namespace waits for the service, and that a condition reports the
+// showServiceDown shows that a namespace waits for the service and that a condition reports the
 // cause.
 func (d *demo) showServiceDown(ctx context.Context) error {
 	d.out.heading("The service is down")
@@ -201,13 +201,13 @@ func (d *demo) showIndex(ctx context.Context) error {
 		_, body, err := d.fetch(ctx, path)
 		return strings.Contains(body, userName), err
 	}); err != nil {
-		return fmt.Errorf("there is no document in index %s: %w", index, err)
+		return fmt.Errorf("index %s contains no document: %w", index, err)
 	}
 	status, body, err := d.fetch(ctx, path)
 	d.out.command(d.admin.name, "curl "+shellLine(d.search.url+path))
 	d.out.output(body)
 	if err != nil || status != http.StatusOK || !strings.Contains(body, "namespace "+searchName+" is ready") {
-		return errors.Join(err, fmt.Errorf("the search in index %s returned an unexpected result", index))
+		return errors.Join(err, fmt.Errorf("the search of index %s returned an unexpected result", index))
 	}
 	return nil
 }
@@ -240,8 +240,8 @@ func (d *demo) showIndexDeleted(ctx context.Context) error {
 	return nil
 }
 
-// untilSearchCondition waits until the condition about the index has the status, and its message
-// contains the text.
+// untilSearchCondition waits until the condition for the index has the given status and its message
+// contains text.
 func (d *demo) untilSearchCondition(ctx context.Context, status corev1.ConditionStatus, text string) error {
 	err := d.poll(ctx, func(ctx context.Context) (bool, error) {
 		namespace, err := d.getNamespace(ctx, searchName)

@@ -42,7 +42,8 @@ var writeCommand = []string{
 	"create", "configmap", "settings", "--namespace=" + namespaceName, "--from-literal=color=blue",
 }
 
-// tour follows one namespace from its creation to the first write, and another one to its removal.
+// tour follows one namespace from its creation to the first write, and another one until its
+// removal.
 func (d *demo) tour(ctx context.Context) error {
 	if err := inTurn(ctx,
 		d.showRegistration, d.showCreation, d.showRejection, d.showProgress, d.showWrite, d.showResult,
@@ -55,7 +56,7 @@ func (d *demo) tour(ctx context.Context) error {
 			return err
 		}
 	}
-	d.out.say("\nThis completes the tour: the first namespace was initialized before its user could write\n" +
+	d.out.say("\nThis completes the tour. The first namespace was initialized before its user could write\n" +
 		"to it, and the second one was empty before it was removed.")
 	return nil
 }
@@ -141,7 +142,7 @@ func (d *demo) showRejection(ctx context.Context) error {
 		return fmt.Errorf("initializer %s did not grant user %s any permissions: %w", ownerName, userName, err)
 	}
 	d.out.say("The first initializer has made %s an administrator of the\n"+
-		"namespace, so RBAC allows the write. But the namespace is still initializing.", userName)
+		"namespace, so RBAC allows the write. However, the namespace is still initializing.", userName)
 	if _, err := d.show(ctx, d.user, "auth", "can-i", "create", "configmaps", "--namespace="+namespaceName); err != nil {
 		return err
 	}

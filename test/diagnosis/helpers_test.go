@@ -31,7 +31,7 @@ import (
 // testFinalizer is a finalizer that only the specs remove.
 const testFinalizer = "hold.test-owner.dev/records"
 
-// unique returns a name that no other spec of this process uses.
+// unique returns a name that no other spec in this process uses.
 var unique = framework.Unique
 
 // createNamespace creates a namespace with additional namespace finalizers. It does not delete the
@@ -52,7 +52,8 @@ func create(ctx context.Context, objects ...client.Object) {
 			if len(object.GetFinalizers()) > 0 {
 				removeFinalizers(ctx, object)
 			}
-			// The API server may still enforce a policy or webhook that the spec has deleted.
+			// The API server might still call a webhook or enforce a policy that the spec has
+			// deleted.
 			Eventually(func() error {
 				return client.IgnoreNotFound(admin.Delete(ctx, object))
 			}).WithContext(ctx).Should(Succeed())
@@ -82,7 +83,7 @@ func removeFinalizers(ctx context.Context, object client.Object) {
 }
 
 // collectFacts collects the facts about a namespace with the permissions of config. If
-// progressDeadline is zero, the diagnosis immediately reports what it would otherwise report later.
+// progressDeadline is zero, the diagnosis reports causes immediately.
 func collectFacts(ctx context.Context, config *rest.Config, name string, progressDeadline time.Duration) *diagnosis.Facts {
 	GinkgoHelper()
 	collector, err := collect.New(config)

@@ -69,8 +69,8 @@ func startNamespaceController(ctx context.Context) {
 	Eventually(controllerManager.Log).WithContext(ctx).Should(ContainSubstring("Starting namespace controller"))
 }
 
-// diagnosisEvents returns the Events about the diagnosis of a namespace as "TYPE REASON NOTE". It
-// returns an Event once for each occurrence.
+// diagnosisEvents returns the diagnosis Events for a namespace as "TYPE REASON NOTE". An Event that
+// occurred several times is repeated.
 func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
@@ -116,7 +116,7 @@ func recordStates(ctx context.Context, namespace *corev1.Namespace) func(Gomega)
 	}
 }
 
-// countBlockedTransitions returns how often the condition of a stage became True.
+// countBlockedTransitions returns the number of times that the condition for a stage became True.
 func countBlockedTransitions(states []*corev1.Namespace, stage diagnosis.Stage) int {
 	times, isBlocked := 0, false
 	for _, state := range states {
@@ -190,8 +190,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 		)
 
 		It("reports nothing while a slow finalization makes progress", func(ctx context.Context) {
-			// The whole finalization takes longer than the deadline, but each step takes less time, even
-			// on a busy machine.
+			// The whole finalization takes longer than the deadline, but each step takes less time,
+			// even if the machine is busy.
 			const progressDeadline = 15 * time.Second
 			startManager(ctx, withProgressDeadline(progressDeadline))
 			namespace := createNamespace(ctx, "slow")
@@ -232,8 +232,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 					return diagnosis.IsBlocked(state, diagnosis.StageTerminating)
 				})
 				eventuallyNamespace(ctx, namespace.Name, blocked)
-				// kube-controller-manager starts after 5 s, which can be treated as progress, and retries
-				// every 8 s.
+				// kube-controller-manager starts after 5 s and retries every 8 s. The diagnosis
+				// might treat its first update as progress.
 				Consistently(func(g Gomega) { states(g) }).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
 				before := countBlockedTransitions(states(Default), diagnosis.StageTerminating)
 				Consistently(func(g Gomega) {

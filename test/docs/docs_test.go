@@ -76,7 +76,8 @@ func TestLinks(t *testing.T) {
 // generatedPages is the directory of the pages that `make docs-reference` generates.
 const generatedPages = "docs/reference/"
 
-// checkLink returns the problem with a link, or "". It does not check links to other sites.
+// checkLink returns the problem with a link, or "" if there is none. It does not check links to
+// other sites.
 func checkLink(pages map[string]page, from, target string) string {
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 		return ""
@@ -94,7 +95,7 @@ func checkLink(pages map[string]page, from, target string) string {
 	}
 	page, ok := pages[to]
 	if !ok {
-		return "only pages have headings"
+		return "only Markdown files have headings"
 	}
 	if !page.anchors[anchor] {
 		return "the heading does not exist"
@@ -115,7 +116,7 @@ func TestCheckLink(t *testing.T) {
 		"#limits":                 "the heading does not exist",
 		"nowhere.md":              "the file does not exist",
 		"../Makefile":             "",
-		"../Makefile#L1":          "only pages have headings",
+		"../Makefile#L1":          "only Markdown files have headings",
 		"../config/admission":     "",
 		"https://example.com/#no": "",
 	} {
@@ -125,10 +126,11 @@ func TestCheckLink(t *testing.T) {
 	}
 }
 
-// repositoryPaths matches paths in the repository. The group excludes the wildcard of Go packages.
+// repositoryPaths matches paths in the repository. The capturing group excludes the Go package
+// wildcard.
 var repositoryPaths = regexp.MustCompile(`^(?:\./)?((?:api|cmd|config|examples|hack|internal|pkg|test)(?:/\w[\w.-]*)+?)/?(?:/?\.\.\.)?$`)
 
-// TestPaths checks that files and directories of this project exist if code mentions them.
+// TestPaths checks that files and directories exist if code in the documentation mentions them.
 func TestPaths(t *testing.T) {
 	count := 0
 	pages := readPages(t)
@@ -155,8 +157,8 @@ var (
 	targetNames  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
-// TestMakeTargets checks that every target of `make ...` in code exists. It skips generated pages,
-// since the help of kubectl's flags contains "make your connections insecure".
+// TestMakeTargets checks that the targets of make commands in the documentation exist. It skips
+// generated pages, because the help of kubectl's flags contains "make your connections insecure".
 func TestMakeTargets(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
@@ -368,15 +370,15 @@ func TestParityNamesTests(t *testing.T) {
 					t.Errorf("%s:%d: the test function %s does not exist", name, number, function)
 				}
 			}
-			// Package testing replaces spaces in the names of cases with underscores. An ellipsis
-			// replaces the end of a name.
+			// Package testing replaces spaces in case names with underscores. An ellipsis stands
+			// for the rest of a name.
 			testCase, _, isPrefix := strings.Cut(strings.ReplaceAll(testCase, "_", " "), "…")
 			quoted := `"` + testCase
 			if !isPrefix {
 				quoted += `"`
 			}
 			if testCase != "" && !strings.Contains(tests, quoted) {
-				t.Errorf("%s:%d: the case %q of %s does not exist", name, number, testCase, function)
+				t.Errorf("%s:%d: case %q of %s does not exist", name, number, testCase, function)
 			}
 		}
 	}
@@ -412,7 +414,7 @@ func TestSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(string(content), "\n"); lines > 150 {
-		t.Errorf("README.md has %d lines, more than 150", lines)
+		t.Errorf("README.md has %d lines, want no more than 150", lines)
 	}
 	words := countWords(string(content))
 	files, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
@@ -429,11 +431,12 @@ func TestSize(t *testing.T) {
 		}
 	}
 	if words > 25000 {
-		t.Errorf("README.md and docs have %d words, more than 25000", words)
+		t.Errorf("README.md and docs have %d words, want no more than 25000", words)
 	}
 }
 
-// countWords counts the words that contain a letter or a digit, which excludes bars in tables.
+// countWords counts the words that contain a letter or a digit, so that it excludes the bars in
+// tables.
 func countWords(text string) int {
 	count := 0
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '|' || unicode.IsSpace(r) }) {

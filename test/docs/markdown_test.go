@@ -17,11 +17,11 @@ type page struct {
 	links []link
 	// anchors are the fragments of headings on GitHub.
 	anchors map[string]bool
-	// code contains the lines of code blocks, and the code spans.
+	// code contains the lines of code blocks and the code spans.
 	code []link
 }
 
-// link is the target of a link, or a piece of code, with its line number.
+// link is a link target or a piece of code, with its line number.
 type link struct {
 	line int
 	text string
@@ -33,7 +33,8 @@ var (
 	spans    = regexp.MustCompile("``(.+?)``|`([^`]+)`")
 	htmlCode = regexp.MustCompile(`<code>(.*?)</code>`)
 	links    = regexp.MustCompile(`\]\(<?([^()\s<>]+)>?(?:\s+"[^"]*")?\)`)
-	// linkTexts matches links in headings. A fragment contains only the text of a link.
+	// linkTexts matches links in headings. The fragment of a heading contains only the text of its
+	// links.
 	linkTexts = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 

@@ -5,8 +5,8 @@
 // with two Pods, and the main scenarios of initialization and finalization with real Pods and the
 // built-in controllers.
 //
-// The suite installs config/default in the cluster of KUBECONFIG, and removes it afterwards. It
-// fails if the cluster already has an installation. The specs have the build tag e2e, so that
-// `go test ./...` does not require a cluster; `make test-e2e` builds and loads the image, and runs
-// the specs.
+// The suite installs config/default in the cluster that KUBECONFIG specifies, and removes it
+// afterwards. It fails if nslifecycle is already installed. The specs have the build tag e2e, so
+// that `go test ./...` does not require a cluster; `make test-e2e` builds and loads the image, and
+// runs the specs.
 package e2e

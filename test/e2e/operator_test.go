@@ -68,7 +68,7 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 		awaitManagers(ctx, pods[0])
 	}, SpecTimeout(3*time.Minute))
 
-	DescribeTable("continues when the leader is", func(ctx context.Context, arguments ...string) {
+	DescribeTable("continues to work when the leader is", func(ctx context.Context, arguments ...string) {
 		old := leader(ctx)
 		before := createNamespace(ctx, "before-", nil)
 		kubectl(ctx, append([]string{"--namespace=" + systemNamespace, "delete", "pod", old}, arguments...)...)
@@ -112,7 +112,7 @@ func managers(ctx context.Context) []string {
 	return names
 }
 
-// awaitManagers waits until all replicas are ready and the old Pod is not one of them.
+// awaitManagers waits until all replicas are ready and the old Pod no longer exists.
 func awaitManagers(ctx context.Context, old string) {
 	GinkgoHelper()
 	Eventually(func() []string { return managers(ctx) }).WithContext(ctx).ShouldNot(ContainElement(old))

@@ -73,7 +73,7 @@ var _ = Describe("A namespace", func() {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, policyInitializer))
 		}).WithContext(ctx).Should(Succeed())
-		// The user is already an administrator of the namespace, but cannot write yet.
+		// The user is already an administrator of the namespace, but cannot write to it yet.
 		err = asUser.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("kubectl wait")))
@@ -157,7 +157,7 @@ func start(ctx context.Context, account, name string, work initializers.Work) {
 	DeferCleanup(initializer.Stop)
 }
 
-// fail is the function of an initializer that fails permanently.
+// fail is an initializer function that reports a permanent failure.
 func fail(ctx context.Context, clientset kubernetes.Interface, namespace *corev1.Namespace) error {
 	result, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
@@ -173,7 +173,7 @@ func fail(ctx context.Context, clientset kubernetes.Interface, namespace *corev1
 		return err
 	}
 	_, err = clientset.CoreV1().Namespaces().Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	// Without an error, the initializer would complete.
+	// If the function returned nil, the initializer would complete.
 	return errors.Join(err, errors.New("failed permanently"))
 }
 
@@ -206,8 +206,8 @@ func runningPods(ctx context.Context, namespace string) []corev1.Pod {
 	return running
 }
 
-// shop returns the objects of a typical team: a Deployment, a StatefulSet and a Job with four Pods in
-// total, and related objects.
+// shop returns the objects of a typical application: a Deployment, a StatefulSet and a Job with
+// four Pods in total, and related objects.
 func shop(namespace string) []client.Object {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	labels := func(app string) map[string]string { return map[string]string{"app": app} }
@@ -218,8 +218,9 @@ func shop(namespace string) []client.Object {
 				RestartPolicy: policy, TerminationGracePeriodSeconds: ptr.To[int64](5),
 				Containers: []corev1.Container{{
 					Name: "sleep", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
-					// Without permissions, the check never succeeds, so it runs until the Pod is
-					// stopped. No other image is guaranteed to be available.
+					// Use the manager's image, because no other image is guaranteed to be
+					// available. Without permissions, the check never succeeds, so it runs until
+					// the Pod is stopped.
 					Command: []string{"/manager", "--check", "--check-timeout=1h"},
 					// The initializer's quota requires resource requests.
 					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{

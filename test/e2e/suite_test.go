@@ -43,11 +43,11 @@ const (
 )
 
 var (
-	// restConfig is the administrator's configuration of KUBECONFIG.
+	// restConfig is the administrator's configuration from KUBECONFIG.
 	restConfig *rest.Config
 	admin      client.Client
-	// image is the image of the manager and of all other Pods, since no other image is guaranteed to
-	// be available.
+	// image is used by the manager and all other Pods, because no other image is guaranteed to be
+	// available.
 	image = cmp.Or(os.Getenv("IMG"), defaultImage)
 )
 
@@ -111,7 +111,7 @@ func uninstall(ctx context.Context) {
 
 func kubectlCommand() string { return cmp.Or(os.Getenv("KUBECTL"), "kubectl") }
 
-// run returns the stdout of a command; the error contains its stderr.
+// run runs a command and returns its stdout. The error contains its stderr.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = controlplane.Root()

@@ -27,8 +27,8 @@ type denyingWebhook struct {
 	denials atomic.Int32
 }
 
-// denyDeletions registers a webhook for the deletions in one namespace. denialReason returns the
-// reason to deny a deletion, or "" to allow it.
+// denyDeletions registers a webhook for deletions in one namespace. denialReason returns the reason
+// to deny a deletion, or "" to allow it.
 func denyDeletions(
 	ctx context.Context, namespace string, denialReason func(*admissionv1.AdmissionRequest) string,
 ) *denyingWebhook {
@@ -52,7 +52,7 @@ func denyDeletions(
 
 func (w *denyingWebhook) allow() { w.allowed.Store(true) }
 
-// expectDenied waits until the API server calls the webhook and resets the number of denials.
+// expectDenied waits until the API server calls the webhook, and then resets the number of denials.
 func (w *denyingWebhook) expectDenied(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	expectDenied(ctx, object)
@@ -141,7 +141,7 @@ var _ = Describe("A denied deletion", func() {
 		expectNoObjects(ctx, namespace.Name)
 	})
 
-	It("does not block the deletion of RBAC objects if the object is a custom resource", func(ctx context.Context) {
+	It("does not block the deletion of RBAC objects if the denied object is a custom resource", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "webhook-custom")
 		content := makeContent(namespace.Name)
@@ -163,7 +163,7 @@ var _ = Describe("A denied deletion", func() {
 		))
 		expectKept(ctx, protected)
 		webhook.allow()
-		expectDeletedWithin(ctx, namespace, time.Minute, "from the allowed deletion of a custom resource to the deletion of the namespace")
+		expectDeletedWithin(ctx, namespace, time.Minute, "from the first allowed deletion of a custom resource to the deletion of the namespace")
 		expectNoObjects(ctx, namespace.Name)
 	})
 })

@@ -28,7 +28,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// aggregatedServer is an aggregated API server with one group and in-memory storage.
+// aggregatedServer is an aggregated API server with one API group and in-memory storage.
 type aggregatedServer struct {
 	group     string
 	isLegacy  bool // without aggregated discovery
@@ -159,7 +159,7 @@ func (s *aggregatedServer) add(resource, namespace string, names ...string) {
 	}
 }
 
-// onDelete registers a callback that runs after each deletion of an object of the type.
+// onDelete registers a callback that runs after each deletion of an object of the given type.
 func (s *aggregatedServer) onDelete(resource string, deleted func(*aggregatedResource, types.NamespacedName)) {
 	s.lock.Lock()
 	defer s.lock.Unlock()

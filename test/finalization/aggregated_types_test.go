@@ -17,12 +17,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// errStorage is the error that failing list requests return.
+// errStorage is the error returned by failing list requests.
 var errStorage = errors.New("the storage is unavailable")
 
-var _ = Describe("The resource types of an aggregated API server", func() {
+var _ = Describe("Objects in an aggregated API server", func() {
 	for name, isLegacy := range map[string]bool{"aggregated": false, "legacy": true} {
-		It("are deleted according to their verbs, with "+name+" discovery", func(ctx context.Context) {
+		It("are deleted if their type supports the verbs, with "+name+" discovery", func(ctx context.Context) {
 			server := startAggregatedServer(ctx, isLegacy, map[string][]string{
 				"ones":         {"delete", "list"},             // no deletecollection, no watch
 				"unlistables":  {"delete", "deletecollection"}, // no list
@@ -37,10 +37,10 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 			begin := time.Now()
 			deleteObject(ctx, namespace)
 			expectDeleted(ctx, namespace)
-			reportDuration("deletion of a namespace with aggregated resource types", time.Since(begin))
+			reportDuration("deletion of a namespace with objects in an aggregated API server", time.Since(begin))
 			Expect(server.count("ones", namespace.Name)).To(BeZero())
 			Expect(server.count("unlistables", namespace.Name)).To(BeZero())
-			// Without these verbs, the operator can neither list nor delete the objects.
+			// These types do not support the verbs that the operator needs.
 			Expect(server.count("untouched", namespace.Name)).To(Equal(3))
 			Expect(server.count("unreachables", namespace.Name)).To(Equal(3))
 			for resource := range server.resources {
@@ -49,7 +49,7 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 		})
 	}
 
-	It("block finalization if objects are created during the deletion", func(ctx context.Context) {
+	It("block finalization if they are created during the deletion", func(ctx context.Context) {
 		server := startAggregatedServer(ctx, false, map[string][]string{"ones": {"delete", "list"}})
 		namespace := createNamespace(ctx, "late-type")
 		needed := wrappers.MakeConfigMap(namespace.Name, "needed")
@@ -102,7 +102,7 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 		expectNoObjects(ctx, namespace.Name)
 	})
 
-	DescribeTable("block only the finalization of their namespaces while their server is down",
+	DescribeTable("block the finalization of only their own namespaces",
 		func(ctx context.Context, stopServer bool, restore func(context.Context, *aggregatedServer), isRestored bool) {
 			server := startAggregatedServer(ctx, false, map[string][]string{"ones": {"delete", "list"}})
 			namespace := createNamespace(ctx, "down")
@@ -140,7 +140,7 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 			}
 			available := time.Now()
 			expectDeletedWithin(ctx, namespace, 2*time.Minute, "from the available APIService to the deletion of the namespace")
-			GinkgoWriter.Println("time since the APIService is available:", time.Since(available), "total:", time.Since(begin))
+			GinkgoWriter.Println("time since the APIService became available:", time.Since(available), "total:", time.Since(begin))
 			if isRestored {
 				Expect(server.count("ones", namespace.Name)).To(BeZero())
 			}

@@ -28,12 +28,12 @@ const testNamespaceFinalizer corev1.FinalizerName = "test.example.com/namespace"
 
 const foreignCondition = "test.example.com/Progress"
 
-// writer continuously updates one field of a namespace with increasing numbers.
+// writer continuously writes increasing numbers to one field of a namespace.
 type writer struct {
 	what string
-	// patch returns the patch that sets the number, and the subresource to patch.
+	// patch returns the patch that sets the number and the subresource to patch.
 	patch func(number int) (string, []string)
-	// read returns the number in the namespace as text.
+	// read returns the number in the namespace as a string.
 	read func(*corev1.Namespace) string
 
 	written int   // The last number that the API server accepted.
@@ -99,8 +99,8 @@ func concurrentWriters() []*writer {
 
 var _ = Describe("Concurrent writers", func() {
 	It("lose no update to a terminating namespace", NodeTimeout(2*time.Minute), func(ctx context.Context) {
-		// The second namespace finalizer keeps the namespace after the manager removes the first
-		// one.
+		// The second namespace finalizer keeps the namespace from being deleted when the manager
+		// removes the first one.
 		namespace := createNamespace(ctx, "writers", testNamespaceFinalizer)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
@@ -174,7 +174,8 @@ var _ = Describe("Concurrent writers", func() {
 				deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 			}
 			for _, name := range names {
-				// The manager must find late objects without waiting for a timeout.
+				// The manager must find objects that are created late without waiting for a
+				// timeout.
 				expectDeletedWithin(ctx, wrappers.MakeNamespace(name).Obj(), 8*time.Second, "deletion of a namespace with concurrent writers")
 			}
 			group.Wait()
@@ -196,7 +197,7 @@ func removeTestNamespaceFinalizer(ctx context.Context, namespace *corev1.Namespa
 }
 
 // watchNumbers reads watch events until the namespace is deleted, checks that no number decreases,
-// and returns the last numbers.
+// and returns the last number of each writer.
 func watchNumbers(watcher watch.Interface, writers []*writer) (map[*writer]int, error) {
 	last := map[*writer]int{}
 	for event := range watcher.ResultChan() {

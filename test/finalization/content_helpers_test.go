@@ -29,7 +29,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// customType is a namespaced resource type defined by a CRD. Its first version is the storage
+// customType is a namespaced resource type that a CRD defines. Its first version is the storage
 // version.
 type customType struct {
 	kind, plural, group string
@@ -60,7 +60,8 @@ func (t customType) resourceIn(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: t.group, Version: version, Resource: t.plural}
 }
 
-// remaining returns the text of a condition for the given number of remaining objects of the type.
+// remaining returns the part of a condition's message that reports count remaining objects of the
+// type.
 func (t customType) remaining(count int) string {
 	return fmt.Sprintf("%s.%s has %d resource instances", t.plural, t.group, count)
 }
@@ -94,7 +95,7 @@ func (t customType) install(ctx context.Context) {
 	})
 }
 
-// expectServed waits until the API server lists every version and returns it in discovery.
+// expectServed waits until the API server serves every version and returns it in discovery.
 func (t customType) expectServed(ctx context.Context) {
 	GinkgoHelper()
 	discoveryClient := newDiscovery(false)
@@ -156,11 +157,11 @@ func newDynamic() dynamic.Interface {
 }
 
 // namespacedTypes returns the namespaced resource types that support all given verbs. It uses
-// legacy discovery to be independent of the implementation of the manager.
+// legacy discovery, so that it does not depend on the manager's implementation.
 func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersionResource]metav1.APIResource {
 	GinkgoHelper()
 	var lists []*metav1.APIResourceList
-	// Discovery can still return the group of a type that another spec has just deleted.
+	// Discovery might still return the group of a type that another spec has just deleted.
 	Eventually(func() (err error) {
 		lists, err = newDiscovery(true).ServerPreferredNamespacedResourcesWithContext(ctx)
 		return err
@@ -187,13 +188,14 @@ func expectNoObjects(ctx context.Context, namespaces ...string) {
 		for gvr := range namespacedTypes(ctx, "list", "delete") {
 			names, err := namesOf(ctx, gvr, wanted)
 			Expect(names).To(BeEmpty(), "remaining %s", gvr)
-			// Another spec could have just deleted the type.
+			// Another spec might have just deleted the type.
 			g.Expect(err).NotTo(HaveOccurred())
 		}
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// namesOf returns the names of objects in the given namespaces, from a paginated cluster-wide list.
+// namesOf returns the names of the objects in the given namespaces. It uses a paginated
+// cluster-wide list.
 func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces sets.Set[string]) ([]string, error) {
 	var names []string
 	options := metav1.ListOptions{Limit: 1000}
@@ -268,13 +270,13 @@ func expectDeletedWithin(ctx context.Context, object client.Object, limit time.D
 	reportDuration(what, time.Since(begin))
 }
 
-// reportDuration prints a duration and adds it to the report of the suite.
+// reportDuration prints a duration and adds it to the suite's report.
 func reportDuration(what string, took time.Duration) {
 	GinkgoWriter.Printf("MEASURED %s: %s\n", what, took.Round(time.Millisecond))
 	AddReportEntry(what, took.Round(time.Millisecond).String())
 }
 
-// fromJSON parses an object.
+// fromJSON parses an object in JSON.
 func fromJSON(text string) *unstructured.Unstructured {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}

@@ -66,7 +66,7 @@ var minimalObjects = map[schema.GroupResource]string{
 	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:    `{"storageClassName":"a"}`,
 }
 
-// notCreated maps resource types for which the spec creates no object to the reason.
+// notCreated maps each resource type for which the spec creates no object to the reason.
 var notCreated = map[schema.GroupResource]string{}
 
 var _ = Describe("The content of a namespace", func() {
@@ -94,7 +94,7 @@ var _ = Describe("The content of a namespace", func() {
 			object.SetName("minimal-" + strings.ReplaceAll(gvr.Group, ".", "-"))
 			object.SetName(strings.TrimSuffix(object.GetName(), "-"))
 			_, err := dynamicClient.Resource(gvr).Namespace(namespace.Name).Create(ctx, object, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred(), "failed to create a minimal object of %s", gvr)
+			Expect(err).NotTo(HaveOccurred(), "failed to create a minimal object of type %s", gvr)
 		}
 		Expect(len(types)).To(BeNumerically(">=", len(objectsByType)), "discovery returned fewer types than expected: %v", types)
 		for gvr := range types {
@@ -156,7 +156,7 @@ var _ = Describe("The content of a namespace", func() {
 	})
 
 	// The garbage collector, which would remove these finalizers, does not run here.
-	DescribeTable("is deleted if a user deletes it with another propagation policy:",
+	DescribeTable("is deleted even if a user has requested its deletion with another propagation policy:",
 		func(ctx context.Context, policy metav1.DeletionPropagation, finalizer string) {
 			custom := createCustomType(ctx)
 			namespace := createNamespace(ctx, "propagation")

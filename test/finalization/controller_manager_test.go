@@ -59,7 +59,7 @@ var (
 	upstreamErrors = regexp.MustCompile(`^E\d{4} \S+ +\d+ (\S+\] .*)`)
 )
 
-// createAndDeleteNamespaces creates namespaces with a few objects each and deletes them. A
+// createAndDeleteNamespaces creates namespaces that contain a few objects, and deletes them. A
 // finalizer blocks every fifth namespace.
 func createAndDeleteNamespaces(ctx context.Context, prefix string, count int) (free, held []*corev1.Namespace) {
 	GinkgoHelper()
@@ -120,7 +120,7 @@ func expectAllDeleted(ctx context.Context, namespaces []*corev1.Namespace, timeo
 }
 
 // finalizeNamespaces creates and deletes namespaces. It removes the finalizers in the blocked
-// namespaces after all other namespaces are deleted, and returns the duration of finalization.
+// namespaces after all other namespaces are deleted, and returns how long finalization took.
 func finalizeNamespaces(ctx context.Context, prefix string, count int) time.Duration {
 	GinkgoHelper()
 	free, held := createAndDeleteNamespaces(ctx, prefix, count)
@@ -141,8 +141,8 @@ func describe(loggedErrors map[string]int) string {
 	return strings.Join(lines, "\n")
 }
 
-// raceLost matches the errors of a controller that changes a namespace after another controller
-// finalized it.
+// raceLost matches the errors that a controller logs if another controller has already finalized
+// the namespace.
 var raceLost = regexp.MustCompile(`not found|has been modified|Precondition failed`)
 
 // onlyIn returns the errors that are in after but not in before, except errors that raceLost
@@ -178,7 +178,7 @@ var _ = Describe("In a cluster with kube-controller-manager", Label("long"), fun
 			upstreamAlone := loggedErrors(upstreamLog, upstreamErrors)
 
 			By("running both")
-			// The grace period equals the delay in kube-controller-manager, so both finalize
+			// The grace period equals kube-controller-manager's delay, so both finalize namespaces
 			// concurrently.
 			startManager(ctx, managerConfig(ctx), withGracePeriod(5*time.Second))
 			AddReportEntry(fmt.Sprintf("together, %d namespaces", count), finalizeNamespaces(ctx, "peer-both", count).String())
@@ -190,8 +190,8 @@ var _ = Describe("In a cluster with kube-controller-manager", Label("long"), fun
 			AddReportEntry("errors logged by the manager in total", describe(managerTogether))
 			AddReportEntry("errors logged by kube-controller-manager alone", describe(upstreamAlone))
 			AddReportEntry("errors logged by kube-controller-manager in total", describe(upstreamTogether))
-			Expect(onlyIn(managerTogether, managerAlone)).To(BeEmpty(), "errors that the manager logs only if kube-controller-manager runs")
-			Expect(onlyIn(upstreamTogether, upstreamAlone)).To(BeEmpty(), "errors that kube-controller-manager logs only if the manager runs")
+			Expect(onlyIn(managerTogether, managerAlone)).To(BeEmpty(), "errors that the manager logs only if kube-controller-manager is running")
+			Expect(onlyIn(upstreamTogether, upstreamAlone)).To(BeEmpty(), "errors that kube-controller-manager logs only if the manager is running")
 		},
 		Entry("with its namespace controller", "namespace-controller", 200),
 		Entry("with other controllers of kube-controller-manager", "namespace-controller,garbage-collector-controller,"+
@@ -201,7 +201,7 @@ var _ = Describe("In a cluster with kube-controller-manager", Label("long"), fun
 
 // These specs take a long time because they observe several resync periods of both controllers.
 var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", Label("long"), func() {
-	DescribeTable("is not updated repeatedly if it is blocked",
+	DescribeTable("is not updated repeatedly while it is blocked",
 		func(ctx context.Context, make func(namespace string) client.Object, most int) {
 			stopManager()
 			namespace := createNamespace(ctx, "peer-stuck")
@@ -246,9 +246,10 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			}
 		}, 0),
 		Entry("by a Pod", func(namespace string) client.Object {
-			// While kube-controller-manager waits for Pods, it reports no remaining content
-			// (kubernetes/kubernetes PR 138209), but the manager does. Each controller updates the
-			// conditions on its own schedule, not in response to the other.
+			// While kube-controller-manager waits for Pods, it reports that no content remains
+			// (kubernetes/kubernetes PR 138209), but the manager reports the remaining content.
+			// Each controller updates the conditions on its own schedule, not in response to the
+			// other controller.
 			return wrappers.MakePod(namespace, "held")
 		}, 9),
 	)

@@ -75,8 +75,8 @@ var _ = Describe("Custom resources", func() {
 	})
 
 	It("are found if their CRD was created immediately before the deletion", func(ctx context.Context) {
-		// The API server delays the first objects of a CRD for two seconds, so the race is rare.
-		// Many concurrent rounds make it likely.
+		// The API server delays the creation of a CRD's first objects by two seconds, so the race
+		// is rare. Many concurrent rounds make the race likely.
 		const rounds = 24
 		dynamicClient := newDynamic()
 		types := make([]customType, rounds)
@@ -141,7 +141,7 @@ func setServed(definition map[string]any, isServed bool) {
 }
 
 // expectNothingStored checks that storage contains no object of a custom type in a namespace. If
-// necessary, it creates the CRD again, because the type then has the same path in storage.
+// the CRD was deleted, it creates the CRD again. The type then has the same path in storage.
 func expectNothingStored(ctx context.Context, custom customType, namespace string) {
 	GinkgoHelper()
 	Expect(client.IgnoreAlreadyExists(admin.Create(ctx, custom.definition()))).To(Succeed())

@@ -18,10 +18,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("An object whose creation a webhook delays", func() {
+var _ = Describe("An object whose creation is delayed by a webhook", func() {
 	BeforeEach(stopManager)
 
-	It("is found even if it is stored after the grace period", func(ctx context.Context) {
+	It("is found even if the API server stores it after the grace period", func(ctx context.Context) {
 		startManager(ctx, managerConfig(ctx), withGracePeriod(time.Second)) // With the webhook, the default is 5 s.
 		namespace := createNamespace(ctx, "slow")
 		received, unblock := make(chan struct{}, 1), make(chan struct{})
@@ -61,7 +61,7 @@ var _ = Describe("An object whose creation a webhook delays", func() {
 })
 
 // delayCreations registers a webhook that delays the creation of LimitRanges in one namespace until
-// unblock is closed. Each call sends a value to received.
+// unblock is closed. The webhook sends a value to received for each request.
 func delayCreations(ctx context.Context, namespace string, received chan<- struct{}, unblock <-chan struct{}) {
 	GinkgoHelper()
 	limitRanges := admissionregistrationv1.Rule{

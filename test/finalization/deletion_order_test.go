@@ -43,8 +43,8 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "widgets"}}
 		secret.StringData = map[string]string{"patch": `{"metadata":{"finalizers":null}}`}
 		create(ctx, role, account, binding, settings, secret)
-		// Request the token before the deletion, because the API server issues no tokens in a
-		// terminating namespace.
+		// Request the token before the deletion, because the API server issues no tokens for
+		// ServiceAccounts in a terminating namespace.
 		config, err := plane.ServiceAccountConfig(ctx, namespace.Name, account.Name)
 		Expect(err).NotTo(HaveOccurred())
 		held := withFinalizer(custom.object(namespace.Name, "held"))
@@ -62,7 +62,7 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 				needed = append(needed, object)
 			}
 		}
-		Expect(needed).To(HaveLen(7), "one object of each kind in the last stage")
+		Expect(needed).To(HaveLen(7), "one object of each type in the last stage")
 		needed = append(needed, role, account, binding, settings, secret)
 		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining(custom.remaining(1), "configmaps. has 2", "secrets. has 2", "serviceaccounts. has 2",

@@ -22,7 +22,7 @@ var _ = Describe("A deleted namespace", func() {
 		GinkgoWriter.Println("took", time.Since(begin))
 	})
 
-	It("is finalized with its content", func(ctx context.Context) {
+	It("is finalized after its content is deleted", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "full")
 		for range 30 {
 			create(ctx, wrappers.MakeConfigMap(namespace.Name, unique("settings")))

@@ -47,8 +47,8 @@ func missing(path string) responder {
 	}
 }
 
-// stale marks a group as stale in the discovery document, as the API server does while the
-// APIService of the group is unavailable.
+// stale marks a group as stale in the discovery document, as the API server does while the group's
+// APIService is unavailable.
 func stale(group string) responder {
 	return func(e exchange) (*http.Response, error) {
 		if e.URL.Path != "/apis" {
@@ -92,8 +92,8 @@ func stale(group string) responder {
 	}
 }
 
-// unaggregated disables aggregated discovery, as with old API servers, and passes the requests for
-// each group to next.
+// unaggregated disables aggregated discovery, as in old API servers, and first passes each request
+// to next.
 func unaggregated(next responder) responder {
 	return func(e exchange) (*http.Response, error) {
 		if result, err := next(e); result != nil || err != nil {
@@ -108,7 +108,7 @@ func unaggregated(next responder) responder {
 	}
 }
 
-// lists passes the list requests for the ConfigMaps in the namespace under test to handle.
+// lists passes list requests for ConfigMaps in the namespace under test to handle.
 func lists(handle responder) responder {
 	return func(e exchange) (*http.Response, error) {
 		if e.Method != http.MethodGet || !strings.HasSuffix(e.URL.Path, "/configmaps") ||
@@ -192,8 +192,8 @@ var _ = Describe("A namespace whose content is unknown", func() {
 		faults.enabled.Store(true)
 		startManager(ctx, faults.inject(managerConfig(ctx)), withGracePeriod(0))
 		namespace := createNamespace(ctx, "unknown")
-		// Without the finalizers, the objects on the first page would be deleted, and the second
-		// page would become the first page.
+		// Without finalizers, the objects on the first page would be deleted, and the second page
+		// would become the first page.
 		var group errgroup.Group
 		group.SetLimit(20)
 		for number := range 600 {
@@ -216,7 +216,8 @@ var _ = Describe("A namespace whose content is unknown", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// afterFirst sends the first request that matches handle, and passes later requests to handle.
+// afterFirst lets the first request that handle matches reach the API server, and passes later
+// requests to handle.
 func afterFirst(handle responder) responder {
 	var count atomic.Int32
 	return func(e exchange) (*http.Response, error) {

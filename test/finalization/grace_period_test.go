@@ -21,12 +21,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
-// tolerance is the maximum time between the end of the grace period and the deletion.
+// tolerance is the maximum time between the end of the grace period and the deletion of the
+// namespace.
 const tolerance = 2500 * time.Millisecond
 
 // expectDeletedAfter checks that namespaces are finalized after the grace period. At least one
-// namespace must be finalized within the tolerance; on a busy machine, another one can take
-// longer.
+// namespace must be finalized within the tolerance; if the machine is busy, other namespaces might
+// take longer.
 func expectDeletedAfter(ctx context.Context, gracePeriod, tolerance time.Duration) {
 	GinkgoHelper()
 	Eventually(func() time.Duration {
@@ -102,12 +103,12 @@ var _ = Describe("The grace period", func() {
 		Expect(logged).NotTo(gbytes.Say("Chose the grace period"))
 	}, SpecTimeout(5*time.Minute))
 
-	It("is longer while a webhook can delay the creation of objects", func(ctx context.Context) {
+	It("is longer while a webhook might delay the creation of objects", func(ctx context.Context) {
 		logged := captureLog()
 		startManager(ctx, managerConfig(ctx))
 		expectDeletedAfter(ctx, time.Second, tolerance)
 
-		By("registering a webhook that cannot delay a CREATE")
+		By("registering a webhook for UPDATE requests")
 		everything := admissionregistrationv1.Rule{
 			APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
 		}
@@ -115,11 +116,11 @@ var _ = Describe("The grace period", func() {
 		startWebhook(ctx, "none", admissionregistrationv1.Update, everything, allow)
 		expectDeletedAfter(ctx, time.Second, tolerance)
 
-		By("registering a webhook that can delay a CREATE")
+		By("registering a webhook for CREATE requests")
 		slow := startWebhook(ctx, "none", admissionregistrationv1.Create, everything, allow)
 		Expect(timeToDelete(ctx)).To(BeNumerically(">=", 5*time.Second))
-		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "admission webhooks can delay requests: 1, ` +
-			`the first is \\"webhook.test.example.com\\" of ValidatingWebhookConfiguration \\"` + slow.configuration.Name))
+		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "admission webhooks can delay requests: 1; ` +
+			`the first is \\"webhook.test.example.com\\" in ValidatingWebhookConfiguration \\"` + slow.configuration.Name))
 
 		By("removing the webhook")
 		Expect(admin.Delete(ctx, slow.configuration)).To(Succeed())

@@ -27,8 +27,7 @@ var _ = Describe("A large namespace", Label("long"), func() {
 	It("is finalized, and its conditions report the progress", NodeTimeout(5*time.Minute), func(ctx context.Context) {
 		const (
 			settings, widgets = 5000, 1000
-			// removalTime is the time that the controller of the widgets takes to remove all
-			// finalizers.
+			// removalTime is how long the simulated controller takes to remove all finalizers.
 			removalTime = 20 * time.Second
 		)
 		custom := createCustomType(ctx)
@@ -52,7 +51,7 @@ var _ = Describe("A large namespace", Label("long"), func() {
 		reportDuration("from the deletion to the first condition", time.Since(begin))
 
 		done := make(chan error, 1)
-		go func() { // This is the controller of the widgets.
+		go func() { // This goroutine simulates the controller that removes the finalizers.
 			ticker := time.NewTicker(removalTime / widgets)
 			defer ticker.Stop()
 			for i := range widgets {
@@ -83,8 +82,8 @@ var _ = Describe("A large namespace", Label("long"), func() {
 	})
 })
 
-// collectCounts returns the successive numbers of remaining custom resources that the conditions
-// report until the namespace no longer exists.
+// collectCounts watches the namespace until it no longer exists, and returns the successive numbers
+// of remaining custom resources that the conditions report.
 func collectCounts(ctx context.Context, namespace *corev1.Namespace, custom customType) []int {
 	GinkgoHelper()
 	var counts []int

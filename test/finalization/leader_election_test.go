@@ -20,7 +20,7 @@ import (
 
 const acquired = "[Ss]uccessfully acquired lease"
 
-// createMany creates numbered ConfigMaps.
+// createMany creates the given number of ConfigMaps.
 func createMany(ctx context.Context, namespace string, count int) {
 	GinkgoHelper()
 	group, ctx := errgroup.WithContext(ctx)
@@ -59,7 +59,7 @@ var _ = Describe("Two managers with leader election", Label("long"), func() {
 		leader.Kill()
 		Eventually(leader).WithContext(ctx).Should(gexec.Exit())
 		killed := time.Now()
-		// The API server can still be processing requests from the leader.
+		// The API server might still be processing requests from the leader.
 		remaining := remainingOf(Default, ctx, namespace.Name)
 		Eventually(func(g Gomega) {
 			before := remaining
@@ -68,7 +68,7 @@ var _ = Describe("Two managers with leader election", Label("long"), func() {
 		}).WithContext(ctx).WithPolling(200 * time.Millisecond).Should(Succeed())
 		Expect(remaining).To(And(BeNumerically(">", many/10), BeNumerically("<", many)), "the leader was not killed during finalization")
 
-		By("checking that nothing changes without a leader")
+		By("checking that nothing is deleted while there is no leader")
 		Consistently(remainingOf).WithContext(ctx).WithArguments(namespace.Name).Should(Equal(remaining))
 		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
 		Expect(standby.Err.Contents()).NotTo(MatchRegexp(acquired))
@@ -84,7 +84,7 @@ var _ = Describe("Two managers with leader election", Label("long"), func() {
 			removeFinalizers(ctx, wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%d", number)))
 		}
 		expectDeleted(ctx, namespace)
-		AddReportEntry("time from the kill to the deletion of the namespace", time.Since(killed).Round(time.Second).String())
+		AddReportEntry("from killing the leader to the deletion of the namespace", time.Since(killed).Round(time.Second).String())
 		Expect(standby).NotTo(gexec.Exit())
 	}, SpecTimeout(3*time.Minute))
 })

@@ -110,8 +110,7 @@ func serviceAccountConfig(ctx context.Context, name string) *rest.Config {
 	return config
 }
 
-// useDedicatedControlPlane makes the spec use a new control plane, in which nothing is installed
-// and no manager runs.
+// useDedicatedControlPlane makes the spec use a new control plane without this project.
 func useDedicatedControlPlane(ctx context.Context, options ...controlplane.Option) {
 	GinkgoHelper()
 	sharedPlane, sharedManager, sharedAdmin, sharedMetadata := plane, manager, admin, metadataClient
@@ -235,7 +234,7 @@ func intercept(config *rest.Config, handle func(exchange) (*http.Response, error
 	return config
 }
 
-// errorResponse returns an error response as the API server sends it.
+// errorResponse returns an error response in the API server's format.
 func errorResponse(request *http.Request, status int, reason metav1.StatusReason, message string) *http.Response {
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`,
 		reason, message, status)
@@ -270,7 +269,8 @@ func (w *requestRecorder) record(config *rest.Config) *rest.Config {
 	})
 }
 
-// matching returns the write requests whose path contains text, with the number of each request.
+// matching returns the write requests whose path contains text. Each request is followed by its
+// count.
 func (w *requestRecorder) matching(text string) []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -283,7 +283,7 @@ func (w *requestRecorder) matching(text string) []string {
 	return found
 }
 
-// requestBlocker blocks matching requests from a manager until unblock is closed.
+// requestBlocker blocks a manager's matching requests until unblock is closed.
 type requestBlocker struct {
 	matches func(*http.Request) bool
 	// afterResponse makes the blocker block responses instead of requests.
@@ -346,7 +346,7 @@ func (b *requestBlocker) responses() []int {
 type faultInjector struct {
 	enabled  atomic.Bool
 	injected atomic.Int32
-	respond  func(exchange) (*http.Response, error) // Returns nil, nil to send the request.
+	respond  func(exchange) (*http.Response, error) // If it returns nil, nil, the request is sent.
 }
 
 func (f *faultInjector) inject(config *rest.Config) *rest.Config {

@@ -61,7 +61,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(3))
 	}, NodeTimeout(time.Minute))
 
-	// finishInTurn runs the controllers in sequence, as in the proposal.
+	// finishInTurn lets one controller finish before the other, as in the proposal.
 	finishInTurn := func(ctx context.Context, first, second *finalizerOwner) {
 		By("starting the first controller, which is blocked by a finalizer")
 		running := first.start(ctx)
@@ -72,7 +72,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 			HaveRemaining("configmaps. has 1 resource instances"))
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(1))
 
-		By("letting the first controller finish, which keeps the other namespace finalizer")
+		By("letting the first controller finish, and checking that it keeps the other namespace finalizer")
 		removeFinalizers(ctx, held)
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(second.finalizer))
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(second.finalizer), HaveContentRemoved())
@@ -93,8 +93,8 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		content := "/namespaces/" + namespace.Name + "/"
 		Expect(first.writes.matching(content+"configmaps")).To(ConsistOf(
 			"DELETE /api/v1"+content+"configmaps/a (1)", "DELETE /api/v1"+content+"configmaps/b (1)",
-			"DELETE /api/v1"+content+"configmaps/held (1)"), "the controller must delete each object once")
-		Expect(second.writes.matching(content+"configmaps")).To(BeEmpty(), "no object must remain for the second controller")
+			"DELETE /api/v1"+content+"configmaps/held (1)"), "the first controller must delete each object once")
+		Expect(second.writes.matching(content+"configmaps")).To(BeEmpty(), "no objects must remain for the second controller")
 		Expect(first.writes.matching(content + "finalize")).To(HaveLen(1))
 		Expect(second.writes.matching(content + "finalize")).To(HaveLen(1))
 	}
@@ -140,7 +140,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("A controller whose namespace finalizer is not set", func() {
+var _ = Describe("A controller whose namespace finalizer is not in the namespace", func() {
 	It("does not change the namespace", func(ctx context.Context) {
 		stopManager()
 		unrelated := &finalizerOwner{finalizer: "example.com/unrelated", config: serviceAccountConfig(ctx, "unrelated")}

@@ -33,7 +33,7 @@ func (a access) String() string {
 	return text
 }
 
-// managerCan reports whether the ServiceAccount of the manager is authorized.
+// managerCan reports whether the manager's ServiceAccount is authorized.
 func managerCan(ctx context.Context, wanted access) (bool, error) {
 	resource, subresource, _ := strings.Cut(wanted.resource, "/")
 	user := "system:serviceaccount:" + controlplane.SystemNamespace + ":" + controlplane.ServiceAccount
@@ -87,7 +87,7 @@ var _ = Describe("The permissions of the manager", func() {
 		client, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(plane.Admin))
 		Expect(err).NotTo(HaveOccurred())
 		var lists []*metav1.APIResourceList
-		// Another spec could have just deleted a type.
+		// Another spec might have just deleted a type.
 		Eventually(func() error {
 			_, lists, err = client.ServerGroupsAndResources()
 			return err
@@ -114,7 +114,7 @@ var _ = Describe("The permissions of the manager", func() {
 		// Finalize namespaces and report the progress.
 		"get namespaces", "update namespaces/finalize", "patch namespaces/status", "create events.events.k8s.io",
 		"patch events.events.k8s.io", "update events.events.k8s.io",
-		// Initialize namespaces: probes, repairs, the NamespaceInitializerSet and the policies.
+		// Initialize namespaces, maintain the NamespaceInitializerSet and verify the policies.
 		"create namespaces", "patch namespaces",
 		"get namespaceinitializerconfigurations.nslifecycle.dev",
 		"patch namespaceinitializerconfigurations/status.nslifecycle.dev",
@@ -175,6 +175,6 @@ var _ = Describe("The permissions of the manager", func() {
 		}),
 		Entry("updating other leader election Leases",
 			access{verb: "update", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system"}),
-		Entry("updating a namespace without /finalize", access{verb: "update", resource: "namespaces"}),
+		Entry("updating a namespace other than through /finalize", access{verb: "update", resource: "namespaces"}),
 	)
 })

@@ -55,15 +55,15 @@ func removeClaimFinalizers(ctx context.Context, objects []client.Object) {
 	}
 }
 
-// makePod returns a Pod. If the Pod has a node, it exists until it is deleted without a grace
-// period, because no kubelet runs.
+// makePod returns a Pod. If the Pod is assigned to a node, it exists until it is force-deleted,
+// because no kubelet is running.
 func makePod(namespace, name, node string, grace int64) *corev1.Pod {
 	pod := wrappers.MakePod(namespace, name)
 	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = node, &grace
 	return pod
 }
 
-// forceDelete deletes a Pod as the kubelet does after its containers have stopped.
+// forceDelete deletes a Pod as the kubelet does after the Pod's containers have stopped.
 func forceDelete(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
@@ -116,7 +116,7 @@ var _ = Describe("Pods", func() {
 		expectKept(ctx, kept...)
 		now := &corev1.Pod{}
 		Expect(admin.Get(ctx, keyOf(stopping), now)).To(Succeed())
-		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "the manager does not shorten the grace period of a Pod")
+		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "the manager must not shorten a Pod's grace period")
 
 		forceDelete(ctx, stopping)
 		removeClaimFinalizers(ctx, kept)

@@ -31,7 +31,7 @@ import (
 // plane and is removed together with it.
 var builtManager string
 
-// managerBinary builds the manager on the first call and returns the path of the binary.
+// managerBinary returns the path of the manager binary, which the first call builds.
 func managerBinary(ctx context.Context) string {
 	GinkgoHelper()
 	if _, err := os.Stat(builtManager); err == nil {
@@ -54,7 +54,7 @@ func startProcess(ctx context.Context, config *rest.Config, flags ...string) *ge
 }
 
 var _ = Describe("The manager process", func() {
-	It("finalizes namespaces with only its RBAC objects installed", func(ctx context.Context) {
+	It("finalizes namespaces if only its RBAC objects are installed", func(ctx context.Context) {
 		managerBinary(ctx)
 		useDedicatedControlPlane(ctx)
 		// Without config/default, config/rbac uses the namespace "system" and no name prefix.
@@ -106,7 +106,7 @@ var _ = Describe("The manager process", func() {
 		Expect(get(Default, ctx, namespace.Name)).To(And(Equal(before), BeTerminating(), HaveNoFinalizationConditions()))
 		Expect(initializing).NotTo(gexec.Exit())
 
-		By("starting another manager that finalizes namespaces")
+		By("starting another manager, which finalizes namespaces")
 		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-initialization,-diagnosis")
 		expectDeleted(ctx, namespace)
 		Expect(finalizing.Err).To(gbytes.Say(`"controllers":"finalization"`))
@@ -163,7 +163,8 @@ var _ = Describe("The manager process", func() {
 	}, SpecTimeout(30*time.Second))
 })
 
-// remainingOf returns the number of ConfigMaps in a namespace. It sends a list request with limit 1.
+// remainingOf returns the number of ConfigMaps in a namespace. It sends only one list request, with
+// limit 1.
 func remainingOf(g Gomega, ctx context.Context, namespace string) int {
 	list, err := metadataClient.Resource(configMaps).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	g.Expect(err).NotTo(HaveOccurred())

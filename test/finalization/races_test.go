@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// requestFor matches requests for a namespace or its content, except watches.
+// requestFor matches requests for a namespace or its content, except watch requests.
 func requestFor(name, method, rest string) func(*http.Request) bool {
 	return func(request *http.Request) bool {
 		return request.Method == method && request.URL.Path == "/api/v1/namespaces/"+name+rest &&
@@ -66,7 +66,8 @@ var _ = Describe("A recreated namespace", func() {
 			By("recreating the namespace and its objects")
 			removeAll(ctx, configMaps, replaced)
 			if old.noNamespaceFinalizers {
-				// The next DELETE request removes a namespace without namespace finalizers.
+				// Another DELETE request removes a terminating namespace that has no namespace
+				// finalizers.
 				Expect(client.IgnoreNotFound(admin.Delete(ctx, namespace))).To(Succeed())
 			} else {
 				finalize(ctx, replaced)
@@ -115,15 +116,15 @@ type continuousWriter struct {
 	name   string
 	cancel context.CancelFunc
 	done   chan error
-	last   int // Valid after stop returns.
+	last   int // Valid only after stop has returned.
 }
 
 func (w *continuousWriter) finalizer(number int) corev1.FinalizerName {
 	return corev1.FinalizerName(fmt.Sprintf("example.com/writer-%d", number))
 }
 
-// start starts a loop that increases a number and writes it to an annotation, to a namespace
-// finalizer with /finalize and to a condition with /status.
+// start starts a loop that increments a number and writes the number to an annotation, to a
+// namespace finalizer through /finalize and to a condition through /status.
 func (w *continuousWriter) start(ctx context.Context) {
 	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	w.done = make(chan error, 1)
@@ -236,11 +237,11 @@ var _ = Describe("A namespace that another client updates continuously", func() 
 				}
 			}
 			text, ok := strings.CutPrefix(string(state.Spec.Finalizers[0]), "example.com/writer-")
-			Expect(ok).To(BeTrue(), "the namespace finalizer of the writer is not the first in %v", state.Spec.Finalizers)
+			Expect(ok).To(BeTrue(), "the writer's namespace finalizer is not the first entry of %v", state.Spec.Finalizers)
 			numbers["finalizer"] = text
 			for what, text := range numbers {
 				number := 0
-				_, _ = fmt.Sscan(text, &number) // There is no number before the first update.
+				_, _ = fmt.Sscan(text, &number) // The condition contains no number before the first update.
 				Expect(number).To(BeNumerically(">=", highest[what]), "%s in %v", what, state)
 				highest[what] = number
 			}

@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// storeNamespace writes a namespace to etcd and bypasses the validation by the API server.
+// storeNamespace writes a namespace directly to etcd, which bypasses the API server's validation.
 func storeNamespace(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	stored := namespace.DeepCopy()
@@ -100,7 +100,7 @@ var _ = Describe("A namespace without a deletionTimestamp", func() {
 })
 
 var _ = Describe("A namespace that is deleted in an unusual state", func() {
-	It("gets the phase Terminating if it has another phase", func(ctx context.Context) {
+	It("changes to phase Terminating if it has another phase", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "phase")
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
@@ -150,7 +150,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is kept without repeated requests if it has entries only in metadata.finalizers", func(ctx context.Context) {
+	It("causes no write requests while only metadata.finalizers contains finalizers", func(ctx context.Context) {
 		stopManager()
 		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer-only")).Obj())
 		create(ctx, namespace)
@@ -224,7 +224,7 @@ var _ = Describe("A namespace that the cluster requires", func() {
 			g.Expect(get(g, ctx, name)).To(HaveContentFailure("is not deleted", "running operator",
 				"outside the cluster", "kube-controller-manager"))
 		}).WithContext(ctx).WithTimeout(45 * time.Second).Should(Succeed())
-		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "another controller must have time to finalize the namespace")
+		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "the manager must give other controllers time to finalize the namespace")
 		expectKept(ctx, object, account)
 		Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 		Expect(requests.matching("/namespaces/" + name)).To(ConsistOf(HavePrefix("PATCH /api/v1/namespaces/" + name + "/status")))

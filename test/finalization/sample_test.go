@@ -137,13 +137,13 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 		expectDeleted(ctx, namespace)
 	})
 
-	It("logs no forbidden request", func() {
+	It("logs no Forbidden errors", func() {
 		agent.Terminate().Wait(30 * time.Second)
 		Expect(string(agent.Err.Contents())).NotTo(ContainSubstring("forbidden"))
 	})
 })
 
-// argumentOf returns the value of an argument of the first container of a Deployment.
+// argumentOf returns the value of a flag in the arguments of a Deployment's first container.
 func argumentOf(deployment *appsv1.Deployment, name string) string {
 	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
 		if value, found := strings.CutPrefix(argument, "--"+name+"="); found {
@@ -153,7 +153,7 @@ func argumentOf(deployment *appsv1.Deployment, name string) string {
 	return ""
 }
 
-// startAgent runs the manager in the same way as the Pods of a Deployment.
+// startAgent runs the manager as the Deployment's Pods do.
 func startAgent(ctx context.Context, binary string, deployment *appsv1.Deployment) *gexec.Session {
 	GinkgoHelper()
 	pod := deployment.Spec.Template.Spec
@@ -162,7 +162,7 @@ func startAgent(ctx context.Context, binary string, deployment *appsv1.Deploymen
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
 	container := pod.Containers[0]
-	// The last value of a flag takes precedence. The default port of the probes could be in use.
+	// The last value of a flag takes precedence. The default port of the probes might be in use.
 	args := append([]string{}, container.Args...)
 	command := exec.Command(binary, append(args, "--health-probe-bind-address=0", "--kubeconfig="+kubeconfig)...)
 	command.Env = os.Environ()
@@ -176,8 +176,8 @@ func startAgent(ctx context.Context, binary string, deployment *appsv1.Deploymen
 	return session
 }
 
-// expectInjected waits until the API server injects initializers into new namespaces, or no longer
-// does.
+// expectInjected waits until the API server injects initializers into new namespaces, or stops
+// injecting them.
 func expectInjected(ctx context.Context, isExpected bool) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

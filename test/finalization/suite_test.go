@@ -24,7 +24,7 @@ var (
 	// manager finalizes namespaces with the permissions of its own ServiceAccount, except in specs
 	// that stop it.
 	manager *controlplane.Manager
-	// admin and metadataClient are members of system:masters.
+	// admin and metadataClient send requests as a member of system:masters.
 	admin          client.Client
 	metadataClient metadata.Interface
 )

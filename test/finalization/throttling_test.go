@@ -26,9 +26,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// rejectRequests makes API Priority and Fairness throttle the manager's requests with the given
-// verb for the ConfigMaps in a namespace, until the returned function is called. The priority level
-// has only one seat, which another request occupies while a webhook blocks it.
+// rejectRequests makes API Priority and Fairness reject the manager's requests with the given verb
+// for ConfigMaps in a namespace until the returned function is called. The only seat of the
+// priority level is occupied by another request, which a webhook blocks.
 func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	GinkgoHelper()
 	seat := createNamespace(ctx, "seat")
@@ -68,7 +68,7 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 		request = request.Name("none")
 	}
 	err = request.Namespace(namespace).Resource("configmaps").MaxRetries(0).Do(ctx).Error()
-	Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "the API server must throttle the request: %v", err)
+	Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "the API server must reject the request: %v", err)
 	return stop
 }
 
@@ -117,7 +117,7 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 }
 
 var _ = Describe("A namespace whose requests are throttled", func() {
-	DescribeTable("reports the failure, does not block other namespaces, and is finalized after the throttling:",
+	DescribeTable("reports the failure, does not block other namespaces, and is finalized when throttling ends:",
 		func(ctx context.Context, verb, what string, content OmegaMatcher) {
 			namespace, other := createNamespace(ctx, "throttled"), createNamespace(ctx, "not-throttled")
 			createMany(ctx, namespace.Name, 100)
@@ -134,7 +134,7 @@ var _ = Describe("A namespace whose requests are throttled", func() {
 			Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(100))
 
 			stopRejecting()
-			// The last Retry-After can be as long as 32 s.
+			// The last Retry-After might be as long as 32 s.
 			expectDeletedWithin(ctx, namespace, time.Minute, "from the end of throttling to the deletion of the namespace")
 			expectNoObjects(ctx, namespace.Name)
 		},
@@ -143,7 +143,7 @@ var _ = Describe("A namespace whose requests are throttled", func() {
 		Entry("deletions", "delete", "failed to delete configmaps", HaveRemaining("configmaps. has 100 resource instances")),
 	)
 
-	DescribeTable("is finalized with requests that honor the Retry-After:",
+	DescribeTable("is finalized by retries that honor Retry-After:",
 		func(ctx context.Context, method string, seconds, times int) {
 			stopManager()
 			throttler := &throttler{method: method, wait: time.Duration(seconds) * time.Second, left: times}
@@ -166,7 +166,7 @@ var _ = Describe("A namespace whose requests are throttled", func() {
 	)
 })
 
-// throttler throttles the first requests for the ConfigMaps of a namespace.
+// throttler throttles the first requests for ConfigMaps in a namespace.
 type throttler struct {
 	namespace, method string
 	wait              time.Duration
@@ -192,8 +192,8 @@ func (p *throttler) respond(e exchange) (*http.Response, error) {
 	return busy, nil
 }
 
-// expectRetryAfterHonored checks that count requests were throttled and that each retry waited for
-// the Retry-After.
+// expectRetryAfterHonored checks that count requests were throttled and that each retry was sent
+// after the Retry-After period.
 func (p *throttler) expectRetryAfterHonored(count int) {
 	GinkgoHelper()
 	p.lock.Lock()

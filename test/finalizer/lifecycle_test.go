@@ -23,7 +23,7 @@ import (
 )
 
 var _ = Describe("A controller of a namespace finalizer", func() {
-	It("waits for the deletion of the content with AfterContent", func(ctx context.Context) {
+	It("waits for the content to be deleted if AfterContent is set", func(ctx context.Context) {
 		const own = corev1.FinalizerName("content.finalizer.example.com/work")
 		namespace := create(ctx, "finalizer-content", own)
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{

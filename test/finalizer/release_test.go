@@ -31,7 +31,7 @@ const (
 )
 
 var _ = Describe("A namespace finalizer", func() {
-	It("is removed from a terminating namespace after its function succeeds", func(ctx context.Context) {
+	It("is removed from a terminating namespace after the function succeeds", func(ctx context.Context) {
 		const own = corev1.FinalizerName("plain.finalizer.example.com/work")
 		var served calls
 		serve(own, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
@@ -51,7 +51,7 @@ var _ = Describe("A namespace finalizer", func() {
 		Expect(finalizersOf(ctx, untouched.Name)(Default)).To(ContainElement(own))
 	})
 
-	It("is removed if it is the only namespace finalizer, and the namespace is deleted", func(ctx context.Context) {
+	It("is removed if it is the only namespace finalizer, so that the namespace is deleted", func(ctx context.Context) {
 		const own = corev1.FinalizerName("only.finalizer.example.com/work")
 		serve(own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
 		namespace := create(ctx, "finalizer-only", own)
@@ -94,7 +94,7 @@ var _ = Describe("A namespace finalizer", func() {
 			}
 			remaining := get(Default, ctx, namespace.Name)
 			Expect(remaining.Spec.Finalizers).To(Equal(want))
-			Expect(remaining.Labels).To(HaveLen(len(want) - 1)) // One label for each added finalizer, and the name label.
+			Expect(remaining.Labels).To(HaveLen(len(want) - 1)) // One label per added finalizer, plus the name label.
 			Expect(served.of(namespace.UID)).To(Equal(1))
 			forceDelete(ctx, namespace.Name)
 		}
@@ -122,7 +122,7 @@ var _ = Describe("A namespace finalizer", func() {
 		Expect(recreated.UID).NotTo(Equal(old.UID))
 		close(leave)
 
-		// The controller processes this Namespace after the pending call.
+		// The controller processes this Namespace after the pending call returns.
 		next := create(ctx, "finalizer-again-next", own)
 		remove(ctx, next)
 		Eventually(finalizersOf(ctx, next.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
@@ -215,7 +215,7 @@ var _ = Describe("A namespace finalizer", func() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 		Expect(finalizer.Check(ctx, config, own)).To(Succeed())
-		// The permission to update the condition is optional.
+		// The permission to patch the condition is optional.
 		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		Expect(nscondition.Find(get(Default, ctx, namespace.Name), corev1.NamespaceConditionType(own))).To(BeNil())
 	})

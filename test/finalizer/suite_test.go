@@ -118,7 +118,7 @@ func create(ctx context.Context, name string, finalizers ...corev1.FinalizerName
 	return namespace
 }
 
-// remove sends a DELETE request for a Namespace. The namespace finalizers remain.
+// remove sends a DELETE request for a Namespace and keeps its namespace finalizers.
 func remove(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Expect(admin.Delete(ctx, namespace)).To(Succeed())
@@ -138,7 +138,7 @@ func setFinalizers(
 	})
 }
 
-// without returns a change for setFinalizers that removes a finalizer.
+// without returns a function for setFinalizers that removes a finalizer.
 func without(own corev1.FinalizerName) func([]corev1.FinalizerName) []corev1.FinalizerName {
 	return func(finalizers []corev1.FinalizerName) []corev1.FinalizerName {
 		return slices.DeleteFunc(finalizers, func(other corev1.FinalizerName) bool { return other == own })
@@ -163,7 +163,7 @@ func finalizersOf(ctx context.Context, name string) func(g Gomega) []corev1.Fina
 	return func(g Gomega) []corev1.FinalizerName { return get(g, ctx, name).Spec.Finalizers }
 }
 
-// calls counts the calls of a function by the UID of the Namespace.
+// calls counts a function's calls for each Namespace UID.
 type calls struct {
 	mutex sync.Mutex
 	byUID map[types.UID]int

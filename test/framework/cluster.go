@@ -38,7 +38,7 @@ type User struct {
 	Config *rest.Config
 }
 
-// Clientset returns a typed client of the user without a client-side rate limit.
+// Clientset returns a typed client for the user without a client-side rate limit.
 func (u *User) Clientset() kubernetes.Interface {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(u.Config))
@@ -59,11 +59,10 @@ type Cluster struct {
 	Manager *controlplane.Manager
 }
 
-// SetDefaults sets the logger and the Gomega timeouts of a suite. A suite can override them
-// afterwards.
+// SetDefaults sets the logger and the Gomega timeouts. A suite can override them afterwards.
 func SetDefaults() {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(time.Minute) // Test machines can be busy.
+	SetDefaultEventuallyTimeout(time.Minute) // Test machines might be busy.
 	// Polling competes with the tested code for CPU time.
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
@@ -72,8 +71,8 @@ func SetDefaults() {
 }
 
 // StartControlPlane starts a control plane without this project. Its only user is the
-// administrator. When the spec, the container or the suite ends, the control plane stops after all
-// functions that were later passed to DeferCleanup.
+// administrator. The control plane stops when the spec, the container or the suite ends, after the
+// functions that are passed to DeferCleanup later.
 func StartControlPlane(ctx context.Context, options ...controlplane.Option) *Cluster {
 	GinkgoHelper()
 	plane, err := controlplane.Start(ctx, options...)
@@ -93,7 +92,7 @@ func Start(ctx context.Context, options ...controlplane.Option) *Cluster {
 	return cluster
 }
 
-// Install applies a directory in config: "default" or "compat".
+// Install applies config/default or config/compat.
 func (c *Cluster) Install(ctx context.Context, directory string) {
 	GinkgoHelper()
 	Expect(c.InstallFrom(ctx, directory)).To(Succeed())
@@ -136,7 +135,7 @@ func (c *Cluster) AddUser(ctx context.Context, name string, verbs []string) *Use
 	})
 }
 
-// AddUserWithRules adds a user and grants the rules to the user with a ClusterRoleBinding.
+// AddUserWithRules adds a user and grants the rules to the user cluster-wide.
 func (c *Cluster) AddUserWithRules(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *User {
 	GinkgoHelper()
 	config, err := c.User(name)
@@ -145,7 +144,7 @@ func (c *Cluster) AddUserWithRules(ctx context.Context, name string, rules ...rb
 	return NewUser(config)
 }
 
-// Bind grants rules to subjects with a ClusterRoleBinding until the spec or the suite ends.
+// Bind grants rules to subjects cluster-wide until the spec or the suite ends.
 func (c *Cluster) Bind(ctx context.Context, name string, rules []rbacv1.PolicyRule, subjects ...rbacv1.Subject) {
 	GinkgoHelper()
 	for _, object := range []client.Object{
@@ -168,13 +167,13 @@ func (c *Cluster) Impersonate(user string, groups ...string) *User {
 	return NewUser(config)
 }
 
-// NewUser returns a user with a client for the types in the scheme of the manager.
+// NewUser returns a user with a client for the types in the manager's scheme.
 func NewUser(config *rest.Config) *User {
 	GinkgoHelper()
 	return &User{Client: NewClient(config), Config: config}
 }
 
-// NewClient returns a client for the types in the scheme of the manager. The add functions register
+// NewClient returns a client for the types in the manager's scheme. The add functions register
 // additional types.
 func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.Client {
 	GinkgoHelper()
@@ -202,8 +201,8 @@ func FreeAddress() string {
 
 var counter atomic.Int32
 
-// Unique returns a name that no other call returns. Names with the same prefix sort in the order
-// of the calls.
+// Unique returns a name that no other call returns. Names with the same prefix sort in the order in
+// which they were returned.
 func Unique(prefix string) string {
 	return fmt.Sprintf("%s-%04d", prefix, counter.Add(1))
 }

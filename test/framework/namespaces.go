@@ -77,14 +77,14 @@ func (c *Cluster) ExpectActive(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// EffectiveSet returns the NamespaceInitializerSet that the inject policy reads.
+// EffectiveSet returns the NamespaceInitializerSet that the inject policy uses.
 func (c *Cluster) EffectiveSet(g Gomega, ctx context.Context) *v1alpha1.NamespaceInitializerSet {
 	set := &v1alpha1.NamespaceInitializerSet{}
 	g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)).To(Succeed())
 	return set
 }
 
-// CreateNamespace creates a namespace as a user and returns it as the API server stored it.
+// CreateNamespace creates a namespace as a user and returns the namespace in the response.
 func CreateNamespace(ctx context.Context, user client.Client, name string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(name).Obj()
@@ -92,7 +92,7 @@ func CreateNamespace(ctx context.Context, user client.Client, name string) *core
 	return namespace
 }
 
-// CreateInitializing registers an initializer that does not run, and creates a namespace as the
+// CreateInitializing registers an initializer that is not running, and creates a namespace as the
 // ordinary user. The namespace is initializing until Finish is called.
 func (c *Cluster) CreateInitializing(ctx context.Context, prefix string) *corev1.Namespace {
 	GinkgoHelper()
@@ -131,7 +131,8 @@ func ExpectDeleted(ctx context.Context, reader client.Reader, object client.Obje
 	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "%T %s still exists", object, object.GetName())
 }
 
-// ConditionMessage returns the message of a condition of a namespace, or "" if there is none.
+// ConditionMessage returns the message of a namespace's condition, or "" if there is no such
+// condition.
 func ConditionMessage(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
 	if condition := nscondition.Find(namespace, conditionType); condition != nil {
 		return condition.Message
@@ -139,7 +140,7 @@ func ConditionMessage(namespace *corev1.Namespace, conditionType corev1.Namespac
 	return ""
 }
 
-// PendingOf returns the annotation of a namespace that contains the pending list.
+// PendingOf returns a namespace's pending list.
 func PendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// SecondAPIServer is another kube-apiserver of a Cluster.
+// SecondAPIServer is another kube-apiserver in a Cluster.
 type SecondAPIServer struct{ *controlplane.SecondAPIServer }
 
 // StartSecondAPIServer starts another kube-apiserver on the same etcd until the spec or the

@@ -39,7 +39,7 @@ func withTTL(prefix, ttl string) *wrappers.NamespaceWrapper {
 	return wrappers.MakeNamespace(unique(prefix)).Annotation(v1alpha1.AnnotationTTL, ttl)
 }
 
-// annotate sets annotations of a namespace as the user of the client configuration. The value nil
+// annotate sets annotations of a namespace as the user in the client configuration. A nil value
 // removes an annotation.
 func annotate(
 	ctx context.Context, config *rest.Config, name string, annotations map[string]any, subresource ...string,
@@ -113,7 +113,7 @@ var _ = Describe("The expiry policy", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
-	It("allows users who create a namespace to set its expiry, and users who can update it to remove it", func(ctx context.Context) {
+	It("allows users to set the expiry of a namespace that they create, and allows users who can update a namespace to remove the expiry", func(ctx context.Context) {
 		namespace := create(ctx, editor, withTTL("keep", "8h"))
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationTTL, "8h"))
 		By("changing another annotation")
@@ -121,11 +121,11 @@ var _ = Describe("The expiry policy", func() {
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
 		By("removing the expiry")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
-		By("denying a request that sets the expiry again")
+		By("checking that a request that sets the expiry again is denied")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(BeForbiddenBy("expiry"))
 	}, SpecTimeout(time.Minute))
 
-	It("accepts permission to delete the namespace if a Role in the namespace grants it", func(ctx context.Context) {
+	It("allows setting the expiry if a Role in the namespace grants permission to delete the namespace", func(ctx context.Context) {
 		const name = "tenant@corp.example.com"
 		config := newUser(ctx, name, "get", "patch")
 		mine := create(ctx, owner, wrappers.MakeNamespace(unique("tenant")))
@@ -151,7 +151,7 @@ var _ = Describe("The expiry policy", func() {
 		Expect(c.Delete(ctx, other, client.DryRunAll)).NotTo(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("accepts exactly the values that the operator parses", func(ctx context.Context) {
+	It("accepts exactly those values that the operator can parse", func(ctx context.Context) {
 		accepted := map[bool]int{}
 		for key, values := range map[string][]string{
 			v1alpha1.AnnotationExpiresAt: {
@@ -185,7 +185,7 @@ var _ = Describe("The expiry policy", func() {
 		}
 		Expect(accepted).To(Equal(map[bool]int{true: 16, false: 46}))
 
-		By("rejecting a namespace with both annotations")
+		By("checking that a namespace with both annotations is rejected")
 		both := withTTL("both", "8h").Annotation(v1alpha1.AnnotationExpiresAt, farOff).Obj()
 		Expect(owner.Create(ctx, both)).To(BeDeniedBy("expiry", "not both"))
 		namespace := create(ctx, owner, withTTL("both", "8h"))
@@ -194,7 +194,7 @@ var _ = Describe("The expiry policy", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// expiryOf returns the values of both annotations.
+// expiryOf returns the values of both expiry annotations.
 func expiryOf(namespace *corev1.Namespace) [2]string {
 	return [2]string{namespace.Annotations[v1alpha1.AnnotationExpiresAt], namespace.Annotations[v1alpha1.AnnotationTTL]}
 }
@@ -253,7 +253,7 @@ var _ = Describe("Expiry", func() {
 				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon))
 		}
 		Expect(annotate(ctx, ownerConfig, extended.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
-		// Run the command that the warning proposes.
+		// Run the command that the warning recommends.
 		_, err := plane.Kubectl(ctx, editorConfig, "annotate", "namespace", kept.Name, "nslifecycle.dev/ttl-")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(get).WithContext(ctx).WithArguments(extended.Name).
@@ -282,7 +282,7 @@ var _ = Describe("Expiry", func() {
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(HaveLen(1))
 	}, SpecTimeout(time.Minute))
 
-	It("never deletes a protected namespace, and warns after the protection is removed", func(ctx context.Context) {
+	It("never deletes a protected namespace, and warns once the protection is removed", func(ctx context.Context) {
 		runManager(ctx, "expiry")
 		namespace := create(ctx, owner, withTTL("guarded", "2s").Label(v1alpha1.LabelDeletionProtection, "enabled"))
 		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonDeletionProtected).
@@ -332,7 +332,7 @@ var _ = Describe("Expiry", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("uses the clock of the API server if the clock of the manager is ahead", func(ctx context.Context) {
+	It("uses the API server's clock if the manager's clock is ahead", func(ctx context.Context) {
 		ahead := clocktesting.NewFakePassiveClock(time.Now().Add(24 * time.Hour))
 		runManager(ctx, "expiry", func(options *manager.Options) { options.Clock = ahead })
 		namespace := create(ctx, owner, withTTL("clock", "3h"))
@@ -342,7 +342,7 @@ var _ = Describe("Expiry", func() {
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(BeEmpty())
 	}, SpecTimeout(time.Minute))
 
-	It("reports that an admission policy denies the deletion, and retries", func(ctx context.Context) {
+	It("reports that an admission policy denies the deletion, and retries the deletion", func(ctx context.Context) {
 		policy, binding := refusing("test.example.com/refuse")
 		Expect(admin.Create(ctx, policy)).To(Succeed())
 		Expect(admin.Create(ctx, binding)).To(Succeed())
@@ -351,7 +351,7 @@ var _ = Describe("Expiry", func() {
 		Eventually(func() error { return owner.Delete(ctx, namespace.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
 			Should(MatchError(ContainSubstring("not today")))
 		runManager(ctx, "expiry")
-		// Set the expiry only after the manager has started, so that the warning is not late.
+		// Set the expiry after the manager has started, so that the warning is not late.
 		Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{
 			v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: time.Now().Add(5 * time.Second).UTC().Format(time.RFC3339),
 		})).To(Succeed())
@@ -367,7 +367,7 @@ var _ = Describe("Expiry", func() {
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionRefused)).To(HaveLen(1))
 	}, SpecTimeout(2*time.Minute))
 
-	It("deletes nothing while the policy is missing, and resumes with valid expiries after it is restored", func(ctx context.Context) {
+	It("deletes no namespaces while the policy is missing, and resumes when the policy is restored", func(ctx context.Context) {
 		runManager(ctx, "expiry")
 		waiting := create(ctx, owner, withTTL("policy", "8h"))
 		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).
@@ -404,7 +404,7 @@ var _ = Describe("Expiry", func() {
 			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before the first warning"))
 		expectKept(ctx, wrong)
 
-		By("denying the removal of one of two annotations by a user who cannot delete the namespace")
+		By("checking that a user who cannot delete the namespace cannot remove one of two annotations")
 		Eventually(get).WithContext(ctx).WithArguments(twice.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonInvalidExpiry, v1alpha1.AnnotationExpiresAt, v1alpha1.AnnotationTTL))
 		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{v1alpha1.AnnotationExpiresAt: nil})).To(BeForbiddenBy("expiry"))
@@ -426,7 +426,8 @@ func restorePolicies(ctx context.Context) {
 	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
 }
 
-// refusing returns a policy that denies the deletion of namespaces with the given label.
+// refusing returns a policy that denies the deletion of namespaces with the given label, and its
+// binding.
 func refusing(label string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	const name = "refuse.test.example.com"
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}

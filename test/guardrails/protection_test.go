@@ -63,7 +63,7 @@ var _ = Describe("Deletion protection", func() {
 		Expect(owner.Delete(ctx, namespace)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("applies to any value of the label, even if the label is added after the creation", func(ctx context.Context) {
+	It("applies to any value of the label, even if the label is added later", func(ctx context.Context) {
 		for _, value := range []string{"", "false", "disabled"} {
 			namespace := create(ctx, owner, wrappers.MakeNamespace(unique("value")))
 			patch := client.MergeFrom(namespace.DeepCopy())
@@ -158,8 +158,8 @@ var _ = Describe("Deletion protection", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// eventsAbout returns the type, reason and note of each Event about a namespace. It repeats an
-// Event that occurred several times.
+// eventsAbout returns the type, reason and note of each Event about a namespace. An Event that
+// occurred n times is returned n times.
 func eventsAbout(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(admin.List(ctx, &list)).To(Succeed())

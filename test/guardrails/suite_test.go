@@ -72,8 +72,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
 })
 
-// enableGuardRails returns the directory of a copy of config/default that enables the guard rails
-// as documented: it uncomments their lines.
+// enableGuardRails returns the directory of a copy of config/default in which the lines that enable
+// the guard rails are uncommented, as documented.
 func enableGuardRails() string {
 	GinkgoHelper()
 	dir := filepath.Join(plane.Dir, "config")
@@ -139,7 +139,7 @@ func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "namespace %s still exists", namespace.Name)
 }
 
-// expectKept verifies that a namespace is not deleted for the default duration of Consistently.
+// expectKept verifies that a namespace is not deleted during the default duration of Consistently.
 func expectKept(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {

@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// soon is a backoff that is short enough for a spec.
+// soon sets a backoff that is short enough for a spec.
 var soon = initializer.WithBackoff(50*time.Millisecond, 200*time.Millisecond)
 
 // conditionOf returns the type of an initializer's condition.
@@ -38,7 +38,7 @@ func removeFinalizers(ctx context.Context, object client.Object) {
 		[]byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 }
 
-var _ = Describe("An initializer with concurrent changes and failures", func() {
+var _ = Describe("An initializer during concurrent changes and failures", func() {
 	const name = "one.disorder.example.com"
 
 	It("is called once for each namespace despite concurrent writes", func(ctx context.Context) {
@@ -155,7 +155,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 				served.record(namespace)
 				return initializer.Result{}, nil
 			})
-		// The initializer is the last one in the list.
+		// The initializer is last in the list.
 		expectReady(ctx, create(ctx, wrappers.MakeNamespace(unique("taken"))).Name)
 		for _, namespace := range []*corev1.Namespace{deleted, failed} {
 			Expect(served.of(namespace.Name)).To(BeEmpty())
@@ -283,7 +283,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		expectDeleted(ctx, kinds["hanging"])
 	}, SpecTimeout(3*time.Minute))
 
-	It("publishes progress and results in a condition that kubectl shows", func(ctx context.Context) {
+	It("publishes its progress and result in a condition that kubectl prints", func(ctx context.Context) {
 		register(ctx, name)
 		seen := record(ctx)
 		steps := make(chan error)

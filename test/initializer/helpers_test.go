@@ -89,7 +89,7 @@ func registered(ctx context.Context, configuration *v1alpha1.NamespaceInitialize
 	expectInjected(ctx, names...)
 }
 
-// expectInjected waits until new namespaces get this pending list.
+// expectInjected waits until new namespaces get a pending list with these names.
 func expectInjected(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -131,7 +131,7 @@ func expectReady(ctx context.Context, names ...string) {
 	for _, name := range names {
 		Eventually(func(g Gomega) {
 			namespace := get(g, ctx, name)
-			g.Expect(isReady(namespace)).To(BeTrue(), "namespace %s waits for %q; its conditions are %v",
+			g.Expect(isReady(namespace)).To(BeTrue(), "namespace %s is waiting for %q; its conditions are %v",
 				name, pendingOf(namespace), namespace.Status.Conditions)
 		}).WithContext(ctx).Should(Succeed())
 	}

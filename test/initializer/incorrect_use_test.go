@@ -22,21 +22,21 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// without returns the rule serving without the given verbs.
+// without returns a copy of serving that lacks the given verbs.
 func without(verbs ...string) rbacv1.PolicyRule {
 	rule := *serving.DeepCopy()
 	rule.Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return slices.Contains(verbs, verb) })
 	return rule
 }
 
-// reading allows an initializer to read the registered initializers.
+// reading is the RBAC rule that allows an initializer to read the registered initializers.
 var reading = rbacv1.PolicyRule{
 	APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"},
 	Verbs: []string{"get"},
 }
 
 // follow runs the kubectl commands at the end of a message as an administrator, and returns the
-// number of commands. The objects that they create are deleted after the spec.
+// number of commands. The created objects are deleted after the spec.
 func follow(ctx context.Context, message string) int {
 	GinkgoHelper()
 	_, commands, found := strings.Cut(message, "as an administrator run: ")
@@ -140,7 +140,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 				initializer.Progress(ctx, "Working", "call %d", served.record(namespace))
 				if len(served.of(namespace.Name)) <= 2 {
-					return initializer.Result{}, errors.New("the first call fails")
+					return initializer.Result{}, errors.New("the first two calls fail")
 				}
 				return initializer.Result{Message: "done"}, nil
 			}, soon)

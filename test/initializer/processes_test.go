@@ -80,14 +80,14 @@ func (w *worker) start(flags ...string) *gexec.Session {
 }
 
 // supervise restarts the worker repeatedly until the context is canceled. It kills the worker at
-// random times, or lets the worker kill itself at each of the points in turn. It returns how often
-// it has killed the worker.
+// random times, or lets the worker kill itself at each of the points in turn. It returns the number
+// of times that it killed the worker.
 func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 	killed := 0
 	for life := 0; ctx.Err() == nil; life++ {
 		session := w.start("--stop-at="+points[life%len(points)], fmt.Sprintf("--stop-after=%d", 1+random.IntN(10)))
 		least := 0
-		// Every third process can be killed before it starts its workers. The other processes must have
+		// Every third process might be killed before it starts its workers. The other processes must have
 		// time to process namespaces, even on a slow machine.
 		if life%3 != 0 {
 			least = 1000
@@ -98,7 +98,7 @@ func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 			}
 			session.Err.CancelDetects()
 		}
-		// The maximum lifetime of a process is an arbitrary value.
+		// The maximum lifetime of a process is arbitrary.
 		select {
 		case <-session.Exited:
 		case <-time.After(time.Duration(least+random.IntN(2000)) * time.Millisecond):
@@ -142,7 +142,8 @@ func (w *worker) successes() map[string]int {
 }
 
 var _ = Describe("Initializers that are killed at random", func() {
-	// The spec is long because it creates 200 namespaces and kills the initializers as often.
+	// The spec takes a long time because it creates 200 namespaces and restarts the initializers many
+	// times.
 	It("initialize every namespace and change only their own objects", Label("long"), func(ctx context.Context) {
 		const count = 200
 		seed := uint64(GinkgoRandomSeed())
@@ -175,7 +176,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 		for i := range count {
 			namespaces[i] = create(ctx, wrappers.MakeNamespace(unique("killed")))
 			names[i] = namespaces[i].Name
-			// The namespaces are created gradually, so that every process has namespaces to process.
+			// Create the namespaces gradually, so that every process has namespaces to process.
 			if i >= 10 {
 				expectReady(ctx, names[i-10])
 			}

@@ -79,7 +79,7 @@ func record(ctx context.Context) *recording {
 	return r
 }
 
-// upToNow returns all versions until now.
+// upToNow returns all versions recorded so far.
 func (r *recording) upToNow(ctx context.Context) map[types.UID][]version {
 	GinkgoHelper()
 	// The watch returns versions in order. When it returns this version, it has returned all earlier
@@ -143,7 +143,7 @@ type write struct {
 func (w *write) succeeded() bool { return w.ResponseStatus.Code >= 200 && w.ResponseStatus.Code < 300 }
 
 // isUnanswered reports whether the client disconnected before it received a response, for example
-// because it was killed. The API server can still have executed the write.
+// because it was killed. The API server might still have executed the write.
 func (w *write) isUnanswered() bool {
 	return w.ResponseStatus.Code == 0 || w.ResponseStatus.Code >= 500 ||
 		w.succeeded() && w.ResponseObject.Metadata.ResourceVersion == ""
@@ -177,7 +177,7 @@ type removal struct {
 
 // history combines the two records.
 type history struct {
-	// removals are the removals by the UID of the namespace and the name of the initializer.
+	// removals contains the removals by namespace UID and initializer name.
 	removals map[types.UID]map[string]removal
 	names    map[types.UID]string
 	writes   []write
@@ -185,7 +185,7 @@ type history struct {
 
 // combine determines which user removed which name. The API server returned each version of a
 // namespace in the response to the request that created the version. If there is no such response,
-// the version can be from any request whose client disconnected.
+// the version might be from any request whose client disconnected.
 func (r *recording) combine(ctx context.Context) *history {
 	GinkgoHelper()
 	versions := r.upToNow(ctx)
@@ -222,7 +222,7 @@ func (r *recording) combine(ctx context.Context) *history {
 	return t
 }
 
-// missing returns the names in the list before that are not in the list after.
+// missing returns the names that before contains and after does not.
 func missing(before, after string) []string {
 	left := strings.Split(after, ",")
 	return slices.DeleteFunc(strings.Split(before, ","), func(name string) bool {
@@ -242,15 +242,15 @@ func (t *history) expectOwners(owners map[string]string, namespaces ...string) {
 		count++
 		for name, user := range owners {
 			Expect(removals).To(HaveKey(name), "namespace %s", t.names[uid])
-			// Requests that change nothing return the same version, so there can be several users.
+			// Requests that change nothing return the same version, so a removal can have several users.
 			Expect(removals[name].users).To(ContainElement(user), "namespace %s, initializer %s", t.names[uid], name)
 		}
 	}
 	Expect(count).To(Equal(len(namespaces)), "number of observed namespaces")
 }
 
-// expectNothingLate expects that no owner writes to a namespace after its own name is removed, and
-// returns the number of writes.
+// expectNothingLate expects that no initializer writes to a namespace after its name is removed
+// from the list, and returns the number of writes.
 func (t *history) expectNothingLate(owners map[string]string, namespaces ...string) int {
 	GinkgoHelper()
 	entries := map[string]string{}
@@ -270,7 +270,7 @@ func (t *history) expectNothingLate(owners map[string]string, namespaces ...stri
 		count++
 		removed := t.removals[uids[write.ObjectRef.Namespace]][entry]
 		Expect(write.Received.Time).To(BeTemporally("<", removed.at),
-			"%s wrote into namespace %s after it had finished there", write.User.Username, write.ObjectRef.Namespace)
+			"%s wrote to namespace %s after its name was removed from the list", write.User.Username, write.ObjectRef.Namespace)
 	}
 	return count
 }

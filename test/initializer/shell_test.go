@@ -103,7 +103,7 @@ func kill(session *gexec.Session) {
 	Eventually(session).WithTimeout(time.Minute).Should(gexec.Exit())
 }
 
-// touch creates a file for which the shim checks.
+// touch creates a file that the shim checks for.
 func (s *script) touch(name string) {
 	GinkgoHelper()
 	Expect(os.WriteFile(filepath.Join(s.dir, name), nil, 0o600)).To(Succeed())
@@ -189,7 +189,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		}
 	}, SpecTimeout(5*time.Minute))
 
-	It("retries after a concurrent change of the pending list", func(ctx context.Context) {
+	It("retries after a concurrent change to the pending list", func(ctx context.Context) {
 		other := newAccount(ctx, "unordered", serving)
 		register(ctx, shellInitializer, lastInitializer)
 		seen := record(ctx)

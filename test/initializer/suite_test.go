@@ -25,7 +25,7 @@ const accounts = "initializers"
 var (
 	plane   *controlplane.ControlPlane
 	manager *controlplane.Manager
-	// admin is the configuration of a user in the group system:masters.
+	// admin is a client with the permissions of system:masters.
 	admin client.WithWatch
 	// auditLog is the path of the API server's audit log.
 	auditLog string

@@ -29,8 +29,8 @@ import (
 
 const workers = 4
 
-// Work initializes a namespace. It is called again after an error, and can be called again after it
-// succeeds.
+// Work initializes a namespace. It is called again after an error, and might be called again after
+// it succeeds.
 type Work func(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error
 
 // Initializer is a running initializer.
@@ -130,7 +130,8 @@ func (i *Initializer) initialize(ctx context.Context, name string) error {
 }
 
 // Finish removes the name of an initializer from the pending list of a namespace. The patch fails
-// if the list was changed after it was read, so it cannot remove or restore other names.
+// if the list has changed since the namespace was read, so Finish cannot remove or restore other
+// names.
 func Finish(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace, name string) error {
 	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 	remaining := slices.DeleteFunc(initialization.SplitNames(list), func(pending string) bool { return pending == name })

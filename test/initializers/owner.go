@@ -26,7 +26,7 @@ const (
 	serviceAccountPrefix = "system:serviceaccount:"
 )
 
-// OwnerAccount is the name of the ServiceAccount in OwnerManifest and of its namespace.
+// OwnerAccount is the name of both the ServiceAccount in OwnerManifest and its namespace.
 const OwnerAccount = "owner-initializer"
 
 // OwnerManifest contains the ServiceAccount, its namespace and the permissions that Owner requires.
@@ -35,8 +35,7 @@ const OwnerAccount = "owner-initializer"
 //go:embed manifests/owner.yaml
 var OwnerManifest string
 
-// Owner grants the ClusterRole admin to the requester of a namespace with a RoleBinding in this
-// namespace.
+// Owner creates a RoleBinding that grants the ClusterRole admin to the requester of a namespace.
 func Owner(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
 	requester := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
 	if requester == "" {

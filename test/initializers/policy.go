@@ -25,7 +25,7 @@ const (
 	NetworkPolicyName = "default-deny-ingress"
 )
 
-// PolicyAccount is the name of the ServiceAccount in PolicyManifest and of its namespace.
+// PolicyAccount is the name of both the ServiceAccount in PolicyManifest and its namespace.
 const PolicyAccount = "policy-initializer"
 
 // PolicyManifest contains the ServiceAccount, its namespace and the permissions that Policy

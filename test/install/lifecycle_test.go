@@ -37,7 +37,7 @@ var crds = []string{
 // way is one way to install and uninstall the project.
 type way struct {
 	install, uninstall func(ctx context.Context)
-	// isAlone reports whether no other controller finalizes namespaces.
+	// isAlone is true if the manager is the only controller that finalizes namespaces.
 	isAlone bool
 }
 
@@ -101,7 +101,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			Expect(err).NotTo(HaveOccurred())
 			stop := stopOnce(running.Stop)
 
-			By("checking that initializers are injected")
+			By("checking that new namespaces get the pending list")
 			configuration := wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj()
 			Expect(admin.Create(ctx, configuration)).To(Succeed())
 			expectInjected(ctx)
@@ -173,13 +173,13 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		})
 	})
 
-	It("does not block namespaces if the CRDs are missing", func(ctx context.Context) {
+	It("does not block namespace creation and deletion if the CRDs are missing", func(ctx context.Context) {
 		kubectl(ctx, append([]string{"delete", "crd"}, crds...)...)
 		expectNamespaceLifecycle(ctx)
 		Expect(checkInstallation(ctx)).To(ContainSubstring("the CustomResourceDefinitions are not installed"))
 	}, SpecTimeout(3*time.Minute))
 
-	It("does not block namespaces if the policies are missing", func(ctx context.Context) {
+	It("does not block namespace creation and deletion if the policies are missing", func(ctx context.Context) {
 		running, err := plane.StartManager(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
@@ -238,7 +238,7 @@ func checkInstallation(ctx context.Context) string {
 	return string(output)
 }
 
-// expectInjected waits until the API server injects initializers into new namespaces.
+// expectInjected waits until the API server injects the pending list into new namespaces.
 func expectInjected(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -257,8 +257,8 @@ func expectNamespaceLifecycle(ctx context.Context) {
 	framework.ExpectDeleted(ctx, admin, namespace)
 }
 
-// expectNoRemainingObjects checks that all objects of the project are deleted. No remaining
-// namespace is terminating or initializing, or has additional finalizers.
+// expectNoRemainingObjects checks that all objects of the project are deleted, and that no
+// remaining namespace is terminating or initializing, or has additional finalizers.
 func expectNoRemainingObjects(ctx context.Context) {
 	GinkgoHelper()
 	framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(controlplane.SystemNamespace).Obj())

@@ -50,8 +50,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
 }, NodeTimeout(15*time.Minute))
 
-// makeTarget runs make in the root directory of the repository. If the control plane of the suite
-// is running, make uses this control plane.
+// makeTarget runs make in the root directory of the repository. If the suite's control plane is
+// running, make uses it.
 func makeTarget(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
@@ -72,8 +72,8 @@ func kubectl(ctx context.Context, args ...string) string {
 	return output
 }
 
-// helm runs the pinned version of Helm with its own directories, so that it ignores the settings of
-// the user.
+// helm runs the pinned version of Helm with its own directories, so that it ignores the user's
+// settings.
 func helm(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "bin", "helm"), args...)
 	home := filepath.Join(plane.Dir, "helm")

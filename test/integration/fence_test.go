@@ -22,7 +22,7 @@ import (
 
 var _ = Describe("The policies in config/samples/fence", func() {
 	It("restrict an initializer to initializing namespaces", func(ctx context.Context) {
-		// The initializer is not deleted, because other specs use it.
+		// The ServiceAccount is not deleted, because other specs use it.
 		config := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
 		fence := filepath.Join(controlplane.Root(), "config", "samples", "fence")
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", fence)
@@ -46,7 +46,7 @@ var _ = Describe("The policies in config/samples/fence", func() {
 			return fenced.Create(ctx, binding, client.DryRunAll)
 		}
 		const label = `{"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}`
-		By("rejecting requests for other namespaces that the ClusterRole of the initializer allows")
+		By("rejecting requests for other namespaces, although the initializer's ClusterRole allows them")
 		Eventually(patch).WithContext(ctx).WithArguments(initialized.Name, label).
 			Should(MatchError(ContainSubstring("can change only Namespaces")))
 		Expect(patch(ctx, initialized.Name, `{"annotations": {"a": "b"}}`)).To(MatchError(ContainSubstring("can change only Namespaces")))

@@ -47,7 +47,7 @@ spec:
     subresources: {status: {}}
 `
 
-// attempt sends a write request to a namespace that contains the objects that fill creates.
+// attempt sends a write request to a namespace in which fill has created objects.
 type attempt func(ctx context.Context, config *rest.Config, namespace string) error
 
 func core(do func(context.Context, kubernetes.Interface, string) error) attempt {
@@ -205,7 +205,7 @@ func patchConfigMap(patchType types.PatchType, patch string) attempt {
 	})
 }
 
-// fill creates the objects that the attempts require. It uses the initializer user.
+// fill creates the objects that the attempts require, as the initializer user.
 func fill(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	c := cluster.Initializer

@@ -145,7 +145,7 @@ func jsonPatch(subresource string) way {
 }
 
 // apply sends an edit with server-side apply, which cannot remove fields that another field manager
-// owns. It therefore sends the empty value for a removal.
+// owns. To remove a key, it therefore sends an empty value.
 func apply(subresource string) way {
 	return func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error {
 		values := func(from map[string]*string) map[string]string {
@@ -224,7 +224,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			expectUntouched(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
-		It("rejects changes by an initializer that no user can make: "+wayName, func(ctx context.Context) {
+		It("rejects changes that no user can make, even by an initializer: "+wayName, func(ctx context.Context) {
 			for name, message := range rejectedForAll {
 				By(name)
 				Expect(send(ctx, cluster.Initializer.Config, namespace, rejected[name])).To(BeDeniedBy("guard", message))
@@ -249,7 +249,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 			Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser))
 
-			By("rejecting the restoration of state by any user")
+			By("rejecting attempts by any user to restore the state")
 			for _, config := range []*rest.Config{cluster.Ordinary.Config, cluster.Initializer.Config, cluster.Admin.Config} {
 				for _, change := range []edit{
 					pendingEdit("a.test.example.com"),
@@ -298,7 +298,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			To(BeForbiddenBy("guard"))
 	}, SpecTimeout(time.Minute))
 
-	It("keeps conflict detection: an update with an old resource version fails", func(ctx context.Context) {
+	It("rejects an update with an old resource version", func(ctx context.Context) {
 		stale := cluster.GetNamespace(Default, ctx, namespace.Name)
 		stale.ResourceVersion = "1"
 		stale.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.test.example.com"

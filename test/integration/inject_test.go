@@ -38,7 +38,7 @@ var _ = Describe("Injection", func() {
 		Expect(now).To(HaveCondition("b.test.example.com/Initialized", corev1.ConditionFalse, v1alpha1.ReasonPending))
 	}, SpecTimeout(time.Minute))
 
-	It("injects into a namespace with generateName", func(ctx context.Context) {
+	It("injects the pending list into a namespace with generateName", func(ctx context.Context) {
 		cluster.Register(ctx, "generate-name", "a.test.example.com")
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "generated-"}}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
@@ -128,7 +128,7 @@ var _ = Describe("Injection", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("removes as many keys with the prefix as guard accepts, and keeps other keys", func(ctx context.Context) {
+	It("removes the maximum number of keys with the prefix, and keeps other keys", func(ctx context.Context) {
 		cluster.Register(ctx, "bound", "a.test.example.com")
 		namespace := wrappers.MakeNamespace(framework.Unique("bound")).Label(v1alpha1.LabelDeletionProtection, "enabled").
 			Annotation(v1alpha1.AnnotationTTL, "8h")
@@ -141,7 +141,7 @@ var _ = Describe("Injection", func() {
 		Expect(made.Annotations).To(And(HaveLen(4), HaveKey(v1alpha1.AnnotationTTL), HaveKey(v1alpha1.AnnotationRequestedBy)))
 	}, SpecTimeout(time.Minute))
 
-	It("injects into a namespace that is created with server-side apply", func(ctx context.Context) {
+	It("injects the pending list into a namespace that is created with server-side apply", func(ctx context.Context) {
 		cluster.Register(ctx, "apply", "a.test.example.com")
 		name := framework.Unique("applied")
 		manifest := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + name + `",
@@ -167,7 +167,7 @@ var _ = Describe("Injection", func() {
 		Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerName("openshift.com/origin"), corev1.FinalizerKubernetes))
 	}, SpecTimeout(time.Minute))
 
-	It("does not inject into the system namespace or into namespaces that a cluster requires", func(ctx context.Context) {
+	It("does not inject a pending list into the system namespace or namespaces that every cluster requires", func(ctx context.Context) {
 		cluster.Register(ctx, "exempt", "a.test.example.com")
 		for _, name := range []string{
 			metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
@@ -189,7 +189,7 @@ var _ = Describe("Injection", func() {
 		Expect(cluster.EffectiveSet(Default, ctx).SystemNamespace).To(Equal(controlplane.SystemNamespace))
 	}, SpecTimeout(time.Minute))
 
-	It("does not inject into namespaces that are older than the configuration", func(ctx context.Context) {
+	It("does not inject a pending list into namespaces that are older than the configuration", func(ctx context.Context) {
 		cluster.ExpectInjected(ctx)
 		before := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("before"))
 		cluster.Register(ctx, "later", "a.test.example.com")
@@ -229,7 +229,7 @@ var _ = Describe("Injection", func() {
 		cluster.ExpectInjected(ctx)
 	}, SpecTimeout(time.Minute))
 
-	It("injects as many initializers as a set can hold", func(ctx context.Context) {
+	It("injects a set with the maximum number of initializers", func(ctx context.Context) {
 		long := strings.Repeat("x", 63) + "." + strings.Repeat("y", 63) + "." + strings.Repeat("z", 63)
 		for i := range v1alpha1.MaxSetInitializers/64 + 1 {
 			var names []string

@@ -47,7 +47,7 @@ var _ = Describe("The API validation", func() {
 		Entry("a trailing dot", "is not a DNS name", "a.corp.com.", SpecTimeout(time.Minute)),
 		Entry("a part of 64 characters", "is not a DNS name", strings.Repeat("x", 64)+".corp.com", SpecTimeout(time.Minute)),
 		Entry("a space", "is not a DNS name", "a b.corp.com", SpecTimeout(time.Minute)),
-		Entry("a line break", "is a DNS name", "a.corp.com\n", SpecTimeout(time.Minute)),
+		Entry("a line break", "must be a DNS name", "a.corp.com\n", SpecTimeout(time.Minute)),
 		Entry("300 characters", "Too long: may not be more than 253 bytes",
 			strings.Repeat("abcdefghi.", 29)+"corp.com.xx", SpecTimeout(time.Minute)),
 		Entry("an empty name", "at least 1 chars long", "", SpecTimeout(time.Minute)),

@@ -97,7 +97,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 	// RBAC cannot restrict the permission to patch a policy to one field. Therefore, the binding
 	// restricts the requests to which a patched policy applies.
-	It("restricts an inject policy that the manager patches to new namespaces", func(ctx context.Context) {
+	It("restricts the inject policy to new namespaces, even if the manager patches the policy", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(own.Install(ctx)).To(Succeed())
 		config, err := own.ServiceAccountConfig(ctx, "nslifecycle-system", "nslifecycle-controller-manager")
@@ -140,8 +140,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = running.Stop() })
 		configuration := wrappers.MakeConfiguration("first").Initializers("a.test.example.com").Obj()
-		// The cache of the API server can still contain the terminating CRD of the previous
-		// installation.
+		// The API server's cache might still contain the terminating CRD of the previous installation.
 		Eventually(func() error { return root.Create(ctx, configuration) }).WithContext(ctx).Should(Succeed())
 
 		By("reporting the configuration as active only after the API server injects the initializer")
@@ -280,10 +279,10 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// drift contains namespaces with an inconsistent label and pending list, because a user edited them
-// while the policies were missing.
+// drift contains namespaces whose label and pending list are inconsistent because a user edited
+// them while the policies were missing.
 type drift struct {
-	// withoutList are namespaces that have the label and no pending initializers.
+	// withoutList contains namespaces that have the label but no pending initializers.
 	withoutList []*corev1.Namespace
 	// withoutLabel is a namespace that has a pending initializer but not the label.
 	withoutLabel *corev1.Namespace
@@ -353,7 +352,7 @@ func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
 		g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "false"))
 	}).WithContext(ctx).Should(Succeed())
-	time.Sleep(time.Second) // Requests that inject has already changed can still be in progress.
+	time.Sleep(time.Second) // Requests that inject has already changed might still be in progress.
 }
 
 // undeploy deletes an installation as make undeploy does. It does not wait until the system

@@ -97,7 +97,7 @@ var _ = Describe("The operator", func() {
 			HaveCondition("absent.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
 	}, SpecTimeout(time.Minute))
 
-	It("is not required for injection, gate and completion, and sets the conditions after it starts", func(ctx context.Context) {
+	It("is not required for injection, the gate or completion, and sets the conditions after it starts", func(ctx context.Context) {
 		cluster.Register(ctx, "away", "a.test.example.com", "b.test.example.com")
 		cluster.StopManager()
 		DeferCleanup(func(ctx context.Context) {
@@ -166,10 +166,10 @@ var _ = Describe("The operator", func() {
 				BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
 				HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationInitializationResult)))))
 		},
-		Entry("a result that is not JSON", "it did not work", "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
-		Entry("a truncated result", `{"status":"Failure"`, "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
-		Entry("an escaped status, which CEL does not match", `{"status":"\u0046ailure"}`, "as plain text", SpecTimeout(time.Minute)),
-		Entry("a result of success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(time.Minute)),
+		Entry("a result that is not JSON", "it did not work", "metav1.Status", SpecTimeout(time.Minute)),
+		Entry("a truncated result", `{"status":"Failure"`, "metav1.Status", SpecTimeout(time.Minute)),
+		Entry("an escaped status, which CEL does not match", `{"status":"\u0046ailure"}`, "without escape sequences", SpecTimeout(time.Minute)),
+		Entry("a result with status Success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(time.Minute)),
 		Entry("a result without a status", `{"message":"hm"}`, `its status is ""`, SpecTimeout(time.Minute)),
 	)
 

@@ -104,7 +104,7 @@ var _ = Describe("A selector", func() {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(waiting.Name, "early"))).To(BeDeniedBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("is evaluated without the labels that inject removes, and is reported in the Active condition", func(ctx context.Context) {
+	It("is evaluated without the labels that inject removes, and the Active condition reports this", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("own").Initializer(initializerA, settings{
 			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
 				{Key: v1alpha1.LabelDeletionProtection, Operator: metav1.LabelSelectorOpDoesNotExist},
@@ -139,7 +139,7 @@ var _ = Describe("A selector", func() {
 		Expect(activeMessage(ctx, "many-2")).To(ContainSubstring("namespaceSelector"))
 	}, SpecTimeout(2*time.Minute))
 
-	It("is enforced if other policies add the label that it selects, regardless of their order", func(ctx context.Context) {
+	It("is enforced if other policies add the label that it selects, regardless of policy order", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
 			Eventually(func(g Gomega) {
 				namespace := wrappers.MakeNamespace("shop").Obj()
@@ -165,7 +165,7 @@ var _ = Describe("A selector", func() {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("labelled").Initializer(initializerA, settings{NamespaceSelector: unlabelled}))
 	}, SpecTimeout(time.Minute))
 
-	It("can be changed, which affects only namespaces that are created later", func(ctx context.Context) {
+	It("affects only later namespaces if it is changed", func(ctx context.Context) {
 		configuration := cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("changing").
 			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a")}))
 		create := func(team string) string {
@@ -227,7 +227,7 @@ func labellingPolicy(key string) []client.Object {
 }
 
 var _ = Describe("A finalizer of an initializer", func() {
-	It("is added once to spec.finalizers at creation, in addition to the finalizers of the creator", func(ctx context.Context) {
+	It("is added once to spec.finalizers at creation, in addition to the creator's finalizers", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("finalizers").
 			Initializer(initializerA, settings{Finalizer: string(finalizerA)}).
 			Initializer(initializerB, settings{Finalizer: string(finalizerA)}).
@@ -247,7 +247,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 			"the finalizer": {
 				sent: names{finalizerA}, want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes},
 			},
-			"the finalizer of the team": {
+			"the team's finalizer": {
 				sent: names{finalizerB, kubernetes},
 				want: names{finalizerB, kubernetes, finalizerA}, wantInTeam: names{finalizerB, kubernetes, finalizerA},
 			},

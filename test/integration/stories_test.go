@@ -28,8 +28,8 @@ import (
 )
 
 var _ = Describe("An initializer in the user stories of the KEP", func() {
-	// The creator can only create and read namespaces. An initializer must grant the permissions in
-	// a namespace.
+	// The creator can only create and read namespaces. An initializer must grant all permissions in
+	// the namespace.
 	const creator = "user1@corp.example.com"
 
 	It("creates policies before the creator gains permissions in the namespace", func(ctx context.Context) {
@@ -71,7 +71,7 @@ var _ = Describe("An initializer in the user stories of the KEP", func() {
 			attempts++
 			err := cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(name, fmt.Sprintf("early-%d", attempts)))
 			if indices.has(name) {
-				break // The initialization was completed while the request was in progress.
+				break // The initialization completed while the request was in progress.
 			}
 			Expect(err).To(BeForbiddenBy("gate", "index.search.example.com"))
 			time.Sleep(200 * time.Millisecond)
@@ -124,7 +124,7 @@ func (s *indexServer) has(name string) bool {
 	return s.indices["/"+name]
 }
 
-// provision is the Work function of an initializer. It creates an index.
+// provision is a Work function that creates an index.
 func (s *indexServer) provision(ctx context.Context, _ kubernetes.Interface, namespace *corev1.Namespace) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, s.URL+"/"+namespace.Name, nil)
 	if err != nil {

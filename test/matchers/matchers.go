@@ -17,7 +17,7 @@ import (
 )
 
 // HaveCondition matches a *corev1.Namespace that has a condition with the given type, status and
-// reason, and with a message that contains all texts.
+// reason, and with a message that contains all of the given strings.
 func HaveCondition(
 	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string, texts ...string,
 ) types.GomegaMatcher {

@@ -38,7 +38,7 @@ type rule struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// alerts returns the rules of config/prometheus.
+// alerts returns the rules in config/prometheus.
 func alerts() (ruleFile, []rule) {
 	GinkgoHelper()
 	var object struct {
@@ -77,7 +77,7 @@ var _ = Describe("The alerts", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("have a unit test and a runbook each", func() {
+	It("each have a unit test and a runbook", func() {
 		var tested struct {
 			Tests []struct {
 				Alerts []struct {
@@ -111,7 +111,7 @@ var _ = Describe("The alerts", func() {
 			Expect(rule.For).NotTo(BeEmpty())
 		}
 		Expect(firing).To(ConsistOf(names))
-		Expect(sections).To(Equal(names), "in the same order")
+		Expect(sections).To(Equal(names), "the runbooks must be in the order of the alerts")
 	})
 
 	It("have runbooks whose commands succeed", func(ctx context.Context) {

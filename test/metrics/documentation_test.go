@@ -36,7 +36,7 @@ var (
 	quoted    = regexp.MustCompile("`([^`]+)`")
 )
 
-// readFile returns a file of the repository.
+// readFile returns the content of a file in the repository.
 func readFile(path ...string) string {
 	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join(append([]string{controlplane.Root()}, path...)...))
@@ -50,7 +50,7 @@ const (
 	operate   = "operate.md"
 )
 
-// documented returns the table rows of a documentation page whose first cell has the prefix.
+// documented returns the table rows in a documentation page whose first cell has the prefix.
 func documented(page string, row *regexp.Regexp, prefix string) map[string]described {
 	GinkgoHelper()
 	result := map[string]described{}
@@ -234,8 +234,8 @@ var _ = Describe("The metrics", func() {
 			first  float64
 			second float64
 		}{
-			// The namespaces completed, overtaken, unfinalized, late and blocked, and the namespaces
-			// skipped and deregistered, whose initializer was skipped.
+			// Seven namespaces are completed in each round: completed, overtaken, unfinalized, late and
+			// blocked, and skipped and deregistered, whose initializer is skipped.
 			{own + "initialization_duration_seconds", []string{`outcome="completed"`}, 7, 14},
 			{own + "initialization_duration_seconds", []string{`outcome="failed"`}, 2, 4},
 			{own + "initializers_skipped_total", []string{`reason="TimedOut"`}, 1, 2},
@@ -306,7 +306,7 @@ var _ = Describe("The log", func() {
 		content  = "A finalization condition changed NamespaceContentRemaining True"
 		held     = "A finalization condition changed NamespaceFinalizersRemaining True"
 		found    = "Found why the namespace makes no progress"
-		resumed  = "The namespace makes progress again nslifecycle.dev/InitializationBlocked"
+		resumed  = "The namespace is making progress again nslifecycle.dev/InitializationBlocked"
 	)
 	DescribeTable("records each state transition once",
 		func(name string, initialization, finalization []string, lastFinding string) {

@@ -248,7 +248,8 @@ func removeNamespaceFinalizers(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// isBlocked matches a namespace with a condition of the diagnosis, regardless of its cause.
+// isBlocked matches a namespace that has a diagnosis condition with the given type and status,
+// regardless of the cause.
 func isBlocked(conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus) types.GomegaMatcher {
 	return Satisfy(func(namespace *corev1.Namespace) bool {
 		condition := nscondition.Find(namespace, conditionType)

@@ -163,7 +163,7 @@ func labelsOf(metric *dto.Metric) []string {
 	return labels
 }
 
-// logged returns the log lines about the named namespace, or about all namespaces.
+// logged returns the log lines about the named namespace, or about all namespaces if name is empty.
 func (p *process) logged(name string) []map[string]any {
 	GinkgoHelper()
 	var lines []map[string]any
@@ -180,7 +180,7 @@ func (p *process) logged(name string) []map[string]any {
 	return lines
 }
 
-// run runs a command and returns its output. An error also contains the output.
+// run runs a command and returns its output. If the command fails, the error contains the output.
 func run(command *exec.Cmd, input string) (string, error) {
 	command.Stdin = strings.NewReader(input)
 	output, err := command.CombinedOutput()

@@ -64,7 +64,7 @@ var _ = Describe("backup", Ordered, func() {
 		}, NodeTimeout(testTimeout))
 	}
 
-	It("contains neither fields that the cluster sets nor objects that it creates", func() {
+	It("contains neither fields that the cluster sets nor objects that the cluster creates", func() {
 		for _, removed := range []string{
 			"uid:", "resourceVersion", "managedFields", "generation:", "creationTimestamp", "status:",
 			"ownerReferences", "finalizers", "clusterIP: 10.", "- 10.", "nodeName", "kube-api-access", "last-applied",
@@ -88,7 +88,7 @@ var _ = Describe("backup", Ordered, func() {
 		}))
 	})
 
-	It("skips Secrets and objects that the cluster recreates by default", func(ctx context.Context) {
+	It("by default, skips Secrets and objects that the cluster recreates", func(ctx context.Context) {
 		file := filepath.Join(adminUser.home, "shop.yaml")
 		taken := adminUser.run(ctx, "backup", "shop", "-f", file)
 		Expect(taken.code).To(BeZero())
@@ -121,7 +121,7 @@ var _ = Describe("backup", Ordered, func() {
 		Expect(missing.stderr).To(ContainSubstring(`namespaces "no-such-shop" not found`))
 	}, NodeTimeout(testTimeout))
 
-	It("writes what it can read and reports what is missing", func(ctx context.Context) {
+	It("writes the objects that it can read, and reports what is missing", func(ctx context.Context) {
 		reader := newRestrictedUser(ctx, plane, "reader", rbacv1.PolicyRule{
 			APIGroups: []string{"", "apps"}, Resources: []string{"configmaps", "deployments"}, Verbs: []string{"list"},
 		})

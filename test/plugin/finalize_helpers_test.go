@@ -25,8 +25,8 @@ import (
 )
 
 // makeStuckNamespace creates a terminating namespace with two metadata finalizers and two namespace
-// finalizers. It contains two terminating objects with finalizers and two objects that are not
-// being deleted.
+// finalizers. The namespace contains two terminating objects with finalizers and two objects that
+// are not being deleted.
 func makeStuckNamespace(ctx context.Context) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{
@@ -183,7 +183,7 @@ func recreate(ctx context.Context, namespace *corev1.Namespace) {
 	Expect(bareAdmin.Delete(ctx, again)).To(Succeed())
 }
 
-// command returns a kubectl nslifecycle command for the given working directory. It does not start
+// command returns a kubectl nslifecycle command for the given working directory without starting
 // it.
 func (u *user) command(dir string, args ...string) *exec.Cmd {
 	command := exec.Command(filepath.Join(bin, "kubectl"), append([]string{"nslifecycle"}, args...)...)

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// recordingProxy records the writes of a user.
+// recordingProxy records a user's write requests.
 type recordingProxy struct {
 	// before runs once, between the plugin's last read of the state and its first write that is not a
 	// dry run.

@@ -21,7 +21,7 @@ import (
 const testNamespaceFinalizer = "test.example.com/agent"
 
 // The diagnosis of a namespace has no findings before the progress deadline of 30 seconds. To avoid
-// waiting for it, most specs use --ignore-active-owner.
+// waiting for the deadline, most specs use --ignore-active-owner.
 var _ = Describe("finalize", func() {
 	var (
 		adminUser *user
@@ -323,7 +323,7 @@ var _ = Describe("finalize", func() {
 			return terminal
 		}
 
-		It("rejects any answer except the name of the namespace", func(ctx context.Context) {
+		It("rejects any answer other than the name of the namespace", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			before := snapshot(ctx, namespace.Name)
 			terminal := ask(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer)

@@ -67,7 +67,7 @@ func newRestrictedUser(
 	return newUser(config)
 }
 
-// environment returns environment variables with the plugin in the PATH.
+// environment returns environment variables with the plugin in PATH.
 func (u *user) environment() []string {
 	return append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"HOME="+u.home, "XDG_STATE_HOME="+u.home, "KUBECONFIG="+filepath.Join(u.home, "kubeconfig"))

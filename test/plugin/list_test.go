@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("list", func() {
-	It("lists the stage of every namespace and what it waits for", func(ctx context.Context) {
+	It("lists the stage of every namespace and what it is waiting for", func(ctx context.Context) {
 		active := makeNamespace(ctx, admin, "list")
 		terminating := makeNamespace(ctx, admin, "list")
 		held := makeConfigMap(ctx, admin, terminating.Name, "held", testFinalizer)
@@ -86,7 +86,7 @@ var _ = Describe("list", func() {
 	}, NodeTimeout(testTimeout))
 })
 
-// rows returns the lines of a table by their first word, without this word.
+// rows maps the first word of each line of a table to the rest of the line.
 func rows(table string) map[string]string {
 	byName := map[string]string{}
 	for line := range strings.Lines(table) {

@@ -53,7 +53,7 @@ func down(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbor
 // slow does not respond before the client times out.
 func slow(_ http.ResponseWriter, r *http.Request, _ http.Handler) { <-r.Context().Done() }
 
-// returning responds with a status, and optionally with Retry-After.
+// returning returns a fault that responds with a status and, optionally, Retry-After.
 func returning(status int, retryAfter string) fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		if retryAfter != "" {
@@ -80,7 +80,7 @@ func onlyFor(method string, f fault) fault {
 	}
 }
 
-// serveLate forwards a request whose client has timed out, and returns the status.
+// serveLate forwards a request whose client has timed out, and returns the status of the response.
 func serveLate(r *http.Request, body []byte, pass http.Handler) int {
 	r = r.Clone(context.WithoutCancel(r.Context()))
 	r.Body = io.NopCloser(bytes.NewReader(body))

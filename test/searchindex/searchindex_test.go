@@ -84,9 +84,9 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Entry("returns 500", "error", returning(http.StatusInternalServerError, ""), "Retrying", "500 Internal Server Error"),
 		Entry("returns Retry-After", "busy", returning(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
 		Entry("executes requests, but the responses are lost", "lost", fault(responseLost), "Retrying", "is down: EOF"),
-		Entry("is a different program", "page", returning(http.StatusOK, ""), "Retrying", "200 OK"),
-		// An HTTPS server, for example, is such a gateway. If the service itself returned this status,
-		// the namespace would be deleted.
+		Entry("is replaced by a different program", "page", returning(http.StatusOK, ""), "Retrying", "200 OK"),
+		// For example, an HTTPS server responds to HTTP requests with this status. If the service itself
+		// returned this status, the namespace would be deleted.
 		Entry("is behind a gateway that rejects requests", "gateway", returning(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),
 		Entry("rejects the credentials", "unknown", returning(http.StatusUnauthorized, ""), "Retrying", "401 Unauthorized"),
 	)
@@ -128,7 +128,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		}
 	})
 
-	It("leaks no index if a namespace is deleted during its initialization", func(ctx context.Context) {
+	It("does not leak an index if a namespace is deleted during its initialization", func(ctx context.Context) {
 		arrived, letPass, passed := make(chan struct{}, 100), make(chan struct{}), make(chan int, 100)
 		between.set(onlyFor(http.MethodPut, func(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
 			// The original request reaches the server long after the client has timed out.

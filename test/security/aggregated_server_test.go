@@ -31,7 +31,7 @@ type hostileServer struct {
 	lock sync.Mutex
 	// list handles list requests. remove handles DELETE requests.
 	list, remove http.HandlerFunc
-	// paths are the requests for objects that the server received, as "METHOD path".
+	// paths contains the received requests for objects, as "METHOD path".
 	paths []string
 }
 

@@ -173,7 +173,7 @@ func expectTerminating(ctx context.Context, namespace *corev1.Namespace) {
 }
 
 // expectFailure waits until a condition of a namespace reports that the deletion of its content
-// failed. The condition message must contain the given texts.
+// failed. The condition message must contain the given strings.
 func expectFailure(ctx context.Context, namespace *corev1.Namespace, texts ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

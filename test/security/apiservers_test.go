@@ -79,8 +79,8 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 		return accepted
 	}
 
-	// recreate deletes a namespace through A, empties spec.finalizers, and creates it again. The
-	// new namespace has an initializer, which creates two ConfigMaps. recreate returns the resource
+	// recreate deletes a namespace through A, empties spec.finalizers, and recreates the namespace. As
+	// the initializer, it creates two ConfigMaps in the new namespace. recreate returns the resource
 	// version of the new namespace.
 	recreate := func(ctx context.Context, name string) int {
 		GinkgoHelper()
@@ -239,7 +239,7 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 			Expect(second.Pause()).To(Succeed())
 			recreate(ctx, old)
 			Expect(cluster.Ordinary.Create(ctx, makeTwo(other))).To(Succeed())
-			// The requests wait in the sockets of B, which reads them first when it resumes.
+			// The requests wait in B's sockets. B reads them first when it resumes.
 			var group sync.WaitGroup
 			group.Go(func() {
 				for _, accepted := range write(ctx, old) {
@@ -251,7 +251,7 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 					fresh[accepted]++
 				}
 			})
-			time.Sleep(50 * time.Millisecond) // Wait until the requests are sent, which the client does not report.
+			time.Sleep(50 * time.Millisecond) // Wait until the requests have been sent. The client does not report this.
 			Expect(second.Resume()).To(Succeed())
 			group.Wait()
 		}
@@ -260,7 +260,7 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// makeTwo returns a namespace that gets the initializer.
+// makeTwo returns a namespace with the label that the configuration selects.
 func makeTwo(name string) *corev1.Namespace {
 	return wrappers.MakeNamespace(name).Label("two", "yes").Obj()
 }

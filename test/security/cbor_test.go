@@ -103,7 +103,7 @@ func cborMap(entries ...any) []byte {
 	return encoded
 }
 
-// cborText encodes a text of fewer than 256 bytes.
+// cborText encodes a text string of fewer than 256 bytes.
 func cborText(text string) []byte {
 	return append([]byte{0x78, byte(len(text))}, text...)
 }

@@ -129,22 +129,22 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 	}
 
 	It("does not let a creator prevent the injection with continuous updates", func(ctx context.Context) {
-		var longest time.Duration
 		for range 5 {
 			name := framework.Unique("busy")
 			begin := time.Now()
 			framework.CreateNamespace(ctx, compat.Ordinary, name)
 			stop := keepAnnotating(ctx, compat.Ordinary, name)
-			for time.Since(begin) < 10*time.Second &&
-				compat.GetNamespace(Default, ctx, name).Labels[v1alpha1.LabelInitializing] == "" {
+			isInjected := func() bool {
+				return compat.GetNamespace(Default, ctx, name).Labels[v1alpha1.LabelInitializing] != ""
 			}
-			took := time.Since(begin)
+			for time.Since(begin) < 30*time.Second && !isInjected() {
+			}
+			AddReportEntry("time until the injection", time.Since(begin).String())
+			ok := isInjected()
 			stop()
-			AddReportEntry("time to the injection", took.String())
-			longest = max(longest, took)
+			Expect(ok).To(BeTrue())
 		}
-		Expect(longest).To(BeNumerically("<", 5*time.Second))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(3*time.Minute))
 
 	It("does not let a creator choose the creation timestamp of a namespace", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("old")).Obj()

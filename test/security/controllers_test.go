@@ -61,7 +61,8 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}}
 		Expect(cluster.Initializer.Create(ctx, child)).To(Succeed())
 
-		// The garbage collector looks up each of these owners where it does not exist.
+		// These references are invalid: the owner is in another namespace, or its kind or name does not
+		// match the UID.
 		var forged []client.Object
 		for _, reference := range []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID},

@@ -34,8 +34,8 @@ import (
 // victim is the namespace of the other tenant.
 const victim = "tenant-b"
 
-// Each word occurs in one field of the objects of the other tenant. To guess a word, a tenant uses
-// it in the name of a finalizer.
+// Each word occurs in one field of the other tenant's objects. To guess a word, a tenant uses it in
+// the name of a finalizer.
 var (
 	words = []string{
 		"argword", "commandword", "envword", "imageword", "containerword", "labelword", "deploymentword", "podword",
@@ -95,7 +95,8 @@ var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure
 		By("running explain with permissions to read the other namespace")
 		Expect(explain(ctx, cluster, guesses["deploymentword"].Name)).To(ContainSubstring(
 			"deployments.apps " + victim + "/deploymentword-controller has 0 of 1 pods ready"))
-		Expect(explain(ctx, cluster, guesses["argword"].Name)).NotTo(ContainSubstring(victim), "arguments are not evidence")
+		Expect(explain(ctx, cluster, guesses["argword"].Name)).
+			NotTo(ContainSubstring(victim), "explain must not use arguments as evidence")
 	}, SpecTimeout(3*time.Minute))
 
 	It("cannot see which users have the initialize verb", func(ctx context.Context) {
@@ -205,11 +206,12 @@ func webhookOfVictim(namespace string) *admissionregistrationv1.ValidatingWebhoo
 	}
 }
 
-// times matches the only parts in which the texts about two namespaces can differ.
+// times matches timestamps and durations. The conditions and Events of two namespaces can differ
+// only in these.
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(m\d+)?s\b`)
 
 // published returns all conditions of a namespace and the Events of the diagnosis. It replaces the
-// name of the namespace and the guessed word in the texts.
+// name of the namespace, the guessed word and all times with placeholders.
 func published(
 	g Gomega, ctx context.Context, cluster *framework.Cluster, namespace *corev1.Namespace, word string,
 ) []string {
@@ -241,7 +243,7 @@ func diagnosisEvents(
 	return texts
 }
 
-// expectNoVictim checks that the texts contain no name of an object of the other tenant.
+// expectNoVictim checks that the texts do not contain names of the other tenant's objects.
 func expectNoVictim(g Gomega, texts []string) {
 	for _, text := range texts {
 		for _, word := range words {
@@ -250,8 +252,8 @@ func expectNoVictim(g Gomega, texts []string) {
 	}
 }
 
-// explain returns the findings of a diagnosis with the permissions of an administrator, as
-// `kubectl nslifecycle explain` does.
+// explain diagnoses a namespace with the permissions of an administrator, as `kubectl nslifecycle
+// explain` does, and returns the findings.
 func explain(ctx context.Context, cluster *framework.Cluster, name string) string {
 	GinkgoHelper()
 	gatherer, err := collect.New(cluster.Admin.Config)

@@ -73,7 +73,7 @@ var _ = Describe("The number of entries in an initializing Namespace", Label("lo
 		}, SpecTimeout(specTimeout))
 	}
 
-	It("does not prevent the initialization and deletion of the namespace if it is the maximum", func(ctx context.Context) {
+	It("does not prevent the initialization and deletion of the namespace, even at the maximum", func(ctx context.Context) {
 		cluster.Register(ctx, "entries", "a.test.example.com", "b.test.example.com")
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("entries"))
 		before := namespace.DeepCopy()

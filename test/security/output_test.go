@@ -48,7 +48,7 @@ var hostileNames = []string{
 }
 
 // An attacker who can create objects in one namespace chooses the names of the objects and the
-// texts of their conditions and Events. An administrator reads these names and texts.
+// messages of their conditions and Events. An administrator reads these names and messages.
 var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 	var (
 		attacked   *framework.Cluster
@@ -94,7 +94,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 				g.Expect(condition.Status).To(Equal(corev1.ConditionTrue), string(conditionType))
 			}
 			failure := nscondition.Find(now, corev1.NamespaceDeletionContentFailure)
-			g.Expect(failure.Message).To(ContainSubstring("PWN"), "the message must contain the text of the attacker")
+			g.Expect(failure.Message).To(ContainSubstring("PWN"), "the message must contain the attacker's text")
 			g.Expect(eventsAbout(g, ctx, attacked.Admin, now)).To(ContainElement(ContainSubstring("PWN")))
 		}).WithContext(ctx).Should(Succeed())
 
@@ -246,8 +246,8 @@ func makeHostileBindings(ctx context.Context, c client.Client, namespace string,
 	})
 }
 
-// makeHostileEvents creates Events about the RoleBindings. The text looks like a message about a
-// missing Secret.
+// makeHostileEvents creates Events about the RoleBindings. Their messages look like an error about
+// a missing Secret.
 func makeHostileEvents(ctx context.Context, c client.Client, namespace string) {
 	GinkgoHelper()
 	for i, name := range hostileNames {
@@ -324,7 +324,7 @@ func beOneLine() OmegaMatcher {
 	})
 }
 
-// eventsAbout returns the texts of the Events that the operator recorded about a namespace.
+// eventsAbout returns the text fields of the Events that the operator recorded about a namespace.
 func eventsAbout(g Gomega, ctx context.Context, c client.Client, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(c.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())

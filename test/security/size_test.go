@@ -47,7 +47,7 @@ var _ = Describe("The size of a Namespace", Label("long"), func() {
 // failureResult is the result of an initializer that failed.
 const failureResult = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"quota exceeded"}`
 
-// largest makes a namespace as large as the API server allows an ordinary user, and returns the
+// largest makes a namespace as large as the API server allows for an ordinary user, and returns the
 // size of the filler.
 func largest(ctx context.Context, namespace *corev1.Namespace, enlarge func(*corev1.Namespace, string)) int {
 	GinkgoHelper()

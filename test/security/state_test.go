@@ -34,7 +34,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 	}, NodeTimeout(time.Minute))
 
 	// create creates a namespace as the ordinary user. If add is not nil, it changes the namespace
-	// before the creation.
+	// before it is created.
 	create := func(ctx context.Context, add func(namespace *corev1.Namespace)) *corev1.Namespace {
 		GinkgoHelper()
 		namespace := wrappers.MakeNamespace(framework.Unique("omitted")).Obj()
@@ -76,7 +76,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		"an initializer":   func() *framework.User { return cluster.Initializer },
 		"an ordinary user": func() *framework.User { return cluster.Ordinary },
 	} {
-		It("does not initialize a namespace with a planted last-applied-configuration when applied by "+applier, func(ctx context.Context) {
+		It("does not initialize a namespace with a forged last-applied-configuration when applied by "+applier, func(ctx context.Context) {
 			namespace := create(ctx, func(namespace *corev1.Namespace) {
 				namespace.Annotations[corev1.LastAppliedConfigAnnotation] = lastApplied()
 			})
@@ -86,7 +86,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 			expectUnchanged(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
-		It("does not initialize a namespace with planted managedFields when applied by "+applier, func(ctx context.Context) {
+		It("does not initialize a namespace with forged managedFields when applied by "+applier, func(ctx context.Context) {
 			namespace := create(ctx, func(namespace *corev1.Namespace) {
 				namespace.ManagedFields = []metav1.ManagedFieldsEntry{{
 					Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
@@ -259,7 +259,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		By("exceeding the maximum size of the status")
 		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", strings.Repeat("m", 64<<10))).
 			To(BeForbiddenBy("guard", "64 KiB"))
-		By("reporting progress, as an initializer without the initialize verb can")
+		By("reporting progress, which does not require the initialize verb")
 		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", "Retrying", "m")).To(Succeed())
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))

@@ -67,7 +67,7 @@ func both(a, b *v1alpha1.NamespaceSelector) *v1alpha1.NamespaceSelector {
 	}
 }
 
-// numbered returns arguments for matchLabels.
+// numbered returns arguments for matchLabels with the given number of labels.
 func numbered(count int) []string {
 	var pairs []string
 	for i := range count {

@@ -72,8 +72,8 @@ func bindWorker(ctx context.Context) {
 	}}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: initializerUser})
 }
 
-// runManager runs a manager with its own permissions until the end of the spec. It returns a function
-// that stops the manager earlier.
+// runManager runs a manager with the permissions of its ServiceAccount until the end of the spec.
+// It returns a function that stops the manager earlier.
 func runManager(ctx context.Context, changes ...func(*manager.Options)) (stop func()) {
 	GinkgoHelper()
 	running, err := plane.StartManager(ctx, changes...)

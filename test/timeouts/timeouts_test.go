@@ -49,7 +49,7 @@ var _ = Describe("A timeout", func() {
 		Expect(result.Code).To(BeEquivalentTo(504))
 		Expect(result.Message).To(And(ContainSubstring(slow), ContainSubstring("1s"),
 			ContainSubstring("NamespaceInitializerConfiguration %q", configuration.Name)))
-		expectEvent(ctx, namespace, "InitializationFailed", result.Message+"; the namespace is deleted")
+		expectEvent(ctx, namespace, "InitializationFailed", result.Message+"; the namespace will be deleted")
 		// The watch and the manager use the same clock.
 		Expect(seen.deletedAfter()).To(BeNumerically(">=", time.Second))
 	}, SpecTimeout(time.Minute))
@@ -89,7 +89,7 @@ var _ = Describe("A timeout", func() {
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializerTurn, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
-	It("completes the initialization in the same write as the condition if the initializer is the last one", func(ctx context.Context) {
+	It("completes the initialization in the same write as the condition if the initializer is last", func(ctx context.Context) {
 		runManager(ctx)
 		register(ctx, limited(slow, 1, v1alpha1.InitializerIgnore))
 		seen := watchOne(ctx, "alone")
@@ -102,7 +102,7 @@ var _ = Describe("A timeout", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("is enforced after a restart of the operator; without a condition, it starts at the restart", func(ctx context.Context) {
+	It("is enforced after a restart of the operator, and starts at the restart if there is no condition", func(ctx context.Context) {
 		stop := runManager(ctx)
 		register(ctx, initializer(first), limited(slow, 1, v1alpha1.InitializerIgnore))
 		seen := create(ctx, wrappers.MakeNamespace("seen"))
@@ -125,7 +125,8 @@ var _ = Describe("A timeout", func() {
 		now := expectWritable(ctx, unseen.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
 		skipped := nscondition.Find(now, ownCondition(slow)).LastTransitionTime
-		// Conditions have a resolution of one second, so the timeout can be up to one second early.
+		// Condition timestamps have a resolution of one second, so the timeout can be up to one second
+		// early.
 		Expect(skipped.Time).To(BeTemporally(">=", restarted.Truncate(time.Second).Add(time.Second)))
 	}, SpecTimeout(time.Minute))
 
@@ -279,7 +280,8 @@ func (s *history) deletedAfter() time.Duration {
 	return s.deleted.Sub(s.started)
 }
 
-// expectEvent waits for an Event about the namespace with the reason, whose note contains the values.
+// expectEvent waits for an Event about the namespace that has the reason and whose note contains
+// the values.
 func expectEvent(ctx context.Context, namespace *corev1.Namespace, reason string, values ...string) {
 	GinkgoHelper()
 	matcher := Not(BeEmpty())

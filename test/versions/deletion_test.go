@@ -37,7 +37,7 @@ var _ = Describe("The deletion of a namespace", func() {
 		Expect(secrets.Items).To(BeEmpty())
 	})
 
-	It("waits for a finalizer, and a condition reports the finalizer", func(ctx context.Context) {
+	It("waits for a finalizer, which a condition reports", func(ctx context.Context) {
 		name := unique("held")
 		namespace := create(ctx, name)
 		held := wrappers.MakeConfigMap(name, "held")

@@ -18,7 +18,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// addList sets the labels and annotations that injection sets.
+// addList sets the labels and annotations that the injection of a pending list sets.
 func addList(namespace *corev1.Namespace) {
 	namespace.Labels = map[string]string{v1alpha1.LabelInitializing: "true"}
 	namespace.Annotations = map[string]string{
@@ -89,7 +89,7 @@ var _ = Describe("The guard", func() {
 			"a label with another value": func(n *corev1.Namespace) { n.Labels[v1alpha1.LabelInitializing] = "yes" },
 			"no copy of the list":        func(n *corev1.Namespace) { delete(n.Annotations, v1alpha1.AnnotationInitializers) },
 			"another copy":               func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializers] = list },
-			"no time":                    func(n *corev1.Namespace) { delete(n.Annotations, v1alpha1.AnnotationInjectedAt) },
+			"no injection time":          func(n *corev1.Namespace) { delete(n.Annotations, v1alpha1.AnnotationInjectedAt) },
 			"an empty list": func(n *corev1.Namespace) {
 				n.Annotations[v1alpha1.AnnotationPendingInitializers] = ""
 				n.Annotations[v1alpha1.AnnotationInitializers] = ""
@@ -113,7 +113,7 @@ var _ = Describe("The guard", func() {
 		}
 	})
 
-	It("allows only initializers to remove entries from the list, in order", func(ctx context.Context) {
+	It("allows only initializers to remove entries from the list, and rejects reordering", func(ctx context.Context) {
 		register(ctx, "turns", rbac, quota)
 		name := createInjected(ctx, unique("turns")).Name
 		reset := func(key string) func(*corev1.Namespace) {
@@ -174,7 +174,7 @@ var _ = Describe("The guard", func() {
 
 	It("rejects namespaces that are too large for a pending list", func(ctx context.Context) {
 		if !byOperator {
-			Skip("the API server injects at creation")
+			Skip("the API server injects the list at creation")
 		}
 		big := wrappers.MakeNamespace(unique("big")).Annotation("corp.example.com/big", strings.Repeat("ä", 66000)).Obj()
 		Expect(ordinary.Create(ctx, big)).To(BeDeniedBy("guard", "128 KiB"))

@@ -53,7 +53,7 @@ func deregister(ctx context.Context, configuration *v1alpha1.NamespaceInitialize
 			g.Expect(entry.Configuration).NotTo(Equal(configuration.Name))
 			left = append(left, entry.Name)
 		}
-		// The component that injects, the API server or the operator, uses a cached set.
+		// The API server or the operator, whichever injects the pending list, uses a cached set.
 		probe := wrappers.MakeNamespace(unique("probe")).Obj()
 		if byOperator {
 			probe = create(ctx, probe.Name)
@@ -99,7 +99,8 @@ func create(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// createInjected creates a namespace, and waits until it has the pending list and the condition.
+// createInjected creates a namespace, and waits until it has the pending list and the Initializing
+// condition.
 func createInjected(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	created := create(ctx, name)

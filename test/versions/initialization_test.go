@@ -49,7 +49,7 @@ var _ = Describe("A new namespace", func() {
 		Expect(initializer.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "theirs"))).To(Succeed())
 	})
 
-	It("has at most five names of pending initializers in the rejection message", func(ctx context.Context) {
+	It("rejects writes with a message that names at most five pending initializers", func(ctx context.Context) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g"}
 		for i := range names {
 			names[i] += ".corp.example.com"
@@ -127,7 +127,7 @@ var _ = Describe("A new namespace", func() {
 })
 
 var _ = Describe("An existing namespace", func() {
-	It("is not changed by a new configuration, and system namespaces are not changed either", func(ctx context.Context) {
+	It("is not changed by a later configuration, and neither are system namespaces", func(ctx context.Context) {
 		before := unique("before")
 		create(ctx, before)
 		expectWritable(ctx, before, v1alpha1.ReasonNotRequired)
@@ -143,7 +143,7 @@ var _ = Describe("An existing namespace", func() {
 		}
 	})
 
-	It("is not changed by a new configuration, even if the operator has not run since its creation", func(ctx context.Context) {
+	It("is not changed by a later configuration, even if the operator has not run since the namespace was created", func(ctx context.Context) {
 		stopManager()
 		DeferCleanup(func(ctx context.Context) {
 			if manager == nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // These specs modify and restore the installation.
-var _ = Describe("An installation for another API server", Ordered, func() {
+var _ = Describe("An installation for another Kubernetes version", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("installation").Initializers(rbac).Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
@@ -30,9 +30,9 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		})
 	})
 
-	It("is reported if the API server cannot inject, and namespaces are initialized after it is corrected", func(ctx context.Context) {
+	It("is reported if the API server does not serve the inject policy, and can be corrected", func(ctx context.Context) {
 		if !byOperator {
-			Skip("this API server can inject")
+			Skip("this API server serves MutatingAdmissionPolicy v1")
 		}
 		// kubectl reports an error for each kind that is not served, and applies all other objects.
 		Expect(plane.InstallFrom(ctx, configDefault)).To(MatchError(ContainSubstring("MutatingAdmissionPolicy")))
@@ -48,9 +48,9 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		expectPending(ctx, name)
 	})
 
-	It("is reported if the operator is not allowed to inject", func(ctx context.Context) {
+	It("is reported if the operator is not allowed to inject pending lists", func(ctx context.Context) {
 		if !byOperator {
-			Skip("the API server injects")
+			Skip("the API server injects the list at creation")
 		}
 		role := &metav1.PartialObjectMetadata{}
 		role.APIVersion, role.Kind = "rbac.authorization.k8s.io/v1", "ClusterRoleBinding"
@@ -89,9 +89,9 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 	})
 
 	// This spec simulates an upgrade of the API server to 1.36, and then an upgrade of the installation.
-	It("keeps injecting after an upgrade of the API server, until the inject policy replaces it", func(ctx context.Context) {
+	It("keeps injecting pending lists after an upgrade of the API server, until the inject policy is installed", func(ctx context.Context) {
 		if byOperator {
-			Skip("this API server cannot inject")
+			Skip("this API server does not serve MutatingAdmissionPolicy v1")
 		}
 		for _, kind := range []client.Object{
 			&admissionv1.MutatingAdmissionPolicyBinding{}, &admissionv1.MutatingAdmissionPolicy{},

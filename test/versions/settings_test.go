@@ -107,7 +107,7 @@ var _ = Describe("Settings of an initializer", func() {
 
 	It("do not allow other users to add the finalizer together with a list", func(ctx context.Context) {
 		if !byOperator {
-			Skip("the API server injects at creation")
+			Skip("the API server injects the list at creation")
 		}
 		stopManager()
 		DeferCleanup(startManager)

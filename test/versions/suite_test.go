@@ -36,7 +36,7 @@ const (
 	preExistingName = "pre-existing"
 )
 
-// The directories of config.
+// The directories in config that the suite installs.
 const (
 	configDefault = "default"
 	configCompat  = "compat"
@@ -46,7 +46,7 @@ var (
 	cluster *framework.Cluster
 	plane   *controlplane.ControlPlane
 	manager *controlplane.Manager
-	// byOperator reports whether the operator injects on this API server.
+	// byOperator reports whether the operator, not the API server, injects pending lists.
 	byOperator bool
 
 	// admin is a member of system:masters. ordinary has all permissions except the verbs of this
@@ -76,7 +76,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 
 	Expect(admin.Create(ctx, wrappers.MakeNamespace(preExistingName).Obj())).To(Succeed())
-	// Derive this from the version, independently of the tested code.
+	// Derive byOperator from the version, independently of the tested code.
 	minor, err := strconv.Atoi(strings.TrimSuffix(version.Minor, "+"))
 	Expect(err).NotTo(HaveOccurred())
 	byOperator = minor < 36
@@ -133,8 +133,8 @@ func stopManager() {
 	}
 }
 
-// newUser creates a user that has all permissions except the verbs of this project, and the given
-// additional verbs.
+// newUser creates a user who has all permissions except the verbs of this project, plus the given
+// verbs.
 func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	GinkgoHelper()
 	verbs = append(verbs, "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")

@@ -23,13 +23,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// These specs measure durations, but do not check them, since they depend on the machine.
-var _ = Describe("The window before the injection", func() {
+// These specs report durations without checking them, because durations depend on the machine.
+var _ = Describe("The time until the injection", func() {
 	for _, burst := range []int{1, 20} {
 		It(fmt.Sprintf("is measured with %d concurrent requests", burst), func(ctx context.Context) {
 			switch {
 			case !byOperator:
-				Skip("the API server injects")
+				Skip("the API server injects the list at creation")
 			case *window == 0:
 				Skip("measured only by make test-versions ARGS=-window=300")
 			}

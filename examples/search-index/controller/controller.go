@@ -22,7 +22,7 @@ import (
 const (
 	// InitializerName is the name that the configuration registers.
 	InitializerName = "search.corp.example.com"
-	// Finalizer is in spec.finalizers of each Namespace that may have an index.
+	// Finalizer is in spec.finalizers of each Namespace that might have an index.
 	Finalizer corev1.FinalizerName = "search.corp.example.com/index"
 )
 
@@ -70,15 +70,16 @@ func (c *controller) create(ctx context.Context, namespace *corev1.Namespace) (i
 	return initializer.Result{Reason: reasonReady, Message: fmt.Sprintf("index %s is ready", name)}, nil
 }
 
-// createError distinguishes temporary from permanent errors. A permanent error deletes the
-// Namespace, so createError returns one only if the service itself rejected this request.
+// createError distinguishes temporary from permanent errors. After a permanent error, the operator
+// deletes the Namespace, so createError returns one only if the service itself rejected the
+// request.
 func createError(name string, err error) error {
 	var busy *indexclient.BusyError
 	var refused *indexclient.RefusedError
 	switch {
 	case errors.As(err, &busy) && busy.RetryAfter > 0:
 		return initializer.NotYet(busy.RetryAfter, reasonBusy, "creating index %s: %v", name, err)
-	// With status 410, the index was deleted, so the Namespace is already being deleted.
+	// Status 410 means that the index was deleted, so the Namespace is already being deleted.
 	case errors.As(err, &refused) && refused.IsFinal() && refused.Status != http.StatusGone:
 		return initializer.Failed(reasonRefused, "creating index %s: %v", name, err)
 	default:

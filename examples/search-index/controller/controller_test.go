@@ -54,7 +54,7 @@ func TestResponses(t *testing.T) {
 		status      int
 		retryAfter  string
 		isByGateway bool
-		// isFailed means that create fails permanently, isReleased that delete succeeds.
+		// isFailed means that create fails permanently; isReleased means that delete succeeds.
 		isFailed, isReleased bool
 		wait                 time.Duration
 	}{
@@ -73,7 +73,8 @@ func TestResponses(t *testing.T) {
 		"redirect":           {status: 302},
 		"unknown status":     {status: 418},
 		"unexpected page":    {status: 200},
-		// A gateway does not know the index, so its responses neither delete nor release a Namespace.
+		// A gateway does not know the index, so a Namespace is neither deleted nor released because of
+		// its responses.
 		"gateway: conflict":    {status: 409, isByGateway: true},
 		"gateway: bad request": {status: 400, isByGateway: true},
 		"gateway: limit":       {status: 413, isByGateway: true},

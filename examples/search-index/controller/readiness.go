@@ -36,7 +36,7 @@ const (
 )
 
 // addReadiness adds the controller that writes the first document when the Namespace is ready. The
-// initializer cannot write the document, since other initializers can be pending.
+// initializer cannot write the document, since other initializers might still be pending.
 func (c *controller) addReadiness(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named("readiness").
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.Funcs{

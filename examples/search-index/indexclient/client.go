@@ -22,11 +22,11 @@ import (
 const (
 	// maxAnswer is the maximum size of a response in bytes.
 	maxAnswer = 16 << 20
-	// maxRetryAfter limits the Retry-After of the server.
+	// maxRetryAfter limits the delay in the server's Retry-After header.
 	maxRetryAfter = 10 * time.Minute
 )
 
-// Client is a client of one index server. It is safe for concurrent use.
+// Client is a client for one index server. It is safe for concurrent use.
 type Client struct {
 	base    *url.URL
 	timeout time.Duration
@@ -44,7 +44,7 @@ func New(server string, timeout time.Duration) (*Client, error) {
 		return nil, fmt.Errorf("invalid URL of the index server %q: use a URL such as http://index-server:8080", server)
 	}
 	if timeout <= 0 {
-		return nil, fmt.Errorf("invalid timeout %s: it must be more than 0", timeout)
+		return nil, fmt.Errorf("invalid timeout %s: it must be greater than 0", timeout)
 	}
 	return &Client{
 		base: base, timeout: timeout, now: time.Now,
@@ -142,7 +142,7 @@ func (c *Client) classify(ctx, limited context.Context, err error) error {
 	case limited.Err() != nil:
 		return &SlowError{URL: c.base.String(), Timeout: c.timeout}
 	}
-	// Omit the method and the URL of the request.
+	// Omit the request's method and URL, since DownError contains the URL of the server.
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
 		err = inURL.Err
@@ -160,12 +160,12 @@ func (c *Client) read(response *http.Response, data []byte, into any) error {
 	case status >= http.StatusBadRequest:
 		return &RefusedError{Status: status, Message: messageOf(data), IsByServer: isByServer}
 	case status < http.StatusOK || status >= http.StatusMultipleChoices || !isByServer:
-		return &BusyError{Status: status, Message: "not a response of an index server"}
+		return &BusyError{Status: status, Message: "not a response from an index server"}
 	case into == nil && status == http.StatusNoContent:
 		return nil
 	case into == nil:
 		// Some gateways return 200 for unknown paths.
-		return &BusyError{Status: status, Message: "not a response of an index server"}
+		return &BusyError{Status: status, Message: "not a response from an index server"}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return &BusyError{Status: status, Message: "failed to decode the response: " + err.Error()}

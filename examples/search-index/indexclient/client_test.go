@@ -198,10 +198,10 @@ func TestBusy(t *testing.T) {
 		"overflow":          {status: 503, header: "9223372036854775807", want: BusyError{Status: 503, RetryAfter: maxRetryAfter}},
 		"invalid header":    {status: 503, header: "soon", want: BusyError{Status: 503}},
 		"page from a proxy": {status: 502, body: "<html>\n bad\tgateway", want: BusyError{Status: 502, Message: "<html> bad gateway"}},
-		"redirect":          {status: 302, header: "", want: BusyError{Status: 302, Message: "not a response of an index server"}},
+		"redirect":          {status: 302, header: "", want: BusyError{Status: 302, Message: "not a response from an index server"}},
 		"long page":         {status: 500, body: strings.Repeat("é", 300), want: BusyError{Status: 500, Message: strings.Repeat("é", 100) + " ..."}},
 		"not JSON":          {status: 200, body: "<html>", want: BusyError{Status: 200, Message: "failed to decode the response: invalid character '<' looking for beginning of value"}},
-		"no signature":      {status: 200, body: "{}", isForeign: true, want: BusyError{Status: 200, Message: "not a response of an index server"}},
+		"no signature":      {status: 200, body: "{}", isForeign: true, want: BusyError{Status: 200, Message: "not a response from an index server"}},
 		"empty body":        {status: 200, want: BusyError{Status: 200, Message: "failed to decode the response: unexpected end of JSON input"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -288,8 +288,8 @@ func TestNewValidates(t *testing.T) {
 		"another scheme":   {"ftp://index-server", time.Second, "http://index-server:8080"},
 		"no host":          {"http:///indices", time.Second, "http://index-server:8080"},
 		"invalid URL":      {"http://[", time.Second, "parse"},
-		"zero timeout":     {"http://index-server", 0, "more than 0"},
-		"negative timeout": {"http://index-server", -time.Second, "more than 0"},
+		"zero timeout":     {"http://index-server", 0, "greater than 0"},
+		"negative timeout": {"http://index-server", -time.Second, "greater than 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := New(test.server, test.timeout); err == nil || !strings.Contains(err.Error(), test.want) {

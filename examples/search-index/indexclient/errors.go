@@ -21,8 +21,8 @@ func (e *DownError) Error() string {
 
 func (e *DownError) Unwrap() error { return e.Err }
 
-// SlowError is returned if a request times out. The server may have executed the request, or may
-// still execute it.
+// SlowError is returned if a request times out. The server might have executed the request, or
+// might still execute it.
 type SlowError struct {
 	URL     string
 	Timeout time.Duration
@@ -57,9 +57,9 @@ func (e *RefusedError) Error() string {
 }
 
 // IsFinal reports whether the server would reject every retry, because the request itself is
-// invalid. Errors in authentication (401, 403), the address (404, 405) or timing (408, 425) can be
-// fixed without changing the request. Responses from proxies are not final: an HTTPS server returns
-// 400 to every HTTP request.
+// invalid. Errors caused by authentication (401, 403), the address (404, 405) or timing (408, 425)
+// can be fixed without changing the request. Responses from proxies are not final: an HTTPS server
+// returns 400 to every HTTP request.
 func (e *RefusedError) IsFinal() bool {
 	if !e.IsByServer {
 		return false

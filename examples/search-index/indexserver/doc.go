@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package indexserver is a small search service over HTTP with a directory as storage. It
-// represents an external system with resources for each Namespace.
+// Package indexserver is a small search service over HTTP that stores its data in a directory. It
+// is an example of an external system that has resources for each Namespace.
 //
 //	PUT    /indices/{name}                {"namespace": "shop", "uid": "..."}
 //	GET    /indices/{name}
@@ -13,8 +13,8 @@
 //	GET    /healthz
 //
 // Every write is idempotent, since a client that has not received the response must retry. An index
-// belongs to one Namespace, identified by its UID. The server rejects a PUT with another UID with
-// 409, so that a recreated Namespace never gets the index of the previous one.
+// belongs to one Namespace, identified by its UID. The server responds to a PUT with another UID
+// with 409, so that a recreated Namespace never gets the index of the previous one.
 //
 // The server records the UID of each DELETE for a day, and rejects a later PUT with 410. Otherwise
 // a delayed PUT that arrives after the DELETE would leak an index.

@@ -116,14 +116,14 @@ func (h *handler) search(r *http.Request) (answer, error) {
 	return answer{http.StatusOK, found}, err
 }
 
-// serve converts the result of a function to a response.
+// serve returns a handler that calls f and writes its result as the response.
 func (h *handler) serve(f func(*http.Request) (answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		result, err := f(r)
 		if err != nil {
 			result = answer{statusOf(err), Problem{Error: err.Error()}}
 			if result.status == http.StatusInternalServerError {
-				// The error can contain paths.
+				// The error might contain paths.
 				h.log.Error(err, "Failed to process a request", "method", r.Method, "path", r.URL.Path)
 				result.body = Problem{Error: "internal error; see the server's log"}
 			}

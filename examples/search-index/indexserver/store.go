@@ -26,11 +26,12 @@ const (
 	deletedDir = ".deleted"
 	// scratchPrefix is the name prefix of incomplete and deleted files and directories.
 	scratchPrefix = ".scratch-"
-	// deletionRetention is how long the server records a deletion. No request is delayed that long.
+	// deletionRetention is how long the server keeps the record of a deletion. It is longer than a
+	// request can be delayed.
 	deletionRetention = 24 * time.Hour
 )
 
-// Errors of the store, wrapped with details.
+// Errors that the methods of Store wrap with details.
 var (
 	// ErrInvalid is returned if a name, UID or ID is invalid.
 	ErrInvalid = errors.New("invalid")
@@ -42,7 +43,8 @@ var (
 	ErrDeleted = errors.New("deleted")
 )
 
-// Store keeps indices in a directory and in memory. It is safe for concurrent use by one process.
+// Store keeps indices in a directory and in memory. It is safe for concurrent use within one
+// process.
 type Store struct {
 	dir string
 	now func() time.Time
@@ -55,7 +57,7 @@ type Store struct {
 
 // index is an index in memory.
 type index struct {
-	// record is the content of indexFile. Its field Documents is not set.
+	// record is the content of indexFile. The field Documents is not set.
 	record    Index
 	documents map[string]Document
 	words     postings
@@ -143,7 +145,7 @@ func (s *Store) Delete(name, uid string) error {
 	if !exists {
 		return nil
 	}
-	// The rename deletes the index; a restart completes the cleanup.
+	// Renaming the directory deletes the index; Open completes an interrupted cleanup.
 	scratch := filepath.Join(s.dir, scratchPrefix+uid)
 	if err := os.RemoveAll(scratch); err != nil {
 		return err

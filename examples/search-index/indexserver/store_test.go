@@ -25,7 +25,7 @@ var (
 
 const shopIndex = "shop-11111111"
 
-// clock is the clock of the store.
+// clock is a fake clock for the store.
 type clock struct{ time time.Time }
 
 func (c *clock) now() time.Time { return c.time }
@@ -82,11 +82,11 @@ func TestCreate(t *testing.T) {
 		"a dash at the end": {
 			index: "shop-", owner: shop, want: ErrInvalid,
 		},
-		"128 characters": {index: strings.Repeat("a", 128), owner: shop, want: ErrInvalid},
-		"127 characters": {index: strings.Repeat("a", 127), owner: shop, isNew: true},
-		"no UID":         {index: shopIndex, owner: Owner{Namespace: "shop"}, want: ErrInvalid},
-		"a path as UID":  {index: shopIndex, owner: Owner{Namespace: "shop", UID: "../x"}, want: ErrInvalid},
-		"no namespace":   {index: shopIndex, owner: Owner{UID: shop.UID}, want: ErrInvalid},
+		"128 characters":  {index: strings.Repeat("a", 128), owner: shop, want: ErrInvalid},
+		"127 characters":  {index: strings.Repeat("a", 127), owner: shop, isNew: true},
+		"no UID":          {index: shopIndex, owner: Owner{Namespace: "shop"}, want: ErrInvalid},
+		"a path as a UID": {index: shopIndex, owner: Owner{Namespace: "shop", UID: "../x"}, want: ErrInvalid},
+		"no namespace":    {index: shopIndex, owner: Owner{UID: shop.UID}, want: ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := openNew(t)
@@ -263,7 +263,7 @@ func TestAddReplaces(t *testing.T) {
 	}
 }
 
-// After a restart the data contains exactly the acknowledged writes.
+// After a restart, the data contains exactly the acknowledged writes.
 func TestOpenReadsIndices(t *testing.T) {
 	dir, clock := t.TempDir(), &clock{start}
 	store := openAt(t, dir, clock)
@@ -295,7 +295,7 @@ func TestOpenReadsIndices(t *testing.T) {
 	}
 }
 
-// Each case is the state after a crash at a different point.
+// Each case creates the state after a crash at a different point.
 func TestOpenCleansUpAfterCrash(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, store *Store) error{
 		"an index before its rename": func(_ *testing.T, store *Store) error {

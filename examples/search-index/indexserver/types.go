@@ -23,7 +23,7 @@ type Index struct {
 	Documents int `json:"documents"`
 }
 
-// Document is an entry of an index. A new document replaces the document with the same ID.
+// Document is an entry in an index. A new document replaces the document with the same ID.
 type Document struct {
 	// ID identifies the document. If it is empty, the server generates an ID.
 	ID     string            `json:"id,omitempty"`
@@ -32,13 +32,13 @@ type Document struct {
 	Fields map[string]string `json:"fields,omitempty"`
 }
 
-// Hit is a document that matches a query. The score is the number of occurrences of the words.
+// Hit is a document that matches a query. The score counts the occurrences of the query's words.
 type Hit struct {
 	Score    int      `json:"score"`
 	Document Document `json:"document"`
 }
 
-// Found is the result of a search: the best hits, and the number of all hits.
+// Found is the result of a search: the best hits, and the total number of hits.
 type Found struct {
 	Total int   `json:"total"`
 	Hits  []Hit `json:"hits"`

@@ -29,7 +29,7 @@ func (p postings) remove(document Document) {
 	}
 }
 
-// find returns the documents that contain all words, with the number of occurrences.
+// find returns the IDs of the documents that contain all words, with the number of occurrences.
 func (p postings) find(words []string) map[string]int {
 	scores := map[string]int{}
 	for id := range p[words[0]] {
@@ -49,7 +49,7 @@ func (p postings) find(words []string) map[string]int {
 	return scores
 }
 
-// wordsIn returns the words of the text and the fields of a document.
+// wordsIn returns the words in a document's text and fields.
 func wordsIn(document Document) []string {
 	words := wordsOf(document.Text)
 	for _, value := range document.Fields {
@@ -58,7 +58,7 @@ func wordsIn(document Document) []string {
 	return words
 }
 
-// wordsOf returns the words of a text in lowercase.
+// wordsOf returns the words in text, in lowercase.
 func wordsOf(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r)

@@ -30,8 +30,8 @@ const (
 // developmentImage is the image in the committed manifest.
 const developmentImage = "image: ghcr.io/nslifecycle/nslifecycle:latest\n"
 
-// writeManifest writes dist/install.yaml with the digest of the released image, so that a changed
-// tag does not change the pulled image.
+// writeManifest writes dist/install.yaml with the digest of the released image, so that moving the
+// tag does not change which image is pulled.
 func writeManifest(opts options) error {
 	content, err := os.ReadFile(filepath.Join(opts.root, "dist", manifestName))
 	if err != nil {
@@ -114,7 +114,7 @@ func writeChart(opts options) error {
 	return writeFile(opts.path(name), packed)
 }
 
-// setChartVersion sets the versions of the chart and the image.
+// setChartVersion sets the chart version and the image version.
 func setChartVersion(content []byte, version, appVersion string) ([]byte, error) {
 	isSet := map[string]bool{}
 	lines := strings.SplitAfter(string(content), "\n")
@@ -141,7 +141,7 @@ func setChartVersion(content []byte, version, appVersion string) ([]byte, error)
 
 func replaceOnce(text, old, replacement string) (string, error) {
 	if count := strings.Count(text, old); count != 1 {
-		return "", fmt.Errorf("%q occurs %d times instead of once", strings.TrimSpace(old), count)
+		return "", fmt.Errorf("%q must occur once, but occurs %d times", strings.TrimSpace(old), count)
 	}
 	return strings.Replace(text, old, replacement, 1), nil
 }

@@ -1,11 +1,11 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release writes the files of a release, except signatures, to a directory:
+// Command release writes all files of a release, except signatures, to a directory:
 //
 //	kubectl-nslifecycle_<version>_<os>_<arch>.tar.gz   the kubectl plugin; .zip for Windows
 //	nslifecycle-manager_<version>_<os>_<arch>.tar.gz   the manager
-//	<either of them>.cdx.json                          its bill of materials
+//	<either archive>.cdx.json                          its bill of materials
 //	nslifecycle-image_<version>.tar                    the image, which already exists
 //	install.yaml                                       the complete installation, with the digest of the image
 //	nslifecycle-<version without v>.tgz                the Helm chart
@@ -115,7 +115,7 @@ func parse(args []string) (options, error) {
 	return opts, nil
 }
 
-// path returns the path of a file of the release.
+// path returns the path of a file in the release.
 func (o options) path(name string) string { return filepath.Join(o.output, name) }
 
 func (o options) imageArchive() string { return o.path("nslifecycle-image_" + o.version + ".tar") }

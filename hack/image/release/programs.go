@@ -19,9 +19,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/hack/image/internal/binary"
 )
 
-// program is a program that is released for several platforms.
+// program is an executable that is released for several platforms.
 type program struct {
-	// name is the prefix of the archives' names, binary is the name of the program in the archives, and
+	// name is the prefix of the archive names, binary is the name of the program in the archives, and
 	// source is its package.
 	name, binary, source string
 }
@@ -93,7 +93,7 @@ func writeProgram(ctx context.Context, opts options, program program, on platfor
 	return errors.Join(writeFile(opts.path(archive), packed), writeFile(opts.path(archive+".cdx.json"), bom))
 }
 
-// pack creates a zip or a compressed tar, depending on the name.
+// pack creates a zip file or a compressed tar file, depending on the name.
 func pack(name string, modified time.Time, entries []entry) ([]byte, error) {
 	var packed bytes.Buffer
 	var err error

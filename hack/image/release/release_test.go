@@ -85,7 +85,7 @@ func release(t *testing.T) string {
 	return output
 }
 
-// TestBuildIsReproducible in hack/image tests that programs do not depend on the directory.
+// TestBuildIsReproducible in hack/image tests that the binaries do not depend on the directory.
 func TestReleaseIsReproducible(t *testing.T) {
 	first, second := read(t, filepath.Join(release(t), checksumsName)), read(t, filepath.Join(release(t), checksumsName))
 	if first != second {
@@ -182,7 +182,7 @@ func TestChartVersion(t *testing.T) {
 	}
 }
 
-// A manifest must not be released with the development image.
+// A manifest with the development image must not be released.
 func TestManifestWithoutImage(t *testing.T) {
 	for name, manifest := range map[string]string{
 		"none": "image: ghcr.io/nslifecycle/nslifecycle:v0.0.1\n",
@@ -204,7 +204,7 @@ func TestInvalidArguments(t *testing.T) {
 		"a version without v":    {"--version", "1.2.3"},
 		"an incomplete version":  {"--version", "v1.2"},
 		"build metadata":         {"--version", "v1.2.3+4"},
-		"a flag for the linker":  {"--version", "v1.2.3 -X main.x=y"},
+		"a linker flag":          {"--version", "v1.2.3 -X main.x=y"},
 		"an incomplete platform": {"--version", "v1.2.3", "--platforms", "linux"},
 		"no time":                {"--version", "v1.2.3", "--created", "-1"},
 		"an extra argument":      {"--version", "v1.2.3", "x"},
@@ -229,7 +229,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// list returns the names in a compressed tar.
+// list returns the file names in a compressed tar file.
 func list(t *testing.T, path string) []string {
 	t.Helper()
 	compressed, err := gzip.NewReader(strings.NewReader(read(t, path)))

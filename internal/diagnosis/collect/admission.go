@@ -112,7 +112,7 @@ func dependsOnUser(spec any) bool {
 	return err != nil || userExpression.Match(text)
 }
 
-// readBackends reads the Services of webhooks and aggregated API servers that can have failed.
+// readBackends reads the Services of webhooks and aggregated API servers that might have failed.
 func (c *collection) readBackends(ctx context.Context) {
 	inParallel(rules.BackendsNeeded(c.facts), func(name types.NamespacedName) { c.readBackend(ctx, name) })
 }

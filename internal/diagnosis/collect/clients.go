@@ -27,7 +27,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// dryRunDeletion sends the dry run of the deletion of an object and returns the response.
+// dryRunDeletion deletes an object as a dry run and returns the response.
 func (c *Collector) dryRunDeletion(ctx context.Context, object diagnosis.RemainingObject) error {
 	background := metav1.DeletePropagationBackground
 	return c.metadata.Resource(object.GroupVersionResource).Namespace(object.Namespace).Delete(ctx, object.Name,
@@ -37,8 +37,8 @@ func (c *Collector) dryRunDeletion(ctx context.Context, object diagnosis.Remaini
 		})
 }
 
-// dryRunRemoval sends the dry run of the removal of a finalizer and returns the response. The request
-// contains the resource version, so that the error is a conflict if the object has changed.
+// dryRunRemoval removes a finalizer as a dry run and returns the response. The request contains the
+// resource version, so that the error is a conflict if the object has changed.
 func (c *Collector) dryRunRemoval(ctx context.Context, object diagnosis.RemainingObject, finalizer string) error {
 	finalizers := slices.DeleteFunc(slices.Clone(object.Finalizers), func(other string) bool { return other == finalizer })
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

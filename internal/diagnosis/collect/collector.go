@@ -119,8 +119,8 @@ func (c *Collector) Collect(ctx context.Context, name string) (*diagnosis.Facts,
 }
 
 // readNamespace sends a list request, because more users have permission to list Namespaces than to
-// get them. If it is forbidden, readNamespace sends a get request: a RoleBinding in a namespace can
-// grant permission to get this Namespace.
+// get them. If the list request is forbidden, readNamespace sends a get request, because a
+// RoleBinding in a namespace can grant permission to get that Namespace.
 func (c *Collector) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	list := &corev1.NamespaceList{}
 	err := c.client.List(ctx, list, named(name))

@@ -26,7 +26,7 @@ const (
 	maxDryRunsPerType = 3
 )
 
-// errNoPatchPermission is the error of a patch that is not sent.
+// errNoPatchPermission is recorded for a patch that is not sent.
 var errNoPatchPermission = errors.New("permission to patch is missing")
 
 // dryRunRequest is a request to delete an object, or to remove one of its finalizers.
@@ -35,8 +35,8 @@ type dryRunRequest struct {
 	verb, finalizer string
 }
 
-// makeDryRuns sends dry runs of the deletion of objects without a deletionTimestamp, and of the removal
-// of finalizers from terminating objects.
+// makeDryRuns deletes objects without a deletionTimestamp and removes finalizers from terminating
+// objects, as dry runs.
 func (c *collection) makeDryRuns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -86,7 +86,7 @@ func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 
 // supportsDryRun reports whether kube-apiserver is known to serve a group. An aggregated API server
 // without support for dry runs would perform the request. If the APIServices could not be read,
-// kube-apiserver is only known to serve groups without a domain.
+// only groups without a domain are known to be served by kube-apiserver.
 func supportsDryRun(facts *diagnosis.Facts, group string) bool {
 	if !facts.IsRead(diagnosis.SourceAPIServices) {
 		return !strings.Contains(group, ".")

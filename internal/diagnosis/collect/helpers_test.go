@@ -20,7 +20,7 @@ import (
 
 const held = "widgets.example.com/records"
 
-// All facts were collected at the time now, long after the namespace was deleted.
+// The facts are collected at the time now, long after the deletion of the namespace was requested.
 var (
 	now     = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	deleted = now.Add(-10 * time.Minute)

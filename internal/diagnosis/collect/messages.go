@@ -14,9 +14,9 @@ const (
 	unreadTooManyNodes = "only %d nodes of the remaining pods were examined"
 	unreadPermissions  = "the permissions of ServiceAccounts could not be checked: permission to create " +
 		string(diagnosis.SourceAccessReviews) + " is missing"
-	unreadDryRunForbidden = "a dry run of a %s of %s was not possible: permission to %s them is missing"
-	unreadDryRunFailed    = "a dry run of a %s of %s failed: %s"
-	unreadDryRunTimeout   = "a dry run of a %s of %s timed out after %s"
+	unreadDryRunForbidden = "a dry run of a %s request for %s was not possible: permission to %s them is missing"
+	unreadDryRunFailed    = "a dry run of a %s request for %s failed: %s"
+	unreadDryRunTimeout   = "a dry run of a %s request for %s timed out after %s"
 	unreadSecondList      = "%s could not be listed a second time to detect progress: %s"
 )
 

@@ -27,8 +27,8 @@ import (
 // maxPods is the maximum number of running pods in the cluster that are examined.
 const maxPods = 10000
 
-// isOverdue reports whether the deletion exceeds the progress deadline. Only then does the diagnosis
-// search for the owners of finalizers.
+// isOverdue reports whether the deletion exceeds the progress deadline. The diagnosis searches for
+// the owners of finalizers only in this case.
 func (c *collection) isOverdue() bool {
 	return c.facts.IsOverdue(c.facts.Namespace.DeletionTimestamp.Time)
 }
@@ -223,7 +223,7 @@ func (c *collection) readAccessReview(ctx context.Context, review owners.AccessR
 	}
 }
 
-// readServiceAccounts reads which ServiceAccounts of possible owners exist.
+// readServiceAccounts determines which ServiceAccounts of possible owners exist.
 func (c *collection) readServiceAccounts(ctx context.Context) {
 	inParallel(owners.ServiceAccountsNeeded(c.facts), func(account types.NamespacedName) {
 		c.readServiceAccount(ctx, account)

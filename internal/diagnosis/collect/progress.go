@@ -96,10 +96,10 @@ func progressInConditions(facts *diagnosis.Facts) string {
 	return ""
 }
 
-// isCountChanged reports whether the last write of the status changed only the number of objects: no
-// condition changed its status in this write, and no condition lists errors, because their text varies.
-// A controller writes the status only if it changes. Unlike two lists, this shows the progress of a
-// controller that takes seconds for each object.
+// isCountChanged reports whether the last write of the status changed only the number of objects:
+// no condition changed its status in this write, and no condition lists errors, because their text
+// varies. A controller writes the status only if the status changes. Unlike a comparison of two
+// lists, this function also detects progress if a controller takes seconds for each object.
 func isCountChanged(facts *diagnosis.Facts, written time.Time) bool {
 	blocked := facts.Condition(v1alpha1.ConditionDeletionBlocked)
 	if blocked != nil && blocked.Status == corev1.ConditionTrue {
@@ -111,7 +111,7 @@ func isCountChanged(facts *diagnosis.Facts, written time.Time) bool {
 	})
 }
 
-// countWritten returns the time of the last write that can have changed the NamespaceContentRemaining
+// countWritten returns the time of the last write that might have changed the NamespaceContentRemaining
 // condition; zero if managedFields do not contain the condition.
 func countWritten(namespace *corev1.Namespace) time.Time {
 	var last time.Time

@@ -26,9 +26,9 @@ const (
 	maxEvents = 1000
 )
 
-// readReportedErrors reads what controllers report about overdue objects: in the conditions of custom
-// resources, and in Events. Events cannot be created in a terminating namespace, so controllers created
-// them before the deletion, but can still update them.
+// readReportedErrors reads what controllers report about overdue objects: in the conditions of
+// custom resources, and in Events. Events cannot be created in a terminating namespace, but
+// controllers can still update the Events that they created before the deletion.
 func (c *collection) readReportedErrors(ctx context.Context) {
 	overdue := slices.DeleteFunc(c.facts.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
 		return !c.facts.IsObjectOverdue(object) || len(object.Finalizers) == 0

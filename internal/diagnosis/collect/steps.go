@@ -13,7 +13,7 @@ import (
 // step collects one fact.
 type step struct {
 	fact diagnosis.Fact
-	// after are the facts that the step uses.
+	// after lists the facts that the step uses.
 	after   []diagnosis.Fact
 	collect func(*collection, context.Context)
 }

@@ -17,7 +17,7 @@ func TestSteps(t *testing.T) {
 		for _, one := range all {
 			for _, fact := range one.after {
 				if !slices.Contains(facts, fact) {
-					t.Errorf("%s: the step for %s needs %s, which is not collected before", stage, one.fact, fact)
+					t.Errorf("%s: the step for %s needs %s, which no earlier step collects", stage, one.fact, fact)
 				}
 			}
 			facts = append(facts, one.fact)

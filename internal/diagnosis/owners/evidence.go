@@ -36,7 +36,7 @@ type Report struct {
 	// Running is evidence that the owner is running. NotRunning is evidence that it is not.
 	Running, NotRunning []Evidence
 	// ServiceAccounts are the ServiceAccounts of the running workloads with the best match.
-	// WorkloadMatch is this match.
+	// WorkloadMatch is the quality of this match.
 	ServiceAccounts []types.NamespacedName
 	WorkloadMatch   Match
 	// CRDs are the names of the CustomResourceDefinitions in the same domain.
@@ -71,8 +71,9 @@ type search struct {
 	report *Report
 }
 
-// isEvidence reports whether a matching object in the given namespace is evidence. If other namespaces
-// are not read, a weak match is not sufficient, because they can contain a better match.
+// isEvidence reports whether a matching object in the given namespace is evidence. If other
+// namespaces are not read, a weak match is not sufficient, because those namespaces might contain a
+// better match.
 func isEvidence(facts *diagnosis.Facts, namespace string, match Match) bool {
 	return match != NoMatch && facts.MayName(namespace) && (match == StrongMatch || !facts.IsPublic)
 }

@@ -113,8 +113,8 @@ func subjectsWith(
 	return subjects
 }
 
-// grantsInitialize reports whether a rule grants the "initialize" verb for all namespaces or for named
-// ones.
+// grantsInitialize reports whether a rule grants the "initialize" verb for all namespaces or for
+// specific namespaces.
 func grantsInitialize(rule *rbacv1.PolicyRule) bool {
 	has := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, rbacv1.VerbAll)
@@ -123,7 +123,7 @@ func grantsInitialize(rule *rbacv1.PolicyRule) bool {
 }
 
 // isSystemSubject reports whether a subject belongs to the control plane or is the manager of this
-// project. The manager is a subject of a ClusterRoleBinding of the installation.
+// project. It identifies the manager by the label of the binding and the name of the subject.
 func isSystemSubject(subject rbacv1.Subject, binding *rbacv1.ClusterRoleBinding) bool {
 	subject.Namespace = strings.TrimSpace(subject.Namespace)
 	if slices.Contains(systemSubjects, rbacv1.Subject{Kind: subject.Kind, Name: subject.Name}) {

@@ -30,7 +30,7 @@ const (
 const (
 	textLease                 = "Lease %s/%s was renewed %s ago, at %s, by %q"
 	textServiceAccountMissing = "ClusterRoleBinding %q refers to ServiceAccount %s, which does not exist"
-	textFieldManager          = "field manager %q changed an object at %s, after its deletion"
+	textFieldManager          = "field manager %q changed an object at %s, after the deletion was requested"
 	textSubject               = "%s %q has the initialize verb through ClusterRoleBinding %q; " +
 		"whether it is running is unknown"
 )
@@ -56,9 +56,9 @@ func textServiceAccount(account types.NamespacedName, binding string, status Sta
 	case StatusRunning:
 		return text + " and has " + printable.Count(pods, "running pod")
 	case StatusMissing:
-		return text + " and does not exist"
+		return text + " but does not exist"
 	case StatusNotRunning:
-		return text + " and has no running pod"
+		return text + " but has no running pod"
 	}
 	return text + "; whether it is running is unknown"
 }

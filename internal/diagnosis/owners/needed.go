@@ -12,7 +12,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
-// MaxChecked is the maximum number of ServiceAccounts, and of permissions, that are checked.
+// MaxChecked limits both the number of ServiceAccounts and the number of permissions to check.
 const MaxChecked = 20
 
 // ExternalFinalizers returns the overdue finalizers and namespace finalizers that Kubernetes itself

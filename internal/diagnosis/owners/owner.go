@@ -24,7 +24,8 @@ type Owner struct {
 
 	// words are the parts of the name of the finalizer that few other names contain.
 	words []string
-	// lastManager is the last field manager that changed one of the objects after its deletion.
+	// lastManager is the last field manager that changed one of the objects after its deletion was
+	// requested.
 	lastManager  string
 	lastChangeAt time.Time
 }
@@ -101,8 +102,8 @@ func (o *Owner) addManagers(object diagnosis.RemainingObject) {
 	}
 }
 
-// domainOf returns the domain in the name of a finalizer, or "" if there is none: foo.example.com for
-// foo.example.com/bar, and example.com for finalizer.example.com.
+// domainOf returns the domain in the name of a finalizer, or "" if there is none. Examples:
+// foo.example.com for foo.example.com/bar, and example.com for finalizer.example.com.
 func domainOf(finalizer string) string {
 	domain, _, hasPath := strings.Cut(finalizer, "/")
 	for _, prefix := range []string{"finalizer.", "finalizers.", "foreground-finalizer.", "resources-finalizer."} {
@@ -184,7 +185,7 @@ func (o *Owner) MatchWorkload(workload *diagnosis.Workload) Match {
 	return min(o.match(workload.Images...), WeakMatch)
 }
 
-// containsWord reports whether a text contains a word, but not as a part of a longer word.
+// containsWord reports whether text contains word, but not as part of a longer word.
 func containsWord(text, word string) bool {
 	isPart := func(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' }
 	for from := 0; ; {

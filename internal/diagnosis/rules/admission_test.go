@@ -86,7 +86,7 @@ func TestFindAdmission(t *testing.T) {
 			facts: makeTerminating(left, refusedDelete(policy), withUnread(diagnosis.SourcePolicies)),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "", "", object}},
 		},
-		"the gate rejects the diagnosis but not the namespace controller": {
+		"the gate policy denies requests by the diagnosis but not by the namespace controller": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, true), young),
 		},
 		"an admission plugin that denies a deletion": {
@@ -102,7 +102,7 @@ func TestFindAdmission(t *testing.T) {
 				`Widget.widgets.example.com "a" is invalid: spec.size: Required value`))),
 			want: []want{{diagnosis.CauseFinalizerRemovalInvalid, diagnosis.Confirmed, held, "spec.size: Required value", nil}},
 		},
-		"another finalizer of an invalid object": {
+		"an invalid object with two finalizers": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held, "b.example.org/b"))),
 				refusedPatch(answer(422, metav1.StatusReasonInvalid, `Widget.widgets.example.com "a" is invalid: spec.size: Required value`))),
 			want: []want{

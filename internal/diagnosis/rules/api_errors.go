@@ -13,7 +13,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// Errors returned by the API server. Conditions contain only their text.
+// These patterns match the messages of errors from the API server. Conditions contain only the
+// messages.
 var (
 	conversion = regexp.MustCompile(`conversion webhook for ([^,\s]+), Kind=(\w+)`)
 	throttled  = regexp.MustCompile(`(?i)too many requests|client rate limiter|please try again later`)

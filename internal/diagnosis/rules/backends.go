@@ -12,7 +12,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// BackendsNeeded returns the Services of webhooks and aggregated API servers that can have failed.
+// BackendsNeeded returns the Services of webhooks and aggregated API servers that might have failed.
 func BackendsNeeded(facts *diagnosis.Facts) []types.NamespacedName {
 	f := view{facts}
 	var names []types.NamespacedName

@@ -128,8 +128,9 @@ func conversionService(crd *apiextensionsv1.CustomResourceDefinition) *types.Nam
 	return &types.NamespacedName{Namespace: webhook.Service.Namespace, Name: webhook.Service.Name}
 }
 
-// findTerminatingCRDs returns findings only if nothing else blocks the objects. Finalizers of objects
-// and denied deletions also block the CustomResourceDefinition, so they are the cause.
+// findTerminatingCRDs returns findings only if nothing else blocks the objects. If an object has a
+// finalizer or its deletion is denied, that is the cause, and it also blocks the
+// CustomResourceDefinition.
 func (f view) findTerminatingCRDs() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for i := range f.CRDs {

@@ -91,7 +91,7 @@ func TestDiagnoseArbitraryFacts(t *testing.T) {
 		expectDeclared(t, facts)
 		for _, finding := range first.Findings {
 			if finding.Message == "" || len(finding.Remedies) == 0 || finding.Count < len(finding.Objects) || len(finding.Objects) > diagnosis.MaxObjects {
-				t.Fatalf("finding %+v of %+v", finding, facts)
+				t.Fatalf("invalid finding %+v for the facts %+v", finding, facts)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func TestCompareFindings(t *testing.T) {
 	}
 }
 
-// onlyNeeded returns the facts without those that a rule does not need.
+// onlyNeeded returns only the facts that a rule needs.
 func onlyNeeded(facts *diagnosis.Facts, needs []diagnosis.Fact) *diagnosis.Facts {
 	reduced := *facts
 	none := &diagnosis.Facts{}

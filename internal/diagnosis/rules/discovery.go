@@ -21,8 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// discoveryRule finds why resource types cannot be discovered. Without them, no namespace can be
-// confirmed to be empty.
+// discoveryRule finds why resource types cannot be discovered. A namespace cannot be confirmed to
+// be empty while resource types are missing.
 var discoveryRule = Rule{
 	Name: "discovery", Stage: diagnosis.StageTerminating,
 	Needs: []diagnosis.Fact{
@@ -203,7 +203,7 @@ func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Findi
 }
 
 // findDiscoveryByCondition finds discovery failures in the condition written by the namespace
-// controller. It is used if discovery by the diagnosis fails completely.
+// controller. It is used if the diagnosis itself cannot discover any resource types.
 func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	for i := range f.APIServices {

@@ -65,7 +65,7 @@ func TestFindDiscovery(t *testing.T) {
 			facts: young,
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "", "", object}},
 		},
-		"an unavailable APIService that fails only list requests": {
+		"an unavailable APIService for which only list requests fail": {
 			facts: makeTerminating(withAPIService(false), withContent(failing(nodes, unavailable))),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "", "currently unable to handle the request", object}},
 		},

@@ -53,8 +53,8 @@ func finalizerEvidence(finalizer string, objects []diagnosis.RemainingObject) st
 	return fmt.Sprintf(evidenceFinalizer, first.Type, first.Name, diagnosis.FormatTime(first.DeletedAt()), finalizer)
 }
 
-// unlistedObjects describes the types with objects that were not listed. The number of objects in a
-// finding is then a minimum.
+// unlistedObjects describes the types with objects that were not listed. In that case, the number
+// of objects in a finding is a lower bound.
 func (f view) unlistedObjects(objects []diagnosis.RemainingObject) []string {
 	var texts []string
 	for _, content := range f.Content {

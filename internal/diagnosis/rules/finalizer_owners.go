@@ -13,8 +13,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// ownerFinding returns the finding about a finalizer, based on the evidence of its owner. The cause of
-// the finding is the argument pending if the owner is running or unknown.
+// ownerFinding returns the finding about a finalizer, based on the evidence of its owner. If the
+// owner is running or unknown, pending is the cause of the finding.
 func (f view) ownerFinding(
 	finalizer string, objects []diagnosis.RemainingObject, pending diagnosis.Cause,
 ) diagnosis.Finding {
@@ -119,8 +119,8 @@ func (f view) setOwnerNotRunning(finding *diagnosis.Finding, held string, report
 	finding.Evidence = append(finding.Evidence, f.searchEvidence())
 }
 
-// setOwnerNotFound completes a finding without evidence of an owner. The finding is never Confirmed,
-// because the owner can run outside the cluster.
+// setOwnerNotFound completes a finding without evidence of an owner. The finding is never
+// Confirmed, because the owner might be running outside the cluster.
 func (f view) setOwnerNotFound(
 	finding *diagnosis.Finding, held string, owner *owners.Owner, report owners.Report,
 ) {
@@ -179,7 +179,7 @@ func (f view) searchEvidence() string {
 	return text
 }
 
-// textsOf returns at most MaxObjects texts of the given evidence.
+// textsOf returns the texts of the evidence, but at most MaxObjects.
 func textsOf(evidence []owners.Evidence) []string {
 	var result []string
 	for _, one := range evidence[:min(len(evidence), diagnosis.MaxObjects)] {

@@ -50,7 +50,7 @@ func (f view) findFinalizers() []diagnosis.Finding {
 	return findings
 }
 
-// hasOtherRule reports whether another rule finds the cause for a finalizer of an object.
+// hasOtherRule reports whether another rule handles a finalizer of an object.
 func (f view) hasOtherRule(object diagnosis.RemainingObject, finalizer string) bool {
 	known, _ := owners.Known(finalizer)
 	switch resource := object.GroupResource(); {
@@ -62,7 +62,7 @@ func (f view) hasOtherRule(object diagnosis.RemainingObject, finalizer string) b
 	return f.isRemovalRejected(object, finalizer)
 }
 
-// builtInFinding returns the finding about a finalizer that a controller of Kubernetes removes.
+// builtInFinding returns the finding about a finalizer that a Kubernetes controller removes.
 func (f view) builtInFinding(
 	finalizer string, known owners.KnownFinalizer, objects []diagnosis.RemainingObject,
 ) diagnosis.Finding {
@@ -85,13 +85,13 @@ func (f view) builtInFinding(
 	return finding.WithRemaining(objects)
 }
 
-// leaseState is the state of the Lease of a controller.
+// leaseState is the state of a controller's Lease.
 type leaseState struct {
 	text              string
 	exists, isCurrent bool
 }
 
-// controlPlaneLease returns the state of the Lease of a component of the control plane.
+// controlPlaneLease returns the state of the Lease of a control plane component.
 func (f view) controlPlaneLease(name string) leaseState {
 	for i := range f.Leases {
 		lease := &f.Leases[i]
@@ -107,7 +107,7 @@ func (f view) controlPlaneLease(name string) leaseState {
 }
 
 // dependencyFinding finds an object that cannot be finalized because another object does not exist,
-// according to conditions and Events of the first object.
+// according to the first object's conditions and Events.
 func (f view) dependencyFinding(
 	finalizer string, objects []diagnosis.RemainingObject,
 ) (finding diagnosis.Finding, ok bool) {

@@ -56,7 +56,7 @@ func TestFindFinalizers(t *testing.T) {
 	byHand.ManagedFields[0].Manager = "kubectl-edit"
 
 	runCases(t, map[string]diagnoseCase{
-		"an owner within the progress deadline": {facts: makeTerminating(withContent(contentOf(widgets, young)))},
+		"a finalizer within the progress deadline": {facts: makeTerminating(withContent(contentOf(widgets, young)))},
 		"a finalizer that is being removed from other objects": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
 			facts.Progress.Released = map[string]int{held: 1}
 		})},
@@ -110,11 +110,11 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(left, withBinding(shop, false)),
 			want:  []want{{diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.Confirmed, literal(messageOwnerInNamespace), "ServiceAccount shop/widgets", object}},
 		},
-		"an existing ServiceAccount is no evidence of a running owner": {
+		"an existing ServiceAccount is not evidence of a running owner": {
 			facts: makeTerminating(left, withBinding("widgets-system", true)),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerUninstalled), "", object}},
 		},
-		"an owner of which only the CustomResourceDefinition exists": {
+		"an owner for which only a CustomResourceDefinition exists": {
 			facts: makeTerminating(left, withDefinition()),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerOnlyCRDs), literal(evidenceCRDsOfDomain) + "widgets", object}},
 		},
@@ -122,7 +122,7 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(withContent(contentOf(widgets, touched))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "widget-engine", literal(evidenceFieldManagers) + "widget-engine", object}},
 		},
-		"an update by a user is no evidence of a running owner": {
+		"an update by a user is not evidence of a running owner": {
 			facts: makeTerminating(withContent(contentOf(widgets, byHand))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "", "kubectl-edit", object}},
 		},

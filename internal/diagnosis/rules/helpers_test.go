@@ -172,7 +172,7 @@ func withDefinition(changes ...func(*apiextensionsv1.CustomResourceDefinition)) 
 	}
 }
 
-// answer returns an error as kube-apiserver 1.36 returns it.
+// answer returns an error in the format of kube-apiserver 1.36.
 func answer(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
@@ -186,7 +186,7 @@ func internalError(message string) error {
 var unavailable = answer(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
 	"the server is currently unable to handle the request")
 
-// want is an expected finding. The texts are substrings of the fields of the finding.
+// want is an expected finding. message and evidence are substrings of the finding's fields.
 type want struct {
 	cause     diagnosis.Cause
 	certainty diagnosis.Certainty
@@ -214,7 +214,7 @@ func runCases(t *testing.T, cases map[string]diagnoseCase) {
 				expectFinding(t, got.Findings[i], want)
 			}
 			if isBlocked := got.State == diagnosis.Blocked; isBlocked != (len(test.want) > 0) {
-				t.Errorf("state is %s with %d findings", got.State, len(test.want))
+				t.Errorf("state is %s, but there are %d findings", got.State, len(test.want))
 			}
 			expectPublishable(t, test.facts)
 			expectDeclared(t, test.facts)
@@ -249,8 +249,8 @@ func expectFinding(t *testing.T, got diagnosis.Finding, want want) {
 	}
 }
 
-// expectForce expects that the finalize command names the finalizer of the finding, and that an owner
-// is reported as missing only for causes that allow this.
+// expectForce expects that the finalize command names the finding's finalizer, and that an owner is
+// reported as missing only for causes that allow this.
 func expectForce(t *testing.T, got diagnosis.Finding) {
 	t.Helper()
 	flag := "finalizer"
@@ -279,7 +279,7 @@ func expectForce(t *testing.T, got diagnosis.Finding) {
 	}
 }
 
-// literal returns the longest part of a format string without verbs. It identifies a message.
+// literal returns the longest part of a format string without verbs. This part identifies a message.
 func literal(format string) string {
 	longest := ""
 	for _, part := range regexp.MustCompile(`%[a-z]`).Split(format, -1) {

@@ -18,7 +18,7 @@ import (
 )
 
 // initializerRule finds why the first pending initializer does not act: whether any identity may
-// initialize the namespace, and whether it is running.
+// initialize the namespace, and whether that identity is running.
 var initializerRule = Rule{
 	Name: "initializers", Stage: diagnosis.StageInitializing,
 	Needs: []diagnosis.Fact{
@@ -63,8 +63,8 @@ func (f view) isRegistered(name string) bool {
 	})
 }
 
-// skipCommand returns the command that removes the first initializer from the pending list. It
-// requires the "initialize" verb.
+// skipCommand returns the command that removes the first initializer from the pending list. The
+// command requires the "initialize" verb.
 func (f view) skipCommand(pending []string) string {
 	const command = "kubectl annotate namespace %s --overwrite " + v1alpha1.AnnotationPendingInitializers
 	if len(pending) == 1 {
@@ -73,7 +73,8 @@ func (f view) skipCommand(pending []string) string {
 	return shell.Command(command+"=%s", f.Namespace.Name, strings.Join(pending[1:], ","))
 }
 
-// setIdentities completes a finding with the identities that may initialize the namespace.
+// setIdentities sets the cause and the message of a finding based on the identities that may
+// initialize the namespace.
 func (f view) setIdentities(finding *diagnosis.Finding, waits string, identities []owners.Identity) {
 	canRead := f.IsRead(diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings,
 		diagnosis.SourceServiceAccounts, diagnosis.SourcePods)
@@ -127,7 +128,7 @@ func (f view) turnBegan(name string) time.Time {
 	return began
 }
 
-// turnEvidence quotes the conditions about the turn of an initializer, and describes the last change of
+// turnEvidence quotes the conditions about an initializer's turn, and describes the last change of
 // the Namespace.
 func (f view) turnEvidence(name string, turn time.Time) []string {
 	texts := []string{fmt.Sprintf(evidenceTurn,

@@ -19,8 +19,8 @@ import (
 
 const quota = "quota.corp.com"
 
-// makeInitializing returns facts about a namespace that has waited for its second initializer for ten
-// minutes.
+// makeInitializing returns facts about a namespace that has been waiting for its second initializer
+// for ten minutes.
 func makeInitializing(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
 	facts := &diagnosis.Facts{
 		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline, Initializers: []diagnosis.RegisteredInitializer{{Name: "access.corp.com"}, {Name: quota}},

@@ -14,7 +14,7 @@ const (
 	summaryDecreasing     = "%s, and their number is decreasing"
 )
 
-// Texts that several rules share.
+// Strings that several rules share.
 const (
 	remedyListLeases    = "kubectl get leases --namespace=kube-system"
 	remedyGetAPIService = "kubectl get apiservice %s --output=yaml"
@@ -36,8 +36,8 @@ const (
 	evidenceUnlisted         = "only the first %d of %d %s were examined"
 	evidenceTerminatingCRD   = "CustomResourceDefinition %q has deletionTimestamp %s"
 	evidenceCRDCondition     = " and condition Terminating=%s, %s: %s"
-	evidenceCRDWaits         = "; it waits for these objects"
-	evidencePVCWaits         = "persistentvolumeclaims %q waits for pod %q, which mounts it"
+	evidenceCRDWaits         = "; it is waiting for the deletion of these objects"
+	evidencePVCWaits         = "persistentvolumeclaims %q is waiting for pod %q, which mounts it"
 	evidenceServiceOfWebhook = "the webhook is served by Service %s"
 
 	remaining        = "%s still exist"
@@ -52,7 +52,7 @@ const (
 		"listed nor deleted"
 	messageDiscoveryStale = "The discovery cache of the API server is stale for %s: a direct request returns its " +
 		"resource types"
-	messageDiscoveryFailing      = "Discovery of %s fails"
+	messageDiscoveryFailing      = "Discovery of %s is failing"
 	messageControllerDiscovery   = "The namespace controller cannot discover all resource types"
 	messageGroupVersionInvalid   = "The name of a group version cannot be parsed"
 	evidenceAPIServiceCondition  = "APIService %s: Available=False, %s since %s: %s"
@@ -74,8 +74,8 @@ const (
 // CustomResourceDefinitions.
 const (
 	messageConversionFailing = "Objects of kind %s (%s) can be neither read nor deleted because the conversion webhook " +
-		"of their CustomResourceDefinition fails"
-	messageCRDTerminating = "CustomResourceDefinition %q is being deleted, but the API server makes no progress in " +
+		"of their CustomResourceDefinition is failing"
+	messageCRDTerminating = "CustomResourceDefinition %q is being deleted, but the API server is making no progress in " +
 		"deleting %s"
 	evidenceNoCABundle = "spec.conversion.webhook.clientConfig of the CustomResourceDefinition has no caBundle"
 
@@ -83,12 +83,12 @@ const (
 	remedyGetConversion     = "kubectl get customresourcedefinition %s --output=jsonpath='{.spec.conversion}'"
 	remedyGetCRDConditions  = "kubectl get customresourcedefinition %s --output=jsonpath='{.status.conditions}'"
 	remedyRestoreConversion = "Restore the conversion webhook of this kind"
-	remedyMoveConversion    = "Restore the webhook, in another namespace if it was in this one"
+	remedyMoveConversion    = "Restore the webhook. If it was in this namespace, install it in another namespace"
 	remedyDisableConversion = "kubectl patch customresourcedefinition %s --type=merge " +
 		`--patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`
 	remedyDeleteAll = "kubectl delete %s --all --namespace=%s"
 	lossConversion  = "With spec.conversion.strategy None, the objects can be deleted but are not converted: " +
-		"clients do not get fields that another version renamed"
+		"clients do not get fields that are named differently in the stored version"
 	lossCRD = "Without its finalizer, the CustomResourceDefinition is deleted, but its objects remain in storage and " +
 		"cannot be reached"
 )
@@ -106,8 +106,8 @@ const (
 	remedyStorageDelete = "If an object is lost permanently, delete it with the delete option " +
 		"ignoreStoreReadErrorWithClusterBreakingPotential"
 	remedyDeleteManyObjects = "kubectl delete %s --all --namespace=%s --wait=false"
-	remedyTooManyObjects    = "Increase the capacity of etcd and kube-apiserver, or use the namespace controller of " +
-		"nslifecycle: it deletes objects individually"
+	remedyTooManyObjects    = "Increase the capacity of etcd and kube-apiserver, or use nslifecycle's namespace " +
+		"controller, which deletes objects individually"
 	remedyRejectedRequests = "kubectl get --raw=/metrics | grep apiserver_flowcontrol_rejected_requests_total"
 	remedyListFlowSchemas  = "kubectl get flowschemas,prioritylevelconfigurations"
 	remedyThrottled        = "Find the client that overloads the API server, or raise the concurrency limit of the " +
@@ -119,7 +119,7 @@ const (
 
 // Admission.
 const (
-	messageWebhookFailing = "Admission webhook %q fails, so %s"
+	messageWebhookFailing = "Admission webhook %q is failing, so %s"
 	messageWebhookDenies  = "Admission webhook %q denies requests, so %s"
 	messagePolicyDenies   = "ValidatingAdmissionPolicy %q denies requests, so %s"
 	messageServerDenies   = "The API server denies requests, so %s"
@@ -141,8 +141,8 @@ const (
 	remedyEdit             = "kubectl edit %s %s --namespace=%s"
 	remedyWebhookFailing   = "Restore the webhook. If it was uninstalled permanently, delete the configuration that " +
 		"refers to it"
-	remedyWebhookDenies = "Satisfy the webhook, or exclude this namespace with its namespaceSelector"
-	remedyPolicyDenies  = "Satisfy the policy, or exclude this namespace with the namespaceSelector of its binding"
+	remedyWebhookDenies = "Meet the webhook's requirements, or exclude this namespace with the webhook's namespaceSelector"
+	remedyPolicyDenies  = "Meet the policy's requirements, or exclude this namespace with its binding's namespaceSelector"
 	remedyServerDenies  = "Resolve the problem that the error reports"
 	remedyInvalidFix    = "Correct the fields that the error names, in the same patch that removes the finalizer"
 	remedyInvalidSchema = "If the schema of a CustomResourceDefinition became stricter, relax it until the object is " +
@@ -166,35 +166,36 @@ const (
 	messageOwnerKnown          = "%s, which %s removes"
 	messageOwnerUnknown        = "%s; the controller responsible for it is unknown"
 	messageBuiltInPending      = "%s should have been deleted %s ago; %s has not removed finalizer %s"
-	messageBuiltInNotRunning   = "%s should have been deleted %s ago; finalizer %s is removed by %s, which is not running"
-	messageDependencyDeleted   = "%s cannot be finalized because it needs %s, which was deleted first"
-	messageDependency          = "%s %q"
-	messageDependencyPublic    = "another object"
+	messageBuiltInNotRunning   = "%s should have been deleted %s ago; finalizer %s must be removed by %s, which is " +
+		"not running"
+	messageDependencyDeleted = "%s cannot be finalized because it needs %s, which was deleted first"
+	messageDependency        = "%s %q"
+	messageDependencyPublic  = "another object"
 
 	evidenceFieldManagers = "managedFields: the finalizer was added by %s"
 	evidenceCRDsOfDomain  = "CustomResourceDefinitions in the same domain: %s"
 	evidenceForbidden     = "ServiceAccount %s can neither patch nor update %s in namespace %q"
-	evidenceSearch        = "searched for its owner in CustomResourceDefinitions, APIServices, Deployments, " +
+	evidenceSearch        = "searched for the finalizer's owner in CustomResourceDefinitions, APIServices, Deployments, " +
 		"StatefulSets, DaemonSets, running Pods, Leases, ClusterRoleBindings and managedFields"
 	evidenceSearchUnread = "; could not read %s"
 
 	remedyLogs          = "kubectl logs --namespace=%s %s/%s --tail=100"
-	remedyOwnerRunning  = "Check the log of its owner to determine why it does not remove the finalizer"
+	remedyOwnerRunning  = "Check the log of the finalizer's owner to determine why it does not remove the finalizer"
 	remedyOwnerCanPatch = "kubectl auth can-i patch %s --namespace=%s --as=system:serviceaccount:%s:%s"
 	remedyOwnerGrant    = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace " +
 		"is deleted. A RoleBinding cannot be created in a terminating namespace, and the previous one may already be " +
 		"deleted"
-	remedyOwnerNotRunning  = "Start its owner again and let it finish: scale it up, or reinstall it"
-	remedyOwnerInNamespace = "Install its owner in another namespace and let it finish: nothing can be created in a " +
-		"terminating namespace"
-	remedyOwnerInstall = "Reinstall the controller of %s and let it finish"
-	remedyOwnerKnown   = "Check that %s is running, and let it finish"
+	remedyOwnerNotRunning  = "Scale up or reinstall the finalizer's owner, and let it remove the finalizer"
+	remedyOwnerInNamespace = "Install the finalizer's owner in another namespace, and let it remove the finalizer: " +
+		"nothing can be created in a terminating namespace"
+	remedyOwnerInstall = "Reinstall the controller of %s, and let it remove the finalizer"
+	remedyOwnerKnown   = "Check that %s is running, and let it remove the finalizer"
 	remedyOwnerUnknown = "Find the controller that adds this finalizer, and check that it is running"
 	remedyBuiltIn      = "Check that %s is running, and check its log: it is part of the control plane"
 	remedyDependency   = "Check whether the controller can continue without the missing object: nothing can be created " +
 		"in a terminating namespace"
-	lossUnknownFinalizer = "Anything that its owner has not cleaned up for these objects, inside or outside the " +
-		"cluster, is left behind"
+	lossUnknownFinalizer = "Anything that the finalizer's owner has not cleaned up for these objects, inside or " +
+		"outside the cluster, is left behind"
 )
 
 // Pods.
@@ -214,7 +215,7 @@ const (
 	remedyDescribePod = "kubectl describe pod %s --namespace=%s"
 	remedyKubelet     = "Check the log of the kubelet on its node for a volume that cannot be unmounted or a container " +
 		"that cannot be killed"
-	lossPod = "Its containers may keep running on the node, and may keep using the mounted volumes"
+	lossPod = "The pod's containers may keep running on the node and using the mounted volumes"
 )
 
 // Objects that wait for other objects or for resources outside the cluster.
@@ -222,25 +223,27 @@ const (
 	messageVolumeInUse = "persistentvolumeclaims %q is in use by pod %q, which is not being deleted"
 	messageCloud       = "%s should have been deleted %s ago; %s has not deleted the corresponding resources outside " +
 		"the cluster"
-	messageForeground = "%s is deleted in the foreground and waits for its dependents, which are not being deleted"
+	messageForeground = "%s is being deleted in the foreground and is waiting for its dependents, which are not being " +
+		"deleted"
 
 	evidencePodMounts   = "pod %q is %s on node %q and mounts it"
-	evidenceDependent   = "%s %q waits for %s %q, which names it as owner with blockOwnerDeletion"
+	evidenceDependent   = "%s %q is waiting for %s %q, which names it as owner with blockOwnerDeletion"
 	evidenceNoDependent = "no remaining dependent in this namespace blocks it"
 	remedyDeletePod     = "kubectl delete pod %s --namespace=%s"
 )
 
 // The Namespace itself.
 const (
-	messageNamespaceFinalizer   = "The namespace is empty; %s in its %s has not been removed for %s"
-	messageInitializerFinalizer = "; it belongs to initializer %s of configuration %q, whose controller must remove it"
-	messageNotProcessed         = "No namespace controller processes the deletion: after %s, the Namespace has no " +
-		"deletion conditions"
-	messageNotContinued = "No namespace controller continues the deletion: %s, and no namespace controller renews " +
-		"its Lease"
+	messageNamespaceFinalizer   = "The namespace is empty, but %s in its %s has been blocking its deletion for %s"
+	messageInitializerFinalizer = "; the finalizer belongs to initializer %s of configuration %q, whose controller must " +
+		"remove the finalizer"
+	messageNotProcessed = "No namespace controller is processing the deletion: after %s, the Namespace has " +
+		"no deletion conditions"
+	messageNotContinued = "No namespace controller is continuing the deletion: %s, and no namespace controller is " +
+		"renewing its Lease"
 	messageObjectsRemain    = "some objects have not been deleted"
 	messageEmptyUnnoticed   = "the namespace is empty but has not been finalized"
-	messageUnknown          = "The deletion makes no progress for an unknown reason"
+	messageUnknown          = "The deletion is making no progress for an unknown reason"
 	messageUnknownRemaining = "%s in the namespace for an unknown reason"
 	messageUnprotected      = "%s in the namespace, although the kubernetes finalizer of the Namespace was removed; " +
 		"this finalizer must remain until the content is deleted"
@@ -252,13 +255,14 @@ const (
 	remedyNamespaceFinalizer = "Find the controller responsible for %s, and keep it running until the namespace is deleted"
 	remedyInspectNamespace   = "kubectl get namespace %s --output=yaml --show-managed-fields"
 	remedyGetNamespace       = "kubectl get namespace %s --output=yaml"
-	remedyInitializer        = "Keep the controller of initializer %s running until the namespace is deleted. If it " +
-		"does not handle deletion, remove finalizer %s from the configuration, so that new namespaces do not get it"
-	remedyRunController = "Check that kube-controller-manager with its namespace controller, or the manager of " +
-		"nslifecycle, is running"
+	remedyInitializer        = "Keep the controller of initializer %s running until the namespace is deleted. If the " +
+		"controller does not handle deletion, remove finalizer %s from the configuration, so that the finalizer is not " +
+		"added to new namespaces"
+	remedyRunController = "Check that kube-controller-manager (with its namespace controller) or the nslifecycle " +
+		"manager is running"
 	remedyListControllers = "kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager"
-	remedyControllerLog   = "Check the log of the namespace controller, in kube-controller-manager or in the manager of " +
-		"nslifecycle"
+	remedyControllerLog   = "Check the log of the namespace controller in kube-controller-manager or in the nslifecycle " +
+		"manager"
 	remedyUnprotected = "Delete the remaining objects before the last finalizer of the Namespace is removed; " +
 		"afterwards, they cannot be reached"
 	lossNamespace   = "The content of the namespace remains in storage and cannot be reached"

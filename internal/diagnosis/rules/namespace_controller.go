@@ -109,8 +109,8 @@ func (f view) isEmptinessUnnoticed() bool {
 	return f.isEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
 }
 
-// controllerLeases returns the state of the Leases of the namespace controllers, and describes each
-// of them.
+// controllerLeases returns the state of the Leases of the namespace controllers, and a description
+// of each Lease.
 func (f view) controllerLeases() (state leaseState, texts []string) {
 	state = f.controlPlaneLease(owners.ControllerManager)
 	texts = []string{state.text}
@@ -133,7 +133,7 @@ func (f view) findUnknown() []diagnosis.Finding {
 	if !f.IsOverdue(f.lastStep()) || f.Progress.Observed() || f.hasTime() || f.isEmptinessUnnoticed() {
 		return nil
 	}
-	// The sources that could not be read may show a running controller, or another cause.
+	// The sources that could not be read might show a running controller or another cause.
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseUnknown, Certainty: diagnosis.Likely, Message: messageUnknown,
 		Evidence: append([]string{fmt.Sprintf(evidenceTerminating,

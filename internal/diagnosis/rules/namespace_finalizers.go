@@ -24,7 +24,7 @@ var namespaceFinalizerRule = Rule{
 	find: view.findNamespaceFinalizers,
 }
 
-// The two lists of finalizers of a Namespace.
+// The two lists of finalizers in a Namespace.
 const (
 	specFinalizers     = "spec.finalizers"
 	metadataFinalizers = "metadata.finalizers"
@@ -71,7 +71,7 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 }
 
 // addInitializer adds the initializer that a namespace finalizer belongs to. The controller of the
-// initializer can run anywhere, so its owner is not reported as missing.
+// initializer can run anywhere, so the finalizer's owner is not reported as missing.
 func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	if !f.IsRead(diagnosis.SourceConfigurations) {
 		finding.IsOwnerGone = false
@@ -91,7 +91,7 @@ func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	finding.Remedies[0] = fmt.Sprintf(remedyInitializer, initializer.Name, finalizer)
 }
 
-// finalizersIn returns one of the two lists of finalizers of the Namespace.
+// finalizersIn returns one of the Namespace's two lists of finalizers.
 func (f view) finalizersIn(list string) []string {
 	if list == metadataFinalizers {
 		return f.Namespace.Finalizers

@@ -60,7 +60,7 @@ func TestFindNamespaceCauses(t *testing.T) {
 			facts: makeTerminating(withNamespaceFinalizers("kubernetes", "openshift.com/origin")),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Likely, "", "", object}},
 		},
-		"a namespace finalizer whose owner waits for the content": {
+		"a namespace finalizer whose owner waits for the content to be deleted": {
 			facts: makeTerminating(withNamespaceFinalizers("kubernetes", "openshift.com/origin"), withContent(contentOf(configMaps, makeDeleted("a", held)))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, "", nil}},
 		},

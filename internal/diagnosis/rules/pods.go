@@ -230,7 +230,8 @@ func (f view) podsUsing(claim string) []*corev1.Pod {
 	return users
 }
 
-// gracePeriodsEnd returns when the grace period of the last pod ends; zero if there is none.
+// gracePeriodsEnd returns when the grace periods of all pods have ended, or the zero time if there
+// are no terminating pods.
 func (f view) gracePeriodsEnd() time.Time {
 	var last time.Time
 	for _, object := range f.RemainingObjects() {

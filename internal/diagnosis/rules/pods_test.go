@@ -52,7 +52,7 @@ func TestFindPods(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a pod on a node that does not exist": {
 			facts: makeTerminating(withPod("web", nil), claim),
-			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, `node "worker-1" does not exist`, `persistentvolumeclaims "data" waits for pod "web"`, object}},
+			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, `node "worker-1" does not exist`, `persistentvolumeclaims "data" is waiting for pod "web"`, object}},
 		},
 		"a pod on a node that does not report its status": {
 			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionUnknown)),

@@ -76,7 +76,7 @@ func expectPublishable(t *testing.T, facts *diagnosis.Facts) {
 		}
 		for _, object := range finding.Objects {
 			if object.Namespace != "" && object.Namespace != shop {
-				t.Errorf("public finding %s is about %+v", finding.Cause, object)
+				t.Errorf("public finding %s contains an object of another namespace: %+v", finding.Cause, object)
 			}
 		}
 	}

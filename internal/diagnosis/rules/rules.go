@@ -15,7 +15,7 @@ type Rule struct {
 	Needs []diagnosis.Fact
 
 	// applies reports whether findings are possible, based only on the Namespace. If it returns false,
-	// the rule needs no facts. A rule without this function always applies.
+	// the facts in Needs are not collected. A rule without this function always applies.
 	applies func(view) bool
 	// isFallback excludes the rule if another rule has findings.
 	isFallback bool
@@ -48,13 +48,13 @@ func (r Rule) appliesTo(facts *diagnosis.Facts) bool {
 	return r.Stage == diagnosis.StageOf(facts.Namespace) && (r.applies == nil || r.applies(view{facts}))
 }
 
-// ownerNeeds are the facts that are evidence of the owner of a finalizer.
+// ownerNeeds are the facts that can be evidence of a finalizer's owner.
 var ownerNeeds = []diagnosis.Fact{
 	diagnosis.FactLeases, diagnosis.FactWorkloads, diagnosis.FactClusterRoleBindings, diagnosis.FactServiceAccounts,
 	diagnosis.FactAccessReviews, diagnosis.FactAPIServices, diagnosis.FactCRDNames,
 }
 
-// view adds methods to the facts: those of the rules, and queries that several rules share.
+// view adds two kinds of methods to the facts: the rules, and queries that several rules share.
 type view struct{ *diagnosis.Facts }
 
 // find applies the rules for the stage of the namespace.

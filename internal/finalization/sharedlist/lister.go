@@ -36,7 +36,7 @@ const (
 	batchTimeout = 2 * time.Second
 	// listLifetime is how long a cluster-wide list is kept for later requests.
 	listLifetime = 2 * time.Second
-	// failureLifetime is how long a type is listed per namespace after a cluster-wide list failed.
+	// failureLifetime is how long a type is listed per namespace after a cluster-wide list has failed.
 	failureLifetime = time.Minute
 	// maxConcurrentPerType limits the concurrent list requests for one type, so that a server that does
 	// not respond does not block the lists of other types.
@@ -44,8 +44,8 @@ const (
 )
 
 // Lister lists the objects in namespaces. It collects calls in batches, and in each batch it lists a
-// type once for all namespaces if that is cheaper. For a short time, it uses a cluster-wide list for
-// later calls, too.
+// type once for all namespaces if that is cheaper. It reuses a cluster-wide list for later calls
+// until listLifetime has passed.
 type Lister struct {
 	Options
 
@@ -100,8 +100,8 @@ func (l *Lister) List(
 	}
 }
 
-// completeOrEnqueue completes a request from existing lists, and reports whether it could. Otherwise,
-// it adds the request to the next batch.
+// completeOrEnqueue completes a request from existing lists, and reports whether this was possible.
+// Otherwise, it adds the request to the next batch.
 func (l *Lister) completeOrEnqueue(call *request) bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -264,9 +264,9 @@ func (l *Lister) completeAll(gvr schema.GroupVersionResource, calls []*request, 
 	}
 }
 
-// mayListClusterWide reports whether a type may be listed cluster-wide: kube-apiserver must serve it,
-// and no such list must have failed recently. A cluster-wide list fails if any object in the cluster
-// cannot be converted.
+// mayListClusterWide reports whether a type may be listed cluster-wide: kube-apiserver must serve
+// it, and no cluster-wide list of this type may have failed recently. A cluster-wide list fails if
+// any object in the cluster cannot be converted.
 func (l *Lister) mayListClusterWide(gvr schema.GroupVersionResource) bool {
 	if l.IsAggregated(gvr.GroupVersion()) {
 		return false
@@ -326,7 +326,7 @@ func (l *Lister) listClusterPage(
 	return page, err
 }
 
-// list sends one list request. The request has no resourceVersion, so that it is a consistent read. It
+// list sends one list request. The request has no resourceVersion, so it is a consistent read. It
 // does not use the context of a caller, because other callers share the result.
 func (l *Lister) list(
 	gvr schema.GroupVersionResource, namespace string, options metav1.ListOptions,

@@ -352,11 +352,11 @@ func TestListerRequests(t *testing.T) {
 	}
 }
 
-// A list has the time of its request, not the time of its response.
+// The age of a list is measured from its request, not from its response.
 func TestListerReusesLists(t *testing.T) {
 	tests := map[string]struct {
 		// notBefore is the parameter of the later call of List, and later is the time of this call. Both
-		// are relative to the first request.
+		// times are relative to the first request.
 		notBefore time.Duration
 		later     time.Duration
 		want      []string
@@ -401,8 +401,8 @@ func TestListerListsObjectsThatWereNotKept(t *testing.T) {
 	})
 }
 
-// Types of aggregated API servers are not listed cluster-wide, and failed cluster-wide lists are not
-// repeated soon.
+// Types of aggregated API servers are not listed cluster-wide. A failed cluster-wide list is not
+// repeated until failureLifetime has passed.
 func TestListerDoesNotListClusterWide(t *testing.T) {
 	namespaces := []string{"x", "y", "z"}
 	each := []string{"widgets in x, 500", "widgets in y, 500", "widgets in z, 500"}

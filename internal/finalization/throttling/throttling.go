@@ -19,8 +19,8 @@ import (
 // RequestTimeout limits the duration of one request of a Limiter, including retries after throttling.
 const RequestTimeout = 30 * time.Second
 
-// maxRetryAfter limits Retry-After for all servers, because an aggregated API server must not delay a
-// namespace for longer. Upstream's namespace controller never waits longer, either.
+// maxRetryAfter limits Retry-After for all servers, because an aggregated API server must not delay
+// a namespace for longer. Upstream's namespace controller also never waits longer.
 const maxRetryAfter = time.Minute
 
 // errThrottled contains no duration, because it becomes part of a condition, and the message of a
@@ -65,7 +65,8 @@ type retryStateKey struct{}
 
 // Do sends a request that must finish within the timeout, including retries after throttling. If
 // Retry-After exceeds the timeout, Do immediately returns a TooManyRequests error with the remaining
-// Retry-After. Therefore, a request that only waits does not occupy a seat of the Limiter.
+// Retry-After. Therefore, a request that is only waiting to be retried does not block other
+// requests.
 func Do(ctx context.Context, timeout time.Duration, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -84,7 +85,8 @@ func Do(ctx context.Context, timeout time.Duration, request func(context.Context
 	return apierrors.NewTooManyRequests(errThrottled, int(seconds))
 }
 
-// record stores the Retry-After of a response, and cancels the request if that exceeds the deadline.
+// record stores the Retry-After of a response, and cancels the request if the retry would exceed the
+// deadline.
 func (s *retryState) record(response *http.Response) {
 	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
 	s.lock.Lock()

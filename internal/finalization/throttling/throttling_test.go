@@ -44,7 +44,7 @@ func (r *responses) RoundTrip(request *http.Request) (*http.Response, error) {
 	next := r.sequence[min(len(r.times), len(r.sequence)-1)]
 	r.times = append(r.times, time.Now())
 	response := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{}, Request: request}
-	body := "Too many requests, please try again later." // the text of API Priority and Fairness
+	body := "Too many requests, please try again later." // the message of API Priority and Fairness
 	switch next {
 	case silent:
 		<-request.Context().Done()

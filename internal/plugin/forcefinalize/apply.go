@@ -60,7 +60,7 @@ func (f *Finalizer) dryRunTargets(ctx context.Context, plan *Plan, dryRun []stri
 		group.Go(func() error {
 			err := f.patchObject(ctx, &plan.Targets[i], plan.Removal.Finalizer, dryRun)
 			if apierrors.IsNotFound(err) {
-				return nil // Apply reports that the object was deleted.
+				return nil // If the object was deleted, Apply reports this.
 			}
 			return err
 		})
@@ -96,8 +96,8 @@ func (f *Finalizer) writeNamespace(
 	return nil
 }
 
-// patchTargets removes the finalizer from one object after another. It stops at the first failure,
-// because the current state no longer matches the plan.
+// patchTargets removes the finalizer from the objects one by one. It stops at the first failure,
+// because the current state might no longer match the plan.
 func (f *Finalizer) patchTargets(ctx context.Context, plan *Plan) (removed int, err error) {
 	for i := range plan.Targets {
 		err := f.patchObject(ctx, &plan.Targets[i], plan.Removal.Finalizer, nil)
@@ -105,7 +105,7 @@ func (f *Finalizer) patchTargets(ctx context.Context, plan *Plan) (removed int, 
 			continue
 		}
 		if err != nil {
-			rest := *plan // This command has already changed the objects before this one.
+			rest := *plan // The command has already changed the preceding objects.
 			rest.Targets = plan.Targets[i:]
 			return removed, f.explainWriteError(ctx, &rest, err)
 		}
@@ -128,8 +128,8 @@ func (f *Finalizer) patchObject(ctx context.Context, object *RemainingObject, fi
 	return nil
 }
 
-// explainWriteError explains the error of a write other than a dry run. If the outcome of the write
-// is unknown, it returns an UnansweredError.
+// explainWriteError adds an explanation to the error of a write that is not a dry run. If the
+// outcome of the write is unknown, it returns an UnansweredError.
 func (f *Finalizer) explainWriteError(ctx context.Context, plan *Plan, err error) error {
 	if err != nil && isUnanswered(err) {
 		return UnansweredError{err}

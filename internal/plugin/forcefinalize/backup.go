@@ -21,11 +21,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/backup"
 )
 
-// backupMode makes a backup readable only by its owner, because it can contain Secrets.
+// backupMode allows only the owner of the file to read a backup, because backups can contain
+// Secrets.
 const backupMode = 0o600
 
-// Backup writes all objects of the namespace to the new file plan.Backup. It returns the number of
-// written objects and the names of the missing ones. If objects are missing, it fails unless the
+// Backup writes all objects in the namespace to the new file plan.Backup. It returns the number of
+// written objects and the names of the missing objects. If objects are missing, it fails unless the
 // user allows unread objects.
 func (f *Finalizer) Backup(
 	ctx context.Context, plan *Plan, allowed Permissions) (saved int, missing []string, err error,
@@ -96,7 +97,7 @@ func filterExisting(objects []*RemainingObject, current *clusterState) []string 
 	return names
 }
 
-// createFile writes a new file and syncs it, because the file can soon be the only copy of the
+// createFile writes a new file and syncs it, because the file might soon be the only copy of the
 // objects.
 func createFile(name string, text []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, backupMode)

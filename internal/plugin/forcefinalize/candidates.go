@@ -20,7 +20,7 @@ type Candidate struct {
 
 // computeCandidates returns all possible removals, least harmful first: finalizers of objects, then
 // finalizers of the Namespace. The namespace finalizer "kubernetes" is last, because its owner
-// deletes the content.
+// deletes the content of the namespace.
 func computeCandidates(state *clusterState) []Candidate {
 	name := state.namespace.Name
 	var candidates []Candidate

@@ -39,8 +39,8 @@ func computeChanges(plan *Plan, current *clusterState) []string {
 	if !plan.endsContentDeletion() {
 		return changes
 	}
-	// Without the user's consent, the removal would orphan new objects and objects that are no longer
-	// readable.
+	// Without the user's consent, the removal must not orphan new objects or objects that are no
+	// longer readable.
 	for i := range current.objects {
 		if !isPlanned[current.objects[i].UID] {
 			changes = append(changes, changeCreated(&current.objects[i]))

@@ -17,7 +17,7 @@ import (
 // maxNamedChanges is the maximum number of changes that an error names.
 const maxNamedChanges = 3
 
-// Refused wraps the error of a command that has changed nothing.
+// Refused wraps an error to state that the command has changed nothing.
 func Refused(err error) error { return fmt.Errorf("refused, nothing was changed: %w", err) }
 
 // UnansweredError is the error of a write with an unknown outcome: the response was lost or the

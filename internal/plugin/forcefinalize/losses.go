@@ -13,11 +13,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// maxNamedObjects is the maximum number of objects of each type that are named. Other objects are
-// counted.
+// maxNamedObjects is the maximum number of objects of each type that a message names. Further
+// objects are only counted.
 const maxNamedObjects = 3
 
-// computeLosses returns sentences that describe what a plan loses or leaves behind.
+// computeLosses returns sentences that describe what is lost or left behind if a plan is applied.
 func computeLosses(plan *Plan) []string {
 	var losses []string
 	add := func(text string) {
@@ -27,7 +27,7 @@ func computeLosses(plan *Plan) []string {
 	}
 	findings := matchingFindings(plan.Diagnosis, plan.Removal)
 	if len(plan.Orphans) > 0 {
-		// Every finding is about objects that the removal orphans.
+		// All findings are about objects that the removal orphans.
 		findings = plan.Diagnosis.Findings
 		add(lossOrphans)
 		for _, group := range groupByType(plan.Orphans) {

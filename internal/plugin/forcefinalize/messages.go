@@ -102,7 +102,7 @@ func reasonNotBlocked(summary string) string {
 }
 
 func reasonNoFinding(wanted *Removal) string {
-	return fmt.Sprintf("no finding is about the %s, so its owner might still be active", wanted)
+	return fmt.Sprintf("there is no finding for the %s, so its owner might still be active", wanted)
 }
 
 func reasonOwnerNotGone(wanted *Removal, finding *diagnosis.Finding) string {
@@ -134,9 +134,9 @@ const (
 
 // Losses.
 const (
-	lossOrphans = "orphaned objects remain in etcd after the namespace is deleted; " +
+	lossOrphans = "the orphaned objects remain in etcd after the namespace is deleted; " +
 		"they become visible again when a namespace with the same name is created"
-	lossUnknownFinalizer = "resources that the owner of the finalizer would have cleaned up remain, " +
+	lossUnknownFinalizer = "resources that the owner of the finalizer would have cleaned up are left behind, " +
 		"inside or outside the cluster"
 )
 
@@ -147,7 +147,7 @@ var orphanConsequences = map[string]string{
 	"services":                    "their load balancers outside the cluster remain and continue to incur costs",
 	"ingresses.networking.k8s.io": "their load balancers and DNS names outside the cluster remain",
 	"secrets":                     "their data remains readable for users who can read Secrets in all namespaces",
-	"rolebindings.rbac.authorization.k8s.io": "they grant their roles again in the next namespace with the same " +
+	"rolebindings.rbac.authorization.k8s.io": "they become effective again in the next namespace with the same " +
 		"name",
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// computeObjections returns the objections to a plan that the permissions do not override.
+// computeObjections returns the objections to a plan, except those that the permissions override.
 func computeObjections(plan *Plan, allowed Permissions) []string {
 	var objections []string
 	if number := len(plan.Orphans); number > 0 && !allowed.Orphan {
@@ -31,7 +31,7 @@ func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
 		return reasonNotBlocked(found.Summary)
 	}
 	if wanted.NamespaceFinalizer == string(corev1.FinalizerKubernetes) {
-		return "" // Its owner waits for the owners of other finalizers, and at least one is blocked.
+		return "" // The owner of this finalizer waits for other owners, at least one of which is blocked.
 	}
 	matching := matchingFindings(found, wanted)
 	if len(matching) == 0 {
@@ -45,8 +45,8 @@ func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
 	return ""
 }
 
-// matchingFindings returns the findings about the finalizer that a removal selects. It also
-// compares where the finalizer is set, because different finalizers can have the same name.
+// matchingFindings returns the findings for the finalizer that a removal selects. It also compares
+// the fields that contain the finalizers, because different finalizers can have the same name.
 func matchingFindings(found *diagnosis.Diagnosis, wanted *Removal) []diagnosis.Finding {
 	var matching []diagnosis.Finding
 	for i := range found.Findings {

@@ -104,7 +104,7 @@ type Plan struct {
 	// that keep the finalizer because they have no deletionTimestamp.
 	Targets    []RemainingObject `json:"targets,omitempty"`
 	NotDeleted []RemainingObject `json:"notDeleted,omitempty"`
-	// HeldBy are the finalizers that the Namespace still has after the removal.
+	// HeldBy lists the finalizers that the Namespace still has after the removal.
 	HeldBy []string `json:"heldBy,omitempty"`
 	// Orphans are objects that outlive the Namespace because no controller deletes them.
 	Orphans []RemainingObject `json:"orphans,omitempty"`
@@ -113,8 +113,8 @@ type Plan struct {
 	// Losses describe the consequences, including those outside the cluster.
 	Losses []string `json:"losses,omitempty"`
 	Unread []string `json:"unread,omitempty"`
-	// Objections are the reasons for a refusal. Each objection names the flag that overrides it, if
-	// any.
+	// Objections are the reasons for a refusal. Each objection names the flag, if any, that
+	// overrides it.
 	Objections []string             `json:"objections,omitempty"`
 	Backup     string               `json:"backup,omitempty"`
 	IsDryRun   bool                 `json:"isDryRun"`
@@ -125,8 +125,8 @@ type Plan struct {
 	DryRunUnsupported error `json:"-"`
 }
 
-// computePlan returns the effects of a removal and the objections to it. It returns an error
-// if the removal is impossible or never permitted.
+// computePlan returns the effects of a removal and the objections to it. It returns an error if the
+// removal is impossible or if no flag can permit it.
 func computePlan(state *clusterState, wanted Removal, allowed Permissions) (*Plan, error) {
 	if err := checkNamespace(state); err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (p *Plan) releaseNamespace(state *clusterState, wanted Removal) error {
 	return nil
 }
 
-// endsContentDeletion reports whether no controller deletes the content of the namespace after the
+// endsContentDeletion reports whether the content of the namespace is no longer deleted after the
 // removal. The namespace finalizer "kubernetes" belongs to the controller that deletes the content.
 func (p *Plan) endsContentDeletion() bool {
 	return p.Removal.Finalizer == "" &&

@@ -42,7 +42,8 @@ func (o Orphan) String() string { return o.Resource + "/" + printable.Name(o.Nam
 type Result struct {
 	// Orphans are sorted by namespace and type.
 	Orphans []Orphan
-	// Unread lists, sorted, what could not be read and therefore can contain more orphans.
+	// Unread contains the sorted errors of failed reads. Objects that could not be read might be
+	// orphans.
 	Unread []string
 }
 
@@ -52,7 +53,7 @@ type Finder struct {
 	Client     metadata.Interface
 }
 
-// Find searches the whole cluster. It fails if the namespaces cannot be listed.
+// Find finds the orphans in the whole cluster. It fails if the namespaces cannot be listed.
 func (f *Finder) Find(ctx context.Context) (*Result, error) {
 	discovered, err := resourcetypes.Discover(ctx, f.Discoverer)
 	if err != nil {
@@ -63,8 +64,8 @@ func (f *Finder) Find(ctx context.Context) (*Result, error) {
 		result.Unread = append(result.Unread, "discovery: "+err.Error())
 	}
 	contents := resourcetypes.List(ctx, f.Client, "", StoredTypes(discovered.Types), resourcetypes.Unlimited)
-	// List the namespaces after the objects, so that the list includes namespaces that were created in
-	// the meantime.
+	// List the namespaces after the objects, so that the namespaces of all listed objects are
+	// included.
 	existing, err := f.listNamespaces(ctx)
 	if err != nil {
 		return nil, err

@@ -98,8 +98,8 @@ func findingBranch(finding *diagnosis.Finding, namespace string, colors Palette)
 	return node
 }
 
-// textBranches returns a branch for one text, or a branch with children for a command or for
-// several texts.
+// textBranches returns a branch for one string, or a branch with children for a command or for
+// several strings.
 func textBranches(label string, texts []string, colors Palette) []Branch {
 	if len(texts) == 0 {
 		return nil

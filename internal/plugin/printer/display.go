@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Display shows lines that change while a command waits. On a terminal it updates a block of
-// lines in place. Elsewhere it prints each new line once.
+// Display shows lines that change while a command is waiting. On a terminal, it updates a block of
+// lines in place. Otherwise, it prints each new line once.
 type Display struct {
 	Out    io.Writer
 	IsLive bool

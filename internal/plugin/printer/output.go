@@ -75,8 +75,8 @@ func (o *Output) Print(out io.Writer, kind string, value any) error {
 	return o.PrintObject(out, object)
 }
 
-// PrintObject writes an object as a JSON or YAML document. It escapes all characters that are not
-// printable so that decoders read the original values; the escapes of a stream would change them.
+// PrintObject writes an object as a JSON or YAML document. It escapes all unprintable characters so
+// that decoders read the original values. The escaping of the stream would change the values.
 func (o *Output) PrintObject(out io.Writer, object runtime.Object) error {
 	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(FormatJSON)
 	if err != nil {

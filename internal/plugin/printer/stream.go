@@ -13,13 +13,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// stream is stdout or stderr. It escapes all characters that are not printable, except line feeds,
-// tabs and the control sequences of this package. Therefore text from a cluster cannot control the
-// terminal. Each Write must contain only complete characters.
+// stream is stdout or stderr. It escapes all unprintable characters except line feeds, tabs and the
+// control sequences of this package, so that text from a cluster cannot control the terminal. Each
+// Write must contain only complete characters.
 type stream struct{ io.Writer }
 
-// control is used instead of csi in the control sequences of this package. It is random, so that
-// text from a cluster cannot contain it.
+// The control sequences of this package use control instead of csi. The value of control is random,
+// so that text from a cluster cannot contain it.
 var control = "\x1b" + rand.Text() + "["
 
 // csi is the Control Sequence Introducer of ANSI terminals.
@@ -43,6 +43,6 @@ func EscapeStreams(streams genericiooptions.IOStreams) genericiooptions.IOStream
 	return streams
 }
 
-// IndentContinuation indents all lines of a text except the first, so that they do not look like
-// separate errors or warnings.
+// IndentContinuation indents all lines except the first, so that they do not look like separate
+// errors or warnings.
 func IndentContinuation(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

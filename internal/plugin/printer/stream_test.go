@@ -67,7 +67,7 @@ func FuzzStream(f *testing.F) {
 
 const malicious = "x\nb\r\x07\u009b2J\u202e\x1b]0;t\x07"
 
-// TestDocumentsAreEscaped verifies that decoders read the same values from an escaped document.
+// TestDocumentsAreEscaped verifies that decoders read the original values from an escaped document.
 func TestDocumentsAreEscaped(t *testing.T) {
 	for format, decode := range map[string]func(data []byte, value any) error{
 		FormatJSON: json.Unmarshal,

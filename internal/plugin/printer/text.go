@@ -30,7 +30,7 @@ func Capitalize(phrase string) string {
 	return strings.ToUpper(first) + strings.TrimPrefix(phrase, first)
 }
 
-// SummarizeErrors returns the first error and the number of the others.
+// SummarizeErrors returns the first error and the number of further errors.
 func SummarizeErrors(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
@@ -38,8 +38,8 @@ func SummarizeErrors(texts []string) string {
 	return fmt.Sprintf("%s; and %s", texts[0], printable.Count(len(texts)-1, "more error"))
 }
 
-// ListObjects names objects in the format of kubectl arguments and counts those that are not
-// included. It adds the namespace to the names of objects in other namespaces.
+// ListObjects lists objects in the format of kubectl arguments, and the number of objects that are
+// not included. It adds the namespace to the names of objects in other namespaces.
 func ListObjects(objects []diagnosis.Object, total int, namespace string) string {
 	names := make([]string, 0, len(objects)+1)
 	for _, object := range objects {

@@ -22,7 +22,7 @@ type Branch struct {
 	Text  string
 	// Paint colors the label or, without a label, the text. A nil function applies no color.
 	Paint func(string) string
-	// IsVerbatim prevents wrapping, for commands that users copy.
+	// IsVerbatim prevents wrapping. It is used for commands that users copy.
 	IsVerbatim bool
 	Children   []Branch
 }

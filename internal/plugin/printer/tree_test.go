@@ -64,11 +64,11 @@ func TestRenderTreeColors(t *testing.T) {
 	colors := Palette{}
 	actual := RenderTree([]Branch{
 		{Label: "Label", Text: "some words that stay for more than one line", Paint: colors.Red},
-		{Text: "two lines of a text without any label at all", Paint: colors.Cyan},
+		{Text: "two lines of long text without any label at all", Paint: colors.Cyan},
 	}, 36)
 	expected := "├── \x1b[31mLabel:\x1b[0m some words that stay\n" +
 		"│       for more than one line\n" +
-		"└── \x1b[36mtwo lines of a text without\x1b[0m\n" +
+		"└── \x1b[36mtwo lines of long text without\x1b[0m\n" +
 		"        \x1b[36many label at all\x1b[0m\n"
 	if diff := cmp.Diff(expected, terminalText(actual)); diff != "" {
 		t.Error(diff)

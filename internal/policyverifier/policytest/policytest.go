@@ -32,9 +32,9 @@ var Now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 var (
 	// ErrUnavailable is an error that does not depend on the request.
 	ErrUnavailable = errors.New("the API server is unavailable")
-	// ErrForbidden is the error if a policy of another project denies a request.
+	// ErrForbidden is returned if a policy of another project denies a request.
 	ErrForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("not allowed"))
-	// ErrDeniedByGuard is the error if the guard policy denies a request.
+	// ErrDeniedByGuard is returned if the guard policy denies a request.
 	ErrDeniedByGuard = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New(
 		"ValidatingAdmissionPolicy 'nslifecycle-guard' with binding 'nslifecycle-guard' denied request: no"))
 )
@@ -94,7 +94,7 @@ func Compat() []client.Object {
 	return append(Without(gateAndGuard(), guard.Name), guard)
 }
 
-// Without returns the objects except the ones with the given names. It modifies the given slice.
+// Without returns the objects except those with the given names. It modifies the given slice.
 func Without(objects []client.Object, names ...string) []client.Object {
 	return slices.DeleteFunc(objects, func(object client.Object) bool { return slices.Contains(names, object.GetName()) })
 }

@@ -11,8 +11,8 @@
 //		t.Errorf("the outcome is %v", report.Outcome)
 //	}
 //
-// Then check the objects that the Func has created. [Report.Again] calls the Func once more, like
-// an initializer that has crashed before it removed its name from the pending list.
+// Then check the objects that the Func has created. [Report.Again] calls the Func once more, as
+// after a crash of the initializer before it removed its name from the pending list.
 //
 // The fake client does not enforce access control and admission policies.
 package initializertest
@@ -89,8 +89,8 @@ func (NotYet) outcome()    {}
 func (Retrying) outcome()  {}
 func (NotCalled) outcome() {}
 
-// NewNamespace returns a Namespace like one that the API server creates while these initializers
-// are registered.
+// NewNamespace returns a Namespace as the API server creates it when these initializers are
+// registered.
 func NewNamespace(name string, initializers ...string) *corev1.Namespace {
 	namespace := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
@@ -116,8 +116,8 @@ func RequestedBy(namespace *corev1.Namespace, user string) *corev1.Namespace {
 	return namespace
 }
 
-// NewClient returns a fake client that contains the objects. Its scheme has the built-in types of
-// Kubernetes.
+// NewClient returns a fake client that contains the objects. Its scheme contains the built-in types
+// of Kubernetes.
 func NewClient(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
 }

@@ -70,7 +70,7 @@ func patch(
 	return nil
 }
 
-// patchStatus rejects a patch whose UID differs from that of the Namespace.
+// patchStatus rejects a patch whose UID differs from the Namespace's UID.
 func patchStatus(
 	ctx context.Context, c client.Client, subresource string, object client.Object, p client.Patch,
 	opts ...client.SubResourcePatchOption,

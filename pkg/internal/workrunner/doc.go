@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package workrunner contains the code that packages initializer and finalizer share. It calls a
-// function for each matching Namespace until the function succeeds, and then makes the write that
-// records the success. A [Handler] defines the function, the write and the matching Namespaces.
+// function for each matching Namespace until the function succeeds, and then records the success
+// with a write to the Namespace. A [Handler] defines the function, the write and the matching
+// Namespaces.
 //
 // Life cycle of one Namespace ([Reconciler]):
 //

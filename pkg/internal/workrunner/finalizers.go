@@ -88,7 +88,7 @@ func AddFinalizer(
 ) error {
 	_, err := UpdateFinalizers(ctx, c, namespace, func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
 		exists := slices.Contains(current.Spec.Finalizers, name)
-		// The finalizer would block the deletion although the Namespace was never prepared.
+		// The finalizer would block the deletion of a Namespace that was never prepared.
 		if exists || current.DeletionTimestamp != nil || !match(current) {
 			return nil, false
 		}

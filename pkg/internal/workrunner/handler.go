@@ -33,7 +33,8 @@ type Handler struct {
 	IsReserved func(reason string) bool
 
 	// Match reports whether the function must be called for the Namespace, now or later. When Match
-	// returns false, a running call is canceled, and the state of the Namespace is discarded.
+	// returns false, a running call is canceled, and the state that the Reconciler keeps for the
+	// Namespace is discarded.
 	Match func(namespace *corev1.Namespace) bool
 	// Ready reports whether the function can be called for a matching Namespace now; optional.
 	Ready func(namespace *corev1.Namespace) bool
@@ -50,7 +51,7 @@ type Handler struct {
 	Fail func(ctx context.Context, namespace *corev1.Namespace, failed *FailedError) (bool, error)
 }
 
-// NotYetError is the error of a call that must wait.
+// NotYetError is the error that a call returns if it must wait.
 type NotYetError struct {
 	After           time.Duration
 	Reason, Message string
@@ -59,7 +60,7 @@ type NotYetError struct {
 // Error returns the reason and the message.
 func (e *NotYetError) Error() string { return fmt.Sprintf("not yet: %s: %s", e.Reason, e.Message) }
 
-// FailedError is the error of a call that can never succeed.
+// FailedError is the error that a call returns if it can never succeed.
 type FailedError struct {
 	Reason  metav1.StatusReason
 	Message string
@@ -70,7 +71,7 @@ func (e *FailedError) Error() string {
 	return fmt.Sprintf("permanent failure: %s: %s", e.Reason, e.Message)
 }
 
-// panicError is the error that replaces a panic.
+// panicError is the error that a recovered panic is converted to.
 type panicError struct{ value any }
 
 func (p *panicError) Error() string { return PanicMessage(p.value) }

@@ -73,8 +73,8 @@ func GrantCommands(ctx context.Context, c client.Client, role string, permission
 	return strings.Join(commands(role, identity(ctx, c), permissions), "; ")
 }
 
-// subject is the identity to which permissions are granted. flag and value are a flag of kubectl
-// create clusterrolebinding.
+// subject is the identity to which permissions are granted. flag and value are the flag that
+// specifies the identity for kubectl create clusterrolebinding, and its value.
 type subject struct{ name, flag, value string }
 
 // identity returns the identity of the client, or a placeholder if the client cannot read it.

@@ -107,7 +107,7 @@ func (p *progress) stop() {
 	p.isStopped = true
 }
 
-// publishHeartbeat publishes that the call is running, if no condition was published for the
+// publishHeartbeat publishes that the call is running, if no condition has been published for the
 // Namespace yet. Without a condition, the operator would report the initializer as unresponsive.
 func (p *progress) publishHeartbeat(ctx context.Context) {
 	p.mutex.Lock()

@@ -36,10 +36,10 @@ type Reconciler struct {
 	// HeartbeatDelay is the time after which the condition reports a running call. The default is
 	// DefaultHeartbeatDelay.
 	HeartbeatDelay time.Duration
-	// StaleCacheWindow is the maximum clock skew between this process and the API server. The previous
-	// leader may already have handled a Namespace that is older than this process, even if the cache
-	// does not show this yet. Therefore such a Namespace is first read from the API server. Zero
-	// disables the read.
+	// StaleCacheWindow is the maximum clock skew between this process and the API server. The
+	// previous leader might already have handled a Namespace that is older than this process, even
+	// if the cache does not show this yet. Therefore, such a Namespace is first read from the API
+	// server. Zero disables the read.
 	StaleCacheWindow time.Duration
 
 	start     sync.Once
@@ -80,8 +80,8 @@ func (r *Reconciler) Track(namespace *corev1.Namespace) (isNew bool) {
 	return false
 }
 
-// matchedSince returns the earliest time when the Namespace can have started to match, in whole
-// seconds.
+// matchedSince returns the earliest time at which the Namespace might have started to match, in
+// whole seconds.
 func matchedSince(namespace *corev1.Namespace) time.Time {
 	if namespace.DeletionTimestamp != nil {
 		return namespace.DeletionTimestamp.Time
@@ -160,7 +160,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 	return nil
 }
 
-// isDeleted reports whether a terminating Namespace has no finalizer, so that the API server
+// isDeleted reports whether a terminating Namespace has no finalizers, in which case the API server
 // deletes it.
 func isDeleted(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0
@@ -252,11 +252,11 @@ func (r *Reconciler) retry(
 	return fmt.Errorf("%s, namespace %q: %w", r.Handler.Name, namespace.Name, err)
 }
 
-// reason returns the given reason, or otherwise if the given reason is empty or reserved for the
-// operator.
-func (r *Reconciler) reason(given, otherwise string) string {
+// reason returns the given reason. If that is empty or reserved for the operator, it returns the
+// alternative.
+func (r *Reconciler) reason(given, alternative string) string {
 	if given == "" || (r.Handler.IsReserved != nil && r.Handler.IsReserved(given)) {
-		return otherwise
+		return alternative
 	}
 	return given
 }

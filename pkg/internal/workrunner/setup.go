@@ -115,8 +115,9 @@ func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, err
 	return c, nil
 }
 
-// handlerNames contains the names of all handlers in this process. controller-runtime also
-// validates the names of controllers, but its error does not mention a remedy.
+// handlerNames contains the names of all handlers in this process. controller-runtime also rejects
+// duplicate names of controllers, but its error does not explain that a handler must be added only
+// once.
 var handlerNames sync.Map
 
 // Setup is the configuration of a controller.
@@ -211,7 +212,7 @@ func (r *Reconciler) eventHandler() handler.TypedEventHandler[*corev1.Namespace,
 			if before.UID != namespace.UID {
 				r.Untrack(before)
 			}
-			// After a status change, a Namespace can match, because the function passed to
+			// A Namespace might match after a status change, because the function passed to
 			// finalizer.AddFinalizer can depend on the status.
 			if isNew := r.Track(namespace); isNew || hasChanged(before, namespace) {
 				enqueue(queue, namespace)
@@ -223,8 +224,8 @@ func (r *Reconciler) eventHandler() handler.TypedEventHandler[*corev1.Namespace,
 	}
 }
 
-// hasChanged reports whether a change can be relevant to the function. Status changes are not
-// relevant: this package and the operator make them.
+// hasChanged reports whether a change can be relevant to the function. It ignores status changes,
+// because most of them are made by this package and the operator.
 func hasChanged(before, after *corev1.Namespace) bool {
 	return before.UID != after.UID ||
 		before.ResourceVersion == after.ResourceVersion || // a resync

@@ -32,7 +32,7 @@ type task struct {
 	// mayBeStale is true if the cache might not show yet that a previous leader has handled the
 	// Namespace.
 	mayBeStale bool
-	// isPrepared is true when Handler.Prepare has succeeded.
+	// isPrepared is true after Handler.Prepare has succeeded.
 	isPrepared bool
 	// isCompleted is true when the function has completed and only the outcome must be written. The
 	// outcome is failed if it is not nil, and result otherwise.
@@ -75,7 +75,7 @@ func (t *tasks) find(uid types.UID) *task {
 }
 
 // add adds a task for a Namespace, and reports whether the task is new. mayBeStale is true if
-// another process may have handled the Namespace.
+// another process might have handled the Namespace.
 func (t *tasks) add(uid types.UID, mayBeStale bool) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

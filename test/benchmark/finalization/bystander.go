@@ -22,8 +22,8 @@ const (
 	bystanderPause = 10 * time.Millisecond
 )
 
-// bystander is another client of the API server. It is in no privileged group, so that API Priority
-// and Fairness applies to it.
+// bystander is another client of the API server. It does not belong to a privileged group, so API
+// Priority and Fairness applies to it.
 type bystander struct {
 	client kubernetes.Interface
 }

@@ -16,7 +16,7 @@ type content struct {
 	// held is the number of custom resources with a finalizer. The harness removes the finalizers 2 s
 	// after it deletes the namespace.
 	held int
-	// pods are assigned to a node, so that they have a grace period.
+	// pods is the number of Pods. They are assigned to a node, so that they have a grace period.
 	pods int
 }
 
@@ -103,8 +103,8 @@ func selectScenarios(names string, onlyCheap bool) ([]scenario, error) {
 	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(wanted, s.name) }), nil
 }
 
-// computeOrder returns scenarios in the order of measurement. Crowded scenarios come last, since the
-// other objects are expensive to remove. The number of CRDs changes as rarely as possible.
+// computeOrder returns scenarios in the order of measurement. Crowded scenarios come last, because
+// the other objects are expensive to remove. The number of CRDs changes as rarely as possible.
 func computeOrder(selected []scenario) []scenario {
 	ordered := slices.Clone(selected)
 	slices.SortStableFunc(ordered, func(a, b scenario) int {
@@ -124,7 +124,7 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// The two sides of a comparison.
+// The two sides of a comparison: kube-controller-manager and nslifecycle.
 const (
 	peer = iota
 	ours

@@ -94,7 +94,7 @@ func TestComputeSidesAlternates(t *testing.T) {
 		t.Errorf("The sides are %v, want only the peer", got)
 	}
 	if got := computeSides(0, false, true); !slices.Equal(got, []int{ours}) {
-		t.Errorf("The sides are %v, want only ours", got)
+		t.Errorf("The sides are %v, want only nslifecycle", got)
 	}
 }
 

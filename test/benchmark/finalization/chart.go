@@ -68,8 +68,8 @@ type panel struct {
 	// value returns the value of a line and side, or 0 if there is none.
 	value  func(l *line, side int) float64
 	format func(value float64) string
-	// least is the maximum of the start of the axis. The axis starts at the greatest power of ten that
-	// exceeds neither least nor any value.
+	// least is an upper bound for the start of the axis. The axis starts at the greatest power of
+	// ten that is not greater than least or any value.
 	least float64
 }
 
@@ -94,8 +94,8 @@ func drawChart(subtitle string, lines []*line) []byte {
 	return bytes.ReplaceAll(out.Bytes(), []byte(fontFamily+";"), []byte(fontFamily+similarFonts+";"))
 }
 
-// The font of the layout is often not installed. The similar fonts have the same widths, except for
-// the last one.
+// The layout uses the widths of fontFamily, which is often not installed. The similar fonts have
+// the same widths, except for the last one.
 const (
 	fontFamily   = "font-family:Liberation Sans"
 	similarFonts = ",Arial,Helvetica,sans-serif"
@@ -206,7 +206,7 @@ func (b *bars) Plot(canvas draw.Canvas, p *plot.Plot) {
 			if value <= 0 {
 				continue
 			}
-			// The peer's bar is above the middle of the row, and ours is below.
+			// The peer's bar is above the middle of the row, and nslifecycle's bar is below it.
 			bottom := middle
 			if side == ours {
 				bottom = middle - barHeight

@@ -34,7 +34,8 @@ import (
 const (
 	// parallel is the number of concurrent requests, including those that delete namespaces.
 	parallel = 32
-	// assetsVariable names the directory of the control plane's binaries.
+	// assetsVariable is the environment variable with the directory of the control plane's
+	// binaries.
 	assetsVariable = "KUBEBUILDER_ASSETS"
 	// secondServer is the name of the Lease that simulates a second API server.
 	secondServer = "apiserver-of-the-benchmark"
@@ -122,8 +123,8 @@ func (c *cluster) Stop() error {
 }
 
 // installRights installs the part of config/default that the manager needs to finalize namespaces:
-// its namespace, its ServiceAccount and RBAC. The policies are omitted, since they would
-// use processor time of the API server.
+// its namespace, its ServiceAccount and RBAC. The policies are omitted, because they would use
+// processor time of the API server.
 func (c *cluster) installRights(ctx context.Context) error {
 	manifests, err := c.Kubectl(ctx, c.Admin, "kustomize", filepath.Join(controlplane.Root(), "config", "default"))
 	if err != nil {
@@ -192,7 +193,7 @@ func (c *cluster) waitForServers(ctx context.Context, count int) error {
 	return nil
 }
 
-// The API server is calm if it has served at most calmRequests in calmInterval, and has used
+// The API server is idle if, within calmInterval, it serves at most calmRequests requests and uses
 // at most half a processor.
 const (
 	calmInterval = time.Second
@@ -200,7 +201,7 @@ const (
 	calmTimeout  = 90 * time.Second
 )
 
-// calm waits until the API server is calm, and returns the number of requests that the API server
+// calm waits until the API server is idle, and returns the number of requests that the API server
 // has served. After calmTimeout, calm returns even if the API server is busy.
 func (c *cluster) calm(ctx context.Context) (counts, error) {
 	deadline := time.Now().Add(calmTimeout)
@@ -222,7 +223,7 @@ func (c *cluster) calm(ctx context.Context) (counts, error) {
 			inARow = 0
 		}
 		if inARow == 0 && time.Now().After(deadline) {
-			harness.Say("The API server has been busy for %s, continuing", calmTimeout)
+			harness.Say("The API server has been busy for %s; continuing", calmTimeout)
 			return now, nil
 		}
 		last, lastCPU = now, cpu
@@ -261,7 +262,8 @@ func (c *cluster) deleteNamespaces(ctx context.Context, names []string) error {
 	})
 }
 
-// removeNamespaces deletes and finalizes empty namespaces. No controller must be running.
+// removeNamespaces deletes and finalizes empty namespaces. The caller must stop all controllers
+// first.
 func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	if err := c.deleteNamespaces(ctx, names); err != nil {
 		return err

@@ -24,7 +24,7 @@ type contenders struct {
 	cluster     *cluster
 	binaries    [2]string
 	kubeconfigs [2]string
-	// limit is the client-side rate limit of ours.
+	// limit is the client-side rate limit of nslifecycle.
 	limit limit
 	// started counts the started processes, to name their namespaces.
 	started int

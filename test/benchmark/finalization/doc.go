@@ -7,10 +7,11 @@
 //
 // # Method
 //
-// The peer is kube-controller-manager with only its namespace controller. Ours is the manager with
-// only its finalization controller. They run on one control plane in turns, never at the same time.
-// Each case is measured in rounds. Their order changes from one round to the next, so that a slow
-// drift favors neither. The steps of a measurement are:
+// The controllers are called "peer" and "ours": the peer is kube-controller-manager with only its
+// namespace controller, and ours is the nslifecycle manager with only its finalization controller.
+// They run on one control plane in turns, never at the same time. Each case is measured in rounds.
+// The order of the controllers changes from one round to the next, so that slow drift favors
+// neither. The steps of a measurement are:
 //
 //  1. The harness creates namespaces with content.
 //  2. It starts the controller, and creates and deletes a namespace to warm it up: this fills its
@@ -38,16 +39,17 @@
 //
 // # Limits
 //
-// With --limits, the benchmark measures only ours, with several client-side rate limits. From the
-// first DELETE until the last removal, another client reads and writes a ConfigMap, and the
-// benchmark measures the duration of these requests. It also measures them while nothing is deleted.
+// With --limits, the benchmark measures only nslifecycle, with several client-side rate limits.
+// From the first DELETE until the last removal, another client reads and writes a ConfigMap, and
+// the benchmark measures the duration of these requests. It also measures such requests while
+// nothing is deleted.
 //
 // # Fairness
 //
 // Each controller has the same identity and permissions as in a real cluster. The peer is
-// system:kube-controller-manager and uses the ServiceAccounts of its controllers. Ours uses its
-// ServiceAccount with the generated ClusterRole. Both have their default rate limits. The project's
-// CRDs and policies are not installed. No other controller runs: there are no ReplicaSets, no
-// ServiceAccounts and no garbage collection. A small kubelet in the harness terminates Pods after
-// their full grace period.
+// system:kube-controller-manager and uses the ServiceAccounts of its controllers. nslifecycle uses
+// its ServiceAccount with the generated ClusterRole. Both have their default rate limits. The
+// project's CRDs and policies are not installed. No other controller runs: there are no
+// ReplicaSets, no ServiceAccounts and no garbage collection. A small kubelet in the harness
+// terminates Pods after their full grace period.
 package main

@@ -23,7 +23,7 @@ const (
 // peerDelay is the time that kube-controller-manager waits before it finalizes a namespace.
 const peerDelay = 5 * time.Second
 
-// gracePeriod returns the minimum time that ours waits with the given number of API servers.
+// gracePeriod returns the minimum time that nslifecycle waits with the given number of API servers.
 func gracePeriod(servers int) time.Duration {
 	if servers == 1 {
 		return time.Second
@@ -157,7 +157,7 @@ func (l *line) requestsRatio() float64 {
 	return float64(l.medianRequests(peer)) / float64(l.medianRequests(ours))
 }
 
-// aboveGracePeriod returns the median time of ours minus the grace period, in seconds.
+// aboveGracePeriod returns nslifecycle's median time minus the grace period, in seconds.
 func (l *line) aboveGracePeriod() float64 {
 	if len(l.samples[ours]) == 0 {
 		return math.NaN()
@@ -165,8 +165,8 @@ func (l *line) aboveGracePeriod() float64 {
 	return (l.medianTime(ours) - gracePeriod(l.servers)).Seconds()
 }
 
-// ratioWithoutWaiting returns the ratio of the times minus the minimum wait of each side. If ours
-// takes no longer than the grace period, the ratio is infinite.
+// ratioWithoutWaiting returns the ratio of the times minus the minimum wait of each side. If
+// nslifecycle takes no longer than the grace period, the ratio is infinite.
 func (l *line) ratioWithoutWaiting() float64 {
 	if !l.isComplete() {
 		return math.NaN()
@@ -185,7 +185,7 @@ func (l *line) worstAfterPods() float64 {
 	return slices.Max(collect(l, ours, func(s sample) time.Duration { return s.afterPods })).Seconds()
 }
 
-// worstMemory returns the peak memory of ours, in MiB.
+// worstMemory returns nslifecycle's peak memory, in MiB.
 func (l *line) worstMemory() float64 {
 	if len(l.samples[ours]) == 0 || !l.samples[ours][0].isMemoryKnown {
 		return math.NaN()

@@ -46,13 +46,13 @@ type limitLine struct {
 	samples  []sample
 }
 
-// measureLimits measures ours with each limit, and the effect on another client.
+// measureLimits measures nslifecycle with each limit, and the effect on another client.
 func (b *benchmark) measureLimits(ctx context.Context) error {
 	var err error
 	if b.bystander, err = newBystander(ctx, b.cluster); err != nil {
 		return err
 	}
-	if err := b.measureUndisturbed(ctx); err != nil {
+	if err := b.measureBaseline(ctx); err != nil {
 		return err
 	}
 	for _, s := range computeOrder(b.selected) {
@@ -80,8 +80,8 @@ func (b *benchmark) measureLimits(ctx context.Context) error {
 	return nil
 }
 
-// measureUndisturbed measures the duration of another client's requests while the manager is idle.
-func (b *benchmark) measureUndisturbed(ctx context.Context) error {
+// measureBaseline measures the duration of another client's requests while the manager is idle.
+func (b *benchmark) measureBaseline(ctx context.Context) error {
 	process, err := b.contenders.start(ctx, ours)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (b *benchmark) measureUndisturbed(ctx context.Context) error {
 	stop := b.bystander.start(ctx)
 	err = sleep(ctx, b.idleFor)
 	latencies, requestError := stop()
-	b.report.undisturbed = latencies
+	b.report.baseline = latencies
 	return errors.Join(err, requestError, process.Stop())
 }
 
@@ -109,7 +109,7 @@ func (r *report) limitTable() harness.Table {
 			"ConfigMap, with 10 ms between requests. Its figures include the requests of all rounds.",
 	}
 	idle := []string{"nothing is deleted", nothing, nothing, nothing, nothing, nothing}
-	table.Rows = append(table.Rows, append(idle, describeLatencies(r.undisturbed)...))
+	table.Rows = append(table.Rows, append(idle, describeLatencies(r.baseline)...))
 	for _, l := range r.limitLines {
 		if len(l.samples) == 0 {
 			continue

@@ -25,7 +25,7 @@ const (
 // sample is one measurement of one case with one controller.
 type sample struct {
 	// removed is the time from before the first DELETE until the removal of the last namespace, and
-	// afterPods the part of it after the removal of the last Pod.
+	// afterPods is the part of this time after the removal of the last Pod.
 	removed, afterPods time.Duration
 	requests           counts
 	// Resource usage, if the operating system provides it.
@@ -272,7 +272,8 @@ func (b *benchmark) measureRemoval(
 		if err := waitUntilRemoved(ctx, nodeAgent.deletionTracker, process, setUpTimeout); err != nil {
 			return result, err
 		}
-		// The delay between the two watches can exceed the time between the events.
+		// The difference is negative if the watch of Pods delivers its last event later than the
+		// other watch.
 		result.afterPods = max(expected.last.Sub(nodeAgent.last), 0)
 	}
 	return result, nil

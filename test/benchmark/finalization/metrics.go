@@ -132,13 +132,13 @@ func scrape(ctx context.Context, client rest.Interface) (counts, error) {
 	return parseRequests(body)
 }
 
-// meter counts the requests of the harness, so that they can be subtracted.
+// meter counts the requests that the harness sends, so that they can be subtracted.
 type meter struct {
 	lock sync.Mutex
 	sent counts
 }
 
-// wrap counts the requests of a client.
+// wrap counts the requests that a client sends.
 func (m *meter) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		verb := computeVerb(request)
@@ -155,8 +155,8 @@ func (m *meter) read() counts {
 	return counts{}.minus(counts{}.minus(m.sent))
 }
 
-// computeVerb returns the API server's verb for a request of the harness. The harness reads single
-// objects only outside measurements.
+// computeVerb returns the API server's verb for a request that the harness sends. The harness reads
+// single objects only outside measurements.
 func computeVerb(request *http.Request) string {
 	switch {
 	case request.Method != http.MethodGet:

@@ -29,7 +29,8 @@ const (
 	crdVersion = "v1"
 	// crdsPerGroup is the number of types in an API group.
 	crdsPerGroup = 10
-	// Half of the crowd are ConfigMaps, and half are custom resources.
+	// crowdNamespaces is the number of other namespaces with objects. Half of these objects are
+	// ConfigMaps, and half are custom resources.
 	crowdNamespaces = 50
 	crowdPrefix     = "bench-crowd"
 )
@@ -178,7 +179,7 @@ func (c *cluster) createSecret(ctx context.Context, namespace, name string) erro
 	return err
 }
 
-// createService creates a headless Service, since the API server has only 254 cluster IPs.
+// createService creates a headless Service, because the API server has only 254 cluster IPs.
 func (c *cluster) createService(ctx context.Context, namespace, name string) error {
 	_, err := c.client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},

@@ -151,7 +151,7 @@ func (k *kubelet) sync(ctx context.Context, object any) {
 	})
 }
 
-// err returns the errors so far.
+// err returns the errors that have occurred so far.
 func (k *kubelet) err() error {
 	k.lock.Lock()
 	defer k.lock.Unlock()

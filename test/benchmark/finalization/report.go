@@ -21,10 +21,10 @@ type report struct {
 	// facts describes the machine and the versions.
 	facts []string
 	lines []*line
-	// limitLines and undisturbed are set with --limits. undisturbed holds the durations of another
-	// client's requests while nothing is deleted.
-	limitLines  []*limitLine
-	undisturbed []time.Duration
+	// limitLines and baseline are only set with --limits. baseline holds the durations of
+	// another client's requests while nothing is deleted.
+	limitLines []*limitLine
+	baseline   []time.Duration
 }
 
 // find returns the line of a case, or nil.
@@ -252,7 +252,7 @@ func (r *report) goalTable() harness.Table {
 	return table
 }
 
-// nothing is printed for a missing value.
+// nothing is the text for a missing value.
 const nothing = "-"
 
 // cell formats a value of a side, or returns a dash if the side was not measured.
@@ -263,7 +263,7 @@ func cell(l *line, side int, format func() string) string {
 	return format()
 }
 
-// formatTime formats a duration in seconds, with two decimals below 100 s and one from there.
+// formatTime formats a duration in seconds, with two decimal places below 100 s and one otherwise.
 func formatTime(duration time.Duration) string {
 	if duration >= 99995*time.Millisecond {
 		return fmt.Sprintf("%.1f s", duration.Seconds())

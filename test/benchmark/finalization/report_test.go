@@ -63,7 +63,7 @@ func TestGoals(t *testing.T) {
 		"without grace period": {"10,000 ConfigMaps: times faster, without grace period", maps(1, 29, 9), 3, met},
 		"without grace period, two servers": {"10,000 ConfigMaps, two API servers: times faster, without grace period",
 			maps(2, 29, 21), 1.5, missed},
-		"all within the grace period": {"10,000 ConfigMaps, two API servers: times faster, without grace period",
+		"all times are within the grace period": {"10,000 ConfigMaps, two API servers: times faster, without grace period",
 			maps(2, 29, 5), math.Inf(1), met},
 		"after the grace period": {"Empty, 100 CRDs, two API servers: time above the grace period",
 			makeLine(emptyWith100CRDs, 2, nil, []sample{makeSample(second(5.25), 1)}), 0.25, met},
@@ -173,7 +173,7 @@ func TestLimitTable(t *testing.T) {
 		return samples
 	}
 	r := report{
-		undisturbed: []time.Duration{2 * time.Millisecond},
+		baseline: []time.Duration{2 * time.Millisecond},
 		limitLines: []*limitLine{
 			{scenario: scenario{title: "empty"}, limit: limit{qps: 20, burst: 30}, samples: seconds(30, 10, 20)},
 			{scenario: scenario{title: "empty"}, limit: defaultLimit, samples: seconds(1)},

@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// account is the name of the ServiceAccount of all initializers, and of its namespace.
+	// account is the name of the ServiceAccount of all initializers, and of the ServiceAccount's
+	// namespace.
 	account = "bench-initializers"
 	// timeout is the maximum duration of a step, after which the run is aborted.
 	timeout = 2 * time.Minute

@@ -1,21 +1,22 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command initializer measures how much time a no-op initializer adds until a namespace is ready,
-// and how long the initialization of many concurrent namespaces takes (make bench-initializer).
+// Command initializer measures by how much a no-op initializer delays a namespace, and how long the
+// initialization of many concurrent namespaces takes (make bench-initializer).
 //
 // The benchmark runs chains of one, two, four and eight initializers in four ways: with
 // pkg/initializer in one process or in separate processes, and with test/initializers, which uses
-// only client-go, in one process or in separate processes. The ways take turns, so that a
-// disturbance of the machine affects all of them. Every turn starts new processes, and the
-// measurement starts after a few seconds and a few namespaces.
+// only client-go, in one process or in separate processes. The ways take turns, so that
+// interference on the machine affects all of them. Every turn starts new processes. The measurement
+// starts a few seconds later, after a few namespaces have been initialized.
 //
-// The client measures two times from before its POST: until its watch delivers the namespace without
-// the label, and until the condition Initializing has status False. After the first time users can
-// write, and after the second time the manager has reported this. The time that one initializer adds
-// is the slope of the medians over the length of the chain, by least squares. This excludes the
-// constant part, such as the POST, the watch and the manager's last write.
+// The client measures two times from before its POST: until its watch delivers the namespace
+// without the label, and until the condition Initializing has status False. The first means that
+// users can write to the namespace; the second means that the manager has reported this. The time
+// that one initializer adds is the slope of the medians over the length of the chain, by least
+// squares. This excludes the constant part, such as the POST, the watch and the manager's last
+// write.
 //
-// API server, etcd, manager, initializers and client share the machine, and etcd does not wait
-// for the disk unless --fsync is given.
+// The API server, etcd, the manager, the initializers and the client share the machine, and etcd
+// does not wait for the disk unless --fsync is given.
 package main

@@ -28,7 +28,7 @@ const (
 	chainAtOnce = 3
 )
 
-// lengths are the lengths of the chains.
+// lengths are the measured lengths of chains.
 var lengths = []int{1, 2, 4, 8}
 
 var ways = []way{{withLibrary, false}, {withClientGo, false}, {withLibrary, true}, {withClientGo, true}}

@@ -19,8 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// timing holds the times at which a namespace was requested, became writable for users, and was
-// reported as initialized.
+// timing holds the times at which a namespace was requested, became writable, and was reported as
+// initialized.
 type timing struct {
 	requested, writable, ready time.Time
 	done                       chan struct{}

@@ -46,12 +46,12 @@ func evaluate(w way, took, goal time.Duration) (words, result string) {
 // tables returns the report and the missed goals.
 func (r *outcome) tables() ([]harness.Table, []string) {
 	chains := harness.Table{
-		Title: "From creation until users can write, and until Initializing=False, by the length of the chain: medians",
+		Title: "Median time from creation until users can write, and until Initializing=False, by chain length",
 		Header: []string{
-			"Initializers", "1", "2", "4", "8", "Each adds until users can write", "Each adds until Initializing=False",
-			"Goal", "Result",
+			"Initializers", "1", "2", "4", "8",
+			"Per initializer, until users can write", "Per initializer, until Initializing=False", "Goal", "Result",
 		},
-		Note: "Each adds: the slope of the medians over the length of the chain. The goal applies to the longer of the two.",
+		Note: "Per initializer: the slope of the medians over the chain length. The goal applies to the longer duration.",
 	}
 	crowds := harness.Table{
 		Title: fmt.Sprintf("%d namespaces at once, through %d initializers, until all are Initializing=False",

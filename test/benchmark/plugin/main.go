@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command plugin measures the duration of commands of the kubectl plugin: one that sends no
-// requests, and explain in a cluster with many types. It runs kubectl and the plugin in turns, so
-// that a disturbance of the machine affects both.
+// Command plugin measures how long commands of the kubectl plugin take: one that sends no requests,
+// and explain in a cluster with many types. It alternates between kubectl and the plugin, so that
+// other load on the machine affects both.
 package main
 
 import (

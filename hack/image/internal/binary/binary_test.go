@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Any program is suitable, so the test uses the one of this module.
+// The test uses the program of this module, but any other program would also be suitable.
 func TestBillOfMaterialsContainsEachModule(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "image")
 	build := Build{Root: "../..", Package: ".", OS: runtime.GOOS, Arch: runtime.GOARCH, Version: "v1", Output: path}
@@ -46,12 +46,12 @@ func TestBillOfMaterialsContainsEachModule(t *testing.T) {
 		}
 	}
 	if bom.SpecVersion != "1.5" {
-		t.Errorf("the version of CycloneDX is %s", bom.SpecVersion)
+		t.Errorf("the CycloneDX version is %s", bom.SpecVersion)
 	}
 }
 
-// The linker flags contain the path of the version package as text, so only this test detects a
-// renamed package.
+// The linker flags contain the path of the version package as a string, so only this test detects
+// that the package was renamed.
 func TestBinaryPrintsItsVersion(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	if err != nil {

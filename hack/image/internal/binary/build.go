@@ -16,7 +16,7 @@ const versionPackage = "github.com/nslifecycle/nslifecycle/internal/version"
 
 // Build describes a build.
 type Build struct {
-	// Root is the directory of the main module, and Package is the path of the package in it.
+	// Root is the directory of the main module, and Package is the path of the package in that module.
 	Root, Package string
 	// OS and Arch are the values of GOOS and GOARCH.
 	OS, Arch string
@@ -26,8 +26,8 @@ type Build struct {
 	Output string
 }
 
-// Run compiles and links the program without recording the state of version control: an untracked
-// file makes that state "modified", and a source tarball has no such state.
+// Run compiles and links the program without recording version control information: an untracked
+// file would set it to "modified", and a source tarball has no such information.
 func (b Build) Run(ctx context.Context) error {
 	ldflags := fmt.Sprintf("-s -w -X %[1]s.version=%[2]s -X %[1]s.revision=%[3]s", versionPackage, b.Version, b.Revision)
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags,

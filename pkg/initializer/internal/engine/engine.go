@@ -144,8 +144,8 @@ func pathOf(annotation string) string {
 }
 
 // write changes a Namespace that still matches. The preconditions are the UID and the pending list
-// that were read. After a conflict, write reads the Namespace and tries again. It reports whether
-// it has changed the Namespace, which is false if the Namespace no longer matches.
+// that were read. After a conflict, write reads the Namespace and tries again. It returns true if
+// it has changed the Namespace, and false if the Namespace no longer matches.
 func (e *engine) write(
 	ctx context.Context, namespace *corev1.Namespace, change func(*corev1.Namespace) (operation, error),
 ) (bool, error) {
@@ -181,7 +181,7 @@ func (e *engine) patch(
 ) error {
 	changed, err := change(namespace)
 	if err != nil {
-		return fmt.Errorf("failed to encode a change of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode a change to namespace %q: %w", namespace.Name, err)
 	}
 	body, err := json.Marshal([]operation{
 		{"test", "/metadata/uid", string(namespace.UID)},
@@ -189,7 +189,7 @@ func (e *engine) patch(
 		changed,
 	})
 	if err != nil {
-		return fmt.Errorf("failed to encode a patch of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode a patch for namespace %q: %w", namespace.Name, err)
 	}
 	// The response must not overwrite the caller's object.
 	response := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}
@@ -201,7 +201,7 @@ func (e *engine) patch(
 }
 
 // explainForbidden adds the required permissions to an error. Requests that RBAC or the guard
-// policy rejects have the same status, so the text covers both.
+// policy rejects have the same status, so the message covers both.
 func (e *engine) explainForbidden(ctx context.Context, namespace *corev1.Namespace, err error) error {
 	return fmt.Errorf("initializer %q is not allowed to update namespace %q: %w; "+
 		"it needs the verbs patch and %s on namespaces, granted by a ClusterRoleBinding; as an administrator run: %s",

@@ -58,14 +58,14 @@ type fixture struct {
 	cache *snapshot
 	live  client.WithWatch
 	clock *clocktesting.FakePassiveClock
-	// requests are the requests to the API server, except requests that read Namespaces.
+	// requests are the requests to the API server, except those that read Namespaces.
 	requests []string
 	reads    int
 	calls    int
-	// before is called before each patch of a Namespace, with the number of the patch. The first
-	// number is 1.
+	// before is called with the number of the patch, starting at 1, before each patch of a
+	// Namespace.
 	before func(number int) error
-	// refuse returns the error with which a write to a subresource fails.
+	// refuse returns the error for a write to a subresource, or nil.
 	refuse func(subresource string) error
 }
 
@@ -185,7 +185,7 @@ func TestReconcile(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("no"))
 
 	for name, test := range map[string]struct {
-		cached, live *corev1.Namespace // If live is nil, it is equal to cached.
+		cached, live *corev1.Namespace // If live is nil, the API server returns cached.
 		isGone       bool
 		options      Options
 		call         workrunner.Call
@@ -235,7 +235,7 @@ func TestReconcile(t *testing.T) {
 			wantRequests: []string{finishing + "a.corp.com,b.corp.com,c.corp.com, replace pending-initializers=a.corp.com,c.corp.com"},
 			wantPending:  "a.corp.com,c.corp.com",
 		},
-		"not in the list": {
+		"name is not in the pending list": {
 			cached: waiting("a.corp.com").Obj(), options: Options{IsUnordered: true}, call: done, wantPending: "a.corp.com",
 		},
 		"substring of another name": {
@@ -442,7 +442,7 @@ func TestReconcile(t *testing.T) {
 			b := newFixture(nil, live, test.options, test.call)
 			if cached := test.cached; cached != nil {
 				if test.live == nil && !test.isGone {
-					cached = b.namespace() // With the resource version.
+					cached = b.namespace() // includes the resource version
 				}
 				b.cache.namespace = cached
 				b.Track(cached)
@@ -516,7 +516,7 @@ func TestOnlyTheWriteIsRetried(t *testing.T) {
 			}
 			_, err := b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
-			// The cache is stale, and the Namespace is in the queue again.
+			// The cache is stale, and the Namespace is reconciled again.
 			_, err = b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(b.calls).To(Equal(1))
@@ -718,7 +718,7 @@ func TestNoErrorIsTerminal(t *testing.T) {
 	g.Expect(errors.Is(err, reconcile.TerminalError(nil))).To(BeFalse())
 }
 
-// A previous leader can already have handled a Namespace that is still waiting according to the
+// A previous leader might already have handled a Namespace that still appears to be waiting in the
 // cache.
 func TestStaleCacheWindow(t *testing.T) {
 	finished := wrappers.MakeNamespace("shop").UID("shop-uid").Obj()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// DescribeMachine returns facts about the machine that readers need to interpret the results. The
-// facts do not identify the machine.
+// DescribeMachine describes the machine, so that readers can interpret the results. The description
+// does not identify the machine.
 func DescribeMachine() []string {
 	facts := []string{
 		time.Now().UTC().Format("2006-01-02"),

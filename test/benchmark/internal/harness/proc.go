@@ -18,7 +18,7 @@ import (
 // architecture that Go runs on.
 const clockTicks = 100
 
-// linux is the only supported operating system that provides these files in /proc.
+// linux is the only operating system on which the benchmarks read these files in /proc.
 const linux = "linux"
 
 // processStat contains the fields of /proc/<pid>/stat that the benchmarks use.
@@ -53,7 +53,7 @@ func FindChild(name string) (int, bool, error) {
 		return 0, false, err
 	}
 	for _, path := range paths {
-		// The process can have exited in the meantime.
+		// The process might have exited in the meantime.
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue
@@ -67,8 +67,8 @@ func FindChild(name string) (int, bool, error) {
 	return 0, false, fmt.Errorf("this process has no child named %s", name)
 }
 
-// parseStat parses the text of /proc/<pid>/stat. The name is in parentheses, and can itself contain
-// parentheses.
+// parseStat parses the content of /proc/<pid>/stat. The process name is in parentheses and can
+// itself contain parentheses.
 func parseStat(text string) (processStat, error) {
 	start, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if start < 0 || end < start {
@@ -105,7 +105,7 @@ func readPeakMemory(pid int) (int64, bool, error) {
 	return peak, err == nil, err
 }
 
-// parsePeakMemory parses VmHWM in the text of /proc/<pid>/status.
+// parsePeakMemory parses VmHWM in the content of /proc/<pid>/status.
 func parsePeakMemory(status string) (int64, error) {
 	for line := range strings.Lines(status) {
 		value, found := strings.CutPrefix(line, "VmHWM:")
@@ -114,9 +114,9 @@ func parsePeakMemory(status string) (int64, error) {
 		}
 		kibibytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("failed to parse the peak of resident memory %q: %w", strings.TrimSpace(line), err)
+			return 0, fmt.Errorf("failed to parse the peak resident memory %q: %w", strings.TrimSpace(line), err)
 		}
 		return kibibytes * 1024, nil
 	}
-	return 0, errors.New("the process status contains no peak of resident memory (VmHWM)")
+	return 0, errors.New("the process status contains no peak resident memory (VmHWM)")
 }

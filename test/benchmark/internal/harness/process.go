@@ -43,7 +43,7 @@ func BuildManager(ctx context.Context, dir string) (string, error) {
 }
 
 // StartProcess starts a program. The program is interrupted when Stop is called or the context is
-// cancelled. Messages contain the given name.
+// canceled. Error messages contain the name.
 func StartProcess(ctx context.Context, name, log, binary string, args ...string) (*Process, error) {
 	output, err := os.Create(log)
 	if err != nil {
@@ -54,7 +54,7 @@ func StartProcess(ctx context.Context, name, log, binary string, args ...string)
 	runContext, cancel := context.WithCancel(ctx)
 	command := exec.CommandContext(runContext, binary, args...)
 	command.Stdout, command.Stderr = output, output
-	// Run the process in its own process group: Ctrl-C in a terminal would otherwise send it a
+	// Run the process in its own process group. Otherwise, Ctrl-C in a terminal would send it a
 	// second interrupt, which forces an immediate exit.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
@@ -115,7 +115,7 @@ func (p *Process) LastOutput() string {
 func (p *Process) PeakMemory() (int64, bool, error) {
 	peak, ok, err := readPeakMemory(p.command.Process.Pid)
 	if err != nil {
-		err = fmt.Errorf("failed to read the memory of %s, last output: %s: %w", p.name, p.LastOutput(), err)
+		err = fmt.Errorf("failed to read the memory usage of %s: %w; last output: %s", p.name, err, p.LastOutput())
 	}
 	return peak, ok, err
 }
@@ -125,7 +125,7 @@ func (p *Process) PeakMemory() (int64, bool, error) {
 func (p *Process) CPU() (time.Duration, bool, error) {
 	used, ok, err := ReadCPU(p.command.Process.Pid)
 	if err != nil {
-		err = fmt.Errorf("failed to read the processor time of %s, last output: %s: %w", p.name, p.LastOutput(), err)
+		err = fmt.Errorf("failed to read the processor time of %s: %w; last output: %s", p.name, err, p.LastOutput())
 	}
 	return used, ok, err
 }

@@ -11,8 +11,8 @@ import (
 // Number is the type of the samples.
 type Number interface{ ~int64 | ~float64 }
 
-// Percentile returns the value below which the given share of the samples lies, interpolated between
-// the two nearest samples. It returns 0 if there are no samples.
+// Percentile returns a percentile of the samples, interpolated between the two nearest samples, or
+// 0 if there are no samples. The share is between 0 and 1.
 func Percentile[T Number](samples []T, share float64) T {
 	if len(samples) == 0 {
 		return 0

@@ -16,16 +16,16 @@ func TestPercentile(t *testing.T) {
 		share   float64
 		want    float64
 	}{
-		"no samples":              {nil, 0.5, 0},
-		"one sample":              {[]float64{7}, 0.95, 7},
-		"median of three":         {[]float64{9, 1, 5}, 0.5, 5},
-		"median of four":          {[]float64{4, 1, 3, 2}, 0.5, 2.5},
-		"the smallest":            {[]float64{3, 1, 2}, 0, 1},
-		"the largest":             {[]float64{3, 1, 2}, 1, 3},
-		"95% of 0 to 100":         {seq(101), 0.95, 95},
-		"95% between two samples": {[]float64{0, 10}, 0.95, 9.5},
-		"median with an outlier":  {[]float64{1, 2, 3, 4, 1e9}, 0.5, 3},
-		"equal samples":           {[]float64{2, 2, 2, 2}, 0.3, 2},
+		"no samples":                     {nil, 0.5, 0},
+		"one sample":                     {[]float64{7}, 0.95, 7},
+		"median of three":                {[]float64{9, 1, 5}, 0.5, 5},
+		"median of four":                 {[]float64{4, 1, 3, 2}, 0.5, 2.5},
+		"the smallest":                   {[]float64{3, 1, 2}, 0, 1},
+		"the largest":                    {[]float64{3, 1, 2}, 1, 3},
+		"95th percentile of 0 to 100":    {seq(101), 0.95, 95},
+		"95th percentile of two samples": {[]float64{0, 10}, 0.95, 9.5},
+		"median with an outlier":         {[]float64{1, 2, 3, 4, 1e9}, 0.5, 3},
+		"equal samples":                  {[]float64{2, 2, 2, 2}, 0.3, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := slices.Clone(test.samples)

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Table is a table of a report.
+// Table is a table in a report.
 type Table struct {
 	Title  string
 	Header []string
@@ -78,8 +78,8 @@ func (t Table) widths() []int {
 	return widths
 }
 
-// FormatDuration formats a duration with three significant digits, but at most two decimals of a
-// millisecond.
+// FormatDuration formats a duration with three significant digits, but no more than two decimal
+// places in milliseconds.
 func FormatDuration(duration time.Duration) string {
 	// Avoid "-0.00 ms".
 	if duration <= -5*time.Microsecond {

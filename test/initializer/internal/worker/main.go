@@ -33,7 +33,7 @@ import (
 type eventLog struct{ file *os.File }
 
 func (d eventLog) write(format string, args ...any) {
-	// The line is written at once, so that lines from several processes are not interleaved.
+	// Write the line in one call, so that lines from several processes are not interleaved.
 	_, err := fmt.Fprintf(d.file, "%d "+format+"\n", append([]any{os.Getpid()}, args...)...)
 	if err == nil {
 		err = d.file.Sync()
@@ -43,8 +43,7 @@ func (d eventLog) write(format string, args ...any) {
 	}
 }
 
-// stop describes the point at which the process kills itself: when it reaches the point for the
-// n-th time.
+// stop kills the process when it reaches a given point for the n-th time.
 type stop struct {
 	point    string
 	left     atomic.Int64
@@ -88,8 +87,8 @@ func main() {
 	flag.StringVar(&path, "event-log", "", "The path of the event log.")
 	flag.StringVar(&stopAt, "stop-at", "",
 		"The point at which the process kills itself: before-work, after-work, before-return, before-patch or after-patch.")
-	flag.Int64Var(&stopAfter, "stop-after", 1, "How often the process must reach the point before it kills itself.")
-	flag.StringVar(&election, "elect-in", "", "The namespace in which to elect a leader; none if empty.")
+	flag.Int64Var(&stopAfter, "stop-after", 1, "How many times the process reaches the point until it kills itself.")
+	flag.StringVar(&election, "elect-in", "", "The namespace for leader election. If empty, no leader is elected.")
 	flag.BoolVar(&isUnordered, "unordered", false, "Do not wait for the initializer's turn.")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.UseDevMode(true)))

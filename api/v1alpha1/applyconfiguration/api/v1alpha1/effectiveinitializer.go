@@ -20,7 +20,7 @@ type EffectiveInitializerApplyConfiguration struct {
 	// configuration is the name of the first NamespaceInitializerConfiguration that registers the
 	// initializer.
 	Configuration *string `json:"configuration,omitempty"`
-	// inForceSince is the time since which new Namespaces get this initializer. It is set only if
+	// inForceSince is the time from which new Namespaces get this initializer. It is set only if
 	// the operator, instead of the API server, adds initializers to Namespaces (config/compat). A
 	// Namespace that was created before that time does not get the initializer.
 	InForceSince                          *v1.Time `json:"inForceSince,omitempty"`

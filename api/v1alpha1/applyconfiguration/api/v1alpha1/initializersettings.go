@@ -19,9 +19,9 @@ import (
 type InitializerSettingsApplyConfiguration struct {
 	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer, counted from
 	// the start of the initializer's turn. After this time, failurePolicy applies. The time starts
-	// when the operator observes the turn, so the Namespace can wait longer, but not shorter. A change
-	// of timeoutSeconds also applies to waiting Namespaces; if it was not set before, the time starts
-	// when the operator observes the change. The default is no limit.
+	// when the operator observes the turn, so the Namespace might wait longer, but never less. A
+	// change to timeoutSeconds also applies to waiting Namespaces; if it was not set before, the time
+	// starts when the operator observes the change. The default is no limit.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// failurePolicy specifies what happens when the initializer times out. "Fail", the default,
 	// fails the initialization: the Namespace gets a failure result and is deleted. "Ignore" skips
