@@ -85,6 +85,7 @@ func (o *options) parse() error {
 	}
 	if o.hold.Address != "0" {
 		o.Hold = &o.hold
+		errs = append(errs, o.hold.Validate())
 	}
 	return errors.Join(errs...)
 }

@@ -112,8 +112,8 @@ func TestExpiryReconcile(t *testing.T) {
 			cached: expired().Annotation(v1alpha1.AnnotationTTL, "8h1s"), serverTime: new(now.Add(time.Hour)),
 			wantResult: ctrl.Result{RequeueAfter: 2 * time.Hour},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon since " + now.Add(time.Hour).String()},
-			wantEvents: []string{"Warning ExpiresSoon the namespace will be deleted at 2026-03-01T14:00:00Z, because it expired before " +
-				"the first warning (nslifecycle.dev/ttl=8h1s)" + toKeep},
+			wantEvents: []string{"Warning ExpiresSoon the namespace has expired (nslifecycle.dev/ttl=8h1s) and will be deleted " +
+				"at 2026-03-01T14:00:00Z" + toKeep},
 		},
 		"no time in the API server's response": {
 			cached: warned(), serverTime: new(time.Time{}),

@@ -310,7 +310,7 @@ func TestInitializerRegistryRecord(t *testing.T) {
 	var registry initializerRegistry
 	generation := int64(0)
 	// record updates the registry at the given time, when the missing initializers are
-	// unregistered. It returns since when each of them has been unregistered.
+	// unregistered. It returns the time when each of them became unregistered.
 	record := func(at time.Duration, missing ...string) map[string]time.Duration {
 		names := slices.DeleteFunc([]string{"a", "b"}, func(name string) bool { return slices.Contains(missing, name) })
 		generation++

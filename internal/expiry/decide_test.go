@@ -34,8 +34,8 @@ func warning(at, key, value string) string {
 
 // lateWarning returns the message of a warning that is given after the expiry.
 func lateWarning(at, key, value string) string {
-	return fmt.Sprintf("the namespace will be deleted at %s, because it expired before the first warning (%s=%s); "+
-		"to keep it, run: kubectl annotate namespace shop %s-", at, key, value, key)
+	return fmt.Sprintf("the namespace has expired (%s=%s) and will be deleted at %s; "+
+		"to keep it, run: kubectl annotate namespace shop %s-", key, value, at, key)
 }
 
 func hours(hours float64) time.Time { return created.Add(time.Duration(hours * float64(time.Hour))) }

@@ -40,12 +40,11 @@ func msgNotDeleted(expires Expiry, reason string) string {
 // msgWarning identifies an expiry: the message depends on the time and on the annotation that sets
 // the time.
 func msgWarning(name string, expires Expiry, warnedAt time.Time) string {
-	when := formatTime(expires.At) + " (" + expires.String() + ")"
+	what := fmt.Sprintf("the namespace will be deleted at %s (%s)", formatTime(expires.At), expires)
 	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {
-		when = fmt.Sprintf("%s, because it expired before the first warning (%s)", formatTime(at), expires)
+		what = fmt.Sprintf("the namespace has expired (%s) and will be deleted at %s", expires, formatTime(at))
 	}
-	return fmt.Sprintf("the namespace will be deleted at %s; to keep it, run: %s",
-		when, shell.Command("kubectl annotate namespace %s %s-", name, expires.Key))
+	return fmt.Sprintf("%s; to keep it, run: %s", what, shell.Command("kubectl annotate namespace %s %s-", name, expires.Key))
 }
 
 // Errors of Parse.

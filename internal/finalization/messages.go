@@ -27,7 +27,7 @@ const (
 	messageFinalizersOfSome    = " (counted in %d of %d resource instances)" // appended to upstream's message
 	messageDeletionOrdered     = "Content is deleted in order: %s"
 	messageDeletionInProgress  = "Content is being deleted"
-	messageDeletionRefused     = "The content of the namespace is not deleted: %s"
+	messageDeletionRefused     = "The operator does not delete the content of the namespace: %s"
 	messageUnknownUnlisted     = "Remaining objects are unknown: failed to list %s"
 	messageUnknownUndiscovered = "Remaining objects are unknown: failed to discover some resource types"
 )

@@ -6,6 +6,7 @@ package hold
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -41,6 +42,35 @@ type Options struct {
 	URL string
 }
 
+// Validate returns an error if the options are invalid.
+func (o *Options) Validate() error {
+	var errs []error
+	if _, _, err := splitAddress(o.Address); err != nil {
+		errs = append(errs, fmt.Errorf(msgInvalidAddress, o.Address))
+	}
+	if o.Duration <= 0 {
+		errs = append(errs, fmt.Errorf(msgInvalidDuration, o.Duration))
+	}
+	if o.Limits.Total < 1 || o.Limits.PerUser < 1 {
+		errs = append(errs, errors.New(msgInvalidLimits))
+	}
+	if o.URL != "" {
+		if _, err := o.host(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// host returns the host name in URL.
+func (o *Options) host() (string, error) {
+	base, err := url.Parse(o.URL)
+	if err != nil || base.Scheme != "https" || base.Hostname() == "" || net.ParseIP(base.Hostname()) != nil {
+		return "", fmt.Errorf(msgInvalidURL, o.URL)
+	}
+	return base.Hostname(), nil
+}
+
 // Setup adds the webhooks, and the controllers of their certificate, to a manager. They serve on
 // every replica, whichever is the leader.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespace string, metrics Recorder) error {
@@ -50,11 +80,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespa
 	}
 	names := []string{options.Service + "." + systemNamespace + ".svc"}
 	if options.URL != "" {
-		base, err := url.Parse(options.URL)
-		if err != nil || base.Scheme != "https" || base.Hostname() == "" || net.ParseIP(base.Hostname()) != nil {
-			return fmt.Errorf("%q is no https URL with a DNS name", options.URL)
+		name, err := options.host()
+		if err != nil {
+			return err
 		}
-		names = append(names, base.Hostname())
+		names = append(names, name)
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			return useURL(ctx, mgr, options.URL)
 		})); err != nil {

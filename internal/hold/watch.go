@@ -45,7 +45,8 @@ func (c *changes) notify(name string) {
 	}
 }
 
-// watch notifies held writes of all events of the Namespace informer, on every replica.
+// watch notifies held writes of every event that the Namespace informer receives. It runs on every
+// replica.
 func (c *changes) watch(ctx context.Context, informers cache.Informers) error {
 	informer, err := informers.GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
 	if err != nil {

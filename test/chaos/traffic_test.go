@@ -25,7 +25,7 @@ const (
 	// interval is the time between the creation of one namespace and the next.
 	interval = 250 * time.Millisecond
 	// maximum is the maximum number of namespaces that exist concurrently. It limits the backlog
-	// during an outage, which would dominate the recovery time.
+	// of an outage. Otherwise, processing the backlog would dominate the recovery time.
 	maximum = 12
 	// retry is the delay before a user repeats a failed request.
 	retry = 100 * time.Millisecond

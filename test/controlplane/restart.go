@@ -35,7 +35,7 @@ type Authority struct {
 }
 
 // WithRestarts allows killing the API server, restarting it with the same keys, and replacing its
-// certificate. By default, envtest creates a new authority at each start, and existing clients do
+// certificate. By default, envtest creates a new certificate authority at each start, and existing clients do
 // not trust it.
 func WithRestarts(ca *Authority) Option {
 	return func(environment *envtest.Environment) {

@@ -144,7 +144,8 @@ func (d *demo) searchTour(ctx context.Context) error {
 func (d *demo) showSearchRegistration(ctx context.Context) error {
 	d.out.heading("A search service")
 	d.out.say("Each namespace gets an index for its logs in a service outside the cluster. An initializer\n" +
-		"creates the index. An agent with its own namespace finalizer deletes it.")
+		"creates the index. When the namespace is deleted, an agent with its own namespace finalizer\n" +
+		"deletes the index.")
 	return d.registerSearchIndex(ctx, d.show)
 }
 

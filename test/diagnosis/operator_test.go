@@ -69,8 +69,8 @@ func startNamespaceController(ctx context.Context) {
 	Eventually(controllerManager.Log).WithContext(ctx).Should(ContainSubstring("Starting namespace controller"))
 }
 
-// diagnosisEvents returns the diagnosis Events for a namespace as "TYPE REASON NOTE". An Event that
-// occurred several times is repeated.
+// diagnosisEvents returns the diagnosis Events for a namespace as "TYPE REASON NOTE". An Event with
+// a count of n is returned n times.
 func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())

@@ -275,7 +275,7 @@ var _ = Describe("Expiry", func() {
 			running, err := plane.StartManager(ctx, func(options *manager.Options) { options.Controllers = chosen })
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
-				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before the first warning"))
+				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "has expired"))
 			expectKept(ctx, namespace)
 			Expect(running.Stop()).To(Succeed())
 		}
@@ -295,7 +295,7 @@ var _ = Describe("Expiry", func() {
 		_, err := plane.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
-			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before the first warning"))
+			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "has expired"))
 		expectKept(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
@@ -401,7 +401,7 @@ var _ = Describe("Expiry", func() {
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonInvalidExpiry, `is "soon"`))
 		Expect(warnings(Default, ctx, wrong, v1alpha1.ReasonInvalidExpiry)).To(HaveLen(1))
 		Eventually(get).WithContext(ctx).WithArguments(short.Name).
-			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before the first warning"))
+			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "has expired"))
 		expectKept(ctx, wrong)
 
 		By("checking that a user who cannot delete the namespace cannot remove one of two annotations")

@@ -183,9 +183,9 @@ type history struct {
 	writes   []write
 }
 
-// combine determines which user removed which name. The API server returned each version of a
-// namespace in the response to the request that created the version. If there is no such response,
-// the version might be from any request whose client disconnected.
+// combine determines which user removed which name. The response to a write contains the
+// resourceVersion that the write created. A version without such a response might be from any
+// request whose client disconnected.
 func (r *recording) combine(ctx context.Context) *history {
 	GinkgoHelper()
 	versions := r.upToNow(ctx)

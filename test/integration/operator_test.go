@@ -273,7 +273,7 @@ var _ = Describe("The operator", func() {
 		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 	}, SpecTimeout(2*time.Minute))
 
-	It("does not update a namespace that does not change", func(ctx context.Context) {
+	It("does not update a namespace whose state has not changed", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "quiet").Name
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))

@@ -17,7 +17,7 @@ import (
 // NamespaceWrapper builds a Namespace.
 type NamespaceWrapper struct{ corev1.Namespace }
 
-// MakeNamespace returns a Namespace with the given name.
+// MakeNamespace returns a wrapper of a Namespace with the given name.
 func MakeNamespace(name string) *NamespaceWrapper {
 	return &NamespaceWrapper{corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{}, Annotations: map[string]string{},

@@ -83,7 +83,7 @@ func TestFindInitializers(t *testing.T) {
 		})},
 		"no subject with the permission": {
 			facts: makeInitializing(),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "the turn of quota.corp.com began at 2026-03-01T11:50:00Z", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "quota.corp.com has been first in the pending list since 2026-03-01T11:50:00Z", object}},
 		},
 		"a subject with the permission for another namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule("other")), exists(true), runs),

@@ -279,7 +279,7 @@ const (
 	messageInitializerNotRunning = "%s; no identity with the initialize verb is running"
 	messageUnregistered          = "%s; no configuration lists it"
 
-	evidenceTurn         = "pending: %s; the turn of %s began at %s"
+	evidenceTurn         = "pending: %s; %s has been first in the pending list since %s"
 	evidenceLastChange   = "the Namespace was last changed at %s, by %q"
 	evidenceUnregistered = "no NamespaceInitializerConfiguration lists %s"
 

@@ -15,9 +15,9 @@ import (
 type Display struct {
 	Out    io.Writer
 	IsLive bool
-	// drawn contains the current lines of the block on the terminal.
+	// drawn contains the lines of the last call of Show, on a terminal.
 	drawn []string
-	// printed contains the current lines if the stream is not a terminal.
+	// printed contains these lines if the stream is not a terminal.
 	printed map[string]bool
 }
 

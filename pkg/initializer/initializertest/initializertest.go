@@ -14,7 +14,7 @@
 // Then check the objects that the Func has created. [Report.Again] calls the Func once more, as
 // after a crash of the initializer before it removed its name from the pending list.
 //
-// The fake client does not enforce access control and admission policies.
+// The fake client does not enforce access control or admission policies.
 package initializertest
 
 import (

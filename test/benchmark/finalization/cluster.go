@@ -275,7 +275,7 @@ func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	})
 }
 
-// inParallel calls do concurrently for each number from 0 to count-1.
+// inParallel calls the function do for each number from 0 to count-1, concurrently.
 func inParallel(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
 	group, groupContext := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)

@@ -66,7 +66,7 @@ func goals() []goal {
 			goal{what: "20 Pods" + suffix + ": time after the last Pod, at worst", scenario: twentyPods,
 				servers: servers, value: (*line).worstAfterPods, limit: 1, isMost: true, unit: " s"})
 	}
-	return append(list, goal{what: "500 namespaces of 10,500: peak memory", scenario: amongTenThousand, servers: 1,
+	return append(list, goal{what: "500 of 10,500 namespaces: peak memory", scenario: amongTenThousand, servers: 1,
 		value: (*line).worstMemory, limit: 100, isMost: true, unit: " MiB"})
 }
 

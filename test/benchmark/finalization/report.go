@@ -278,7 +278,7 @@ func formatRatio(ratio float64) string {
 	return fmt.Sprintf("%.1f", ratio)
 }
 
-// formatCount formats a number with separators between thousands.
+// formatCount formats a number with thousands separators.
 func formatCount(count int64) string {
 	digits := strconv.FormatInt(count, 10)
 	sign := ""

@@ -71,9 +71,9 @@ func TestGoals(t *testing.T) {
 			makeLine(emptyWith100CRDs, 2, nil, []sample{makeSample(second(5.5), 1)}), 0.5, missed},
 		"worst time after Pods": {"20 Pods: time after the last Pod, at worst",
 			makeLine(twentyPods, 1, nil, []sample{{afterPods: second(0.5)}, {afterPods: second(1.5)}}), 1.5, missed},
-		"memory": {"500 namespaces of 10,500: peak memory",
+		"memory": {"500 of 10,500 namespaces: peak memory",
 			makeLine(amongTenThousand, 1, nil, []sample{makeSample(1, 1)}), 50, met},
-		"unknown memory": {"500 namespaces of 10,500: peak memory",
+		"unknown memory": {"500 of 10,500 namespaces: peak memory",
 			makeLine(amongTenThousand, 1, nil, []sample{{}}), math.NaN(), notMeasured},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestCharts(t *testing.T) {
 	}
 	for path, want := range map[string][]string{
 		"dir/chart.svg":             {"empty, 300 CRDs", "one API server", "265", "kube-controller-manager"},
-		"dir/chart-two-servers.svg": {"20 pods, 5 s grace", "two API servers", "1,234,567", "nslifecycle"},
+		"dir/chart-two-servers.svg": {"20 Pods, 5 s grace", "two API servers", "1,234,567", "nslifecycle"},
 	} {
 		decoder := xml.NewDecoder(bytes.NewReader(files[path]))
 		for {
