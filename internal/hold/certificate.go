@@ -123,13 +123,13 @@ type resilient struct{ ctrl.Manager }
 
 // Add implements manager.Manager.
 func (m resilient) Add(runnable manager.Runnable) error {
-	rotator, ok := runnable.(*rotator.CertRotator)
+	certRotator, ok := runnable.(*rotator.CertRotator)
 	if !ok {
 		return m.Manager.Add(runnable)
 	}
 	return m.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			if err := rotator.Start(ctx); err != nil {
+			if err := certRotator.Start(ctx); err != nil {
 				m.GetLogger().WithName("hold").Error(err, messageRotationFailed)
 			}
 		}, rotationRetry)
