@@ -30,8 +30,8 @@ func ValidateInitializerName(name string) error {
 		return fmt.Errorf("initializer name %q is not fully qualified: use at least three dot-separated parts, "+
 			"such as \"quota.policy.example.com\"", name)
 	case !dnsName.MatchString(name):
-		return fmt.Errorf("initializer name %q is not a DNS name: each dot-separated part must consist of 1 to 63 lower case "+
-			"letters, digits and \"-\", and must begin and end with a letter or a digit", name)
+		return fmt.Errorf("initializer name %q is not a DNS name: each dot-separated part must consist of 1 to 63 "+
+			"lower case letters, digits and \"-\", and must begin and end with a letter or a digit", name)
 	}
 	return nil
 }

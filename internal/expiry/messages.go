@@ -44,7 +44,8 @@ func msgWarning(name string, expires Expiry, warnedAt time.Time) string {
 	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {
 		what = fmt.Sprintf("the namespace has expired (%s) and will be deleted at %s", expires, formatTime(at))
 	}
-	return fmt.Sprintf("%s; to keep it, run: %s", what, shell.Command("kubectl annotate namespace %s %s-", name, expires.Key))
+	return fmt.Sprintf("%s; to keep it, run: %s",
+		what, shell.Command("kubectl annotate namespace %s %s-", name, expires.Key))
 }
 
 // Errors of Parse.
