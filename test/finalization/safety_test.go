@@ -187,7 +187,7 @@ var _ = Describe("A namespace that the cluster requires", func() {
 			create(ctx, object)
 			objects = append(objects, object)
 			deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
-			eventuallyNamespace(ctx, name, HaveContentFailure("is not deleted",
+			eventuallyNamespace(ctx, name, HaveContentFailure("does not delete",
 				`namespace "`+name+`" is required`))
 		}
 		expectKept(ctx, objects...)
@@ -221,7 +221,7 @@ var _ = Describe("A namespace that the cluster requires", func() {
 		deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 		consistentlyNamespace(ctx, name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, name)).To(HaveContentFailure("is not deleted", "running operator",
+			g.Expect(get(g, ctx, name)).To(HaveContentFailure("does not delete", "running operator",
 				"outside the cluster", "kube-controller-manager"))
 		}).WithContext(ctx).WithTimeout(45 * time.Second).Should(Succeed())
 		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "the manager must give other controllers time to finalize the namespace")
