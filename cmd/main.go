@@ -139,7 +139,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.hold.Address, "hold-bind-address", "0",
 		`The address of the webhooks that hold writes to initializing namespaces, for example ":9443"; "0" disables them.`)
 	flags.DurationVar(&o.hold.Duration, "hold-duration", 10*time.Second,
-		"How long a write to an initializing namespace waits at most. It must be shorter than their timeoutSeconds.")
+		"The maximum duration that a write to an initializing namespace is held. "+
+			"It must be shorter than the timeoutSeconds of the webhooks.")
 	flags.IntVar(&o.hold.Limits.Total, "hold-max-writes", 25,
 		"The number of writes that are held concurrently. Each occupies a seat of API Priority and Fairness.")
 	flags.IntVar(&o.hold.Limits.PerUser, "hold-max-writes-per-user", 5,

@@ -53,8 +53,8 @@ type RequestBudget interface {
 }
 
 // DiagnosisReconciler finds Namespaces whose initialization or deletion makes no progress, and
-// reports the cause in a condition, in Events and in metrics. It works regardless of which
-// controllers initialize or finalize a Namespace, and reads only the Namespace until it is stalled.
+// reports the cause in a condition, in Events and in metrics. Other controllers can initialize and
+// finalize the Namespace. DiagnosisReconciler reads only the Namespace until it is stalled.
 // The permissions of FinalizationReconciler suffice for a diagnosis, which sends list requests and
 // dry runs of deletions.
 type DiagnosisReconciler struct {

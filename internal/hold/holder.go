@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// Namespaces reads from the informer cache, Live from the API server.
 	Namespaces, Live client.Reader
-	// Duration is how long a write waits at most.
+	// Duration is the maximum time that a write waits.
 	Duration time.Duration
 	Limits   Limits
 	Metrics  Recorder
@@ -45,7 +45,7 @@ const (
 	OutcomeTimedOut Outcome = "timed_out"
 	// OutcomeFailed: the initialization failed, or the Namespace was deleted.
 	OutcomeFailed Outcome = "failed"
-	// OutcomeOverLimit: the limits did not allow to hold the write.
+	// OutcomeOverLimit: the write was rejected because of the limits.
 	OutcomeOverLimit Outcome = "over_limit"
 	// OutcomeCanceled: the client closed the connection.
 	OutcomeCanceled Outcome = "canceled"

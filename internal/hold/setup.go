@@ -28,7 +28,7 @@ import (
 type Options struct {
 	// Address is the host and the port that the webhooks are served at. The host may be empty.
 	Address string
-	// Duration is how long a write waits at most.
+	// Duration is the maximum time that a write waits.
 	Duration time.Duration
 	Limits   Limits
 	// Secret is the name of the Secret with the certificate, in the system namespace.

@@ -22,7 +22,7 @@ const (
 	resendPath = "/resend"
 )
 
-// responseTime is how long the response may take to arrive at the API server before it times out.
+// responseTime is reserved for the response to reach the API server before its timeout.
 const responseTime = time.Second
 
 // Register registers both webhooks at a server. They serve on every replica, whichever is the leader.
@@ -31,12 +31,14 @@ func Register(ctx context.Context, server webhook.Server, informers cache.Inform
 	if err := holder.changes.watch(ctx, informers); err != nil {
 		return err
 	}
-	for path, isSecond := range map[string]bool{holdPath: false, resendPath: true} {
-		server.Register(path, &admission.Webhook{
-			Handler:         handler{Holder: holder, isSecond: isSecond},
-			WithContextFunc: withTimeout,
-		})
-	}
+	server.Register(holdPath, &admission.Webhook{
+		Handler:         handler{Holder: holder},
+		WithContextFunc: withTimeout,
+	})
+	server.Register(resendPath, &admission.Webhook{
+		Handler:         handler{Holder: holder, isSecond: true},
+		WithContextFunc: withTimeout,
+	})
 	return nil
 }
 

@@ -25,7 +25,7 @@ const (
 const msgLeaderStopped = "the last leader has stopped, and no manager has acquired the Lease since"
 
 func msgNoLease(namespace string) string {
-	return fmt.Sprintf("no manager in namespace %q has become the leader yet; run: %s",
+	return fmt.Sprintf("no manager in namespace %q has been elected as leader yet; run: %s",
 		namespace, shell.Command("kubectl --namespace=%s get pods", namespace))
 }
 

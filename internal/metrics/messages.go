@@ -28,7 +28,7 @@ const (
 	helpHeldWritesTotal   = "Writes to initializing namespaces that the hold webhooks received, by outcome."
 	helpHeldWriteDuration = "Time for which writes to initializing namespaces were held."
 	helpHeldWrites        = "Writes that are being held."
-	helpDiagnosisDuration = "Duration of a diagnosis, most of which is spent on requests to the API server."
+	helpDiagnosisDuration = "Duration of a diagnosis, including its requests to the API server."
 	helpDiagnosisRequests = "Requests that diagnoses have sent to the API server."
 	helpBuildInfo         = "Always 1; the labels describe the build of the manager."
 

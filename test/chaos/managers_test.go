@@ -80,7 +80,7 @@ func (r *replicas) stop() {
 	r.done.Wait()
 }
 
-// leader waits until a manager logs that it has become the leader, and returns its session.
+// leader waits until a manager logs that it was elected as leader, and returns its session.
 func (r *replicas) leader(ctx context.Context) *gexec.Session {
 	GinkgoHelper()
 	var leader *gexec.Session

@@ -16,7 +16,7 @@
 //   - After the grace period, every API server rejects create requests in the namespace. Therefore, no
 //     object can be created after the state that the list shows.
 //   - A cluster-wide list contains the objects in all namespaces. If it contains no object in a
-//     namespace, there is none of this type, regardless of which caller sent the request.
+//     namespace, there is none of this type, no matter who sent the request.
 //   - Resource types can be listed at different times, because a type that is empty after the grace
 //     period stays empty. Once the last type is listed, all types are empty.
 //

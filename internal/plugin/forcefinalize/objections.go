@@ -31,7 +31,7 @@ func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
 		return reasonNotBlocked(found.Summary)
 	}
 	if wanted.NamespaceFinalizer == string(corev1.FinalizerKubernetes) {
-		return "" // The owner of this finalizer waits for other owners, at least one of which is blocked.
+		return "" // The owner of this finalizer waits for other owners, and one of them is blocked.
 	}
 	matching := matchingFindings(found, wanted)
 	if len(matching) == 0 {

@@ -134,7 +134,7 @@ func TestComputePlan(t *testing.T) {
 			change: func(state *clusterState) { state.objects[0].IsTerminating = false },
 			wanted: finalizer, allowed: everything, refusal: errNoObjectTerminating(hold, []RemainingObject{notDeleted(terminating(configMaps, "a", "other/one", hold))}),
 		},
-		"finalizer of objects, some of which are not terminating": {
+		"finalizer of terminating and of other objects": {
 			change: func(state *clusterState) {
 				state.objects = append(state.objects, notDeleted(terminating(configMaps, "b", hold)))
 			},
