@@ -48,8 +48,14 @@ func makeConfigMap(name string) *corev1.ConfigMap {
 // annotate sets annotations of a namespace as the initializer.
 func annotate(ctx context.Context, name string, annotations map[string]string) {
 	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	Expect(cluster.Initializer.Patch(ctx, namespace, mergePatch(annotations))).To(Succeed())
+}
+
+// mergePatch returns a patch that sets annotations.
+func mergePatch(annotations map[string]string) client.Patch {
+	GinkgoHelper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	Expect(err).NotTo(HaveOccurred())
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	Expect(cluster.Initializer.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	return client.RawPatch(types.MergePatchType, patch)
 }
