@@ -92,7 +92,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespa
 	}
 	server := webhook.NewServer(webhook.Options{
 		Host: host, Port: port,
-		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = certificate.Get }},
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
+			config.GetCertificate = certificate.Get
+			// HTTP/2 is vulnerable to CVE-2023-44487, and would send all writes through one connection to
+			// one replica.
+			config.NextProtos = []string{"http/1.1"}
+		}},
 	})
 	if err := Register(ctx, server, mgr.GetCache(), Config{
 		Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),

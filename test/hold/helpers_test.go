@@ -18,6 +18,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
+// otherUser is a user without the verb, like framework.OrdinaryUser.
+const otherUser = "bob@corp.example.com"
+
 // result is the response to a request.
 type result struct {
 	Err      error
