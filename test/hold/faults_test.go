@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync"
 	"time"
 
@@ -140,9 +139,7 @@ func latencies(ctx context.Context, user *framework.User, f func()) string {
 	for i := 0; ; i++ {
 		select {
 		case <-done:
-			slices.Sort(durations)
-			return fmt.Sprintf("median %s, p99 %s, maximum %s of %d", durations[len(durations)/2],
-				durations[len(durations)*99/100], durations[len(durations)-1], len(durations))
+			return summarize(durations)
 		default:
 		}
 		start := time.Now()
