@@ -40,12 +40,6 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 	)
 
 	BeforeAll(func(ctx context.Context) {
-		Expect(plane.InstallHold(ctx)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) {
-			Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
-				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},
-			})).To(Succeed())
-		})
 		cluster := &framework.Cluster{ControlPlane: plane, Admin: framework.NewUser(plane.Admin)}
 		user = cluster.AddUser(ctx, "held@chaos.example.com", framework.VerbsButInitialize).Clientset()
 		configuration := wrappers.MakeConfiguration("held").Initializer(heldInitializer, v1alpha1.InitializerSettings{
@@ -57,6 +51,12 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 	})
 
 	BeforeEach(func(ctx context.Context) {
+		Expect(plane.InstallHold(ctx)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},
+			})).To(Succeed())
+		})
 		balancer = startLoadBalancer()
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
@@ -67,7 +67,6 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 				"--hold-url="+balancer.url(), "--hold-max-writes-per-user=25"))
 			balancer.backends = append(balancer.backends, address)
 		}
-		Expect(plane.InstallHold(ctx)).To(Succeed())
 		Expect(plane.WaitForHold(ctx, &hold.Options{URL: balancer.url()})).To(Succeed())
 		for _, address := range balancer.backends {
 			Eventually(func() error {
