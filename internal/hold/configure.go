@@ -22,8 +22,8 @@ const (
 )
 
 // Configure sets the fields of the webhook configuration that depend on the cluster: the URL, unless
-// it is empty, and which requests the webhooks for waitingSubjects select. The manifest contains none
-// of these fields, so that its next application does not change them.
+// it is empty, and which requests the webhooks for waitingSubjects select. The manifest does not
+// contain the latter, so that applying it again does not change them.
 func Configure(
 	configuration *admissionregistrationv1.MutatingWebhookConfiguration, url string, subjects []v1alpha1.Subject,
 ) {

@@ -80,6 +80,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return addProbes(ctx, mgr, cached)
 }
 
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create
+
 func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	self := &authenticationv1.SelfSubjectReview{}
 	if err := mgr.GetClient().Create(ctx, self); err != nil {
