@@ -51,7 +51,7 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 	})
 
 	BeforeEach(func(ctx context.Context) {
-		Expect(plane.InstallHold(ctx)).To(Succeed())
+		Expect(plane.InstallHold(ctx, "default")).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
 				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},

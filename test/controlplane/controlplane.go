@@ -164,9 +164,10 @@ func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error 
 	return err
 }
 
-// InstallHold applies config/default, as described in the documentation.
-func (c *ControlPlane) InstallHold(ctx context.Context) error {
-	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", "default"))
+// InstallHold applies the given directory in config, such as default, as described in the
+// documentation.
+func (c *ControlPlane) InstallHold(ctx context.Context, directory string) error {
+	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", directory))
 	return err
 }
 

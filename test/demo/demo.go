@@ -138,7 +138,7 @@ func (d *demo) start(ctx context.Context) error {
 	}
 
 	d.out.say("Installing nslifecycle: kubectl apply -k config/default")
-	if err := controlPlane.InstallHold(ctx); err != nil {
+	if err := controlPlane.InstallHold(ctx, "default"); err != nil {
 		return err
 	}
 	options, err := controlplane.HoldOptions()

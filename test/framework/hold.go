@@ -26,7 +26,7 @@ func HoldOptions() *hold.Options {
 // their certificate. It returns the options of the webhooks.
 func (c *Cluster) StartHoldingManager(ctx context.Context, changes ...func(*hold.Options)) *hold.Options {
 	GinkgoHelper()
-	Expect(c.InstallHold(ctx)).To(Succeed())
+	Expect(c.InstallHold(ctx, "default")).To(Succeed())
 	options := HoldOptions()
 	for _, change := range changes {
 		change(options)
