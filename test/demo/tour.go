@@ -179,7 +179,7 @@ func (d *demo) showResult(ctx context.Context) error {
 	case !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) || len(policy.Spec.Ingress) > 0:
 		return fmt.Errorf("NetworkPolicy %q allows ingress", policy.Name)
 	case !slices.ContainsFunc(binding.Subjects, isUser):
-		return fmt.Errorf("RoleBinding %q is not for user %s", binding.Name, userName)
+		return fmt.Errorf("RoleBinding %q does not have user %s as a subject", binding.Name, userName)
 	}
 	return nil
 }

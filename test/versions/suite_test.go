@@ -60,7 +60,7 @@ var (
 
 func TestVersions(t *testing.T) {
 	if os.Getenv("NSLIFECYCLE_TEST_VERSIONS") == "" {
-		t.Skip("run by make test-versions")
+		t.Skip("NSLIFECYCLE_TEST_VERSIONS is not set: run `make test-versions`")
 	}
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Versions")
