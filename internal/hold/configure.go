@@ -4,11 +4,13 @@
 package hold
 
 import (
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -25,14 +27,14 @@ const (
 // it is empty, and which requests the webhooks for waitingSubjects select. The manifest does not
 // contain the latter, so that applying it again does not change them.
 func Configure(
-	configuration *admissionregistrationv1.MutatingWebhookConfiguration, url string, subjects []v1alpha1.Subject,
+	configuration *admissionregistrationv1.MutatingWebhookConfiguration, base string, subjects []v1alpha1.Subject,
 ) {
 	var rules []admissionregistrationv1.RuleWithOperations
 	var conditions []admissionregistrationv1.MatchCondition
 	for i := range configuration.Webhooks {
 		webhook := &configuration.Webhooks[i]
-		if service := webhook.ClientConfig.Service; url != "" && service != nil && service.Path != nil {
-			webhook.ClientConfig.URL, webhook.ClientConfig.Service = new(url+*service.Path), nil
+		if base != "" {
+			setURL(&webhook.ClientConfig, base)
 		}
 		if webhook.Name == holdWebhook && len(subjects) > 0 {
 			rules, conditions = webhook.Rules, waitingConditions(webhook.MatchConditions, subjects)
@@ -43,6 +45,17 @@ func Configure(
 			webhook.Rules, webhook.MatchConditions = rules, conditions
 		}
 	}
+}
+
+// setURL changes the address of a webhook and preserves its path.
+func setURL(target *admissionregistrationv1.WebhookClientConfig, base string) {
+	var path string
+	if target.Service != nil {
+		path = ptr.Deref(target.Service.Path, "")
+	} else if current, err := url.Parse(ptr.Deref(target.URL, "")); err == nil {
+		path = current.Path
+	}
+	target.URL, target.Service = new(base+path), nil
 }
 
 // waitingConditions returns the match conditions with the one that excludes initializers replaced by

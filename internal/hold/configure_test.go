@@ -32,7 +32,8 @@ func TestConfigure(t *testing.T) {
 	}))
 	g.Expect(configuration.Webhooks[0].MatchConditions).To(HaveLen(2), "the first webhook is unchanged")
 
-	Configure(configuration, "", nil)
+	Configure(configuration, "https://localhost:9444", nil)
+	g.Expect(configuration.Webhooks[1].ClientConfig.URL).To(HaveValue(Equal("https://localhost:9444/hold")))
 	g.Expect(configuration.Webhooks[1].Rules).To(BeEmpty())
 	g.Expect(configuration.Webhooks[1].MatchConditions).To(BeEmpty())
 }

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
@@ -34,8 +35,10 @@ import (
 var _ = Describe("A write while the webhooks do not work", func() {
 	DescribeTable("is rejected by the gate",
 		func(ctx context.Context, start func() string) {
-			setURL(ctx, start())
 			namespace := cluster.CreateInitializing(ctx, "fault")
+			cluster.StopManager()
+			DeferCleanup(restartManager)
+			setURL(ctx, start())
 			got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
 			Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
 			Expect(got.Err).To(MatchError(ContainSubstring("nslifecycle-gate")))
@@ -59,7 +62,10 @@ var _ = Describe("A write while the webhooks do not work", func() {
 	It("is held again after an expired certificate has been replaced", func(ctx context.Context) {
 		secret := &corev1.Secret{}
 		key := client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: options.Secret}
-		Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
+			g.Expect(secret.Data).NotTo(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
 		expired := secret.DeepCopy()
 		expired.Data[corev1.TLSCertKey], expired.Data[corev1.TLSPrivateKeyKey] = makeExpired()
 		Expect(cluster.Admin.Update(ctx, expired)).To(Succeed())
@@ -150,29 +156,15 @@ func latencies(ctx context.Context, user *framework.User, f func()) string {
 	}
 }
 
-// setURL makes the API server call another server until the spec ends.
+// setURL makes the API server call another server until the manager starts again.
 func setURL(ctx context.Context, url string) {
 	GinkgoHelper()
-	set := func(ctx context.Context, base string) {
-		Eventually(func() error {
-			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-			if err := cluster.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.HoldConfiguration}, configuration); err != nil {
-				return err
-			}
-			for i := range configuration.Webhooks {
-				path := "/hold"
-				if i%2 == 1 {
-					path = "/resend"
-				}
-				configuration.Webhooks[i].ClientConfig.URL = new(base + path)
-			}
-			return cluster.Admin.Update(ctx, configuration)
-		}).WithContext(ctx).Should(Succeed())
-		// The API server reads webhook configurations with an informer.
-		time.Sleep(time.Second)
-	}
-	set(ctx, url)
-	DeferCleanup(func(ctx context.Context) { set(ctx, options.URL) })
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.HoldConfiguration}, configuration)).To(Succeed())
+	hold.Configure(configuration, url, nil)
+	Expect(cluster.Admin.Update(ctx, configuration)).To(Succeed())
+	// The API server reads webhook configurations with an informer.
+	time.Sleep(time.Second)
 }
 
 // makeExpired returns an expired certificate and its key.

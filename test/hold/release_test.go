@@ -93,7 +93,7 @@ var _ = Describe("A write to an initializing namespace", func() {
 		namespace := cluster.CreateInitializing(ctx, "stopped")
 		held := startCreate(ctx, cluster.Ordinary, namespace.Name, "web")
 		cluster.StopManager()
-		DeferCleanup(func(ctx context.Context) { restartManager(ctx) })
+		DeferCleanup(restartManager)
 		Eventually(held).WithContext(ctx).WithTimeout(holdDuration / 2).Should(
 			Receive(HaveField("Err", Satisfy(apierrors.IsTooManyRequests))))
 

@@ -40,9 +40,11 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	options = cluster.StartHoldingManager(ctx, func(o *hold.Options) { o.Duration = holdDuration })
 }, NodeTimeout(15*time.Minute))
 
-// restartManager starts the manager again. The rotator can run only once in a process.
+// restartManager starts the manager again, at another port.
 func restartManager(ctx context.Context) {
 	GinkgoHelper()
-	options.IsRotated = false
+	options = framework.HoldOptions()
+	options.Duration = holdDuration
 	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
+	Expect(cluster.WaitForHold(ctx, options)).To(Succeed())
 }
