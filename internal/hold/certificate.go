@@ -100,6 +100,9 @@ func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port 
 	if err := os.WriteFile(filepath.Join(directory, corev1.TLSCertKey), nil, 0o600); err != nil {
 		return fmt.Errorf("failed to create a file for the rotation of the certificate: %w", err)
 	}
+	if err := mgr.Add(remover(directory)); err != nil {
+		return err
+	}
 	if err := rotator.AddRotator(resilient{mgr}, &rotator.CertRotator{
 		SecretKey:      secret,
 		CertDir:        directory,
@@ -118,6 +121,18 @@ func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port 
 	}
 	return nil
 }
+
+// remover removes a directory when the manager stops.
+type remover string
+
+// Start implements manager.Runnable.
+func (d remover) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return os.RemoveAll(string(d))
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (d remover) NeedLeaderElection() bool { return false }
 
 // resilient is a manager whose runnables are restarted when they fail. The rotator fails, and would
 // stop all controllers, if its Secret does not exist.

@@ -116,6 +116,26 @@ var _ = Describe("A client that creates a namespace and fills it", func() {
 	}
 })
 
+var _ = DescribeTable("A client fails with the names of the pending initializers", Label("long"),
+	func(ctx context.Context, write func(ctx context.Context, name string) error) {
+		namespace := cluster.CreateInitializing(ctx, "endless").Name
+		start := time.Now()
+		err := write(ctx, namespace)
+		Expect(err).To(MatchError(And(ContainSubstring("is being initialized"), ContainSubstring("absent.test.example.com"))))
+		AddReportEntry("failed after", time.Since(start).String())
+	},
+	Entry("kubectl create", func(ctx context.Context, name string) error {
+		return run(ctx, "", cluster.KubectlPath(), "create", "configmap", "web", "--namespace="+name)
+	}),
+	Entry("helm install", func(ctx context.Context, name string) error {
+		return run(ctx, "", filepath.Join(controlplane.Root(), "bin", "helm"),
+			"install", "shop", makeChart(), "--namespace="+name)
+	}),
+	Entry("client-go", func(ctx context.Context, name string) error {
+		return cluster.Ordinary.Create(ctx, inNamespace(makeConfigMap("web"), name))
+	}),
+)
+
 // run runs a command as the ordinary user.
 func run(ctx context.Context, input, path string, args ...string) error {
 	GinkgoHelper()
