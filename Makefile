@@ -322,7 +322,7 @@ build-installer: kustomize ## Write dist/install.yaml and the generated parts of
 	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
 	printf '%s\n' 'namespace: nslifecycle-system' 'namePrefix: nslifecycle-' 'sortOptions:' '  order: fifo' \
 		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/prometheus' \
-		'components:' '- ../../config/hold' >"$$overlay/kustomization.yaml"; \
+		>"$$overlay/kustomization.yaml"; \
 	"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/optional.yaml"; \
 	go run ./hack/chart dist/install.yaml "$$overlay/optional.yaml" dist/chart/files
 

@@ -48,6 +48,10 @@ const defaultSystemNamespace = "nslifecycle-system"
 const noCluster = "no cluster is configured: set KUBECONFIG or --kubeconfig, " +
 	"or run in a Pod; to try nslifecycle without a cluster, run: make demo"
 
+// writesNotHeld is logged if the hold webhooks are disabled.
+const writesNotHeld = "The manager does not hold early writes, so the gate policy rejects them; to hold them, set " +
+	"--hold-bind-address, and --hold-url if the API server cannot reach Services"
+
 type options struct {
 	manager.Options
 
@@ -137,7 +141,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.IsExpiryDryRun, "expiry-dry-run", false,
 		"Report expired namespaces without deleting them.")
 	flags.StringVar(&o.hold.Address, "hold-bind-address", "0",
-		`The address of the webhooks that hold writes to initializing namespaces, for example ":9443"; "0" disables them.`)
+		`The address of the webhooks that hold writes to initializing namespaces, for example ":9443"; "0" disables them. `+
+			"They require the initialization controller.")
 	flags.DurationVar(&o.hold.Duration, "hold-duration", 10*time.Second,
 		"The maximum duration that a write to an initializing namespace is held. "+
 			"It must be shorter than the timeoutSeconds of the webhooks.")
@@ -210,6 +215,9 @@ func run(restConfig *rest.Config, opts options) error {
 	log := ctrl.Log.WithName("setup")
 	if opts.Controllers.Runs(manager.Initialization) {
 		log.Info(opts.Server.String())
+		if opts.Hold == nil {
+			log.Info(writesNotHeld)
+		}
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme.New(),

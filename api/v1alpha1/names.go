@@ -75,6 +75,12 @@ const (
 	PolicyComplete = "complete"
 	// PolicyGate rejects writes to an initializing namespace by users without VerbInitialize.
 	PolicyGate = "gate"
+	// PolicyWaitingSubjects extends PolicyGate to the waitingSubjects of the effective set, who hold
+	// VerbInitialize.
+	PolicyWaitingSubjects = "waiting-subjects"
+	// PolicyInitializerSubjects restricts who can change the pending list to the subjects of the
+	// initializers, and excludes waitingSubjects.
+	PolicyInitializerSubjects = "initializer-subjects"
 	// PolicyGuard protects the state of the initialization that is recorded on the Namespace.
 	PolicyGuard = "guard"
 	// PolicyRequireSet rejects new Namespaces with LabelInitializing while no

@@ -73,12 +73,55 @@ type InitializerSettings struct {
 	// +kubebuilder:validation:XValidation:rule="self == 'kubernetes' || self.indexOf('/') <= 253 && self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$')",message="a finalizer is a domain, \"/\" and a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", such as \"search.example.com/index\"",messageExpression="'finalizer \"' + self + '\" is not valid in spec.finalizers of a namespace: use a domain, \"/\" and a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", such as \"search.example.com/index\"'"
 	Finalizer string `json:"finalizer,omitempty"`
 
+	// subjects are the users, groups and ServiceAccounts that implement the initializer. If set, only
+	// they can remove the initializer from the pending list, and only when it is first in the list. They
+	// still need the "initialize" verb. The default allows every holder of the verb to remove it at any
+	// time. The operator itself always can, for example after a timeout.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Subjects []Subject `json:"subjects,omitempty"`
+
 	// namespaceSelector limits the initializer to Namespaces whose labels in the create request match.
 	// Users choose the labels of the Namespaces that they create, so a selector does not enforce
 	// anything. The default selects every new Namespace.
 	//
 	// +optional
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
+}
+
+// SubjectKind is the kind of a Subject.
+//
+// +kubebuilder:validation:Enum=User;Group;ServiceAccount
+type SubjectKind string
+
+// The kinds of subjects.
+const (
+	SubjectUser           SubjectKind = "User"
+	SubjectGroup          SubjectKind = "Group"
+	SubjectServiceAccount SubjectKind = "ServiceAccount"
+)
+
+// Subject identifies a user, a group or a ServiceAccount, like rbacv1.Subject.
+//
+// +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="namespace is required for a ServiceAccount, and must not be set for a User or a Group"
+type Subject struct {
+	// kind is "User", "Group" or "ServiceAccount".
+	// +required
+	Kind SubjectKind `json:"kind"`
+
+	// name is the name of the user, the group or the ServiceAccount.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// namespace is the namespace of the ServiceAccount.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // NamespaceSelector selects Namespaces by their labels, like metav1.LabelSelector. All requirements
@@ -177,6 +220,17 @@ type NamespaceInitializerConfiguration struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Initializers []NamespaceInitializer `json:"initializers,omitempty"`
+
+	// waitingSubjects are users, groups and ServiceAccounts that must wait for the initialization like
+	// all other users, although they hold the "initialize" verb. Use it for GitOps controllers, whose
+	// ClusterRole often contains every verb on every resource. They also cannot change the pending
+	// list. The subjects of all configurations are merged.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="!self.exists(s, s.kind == 'Group' && s.name in ['system:authenticated', 'system:serviceaccounts', 'system:serviceaccounts:kube-system'])",message="waitingSubjects cannot contain system:authenticated, system:serviceaccounts or system:serviceaccounts:kube-system: these groups contain initializers and the controllers of Kubernetes"
+	WaitingSubjects []Subject `json:"waitingSubjects,omitempty"`
 
 	// status is the observed state of the configuration.
 	// +optional

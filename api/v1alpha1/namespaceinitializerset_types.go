@@ -12,6 +12,10 @@ import (
 // well below the API server's limit of 256 KiB for all annotations.
 const MaxSetInitializers = 256
 
+// MaxSetWaitingSubjects is the maximum number of waiting subjects in the set. The admission policies
+// compare the user of a request with each of them.
+const MaxSetWaitingSubjects = 256
+
 // EffectiveInitializer is one entry of the merged list.
 type EffectiveInitializer struct {
 	// name is the identifier of the initializer.
@@ -60,6 +64,17 @@ type NamespaceInitializerSet struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Initializers []EffectiveInitializer `json:"initializers,omitempty"`
+
+	// waitingSubjects are the merged waitingSubjects of all configurations.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	WaitingSubjects []Subject `json:"waitingSubjects,omitempty"`
+
+	// operator is the user name of the operator. subjects and waitingSubjects do not restrict it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Operator string `json:"operator,omitempty"`
 
 	// systemNamespace is the namespace of the operator. This namespace never waits for initializers,
 	// so that the operator can always be installed.

@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -35,8 +36,8 @@ const (
 	admissionFile = "admission.yaml"
 )
 
-// fileOf maps a kind to its file.
-var fileOf = map[string]string{
+// fileOfKind maps a kind to its file.
+var fileOfKind = map[string]string{
 	"CustomResourceDefinition":         "crds.yaml",
 	"ServiceAccount":                   rbacFile,
 	"ClusterRole":                      rbacFile,
@@ -61,12 +62,12 @@ var optionalFileOf = map[string]string{
 	"PrometheusRule/nslifecycle-controller-manager-rules":     "prometheus_rules.yaml",
 }
 
-// optionalFile returns the file of an optional object.
-func optionalFile(kind, name string) string {
+// fileOf returns the file of an object.
+func fileOf(kind, name string) string {
 	if strings.HasPrefix(name, "nslifecycle-hold") {
 		return holdFile
 	}
-	return optionalFileOf[kind+"/"+name]
+	return cmp.Or(optionalFileOf[kind+"/"+name], fileOfKind[kind])
 }
 
 // templated are the kinds that have templates.
@@ -85,35 +86,34 @@ func run(args []string) error {
 	if len(args) != 3 {
 		return errors.New("usage: chart INSTALL.YAML OPTIONAL.YAML DIRECTORY")
 	}
-	for _, part := range []struct {
-		manifest string
-		fileOf   func(kind, name string) string
-	}{
-		{args[0], func(kind, _ string) string { return fileOf[kind] }},
-		{args[1], optionalFile},
-	} {
-		manifest, err := os.ReadFile(part.manifest)
+	var manifests []string
+	for _, path := range args[:2] {
+		manifest, err := os.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("failed to read a manifest: %w", err)
 		}
-		files, err := split(string(manifest), part.fileOf)
-		if err != nil {
-			return fmt.Errorf("failed to split %s: %w", part.manifest, err)
-		}
-		for name, content := range files {
-			if err := os.WriteFile(filepath.Join(args[2], name), []byte(content), 0o644); err != nil {
-				return fmt.Errorf("failed to write a file of the chart: %w", err)
-			}
+		manifests = append(manifests, strings.TrimSuffix(string(manifest), "\n"))
+	}
+	files, err := split(strings.Join(manifests, separator))
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(args[2], name), []byte(content), 0o644); err != nil {
+			return fmt.Errorf("failed to write a file of the chart: %w", err)
 		}
 	}
 	return nil
 }
 
+// separator is the line between the objects in the output of kustomize, which indents multi-line
+// strings.
+const separator = "\n---\n"
+
 // split returns the content of each file, with the objects in the order of the manifest.
-func split(manifest string, fileOf func(kind, name string) string) (map[string]string, error) {
+func split(manifest string) (map[string]string, error) {
 	files := map[string]string{}
-	// kustomize separates objects with exactly this line, and indents multi-line strings.
-	for _, document := range strings.Split(manifest, "\n---\n") {
+	for _, document := range strings.Split(manifest, separator) {
 		var object map[string]any
 		if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
 			return nil, fmt.Errorf("failed to parse an object: %w", err)

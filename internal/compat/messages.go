@@ -44,7 +44,8 @@ const (
 // Log messages that report the result of Detect.
 const (
 	msgOperatorInjects = "The API server does not serve MutatingAdmissionPolicy v1: the operator adds the pending " +
-		"initializers to new namespaces; until then, all users can write to these namespaces"
+		"initializers to new namespaces shortly after their creation; until then, all users can write to these " +
+		"namespaces"
 	msgServerInjects = "The API server serves MutatingAdmissionPolicy v1: it adds the pending initializers to new " +
 		"namespaces in the request that creates them"
 )

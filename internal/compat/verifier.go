@@ -58,7 +58,7 @@ func (v *Verifier) operatorInjects(installed policyverifier.Installed) bool {
 // checkInstalled returns why the operator must not inject the pending list, or "" if it may. The
 // list has no effect without the policies.
 func checkInstalled(installed policyverifier.Installed) (reason, message string) {
-	if missing := installed.Missing(policyverifier.GateAndGuard()); len(missing) > 0 {
+	if missing := installed.Missing(policyverifier.Protecting()); len(missing) > 0 {
 		return v1alpha1.ReasonPolicyMissing, msgMissing(missing)
 	}
 	if !installed.HasCompatGuard {

@@ -51,6 +51,9 @@ type ConfigurationReconciler struct {
 	HealthChecker *initializerhealth.Checker
 	// SystemNamespace is written to the set, so that the admission policies exempt this namespace.
 	SystemNamespace string
+	// Operator is the user name of the operator. It is written to the set, so that the admission
+	// policies allow it to remove initializers with subjects.
+	Operator string
 }
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations,verbs=get;list;watch
@@ -138,12 +141,12 @@ func (r *ConfigurationReconciler) writeSet(
 	if err != nil {
 		return nil, err
 	}
-	if exists && set.SystemNamespace == r.SystemNamespace &&
-		apiequality.Semantic.DeepEqual(set.Initializers, wanted) {
+	current := set.DeepCopy()
+	set.Initializers, set.WaitingSubjects = wanted, merged.WaitingSubjects
+	set.SystemNamespace, set.Operator = r.SystemNamespace, r.Operator
+	if exists && apiequality.Semantic.DeepEqual(set, current) {
 		return set, nil
 	}
-
-	set.Initializers, set.SystemNamespace = wanted, r.SystemNamespace
 	if exists {
 		err = r.Update(ctx, set, client.FieldOwner(nswrite.FieldOwner))
 	} else {

@@ -209,6 +209,13 @@ func TestConfigurationReconcile(t *testing.T) {
 			},
 			wantWrites: []string{"update " + ofRBAC},
 		},
+		"the user name of the operator has changed": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
+				set:            changed(func(set *v1alpha1.NamespaceInitializerSet) { set.Operator = "previous" }),
+			},
+			wantWrites: []string{"update " + ofRBAC},
+		},
 		"a configuration is being deleted": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{

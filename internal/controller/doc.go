@@ -13,6 +13,7 @@
 //     operator's own finalizer from spec.finalizers.
 //   - [DiagnosisReconciler] reports why the initialization or deletion of a Namespace makes no
 //     progress.
+//   - [HoldReconciler] configures the webhooks that hold early writes.
 //   - [ExpiryReconciler] deletes a Namespace at the time set in its annotations. It is off by default.
 //
 // Admission policies in the API server (config/admission) add the pending list, protect it, and

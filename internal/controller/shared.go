@@ -21,6 +21,7 @@ const (
 	namespaceControllerName     = "namespace-initialization"
 	finalizationControllerName  = "namespace-finalization"
 	diagnosisControllerName     = "namespace-diagnosis"
+	holdControllerName          = "hold-webhooks"
 	expiryControllerName        = "namespace-expiry"
 )
 

@@ -246,7 +246,7 @@ type Policy struct {
 // SourcePrefixEvent is the prefix of the Source of a ReportedError that is an Event.
 const SourcePrefixEvent = "Event "
 
-// ReportedError is a condition or an Event about an object.
+// ReportedError is an error about an object that a condition or an Event reports.
 type ReportedError struct {
 	Type resourcetypes.Type
 	Name string

@@ -33,9 +33,9 @@ type StallDetector struct {
 // fingerprint is a hash of the fields that show the progress of a Namespace.
 type fingerprint [sha256.Size]byte
 
-// Update records the state of a Namespace, and reports whether the Namespace made progress: it is a
-// different Namespace, is in a different stage, or has a state that was not recorded recently. A
-// Namespace makes no progress if two controllers keep overwriting each other's conditions.
+// Update records the state of a Namespace, and reports whether the Namespace made progress: its UID
+// or stage differs from the recorded one, or its state was not recorded recently. A Namespace makes
+// no progress if two controllers keep overwriting each other's conditions.
 func (d *StallDetector) Update(namespace *corev1.Namespace, now time.Time) bool {
 	stage, current := StageOf(namespace), fingerprintOf(namespace)
 	if d.uid != namespace.UID || d.stage != stage {

@@ -19,8 +19,8 @@ import (
 // over all types, updated by each later pass. In the zero contentState, no content is known.
 type contentState struct {
 	resources *ResourceSet
-	// types contains the types that may have objects. It also contains pods, because new pods may be
-	// created.
+	// types contains the types that may have objects. It always contains the type pods,
+	// because Pods can be created until the grace period ends.
 	types []*typeState
 	// isAfterGracePeriod reports whether discovery and lists of the last full pass were requested after
 	// the grace period.

@@ -135,10 +135,10 @@ func (c *discoveryCache) discover(ctx context.Context) *ResourceSet {
 		return resourceType.Group == corev1.GroupName
 	})
 	if resources.IsComplete() && !hasCoreType {
-		// Every API server serves core types such as ConfigMaps and Secrets, though not always Pods.
-		// However, client-go interprets "not found" at /api, for example from a proxy, as a server without
-		// the core group. Without this check, all namespaces would be finalized while their Pods are
-		// running.
+		// Every Kubernetes control plane serves core types such as ConfigMaps and Secrets, but not
+		// necessarily Pods. However, client-go interprets "not found" at /api, for example from a
+		// proxy, as a server without the core group. Without this check, all namespaces would be finalized
+		// while their Pods are running.
 		resources.DiscoveryError = errors.New(errNoCoreResourceType)
 	}
 	return resources

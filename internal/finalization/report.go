@@ -64,8 +64,8 @@ type Report struct {
 	// period found no objects, and no request failed. Otherwise, the namespace finalizer must not be
 	// removed.
 	ConfirmedEmpty bool
-	// WaitReason is the reason why objects of some types are not deleted yet. It is empty if no stage
-	// waits.
+	// WaitReason is the reason why objects of some types have not been deleted yet. It is empty if no
+	// stage waits.
 	WaitReason string
 	// HasNews reports whether this or an earlier pass over the Namespace was not clean. If so, the
 	// conditions must be written.

@@ -276,8 +276,9 @@ func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
 	return joinedError(errs)
 }
 
-// isFinal reports whether an error means that the request had no effect, for example because the API
-// server rejected it.
+// isFinal reports whether an error means that the client did not send the request, or that the API
+// server responded with an error other than a timeout or throttling. Such a request is assumed to
+// have had no effect.
 func isFinal(err error) bool {
 	if errors.Is(err, metadataclient.ErrNotSent) {
 		return true

@@ -39,8 +39,8 @@ type Certificate struct {
 	log     logr.Logger
 }
 
-// WatchCertificate loads the certificate from a Secret whenever it changes.
-func WatchCertificate(ctx context.Context, mgr ctrl.Manager, secret types.NamespacedName) (*Certificate, error) {
+// watchCertificate loads the certificate from a Secret whenever it changes.
+func watchCertificate(ctx context.Context, mgr ctrl.Manager, secret types.NamespacedName) (*Certificate, error) {
 	certificate := &Certificate{log: mgr.GetLogger().WithName("hold")}
 	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
@@ -88,9 +88,9 @@ func (c *Certificate) load(object any) {
 	c.current.Store(&certificate)
 }
 
-// Rotate keeps the certificate in the Secret valid for the DNS names, and its CA in the
+// rotate keeps the certificate in the Secret valid for the DNS names, and its CA in the
 // MutatingWebhookConfiguration. The leader does so.
-func Rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string) error {
+func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port int) error {
 	// The rotator waits for a file with the certificate, and fails without it. Here, the certificate is
 	// read from the Secret.
 	directory, err := os.MkdirTemp("", "nslifecycle-hold-")
@@ -100,13 +100,18 @@ func Rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string) error
 	if err := os.WriteFile(filepath.Join(directory, corev1.TLSCertKey), nil, 0o600); err != nil {
 		return fmt.Errorf("failed to create a file for the rotation of the certificate: %w", err)
 	}
+	if err := mgr.Add(remover(directory)); err != nil {
+		return err
+	}
 	if err := rotator.AddRotator(resilient{mgr}, &rotator.CertRotator{
-		SecretKey:             secret,
-		CertDir:               directory,
-		CAName:                "nslifecycle-hold-ca",
-		CAOrganization:        "nslifecycle",
-		DNSName:               names[0],
-		ExtraDNSNames:         names[1:],
+		SecretKey:      secret,
+		CertDir:        directory,
+		CAName:         "nslifecycle-hold-ca",
+		CAOrganization: "nslifecycle",
+		DNSName:        names[0],
+		ExtraDNSNames:  names[1:],
+		// Unique in the process, like the port.
+		ControllerName:        fmt.Sprintf("hold-certificate-%d", port),
 		IsReady:               make(chan struct{}),
 		Webhooks:              []rotator.WebhookInfo{{Name: v1alpha1.HoldConfiguration, Type: rotator.Mutating}},
 		FieldOwner:            "nslifecycle-hold",
@@ -116,6 +121,18 @@ func Rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string) error
 	}
 	return nil
 }
+
+// remover removes a directory when the manager stops.
+type remover string
+
+// Start implements manager.Runnable.
+func (d remover) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return os.RemoveAll(string(d))
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (d remover) NeedLeaderElection() bool { return false }
 
 // resilient is a manager whose runnables are restarted when they fail. The rotator fails, and would
 // stop all controllers, if its Secret does not exist.

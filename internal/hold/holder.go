@@ -47,7 +47,8 @@ const (
 	OutcomeFailed Outcome = "failed"
 	// OutcomeOverLimit: the write was rejected because of the limits.
 	OutcomeOverLimit Outcome = "over_limit"
-	// OutcomeCanceled: the client closed the connection.
+	// OutcomeCanceled: the API server canceled the webhook call, for example because the client
+	// canceled its request.
 	OutcomeCanceled Outcome = "canceled"
 )
 

@@ -17,7 +17,6 @@ const (
 	messageNotRead            = "Failed to read the namespace of a write"
 	messageInvalidCertificate = "Secret contains no valid certificate"
 	messageNoCertificate      = "no certificate has been loaded"
-	messageURLNotUsed         = "Failed to set the URL of the webhooks, so writes are not held"
 	messageRotationFailed     = "Failed to rotate the certificate"
 )
 
@@ -39,8 +38,9 @@ func pendingMessage(namespace *corev1.Namespace) string {
 		more = fmt.Sprintf(" and %d more", len(names)-maxNames)
 		names = names[:maxNames]
 	}
-	return fmt.Sprintf("namespace %q is being initialized, and until then only its initializers can write to it; "+
-		"pending: %s%s. Wait with: kubectl wait --for=condition=Initializing=False namespace/%s",
+	return fmt.Sprintf("namespace %q is being initialized; only its initializers can write to it until the "+
+		"initialization is complete; pending: %s%s. To wait, run: kubectl wait --for=condition=Initializing=False "+
+		"namespace/%s; then repeat the request",
 		namespace.Name, strings.Join(names, ", "), more, namespace.Name)
 }
 

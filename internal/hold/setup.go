@@ -13,15 +13,9 @@ import (
 	"strconv"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 // Options configure the webhooks.
@@ -85,25 +79,25 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespa
 			return err
 		}
 		names = append(names, name)
-		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			return useURL(ctx, mgr, options.URL)
-		})); err != nil {
-			return err
-		}
 	}
 	secret := types.NamespacedName{Namespace: systemNamespace, Name: options.Secret}
-	certificate, err := WatchCertificate(ctx, mgr, secret)
+	certificate, err := watchCertificate(ctx, mgr, secret)
 	if err != nil {
 		return err
 	}
 	if options.IsRotated {
-		if err := Rotate(mgr, secret, names); err != nil {
+		if err := rotate(mgr, secret, names, port); err != nil {
 			return err
 		}
 	}
 	server := webhook.NewServer(webhook.Options{
 		Host: host, Port: port,
-		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = certificate.Get }},
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
+			config.GetCertificate = certificate.Get
+			// HTTP/2 is vulnerable to CVE-2023-44487, and would send all writes through one connection to
+			// one replica.
+			config.NextProtos = []string{"http/1.1"}
+		}},
 	})
 	if err := Register(ctx, server, mgr.GetCache(), Config{
 		Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),
@@ -111,7 +105,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespa
 	}); err != nil {
 		return err
 	}
-	return mgr.Add(server)
+	return errors.Join(mgr.Add(server), mgr.AddReadyzCheck("hold", server.StartedChecker()))
 }
 
 func splitAddress(address string) (host string, port int, err error) {
@@ -121,26 +115,4 @@ func splitAddress(address string) (host string, port int, err error) {
 	}
 	port, err = strconv.Atoi(text)
 	return host, port, err
-}
-
-// useURL makes the API server call the webhooks at a URL instead of the Service.
-func useURL(ctx context.Context, mgr ctrl.Manager, base string) error {
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: v1alpha1.HoldConfiguration}, configuration); err != nil {
-			return err
-		}
-		for i := range configuration.Webhooks {
-			target := &configuration.Webhooks[i].ClientConfig
-			if target.Service == nil || target.Service.Path == nil {
-				continue
-			}
-			target.URL, target.Service = new(base+*target.Service.Path), nil
-		}
-		return mgr.GetClient().Update(ctx, configuration)
-	})
-	if err != nil {
-		mgr.GetLogger().WithName("hold").Error(err, messageURLNotUsed, "url", base)
-	}
-	return nil
 }

@@ -23,8 +23,8 @@ type Decision struct {
 	LabelRepair *LabelRepair
 	// Conditions are the conditions to set.
 	Conditions []corev1.NamespaceCondition
-	// IsThrottled reports whether the conditions change only because of progress. Writes of such
-	// conditions can be rate-limited.
+	// IsThrottled reports whether the conditions change only because the initialization progresses: the
+	// Namespace was initializing and still is. Writes of such conditions can be rate-limited.
 	IsThrottled bool
 	// Events are recorded after LabelRepair or Conditions are written.
 	Events []Event

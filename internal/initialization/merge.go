@@ -18,10 +18,14 @@ type Merged struct {
 	// Initializers is the effective list, in order. Its length is at most
 	// v1alpha1.MaxSetInitializers.
 	Initializers []v1alpha1.EffectiveInitializer
+	// WaitingSubjects are the waitingSubjects of all configurations that are not excluded, sorted and
+	// without duplicates. Their number is at most v1alpha1.MaxSetWaitingSubjects.
+	WaitingSubjects []v1alpha1.Subject
 	// Excluded are the names of the configurations that do not fit, sorted. Initializers that only
 	// these configurations name are not in the list.
 	Excluded []string
-	// TooLarge are the names in Excluded of configurations that exceed the maximum size, sorted.
+	// TooLarge are the names in Excluded of configurations that exceed the maximum size or the maximum
+	// number of waiting subjects, sorted.
 	TooLarge []string
 	// Overridden maps the name of a configuration to the effective entries that override settings of
 	// its initializers.
@@ -37,9 +41,9 @@ const maxSetBytes = 512 << 10
 // several configurations name an initializer, the first entry determines its position and its
 // settings. Configurations that are being deleted are ignored.
 //
-// A configuration that would make the list exceed v1alpha1.MaxSetInitializers or maxSetBytes is
-// excluded completely, because running only some of its initializers can be worse than running
-// none.
+// A configuration that would make the list exceed v1alpha1.MaxSetInitializers or maxSetBytes, or the
+// subjects exceed v1alpha1.MaxSetWaitingSubjects, is excluded completely, because running only some
+// of its initializers can be worse than running none.
 func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 	merged := Merged{Overridden: map[string][]v1alpha1.EffectiveInitializer{}}
 	positions := map[string]int{}
@@ -53,7 +57,10 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 			merged.Excluded = append(merged.Excluded, configuration.Name)
 			continue
 		}
-		if size+addedSize > maxSetBytes {
+		waiting := slices.Concat(merged.WaitingSubjects, configuration.WaitingSubjects)
+		slices.SortFunc(waiting, compareSubjects)
+		waiting = slices.Compact(waiting)
+		if size+addedSize > maxSetBytes || len(waiting) > v1alpha1.MaxSetWaitingSubjects {
 			merged.Excluded = append(merged.Excluded, configuration.Name)
 			merged.TooLarge = append(merged.TooLarge, configuration.Name)
 			continue
@@ -63,6 +70,7 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 		}
 		merged.Initializers = append(merged.Initializers, added...)
 		size += addedSize
+		merged.WaitingSubjects = waiting
 		if len(overridden) > 0 {
 			merged.Overridden[configuration.Name] = overridden
 		}
@@ -76,6 +84,10 @@ func sortedByName(
 	return slices.SortedFunc(slices.Values(configurations), func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
+}
+
+func compareSubjects(a, b v1alpha1.Subject) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // additions returns the entries that a configuration adds to the list, the entries in the list that

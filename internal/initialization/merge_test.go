@@ -226,6 +226,23 @@ func TestMergeExcludesWhatIsTooLarge(t *testing.T) {
 	g.Expect(len(encoded)).To(BeNumerically("<", maxSetBytes+1024))
 }
 
+func TestMergeWaitingSubjects(t *testing.T) {
+	g := NewWithT(t)
+	waiting := func(name string, subjects ...string) v1alpha1.NamespaceInitializerConfiguration {
+		configuration := wrappers.MakeConfiguration(name).Obj()
+		for _, subject := range subjects {
+			configuration.WaitingSubjects = append(configuration.WaitingSubjects,
+				v1alpha1.Subject{Kind: v1alpha1.SubjectUser, Name: subject})
+		}
+		return *configuration
+	}
+	merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{
+		waiting("b", "y", "x"), waiting("a", "x", "z"), waiting("c", numbered("user", v1alpha1.MaxSetWaitingSubjects)...),
+	})
+	g.Expect(merged.WaitingSubjects).To(Equal(waiting("", "x", "y", "z").WaitingSubjects))
+	g.Expect(merged.TooLarge).To(Equal([]string{"c"}))
+}
+
 func TestNames(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Names(nil)).To(BeEmpty())

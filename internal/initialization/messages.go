@@ -177,8 +177,9 @@ func tooManyInitializersMessage() string {
 }
 
 func setTooLargeMessage() string {
-	return fmt.Sprintf(configurationsTogether, fmt.Sprintf("%d KiB", maxSetBytes>>10),
-		"shorten the selectors of this or another configuration")
+	return fmt.Sprintf(configurationsTogether,
+		fmt.Sprintf("%d KiB and %d waitingSubjects", maxSetBytes>>10, v1alpha1.MaxSetWaitingSubjects),
+		"shorten the selectors of this or another configuration, or remove waitingSubjects")
 }
 
 // overriddenMessage returns the part of a message that lists the initializers for which the

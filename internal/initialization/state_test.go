@@ -86,7 +86,7 @@ func TestParseState(t *testing.T) {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(mesh, rbac),
 			want:      State{Phase: PhasePending, All: []string{rbac, mesh}, Pending: []string{mesh, rbac}},
 		},
-		"no list at creation": {
+		"no record of the initializers at creation": {
 			namespace: wrappers.MakeNamespace("x").Pending(rbac, quota),
 			want:      State{Phase: PhasePending, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
 		},
@@ -302,7 +302,7 @@ func TestWhyNotDelete(t *testing.T) {
 			namespace: failed("x").Label(v1alpha1.LabelInitializing, "yes"),
 			want:      messageNoLabel,
 		},
-		"no list at creation": {
+		"no record of the initializers at creation": {
 			namespace: wrappers.MakeNamespace("x").Pending(quota).Result(failureResult),
 			want:      messageNoInitializer,
 		},

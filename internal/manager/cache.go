@@ -4,8 +4,10 @@
 package manager
 
 import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -19,7 +21,8 @@ import (
 )
 
 // CacheOptions returns the options of a cache that strips managedFields. Of all policies and
-// Leases, the cache contains only the policies of this project and the Leases of API servers.
+// Leases, the cache contains only the policies of this project and the Leases of API servers. Of all
+// MutatingWebhookConfigurations, it contains only the one of the hold webhooks.
 func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	utilruntime.Must(err)
@@ -33,6 +36,9 @@ func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 						finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue,
 					}),
 				}},
+			},
+			&admissionv1.MutatingWebhookConfiguration{}: {
+				Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HoldConfiguration),
 			},
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,12 +20,16 @@ import (
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)
 	// An informer for a kind that is not served would prevent the cache from starting.
-	g.Expect(CacheOptions(compat.Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(3))
-	g.Expect(CacheOptions(compat.Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(1))
-	g.Expect(CacheOptions(compat.Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(3))
+	g.Expect(CacheOptions(compat.Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(4))
+	g.Expect(CacheOptions(compat.Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(2))
+	g.Expect(CacheOptions(compat.Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(4))
 	options := CacheOptions(compat.Server{}, nil)
-	g.Expect(options.ByObject).To(HaveLen(5))
+	g.Expect(options.ByObject).To(HaveLen(6))
 	for object, cached := range options.ByObject {
+		if _, isWebhooks := object.(*admissionv1.MutatingWebhookConfiguration); isWebhooks {
+			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + v1alpha1.HoldConfiguration))
+			continue
+		}
 		if _, isLease := object.(*coordinationv1.Lease); isLease {
 			inSystem := cached.Namespaces[metav1.NamespaceSystem].LabelSelector
 			g.Expect(inSystem.Matches(labels.Set{"apiserver.kubernetes.io/identity": "kube-apiserver"})).To(BeTrue())

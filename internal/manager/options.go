@@ -42,7 +42,8 @@ type Options struct {
 	DiagnosisWorkers int
 	// IsExpiryDryRun makes the expiry controller report expired Namespaces instead of deleting them.
 	IsExpiryDryRun bool
-	// Hold configures the webhooks that hold writes to initializing Namespaces; nil disables them.
+	// Hold configures the webhooks that hold writes to initializing Namespaces; nil disables them. They
+	// require the initialization controllers.
 	Hold *hold.Options
 	// Clock defaults to the real clock.
 	Clock clock.PassiveClock

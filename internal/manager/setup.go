@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,7 +40,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	options.setDefaults()
 	cached := []client.Object{&corev1.Namespace{}}
 	if options.Controllers.Runs(Initialization) {
-		if err := setupInitialization(mgr, options); err != nil {
+		if err := setupInitialization(ctx, mgr, options); err != nil {
 			return err
 		}
 		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
@@ -68,7 +69,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 		cached = append(cached, policyverifier.ValidatingObjects()...)
 	}
-	if options.Hold != nil {
+	if options.Hold != nil && options.Controllers.Runs(Initialization) {
+		if err := (&controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}).SetupWithManager(mgr); err != nil {
+			return fmt.Errorf("failed to set up the hold reconciler: %w", err)
+		}
 		if err := hold.Setup(ctx, mgr, *options.Hold, options.SystemNamespace, metrics.HoldRecorder{}); err != nil {
 			return fmt.Errorf("failed to set up the hold webhooks: %w", err)
 		}
@@ -76,7 +80,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return addProbes(ctx, mgr, cached)
 }
 
-func setupInitialization(mgr ctrl.Manager, options Options) error {
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create
+
+func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	self := &authenticationv1.SelfSubjectReview{}
+	if err := mgr.GetClient().Create(ctx, self); err != nil {
+		return fmt.Errorf("failed to determine the user name of the operator: %w", err)
+	}
 	verifier := compat.NewVerifier(mgr.GetClient(), options.Clock, options.Server)
 	if err := (&controller.ConfigurationReconciler{
 		Client:          mgr.GetClient(),
@@ -86,6 +96,7 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 		Clock:           options.Clock,
 		HealthChecker:   &initializerhealth.Checker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		SystemNamespace: options.SystemNamespace,
+		Operator:        self.Status.UserInfo.Username,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
 	}

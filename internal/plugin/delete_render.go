@@ -62,7 +62,8 @@ func headerLine(w *deleteWaiter, colors printer.Palette) string {
 	return text
 }
 
-// barLines returns a line with a bar for each type that has remaining objects.
+// barLines returns a line with a bar for each of the first maxShownTypes types that have remaining
+// objects, and a line for the others.
 func barLines(progress *deletionProgress, colors printer.Palette) []string {
 	var lines []string
 	others, longest := 0, 0

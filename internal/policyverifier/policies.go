@@ -37,11 +37,11 @@ type Policy struct {
 	isBinding   bool
 }
 
-// bindings returns the number of bindings that the policy requires. The gate policy has a second
+// bindings returns the number of bindings that the policy requires. Two policies have a second
 // binding because the namespaceSelector of the first does not apply to custom resources named
 // "namespaces".
 func (p Policy) bindings() int {
-	if p.label == v1alpha1.PolicyGate {
+	if p.label == v1alpha1.PolicyGate || p.label == v1alpha1.PolicyWaitingSubjects {
 		return 2
 	}
 	return 1
@@ -144,13 +144,15 @@ func All() []Policy {
 		{kind: mutatingKind, label: v1alpha1.PolicyInject},
 		{kind: mutatingKind, label: v1alpha1.PolicyComplete},
 		{kind: validatingKind, label: v1alpha1.PolicyRequireSet},
-	}, GateAndGuard()...)
+	}, Protecting()...)
 }
 
-// GateAndGuard returns the policies that protect the state of an initialization.
-func GateAndGuard() []Policy {
+// Protecting returns the policies that protect the state of an initialization.
+func Protecting() []Policy {
 	return []Policy{
 		{kind: validatingKind, label: v1alpha1.PolicyGate},
+		{kind: validatingKind, label: v1alpha1.PolicyWaitingSubjects},
+		{kind: validatingKind, label: v1alpha1.PolicyInitializerSubjects},
 		{kind: validatingKind, label: v1alpha1.PolicyGuard},
 	}
 }

@@ -34,7 +34,8 @@ func TestMissingPolicies(t *testing.T) {
 			want: []string{
 				`MutatingAdmissionPolicy "inject"`, `MutatingAdmissionPolicy "complete"`,
 				`ValidatingAdmissionPolicy "require-set"`,
-				`ValidatingAdmissionPolicy "gate"`, `ValidatingAdmissionPolicy "guard"`,
+				`ValidatingAdmissionPolicy "gate"`, `ValidatingAdmissionPolicy "waiting-subjects"`,
+				`ValidatingAdmissionPolicy "initializer-subjects"`, `ValidatingAdmissionPolicy "guard"`,
 			},
 		},
 		"a policy is missing, but not its binding": {

@@ -198,7 +198,7 @@ func TestVerify(t *testing.T) {
 func TestVerifyWithoutPolicies(t *testing.T) {
 	g := NewWithT(t)
 	server := &policytest.DryRuns{Responses: []policytest.DryRun{{}}}
-	verifier := newVerifier(interceptor.Funcs{Create: server.Create}, policytest.Default(admissionv1.Fail)[:9]...)
+	verifier := newVerifier(interceptor.Funcs{Create: server.Create}, policytest.Without(policytest.Default(admissionv1.Fail), "nslifecycle-guard")...)
 	g.Expect(verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"))).To(Equal(PolicyStatus{
 		Reason:  v1alpha1.ReasonPolicyMissing,
 		Message: msgMissing([]string{`ValidatingAdmissionPolicy "guard"`}),

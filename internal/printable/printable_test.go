@@ -107,8 +107,8 @@ func FuzzEscape(f *testing.F) {
 	})
 }
 
-// expectSameJSON verifies that JSON does not change the decoded value of a document that contains
-// text as a key and as a value.
+// expectSameJSON verifies that [JSON] escapes a document without changing its decoded value. The
+// document contains text as a key and as a value.
 func expectSameJSON(t *testing.T, text string) {
 	t.Helper()
 	document, err := json.Marshal(map[string]string{text: text, "a": "b"})

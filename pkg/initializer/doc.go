@@ -26,9 +26,9 @@
 //
 // A Func must be idempotent: it is called again for the same Namespace after an error. It is also
 // called again if the process stops after the Func has returned and before the name is removed. Use
-// server-side apply, or compare existing objects. Do not treat AlreadyExists as success: a delayed
-// request by another user, intended for an earlier Namespace with the same name, might have created
-// the object.
+// server-side apply, or compare existing objects with the desired state. Do not treat AlreadyExists
+// as success: a delayed request by another user, intended for an earlier Namespace with the same
+// name, might have created the object.
 //
 // A Func is not called for a Namespace that is terminating, that has failed, or that does not wait
 // for the initializer. Its context is canceled when one of these becomes true. A Func that neither

@@ -63,7 +63,7 @@ func ExampleFailed() {
 	team := func(_ context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 		if namespace.Labels["team"] == "" {
 			return initializer.Result{}, initializer.Failed(metav1.StatusReasonInvalid,
-				"namespace %q has no label team: create it again with one", namespace.Name)
+				`namespace %q has no label "team"; create the namespace again with this label`, namespace.Name)
 		}
 		return initializer.Result{}, nil
 	}
@@ -71,7 +71,7 @@ func ExampleFailed() {
 	namespace := initializertest.NewNamespace("shop", "team.corp.example.com")
 	report := initializertest.Run(new(testing.T), "team.corp.example.com", team, namespace)
 	fmt.Println(report.Namespace.Annotations[v1alpha1.AnnotationInitializationResult])
-	// Output: {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"namespace \"shop\" has no label team: create it again with one","reason":"Invalid"}
+	// Output: {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"namespace \"shop\" has no label \"team\"; create the namespace again with this label","reason":"Invalid"}
 }
 
 // Waiting is not an error: the condition contains the reason.

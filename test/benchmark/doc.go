@@ -29,9 +29,9 @@
 //
 // The client is an ordinary user with a certificate. It is not a cluster administrator, because the
 // API server does not evaluate RBAC for cluster administrators. It sends JSON, one request at a
-// time. The client, the API server and etcd share a machine, and etcd does not wait for the disk.
+// time. The client, the API server and etcd share a machine, and etcd runs without fsync.
 // Therefore, no other latency hides the cost of the policies, and the difference of the medians is
-// as meaningful as their ratio. With --fsync, etcd waits for the disk, as in a real cluster.
+// as meaningful as their ratio. The flag --fsync enables fsync, as in a real cluster.
 //
 // The manager runs in its own process, with a token of its ServiceAccount. It is stopped while the
 // cost of the policies is measured, because it would compete with only one of the servers for

@@ -45,7 +45,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
 	flags.BoolVar(&o.eachPolicy, "each-policy", false,
 		"Also measure the creation of namespaces with each admission policy alone.")
-	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
+	flags.BoolVar(&o.fsync, "fsync", false, "Run etcd with fsync.")
 	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.kustomization, "kustomization", filepath.Join(controlplane.Root(), "config", "default"),
 		"Directory to install from, to measure changes to the policies.")

@@ -51,9 +51,9 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the version of the API server: %w", err)
 	}
-	etcd := "etcd does not wait for the disk"
+	etcd := "etcd runs without fsync"
 	if b.fsync {
-		etcd = "etcd waits for the disk"
+		etcd = "etcd runs with fsync"
 	}
 	b.report.facts = append(b.report.facts, fmt.Sprintf("Kubernetes %s, %s", version.GitVersion, etcd))
 

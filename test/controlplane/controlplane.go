@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -144,33 +145,29 @@ func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name
 	return config, nil
 }
 
-// Install applies config/default, as described in the documentation.
+// Install applies config/default without the hold webhooks: the API server cannot reach a Service, so
+// each early write would wait until the webhooks time out.
 func (c *ControlPlane) Install(ctx context.Context) error {
 	return c.InstallFrom(ctx, "default")
 }
 
-// InstallFrom applies the given directory in config, such as compat.
+// InstallFrom is like Install for the given directory in config, such as compat.
 func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error {
-	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", directory))
+	manifest, err := c.Kubectl(ctx, c.Admin, "kustomize", filepath.Join(Root(), "config", directory))
+	if err != nil {
+		return err
+	}
+	objects := slices.DeleteFunc(strings.Split(manifest, "---\n"), func(object string) bool {
+		return strings.Contains(object, "\nkind: MutatingWebhookConfiguration\n")
+	})
+	_, err = c.KubectlWithInput(ctx, c.Admin, strings.Join(objects, "---\n"), "apply", "-f", "-")
 	return err
 }
 
-// InstallHold applies config/default with config/hold.
-func (c *ControlPlane) InstallHold(ctx context.Context) error {
-	directory := filepath.Join(c.Dir, "config")
-	if err := os.CopyFS(directory, os.DirFS(filepath.Join(Root(), "config"))); err != nil {
-		return fmt.Errorf("failed to copy config: %w", err)
-	}
-	file := filepath.Join(directory, "default", "kustomization.yaml")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("failed to read config/default: %w", err)
-	}
-	enabled := strings.Replace(string(text), "# components:\n# - ../hold\n", "components:\n- ../hold\n", 1)
-	if err := os.WriteFile(file, []byte(enabled), 0o600); err != nil {
-		return fmt.Errorf("failed to enable config/hold: %w", err)
-	}
-	_, err = c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Dir(file))
+// InstallHold applies the given directory in config, such as default, as described in the
+// documentation.
+func (c *ControlPlane) InstallHold(ctx context.Context, directory string) error {
+	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", directory))
 	return err
 }
 

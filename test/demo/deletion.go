@@ -29,7 +29,7 @@ const (
 	// heldName is the name of the StatefulSet that has the finalizer.
 	heldName      = "database"
 	heldFinalizer = "backup.corp.example.com/last-snapshot"
-	// waitsForHeld is a part of the message that explains why some objects are not deleted yet.
+	// waitsForHeld is part of the message that explains why some objects have not been deleted yet.
 	waitsForHeld = "waiting for the deletion of statefulsets.apps before deleting"
 )
 

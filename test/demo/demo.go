@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 )
@@ -55,7 +56,7 @@ type demo struct {
 	isComplete bool
 
 	// mayFinish is closed when the initializers are allowed to finish the first namespace. This
-	// ensures that the tour can attempt an early write, even on a slow machine.
+	// ensures that the write of the tour is early, even on a slow machine.
 	mayFinish chan struct{}
 	letFinish func()
 	// stops are the clean-up functions, called in reverse order.
@@ -137,17 +138,24 @@ func (d *demo) start(ctx context.Context) error {
 	}
 
 	d.out.say("Installing nslifecycle: kubectl apply -k config/default")
-	if err := controlPlane.Install(ctx); err != nil {
+	if err := controlPlane.InstallHold(ctx, "default"); err != nil {
+		return err
+	}
+	options, err := controlplane.HoldOptions()
+	if err != nil {
 		return err
 	}
 	d.out.say("Starting the manager as ServiceAccount %s", controlplane.ServiceAccount)
 	if d.log != "" {
 		d.out.say("  Log file: %s", d.log)
 	}
-	if d.manager, err = controlPlane.StartManager(ctx); err != nil {
+	if d.manager, err = controlPlane.StartManager(ctx, func(o *manager.Options) { o.Hold = options }); err != nil {
 		return err
 	}
 	d.stops = append(d.stops, d.manager.Stop)
+	if err := controlPlane.WaitForHold(ctx, options); err != nil {
+		return fmt.Errorf("the API server cannot call the webhooks: %w", err)
+	}
 
 	d.out.say("Starting two initializers, each with its own ServiceAccount")
 	if err := d.startInitializer(ctx, ownerName, initializers.OwnerAccount, initializers.OwnerManifest,
@@ -278,7 +286,7 @@ administrator, or as %s:
 	d.out.say(`
 Commands to try as the user:
 
-  kubectl create namespace team-b && kubectl create configmap early --namespace=team-b
+  kubectl create namespace team-b
   kubectl wait --for=condition=Initializing=False namespace/team-b
   kubectl describe namespace team-b
 

@@ -11,6 +11,8 @@ import (
 	"io"
 	"strings"
 
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
@@ -28,13 +30,21 @@ var (
 	}
 )
 
-// showProgress lets the initializers finish, and shows the condition's message while kubectl wait
-// is running.
-func (d *demo) showProgress(ctx context.Context) error {
-	d.out.heading("The initializers finish")
-	d.out.say("The user runs the command from the error message. In this demo, each initializer takes\n" +
-		"an extra second. Meanwhile, a second kubectl shows the condition.")
-	if err := d.waitAndWatch(ctx); err != nil {
+// showEarlyWrite shows that a write to an initializing namespace waits. Meanwhile, it lets the
+// initializers finish, and shows the condition's message.
+func (d *demo) showEarlyWrite(ctx context.Context) error {
+	d.out.heading("An early write waits")
+	// Wait for the RoleBinding. Without it, RBAC would reject the write.
+	if err := d.poll(ctx, func(ctx context.Context) (bool, error) {
+		return d.mayWriteTo(ctx, namespaceName)
+	}); err != nil {
+		return fmt.Errorf("initializer %s did not grant user %s any permissions: %w", ownerName, userName, err)
+	}
+	d.out.say("The first initializer has made %s an administrator of the\n"+
+		"namespace, so RBAC allows the write. However, the namespace is still initializing. The write\n"+
+		"waits until both initializers have finished, which takes an extra second for each in this\n"+
+		"demo. Meanwhile, a second kubectl shows the condition.", userName)
+	if err := d.writeAndWatch(ctx); err != nil {
 		return err
 	}
 	output, err := d.show(ctx, d.user, conditionsCommand...)
@@ -53,8 +63,8 @@ func (d *demo) showProgress(ctx context.Context) error {
 	return nil
 }
 
-// waitAndWatch runs kubectl wait and a concurrent watch of the condition's message.
-func (d *demo) waitAndWatch(ctx context.Context) error {
+// writeAndWatch runs the early write and a concurrent watch of the condition's message.
+func (d *demo) writeAndWatch(ctx context.Context) error {
 	kubectlContext, stop := context.WithCancel(ctx)
 	defer stop()
 	watch := d.kubectl(kubectlContext, d.user, watchCommand...)
@@ -72,16 +82,19 @@ func (d *demo) waitAndWatch(ctx context.Context) error {
 		_ = watch.Wait()
 	}()
 
-	d.out.command(d.user.name, "kubectl "+shellLine(waitCommand...))
+	d.out.command(d.user.name, "kubectl "+shellLine(writeCommand...))
 	type result struct {
 		output []byte
 		err    error
 	}
-	waited := make(chan result, 1)
+	written := make(chan result, 1)
 	go func() {
-		output, err := d.kubectl(kubectlContext, d.user, waitCommand...).CombinedOutput()
-		waited <- result{output, err}
+		output, err := d.kubectl(kubectlContext, d.user, writeCommand...).CombinedOutput()
+		written <- result{output, err}
 	}()
+	if err := d.poll(ctx, isHeld); err != nil {
+		return fmt.Errorf("the write was not held: %w", err)
+	}
 	steps, err := d.relay(messages)
 	if err == nil && steps < 2 {
 		err = errors.New("the namespace was initialized before it waited for an initializer")
@@ -89,12 +102,26 @@ func (d *demo) waitAndWatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wait := <-waited
-	d.out.output(string(wait.output))
-	if wait.err != nil {
-		return fmt.Errorf("kubectl %s: %w", shellLine(waitCommand...), wait.err)
+	write := <-written
+	d.out.output(string(write.output))
+	if write.err != nil {
+		return fmt.Errorf("kubectl %s: %w", shellLine(writeCommand...), write.err)
 	}
 	return nil
+}
+
+// isHeld reports whether the manager, which runs in this process, holds a write.
+func isHeld(context.Context) (bool, error) {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return false, fmt.Errorf("failed to read the manager's metrics: %w", err)
+	}
+	for _, family := range families {
+		if family.GetName() == "nslifecycle_held_writes" {
+			return family.GetMetric()[0].GetGauge().GetValue() > 0, nil
+		}
+	}
+	return false, nil
 }
 
 // relay prints each new message until a message contains no pending initializers. It returns the

@@ -13,10 +13,8 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -34,10 +32,7 @@ const (
 //go:embed manifests/user.yaml
 var userManifest string
 
-// waitCommand is the command that the error message of a rejected write recommends.
-var waitCommand = []string{"wait", "--for=condition=Initializing=False", "namespace/" + namespaceName}
-
-// writeCommand is the command that the user runs twice.
+// writeCommand is the command that the user runs before the namespace is initialized.
 var writeCommand = []string{
 	"create", "configmap", "settings", "--namespace=" + namespaceName, "--from-literal=color=blue",
 }
@@ -46,7 +41,7 @@ var writeCommand = []string{
 // removal.
 func (d *demo) tour(ctx context.Context) error {
 	if err := inTurn(ctx,
-		d.showRegistration, d.showCreation, d.showRejection, d.showProgress, d.showWrite, d.showResult,
+		d.showRegistration, d.showCreation, d.showEarlyWrite, d.showResult,
 		d.showNamespaceFinalizers, d.showDeletion, d.showRelease, d.showAgent,
 	); err != nil {
 		return err
@@ -133,47 +128,6 @@ func (d *demo) showCreation(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) showRejection(ctx context.Context) error {
-	d.out.heading("An early write is rejected")
-	// Wait for the RoleBinding. Without it, RBAC would reject the write.
-	if err := d.poll(ctx, func(ctx context.Context) (bool, error) {
-		return d.mayWriteTo(ctx, namespaceName)
-	}); err != nil {
-		return fmt.Errorf("initializer %s did not grant user %s any permissions: %w", ownerName, userName, err)
-	}
-	d.out.say("The first initializer has made %s an administrator of the\n"+
-		"namespace, so RBAC allows the write. However, the namespace is still initializing.", userName)
-	if _, err := d.show(ctx, d.user, "auth", "can-i", "create", "configmaps", "--namespace="+namespaceName); err != nil {
-		return err
-	}
-	output, err := d.show(ctx, d.user, writeCommand...)
-	if err == nil {
-		return fmt.Errorf("a write to namespace %q was accepted during its initialization", namespaceName)
-	}
-	for _, want := range []string{
-		fmt.Sprintf("namespace %q", namespaceName), ownerName, policyName, "kubectl " + shellLine(waitCommand...),
-	} {
-		if !strings.Contains(output, want) {
-			return fmt.Errorf("the rejection does not contain %q", want)
-		}
-	}
-	return d.checkForbidden(ctx)
-}
-
-// checkForbidden checks the reason of the rejection, which kubectl create does not print.
-func (d *demo) checkForbidden(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(d.user.config)
-	if err != nil {
-		return fmt.Errorf("failed to create a client: %w", err)
-	}
-	_, err = client.CoreV1().ConfigMaps(namespaceName).Create(ctx,
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}}, metav1.CreateOptions{})
-	if !apierrors.IsForbidden(err) {
-		return fmt.Errorf("an early write should be rejected as Forbidden, but was rejected with: %w", err)
-	}
-	return nil
-}
-
 // mayWriteTo reports whether RBAC allows the user to create ConfigMaps in a namespace.
 func (d *demo) mayWriteTo(ctx context.Context, namespace string) (bool, error) {
 	client, err := kubernetes.NewForConfig(d.user.config)
@@ -190,12 +144,6 @@ func (d *demo) mayWriteTo(ctx context.Context, namespace string) (bool, error) {
 		return false, fmt.Errorf("failed to check the permissions of user %s: %w", userName, err)
 	}
 	return review.Status.Allowed, nil
-}
-
-func (d *demo) showWrite(ctx context.Context) error {
-	d.out.heading("The same write again")
-	_, err := d.show(ctx, d.user, writeCommand...)
-	return err
 }
 
 func (d *demo) showResult(ctx context.Context) error {
@@ -231,7 +179,7 @@ func (d *demo) showResult(ctx context.Context) error {
 	case !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) || len(policy.Spec.Ingress) > 0:
 		return fmt.Errorf("NetworkPolicy %q allows ingress", policy.Name)
 	case !slices.ContainsFunc(binding.Subjects, isUser):
-		return fmt.Errorf("RoleBinding %q is not for user %s", binding.Name, userName)
+		return fmt.Errorf("RoleBinding %q does not have user %s as a subject", binding.Name, userName)
 	}
 	return nil
 }

@@ -73,11 +73,12 @@ var _ = Describe("A namespace", func() {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, policyInitializer))
 		}).WithContext(ctx).Should(Succeed())
-		// The user is already an administrator of the namespace, but cannot write to it yet.
-		err = asUser.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))
-		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring("kubectl wait")))
+		// The user is already an administrator of the namespace, but must wait until it is initialized.
+		early := make(chan error, 1)
+		go func() { early <- asUser.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early")) }()
+		Consistently(early).WithContext(ctx).WithTimeout(3 * time.Second).ShouldNot(Receive())
 		isHeld.Store(false)
+		Eventually(early).WithContext(ctx).Should(Receive(BeNil()))
 		expectReady(ctx, namespace)
 
 		By("running workloads in the namespace")

@@ -80,8 +80,12 @@ var _ = Describe("The manager process", func() {
 		Expect(session).NotTo(gexec.Exit(), "the manager exited early")
 		session.Terminate()
 		Eventually(session).WithContext(ctx).Should(gexec.Exit(0))
-		Expect(string(session.Err.Contents())).NotTo(Or(ContainSubstring(`"level":"error"`),
-			ContainSubstring("forbidden")))
+		for line := range strings.Lines(string(session.Err.Contents())) {
+			// controller-runtime logs this error if the manager releases its Lease before it has stopped.
+			if !strings.Contains(line, "leader election lost") {
+				Expect(line).NotTo(Or(ContainSubstring(`"level":"error"`), ContainSubstring("forbidden")))
+			}
+		}
 	}, SpecTimeout(2*time.Minute))
 
 	It("does not finalize namespaces if only the initialization controller is enabled", func(ctx context.Context) {

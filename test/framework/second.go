@@ -15,8 +15,8 @@ import (
 // SecondAPIServer is another kube-apiserver in a Cluster.
 type SecondAPIServer struct{ *controlplane.SecondAPIServer }
 
-// StartSecondAPIServer starts another kube-apiserver on the same etcd until the spec or the
-// container ends.
+// StartSecondAPIServer starts another kube-apiserver that uses the same etcd. It is stopped when the
+// spec or the container ends.
 func (c *Cluster) StartSecondAPIServer(ctx context.Context, flags ...string) *SecondAPIServer {
 	GinkgoHelper()
 	second, err := c.ControlPlane.StartSecondAPIServer(ctx, flags...)

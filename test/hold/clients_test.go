@@ -34,6 +34,9 @@ const (
 		"networkpolicy,deployment"
 )
 
+// concurrentClients is the number of clients that run at the same time, as the same user.
+const concurrentClients = 4
+
 // rounds is how often each client creates and fills a namespace.
 func rounds() int {
 	number, err := strconv.Atoi(os.Getenv("HOLD_ROUNDS"))
@@ -91,19 +94,47 @@ var _ = Describe("A client that creates a namespace and fills it", func() {
 			})
 			for name, fill := range clients {
 				It(name+" succeeds", func(ctx context.Context) {
+					var all errgroup.Group
+					all.SetLimit(concurrentClients)
 					for range rounds() {
-						namespace := framework.Unique("shop")
-						Expect(fill(ctx, namespace)).To(Succeed())
-						output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", contentKinds,
-							"--namespace="+namespace, "--output=name", "--selector=example.com/content")
-						Expect(err).NotTo(HaveOccurred())
-						Expect(bytes.Count([]byte(output), []byte("\n"))).To(Equal(len(content(namespace))), output)
+						all.Go(func() error {
+							defer GinkgoRecover()
+							namespace := framework.Unique("shop")
+							if err := fill(ctx, namespace); err != nil {
+								return err
+							}
+							output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", contentKinds,
+								"--namespace="+namespace, "--output=name", "--selector=example.com/content")
+							Expect(bytes.Count([]byte(output), []byte("\n"))).To(Equal(len(content(namespace))), output)
+							return err
+						})
 					}
+					Expect(all.Wait()).To(Succeed())
 				})
 			}
 		})
 	}
 })
+
+var _ = DescribeTable("A client fails with the names of the pending initializers", Label("long"),
+	func(ctx context.Context, write func(ctx context.Context, name string) error) {
+		namespace := cluster.CreateInitializing(ctx, "endless").Name
+		start := time.Now()
+		err := write(ctx, namespace)
+		Expect(err).To(MatchError(And(ContainSubstring("is being initialized"), ContainSubstring("absent.test.example.com"))))
+		AddReportEntry("failed after", time.Since(start).String())
+	},
+	Entry("kubectl create", func(ctx context.Context, name string) error {
+		return run(ctx, "", cluster.KubectlPath(), "create", "configmap", "web", "--namespace="+name)
+	}),
+	Entry("helm install", func(ctx context.Context, name string) error {
+		return run(ctx, "", filepath.Join(controlplane.Root(), "bin", "helm"),
+			"install", "shop", makeChart(), "--namespace="+name)
+	}),
+	Entry("client-go", func(ctx context.Context, name string) error {
+		return cluster.Ordinary.Create(ctx, inNamespace(makeConfigMap("web"), name))
+	}),
+)
 
 // run runs a command as the ordinary user.
 func run(ctx context.Context, input, path string, args ...string) error {

@@ -18,6 +18,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
+// otherUser is a user without the verb, like framework.OrdinaryUser.
+const otherUser = "bob@corp.example.com"
+
 // result is the response to a request.
 type result struct {
 	Err      error
@@ -48,8 +51,14 @@ func makeConfigMap(name string) *corev1.ConfigMap {
 // annotate sets annotations of a namespace as the initializer.
 func annotate(ctx context.Context, name string, annotations map[string]string) {
 	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	Expect(cluster.Initializer.Patch(ctx, namespace, mergePatch(annotations))).To(Succeed())
+}
+
+// mergePatch returns a patch that sets annotations.
+func mergePatch(annotations map[string]string) client.Patch {
+	GinkgoHelper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	Expect(err).NotTo(HaveOccurred())
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	Expect(cluster.Initializer.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	return client.RawPatch(types.MergePatchType, patch)
 }

@@ -93,7 +93,7 @@ var _ = Describe("A write to an initializing namespace", func() {
 		namespace := cluster.CreateInitializing(ctx, "stopped")
 		held := startCreate(ctx, cluster.Ordinary, namespace.Name, "web")
 		cluster.StopManager()
-		DeferCleanup(func(ctx context.Context) { restartManager(ctx) })
+		DeferCleanup(restartManager)
 		Eventually(held).WithContext(ctx).WithTimeout(holdDuration / 2).Should(
 			Receive(HaveField("Err", Satisfy(apierrors.IsTooManyRequests))))
 
@@ -117,7 +117,7 @@ var _ = Describe("The number of held writes", func() {
 		Expect(got.Duration).To(BeNumerically("<", holdDuration/2))
 
 		By("holding a write of another user")
-		other := cluster.AddUser(ctx, "bob@corp.example.com", framework.VerbsButInitialize)
+		other := cluster.AddUser(ctx, otherUser, framework.VerbsButInitialize)
 		bob := startCreate(ctx, other, namespace.Name, "bob")
 
 		By("holding a write after the client has canceled others")

@@ -6,6 +6,7 @@ package hold
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,13 +52,18 @@ var _ = Describe("Held writes", func() {
 	})
 })
 
-// fill creates namespaces, and objects in them through each client, and initializes them.
+// fill creates namespaces, and objects in them through each client, and initializes them. It reports the
+// time from the response to the write that completes an initialization to each response to a held
+// write.
 func fill(ctx context.Context, number int, clients []kubernetes.Interface) {
 	GinkgoHelper()
+	var lock sync.Mutex
+	var delays []time.Duration
 	for range number {
 		name := framework.Unique("filled")
 		framework.CreateNamespace(ctx, cluster.Ordinary, name)
 		var writes sync.WaitGroup
+		var completed time.Time
 		for i, clientset := range clients {
 			for j := range 4 {
 				writes.Go(func() {
@@ -65,11 +71,25 @@ func fill(ctx context.Context, number int, clients []kubernetes.Interface) {
 					_, err := clientset.CoreV1().ConfigMaps(name).Create(ctx,
 						makeConfigMap(fmt.Sprintf("%d-%d", i, j)), metav1.CreateOptions{})
 					Expect(err).NotTo(HaveOccurred())
+					lock.Lock()
+					defer lock.Unlock()
+					delays = append(delays, time.Since(completed))
 				})
 			}
 		}
 		time.Sleep(20 * time.Millisecond)
+		lock.Lock()
 		cluster.Finish(ctx, name)
+		completed = time.Now()
+		lock.Unlock()
 		writes.Wait()
 	}
+	AddReportEntry("release of held writes", summarize(delays))
+}
+
+// summarize returns the median, the 99th percentile and the maximum.
+func summarize(durations []time.Duration) string {
+	slices.Sort(durations)
+	return fmt.Sprintf("median %s, p99 %s, maximum %s of %d", durations[len(durations)/2],
+		durations[len(durations)*99/100], durations[len(durations)-1], len(durations))
 }

@@ -23,6 +23,8 @@ var (
 	// cluster is shared by all specs.
 	cluster *framework.Cluster
 	options *hold.Options
+	// auditLog is the path of the API server's audit log.
+	auditLog string
 )
 
 func TestHold(t *testing.T) {
@@ -33,14 +35,16 @@ func TestHold(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	buildHelm(ctx)
-	cluster = framework.Start(ctx)
+	cluster = framework.Start(ctx, auditFlags()...)
 	Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 	options = cluster.StartHoldingManager(ctx, func(o *hold.Options) { o.Duration = holdDuration })
 }, NodeTimeout(15*time.Minute))
 
-// restartManager starts the manager again. The rotator can run only once in a process.
+// restartManager starts the manager again, at another port.
 func restartManager(ctx context.Context) {
 	GinkgoHelper()
-	options.IsRotated = false
+	options = framework.HoldOptions()
+	options.Duration = holdDuration
 	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
+	Expect(cluster.WaitForHold(ctx, options)).To(Succeed())
 }

@@ -36,7 +36,6 @@ type version struct {
 type recording struct {
 	lock     sync.Mutex
 	versions map[types.UID][]version
-	latest   string
 }
 
 // record watches namespaces and stores their versions until the end of the spec.
@@ -64,7 +63,6 @@ func record(ctx context.Context) *recording {
 					condition.Type, condition.Status, condition.Reason, condition.Message))
 			}
 			r.lock.Lock()
-			r.latest = namespace.ResourceVersion
 			r.versions[namespace.UID] = append(r.versions[namespace.UID], version{
 				name: namespace.Name, resourceVersion: namespace.ResourceVersion,
 				pending: pendingOf(namespace), conditions: conditions, seen: time.Now(),
@@ -89,11 +87,11 @@ func (r *recording) upToNow(ctx context.Context) map[types.UID][]version {
 	before := mark.DeepCopy()
 	mark.Labels["recorded"] = unique("mark")
 	Expect(admin.Patch(ctx, mark, client.MergeFrom(before))).To(Succeed())
-	Eventually(func() string {
+	Eventually(func() bool {
 		r.lock.Lock()
 		defer r.lock.Unlock()
-		return r.latest
-	}).WithContext(ctx).Should(Equal(mark.ResourceVersion))
+		return slices.ContainsFunc(r.versions[mark.UID], func(v version) bool { return v.resourceVersion == mark.ResourceVersion })
+	}).WithContext(ctx).Should(BeTrue())
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	versions := map[types.UID][]version{}

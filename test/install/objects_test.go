@@ -91,33 +91,32 @@ var _ = Describe("The chart", func() {
 		Expect(pod.PriorityClassName).To(BeEmpty())
 		Expect(pod.Containers[0].Image).To(HaveSuffix("nslifecycle@sha256:" + fmt.Sprintf("%064d", 1)))
 		Expect(pod.Containers[0].Args).To(Equal([]string{
-			"--leader-elect", "--health-probe-bind-address=:8081",
+			"--leader-elect", "--health-probe-bind-address=:8081", "--hold-bind-address=:9443",
 			"--controllers=*,-diagnosis", "--finalizer-token=example.com/agent", "--settling-time=7s",
 			"--kube-api-qps=20", "--kube-api-burst=40", "--zap-log-level=debug", "--initialization-workers=3",
 		}))
 	}, SpecTimeout(time.Minute))
 
-	It("installs the hold webhooks if they are enabled", func(ctx context.Context) {
-		objects, err := template(ctx, "--set=hold.enabled=true", "--set=hold.duration=5s", "--set=hold.maxWrites=10")
+	It("installs the hold webhooks with settings, with cert-manager, or not at all", func(ctx context.Context) {
+		objects, err := template(ctx, "--set=hold.duration=5s", "--set=hold.maxWrites=10")
 		Expect(err).NotTo(HaveOccurred())
-		named := byName(objects)
-		for _, name := range []string{
-			"MutatingWebhookConfiguration/nslifecycle-hold", "Service/nslifecycle-hold", "Secret/nslifecycle-hold-certificate",
-		} {
-			Expect(named).To(HaveKey(name))
-		}
-		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElements(
+		Expect(deployment(byName(objects)).Spec.Template.Spec.Containers[0].Args).To(ContainElements(
 			"--hold-bind-address=:9443", "--hold-duration=5s", "--hold-max-writes=10"))
 
-		By("leaving the certificate to cert-manager")
-		objects, err = template(ctx, "--set=hold.enabled=true", "--set=hold.certManager.enabled=true")
+		By("omitting them")
+		objects, err = template(ctx, "--set=hold.enabled=false")
 		Expect(err).NotTo(HaveOccurred())
-		named = byName(objects)
-		Expect(named).NotTo(HaveKey("Secret/nslifecycle-hold-certificate"))
-		Expect(named).To(HaveKey("Certificate/nslifecycle-hold"))
-		Expect(named["MutatingWebhookConfiguration/nslifecycle-hold"].GetAnnotations()).To(
-			HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-hold"))
-		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--hold-certificate-rotation=false"))
+		named := byName(objects)
+		for name := range named {
+			Expect(name).NotTo(ContainSubstring("hold"))
+		}
+		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).NotTo(ContainElement(ContainSubstring("hold")))
+
+		By("leaving the certificate to cert-manager")
+		objects, err = template(ctx, "--set=hold.certManager.enabled=true")
+		Expect(err).NotTo(HaveOccurred())
+		expectCertManager(byName(objects))
+		expectCertManager(byName(parse(kustomizeWithCertManager(ctx))))
 	}, SpecTimeout(time.Minute))
 
 	It("installs optional objects if they are enabled", func(ctx context.Context) {
@@ -231,4 +230,29 @@ func deployment(named map[string]*unstructured.Unstructured) *appsv1.Deployment 
 	object := named["Deployment/nslifecycle-controller-manager"]
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed)).To(Succeed())
 	return &typed
+}
+
+// expectCertManager expects that cert-manager issues the certificate of the hold webhooks.
+func expectCertManager(named map[string]*unstructured.Unstructured) {
+	GinkgoHelper()
+	Expect(named).NotTo(HaveKey("Secret/nslifecycle-hold-certificate"))
+	Expect(named).To(HaveKey("Certificate/nslifecycle-hold"))
+	Expect(named["MutatingWebhookConfiguration/nslifecycle-hold"].GetAnnotations()).To(
+		HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-hold"))
+	Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--hold-certificate-rotation=false"))
+}
+
+// kustomizeWithCertManager renders config/default with the component config/hold-cert-manager.
+func kustomizeWithCertManager(ctx context.Context) string {
+	GinkgoHelper()
+	directory := GinkgoT().TempDir()
+	Expect(os.CopyFS(directory, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
+	file := filepath.Join(directory, "default", "kustomization.yaml")
+	text, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	enabled := strings.Replace(string(text), "# - ../hold-cert-manager", "- ../hold-cert-manager", 1)
+	Expect(os.WriteFile(file, []byte(enabled), 0o600)).To(Succeed())
+	output, err := plane.Kubectl(ctx, plane.Admin, "kustomize", filepath.Dir(file))
+	Expect(err).NotTo(HaveOccurred())
+	return output
 }

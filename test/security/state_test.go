@@ -45,7 +45,8 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 		return namespace
 	}
-	// lastApplied returns the annotation that kubectl apply would add if it had set the state.
+	// lastApplied returns the annotation that kubectl apply would have added if it had set the
+	// state.
 	lastApplied := func() string {
 		annotations := map[string]string{}
 		for _, key := range stateKeys {

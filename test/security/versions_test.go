@@ -170,21 +170,21 @@ var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailur
 	}, NodeTimeout(specTimeout))
 
 	for name, one := range otherVersions {
-		It("does not let an ordinary user bypass the gate: "+name, func(ctx context.Context) {
+		It("do not let an ordinary user bypass the gate: "+name, func(ctx context.Context) {
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, group, namespace), one.contentType, []byte(in(one.body, group, namespace)))
 			Expect(err).To(BeForbiddenBy("gate"))
 		}, SpecTimeout(specTimeout))
 	}
 
 	for name, one := range notServed {
-		It("does not let an ordinary user bypass the API server: "+name, func(ctx context.Context) {
+		It("do not let an ordinary user bypass the API server: "+name, func(ctx context.Context) {
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, group, namespace), one.contentType, []byte(in(one.body, group, namespace)))
 			Expect(err).To(HaveOccurred())
 		}, SpecTimeout(specTimeout))
 	}
 
 	for name, one := range pluralNamespaces {
-		It("does not let an ordinary user bypass the gate with the plural namespaces: "+name, func(ctx context.Context) {
+		It("do not let an ordinary user bypass the gate with the plural namespaces: "+name, func(ctx context.Context) {
 			spaces := "plural." + group
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, spaces, namespace), one.contentType, []byte(in(one.body, spaces, namespace)))
 			Expect(err).To(Satisfy(apierrors.IsForbidden))
@@ -193,7 +193,7 @@ var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailur
 
 	// The API server interprets the name of such an object as the name of a namespace, so it does
 	// not serve such an object by name.
-	It("does not let an ordinary user change a Namespace through cluster-scoped objects with the plural namespaces", func(ctx context.Context) {
+	It("do not let an ordinary user change a Namespace through cluster-scoped objects with the plural namespaces", func(ctx context.Context) {
 		spaces := "cluster." + group
 		for _, name := range []string{"a", namespace.Name} {
 			body := `{"apiVersion":"` + spaces + `/v1","kind":"Space","metadata":{"name":"` + name + `"}}`

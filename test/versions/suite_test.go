@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	operator "github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -59,7 +60,7 @@ var (
 
 func TestVersions(t *testing.T) {
 	if os.Getenv("NSLIFECYCLE_TEST_VERSIONS") == "" {
-		t.Skip("run by make test-versions")
+		t.Skip("NSLIFECYCLE_TEST_VERSIONS is not set: run `make test-versions`")
 	}
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Versions")
@@ -117,10 +118,10 @@ func fitting() string {
 	return configDefault
 }
 
-func startManager(ctx context.Context) {
+func startManager(ctx context.Context, changes ...func(*operator.Options)) {
 	GinkgoHelper()
 	var err error
-	manager, err = plane.StartManager(ctx)
+	manager, err = plane.StartManager(ctx, changes...)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(manager.Server.LacksMutatingPolicies).To(Equal(byOperator))
 }

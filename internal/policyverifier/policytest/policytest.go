@@ -74,14 +74,19 @@ func Default(failurePolicy admissionv1.FailurePolicyType) []client.Object {
 		MutatingBinding("complete-binding", v1alpha1.PolicyComplete, "nslifecycle-complete"),
 		ValidatingPolicy("nslifecycle-require-set", v1alpha1.PolicyRequireSet),
 		ValidatingBinding("require-set-binding", v1alpha1.PolicyRequireSet, "nslifecycle-require-set"),
-	}, gateAndGuard()...)
+	}, protecting()...)
 }
 
-func gateAndGuard() []client.Object {
+func protecting() []client.Object {
 	return []client.Object{
 		ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
 		ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
 		ValidatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
+		ValidatingPolicy("nslifecycle-waiting-subjects", v1alpha1.PolicyWaitingSubjects),
+		ValidatingBinding("waiting-subjects-binding", v1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects"),
+		ValidatingBinding("waiting-subjects-resources-binding", v1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects"),
+		ValidatingPolicy("nslifecycle-initializer-subjects", v1alpha1.PolicyInitializerSubjects),
+		ValidatingBinding("initializer-subjects-binding", v1alpha1.PolicyInitializerSubjects, "nslifecycle-initializer-subjects"),
 		ValidatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard),
 		ValidatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
 	}
@@ -91,7 +96,7 @@ func gateAndGuard() []client.Object {
 func Compat() []client.Object {
 	guard := ValidatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard)
 	guard.Labels[v1alpha1.LabelInjection] = v1alpha1.InjectionByOperator
-	return append(Without(gateAndGuard(), guard.Name), guard)
+	return append(Without(protecting(), guard.Name), guard)
 }
 
 // Without returns the objects except those with the given names. It modifies the given slice.

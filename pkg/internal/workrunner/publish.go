@@ -23,7 +23,8 @@ import (
 const (
 	// maxMessage is the maximum length of a published message in bytes.
 	maxMessage = 1024
-	// forbiddenInterval is how long no conditions are published after the API server forbids a write.
+	// forbiddenInterval is the time for which no conditions are published after the API server has
+	// rejected a write as Forbidden.
 	forbiddenInterval = time.Minute
 )
 

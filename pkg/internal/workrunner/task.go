@@ -74,8 +74,8 @@ func (t *tasks) find(uid types.UID) *task {
 	return t.byUID[uid]
 }
 
-// add adds a task for a Namespace, and reports whether the task is new. mayBeStale is true if
-// another process might have handled the Namespace.
+// add adds a task for a Namespace, and reports whether the task is new. mayBeStale is true if the
+// cache might not show yet that a previous leader has handled the Namespace.
 func (t *tasks) add(uid types.UID, mayBeStale bool) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -76,7 +76,7 @@ func scenarios() []scenario {
 		{name: tenThousandMaps, title: "10,000 ConfigMaps", namespaces: 1, content: content{configMaps: 10_000}},
 		{name: "finalizers-1000", title: "1,000 custom resources held for 2 s", namespaces: 1, crds: 1,
 			content: content{held: 1000}, isCheap: true},
-		{name: twentyPods, title: "20 Pods, 5 s grace", namespaces: 1, content: content{pods: 20}, isCheap: true},
+		{name: twentyPods, title: "20 Pods, 5 s grace period", namespaces: 1, content: content{pods: 20}, isCheap: true},
 	}
 	all = append(all, many...)
 	for _, s := range many {

@@ -55,7 +55,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
 	flags.BoolVar(&o.limits, "limits", false,
 		"Measure only nslifecycle, with several client-side rate limits, and the effect on another client.")
-	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
+	flags.BoolVar(&o.fsync, "fsync", false, "Run etcd with fsync.")
 	flags.DurationVar(&o.timeout, "timeout", 45*time.Minute,
 		"Maximum duration of one measurement. If it is exceeded, the run is aborted.")
 	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")

@@ -81,9 +81,9 @@ func (b *benchmark) describe() error {
 	if err != nil {
 		return fmt.Errorf("failed to get the version of the API server: %w", err)
 	}
-	etcd := "etcd does not wait for the disk"
+	etcd := "etcd runs without fsync"
 	if b.fsync {
-		etcd = "etcd waits for the disk"
+		etcd = "etcd runs with fsync"
 	}
 	b.report.facts = append(b.report.facts, fmt.Sprintf("Kubernetes %s, %s", version.GitVersion, etcd),
 		fmt.Sprintf("rounds: %d", b.rounds))

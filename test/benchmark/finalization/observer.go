@@ -49,7 +49,7 @@ func (d *deletionTracker) record(name string, now time.Time) {
 	}
 }
 
-// remaining returns the number of objects that are not deleted yet.
+// remaining returns the number of objects that have not been deleted yet.
 func (d *deletionTracker) remaining() int {
 	d.lock.Lock()
 	defer d.lock.Unlock()

@@ -203,7 +203,7 @@ func TestCharts(t *testing.T) {
 	}
 	for path, want := range map[string][]string{
 		"dir/chart.svg":             {"empty, 300 CRDs", "one API server", "265", "kube-controller-manager"},
-		"dir/chart-two-servers.svg": {"20 Pods, 5 s grace", "two API servers", "1,234,567", "nslifecycle"},
+		"dir/chart-two-servers.svg": {"20 Pods, 5 s grace period", "two API servers", "1,234,567", "nslifecycle"},
 	} {
 		decoder := xml.NewDecoder(bytes.NewReader(files[path]))
 		for {

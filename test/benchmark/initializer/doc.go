@@ -18,5 +18,5 @@
 // write.
 //
 // The API server, etcd, the manager, the initializers and the client share the machine, and etcd
-// does not wait for the disk unless --fsync is given.
+// runs without fsync unless --fsync is set.
 package main

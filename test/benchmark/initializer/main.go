@@ -40,7 +40,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests when namespaces are created at once.")
 	flags.BoolVar(&o.quick, "quick", false, "Take only a few samples, to test the benchmark itself.")
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
-	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
+	flags.BoolVar(&o.fsync, "fsync", false, "Run etcd with fsync.")
 	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.serve, "serve", "",
 		"Internal: run as an initializer, implemented with pkg/initializer or test/initializers.")

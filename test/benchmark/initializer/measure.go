@@ -69,9 +69,9 @@ func measure(ctx context.Context, opts options) (result *outcome, err error) {
 		c.settling = settling
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	etcd := "etcd does not wait for the disk"
+	etcd := "etcd runs without fsync"
 	if opts.fsync {
-		etcd = "etcd waits for the disk"
+		etcd = "etcd runs with fsync"
 	}
 	result.facts = append(result.facts, fmt.Sprintf("Kubernetes %s, %s", c.version, etcd))
 	for round := range opts.rounds {

@@ -47,6 +47,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceSelector
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+    - name: subjects
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
+          elementRelationship: atomic
     - name: timeoutSeconds
       type:
         scalar: numeric
@@ -69,6 +75,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceSelector
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+    - name: subjects
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
+          elementRelationship: atomic
     - name: timeoutSeconds
       type:
         scalar: numeric
@@ -95,6 +107,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: status
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerConfigurationStatus
+    - name: waitingSubjects
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
+          elementRelationship: atomic
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerConfigurationStatus
   map:
     fields:
@@ -126,9 +144,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: metadata
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: operator
+      type:
+        scalar: string
     - name: systemNamespace
       type:
         scalar: string
+    - name: waitingSubjects
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
+          elementRelationship: atomic
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
   map:
     fields:
@@ -158,6 +185,20 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
           elementRelationship: atomic
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
+  map:
+    fields:
+    - name: kind
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.SubjectKind
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.SubjectKind
+  scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:

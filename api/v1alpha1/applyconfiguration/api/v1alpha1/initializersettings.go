@@ -31,6 +31,11 @@ type InitializerSettingsApplyConfiguration struct {
 	// spec.finalizers of every Namespace that gets the initializer when the Namespace is created. The
 	// Namespace is not deleted until the controller responsible for the finalizer removes it.
 	Finalizer *string `json:"finalizer,omitempty"`
+	// subjects are the users, groups and ServiceAccounts that implement the initializer. If set, only
+	// they can remove the initializer from the pending list, and only when it is first in the list. They
+	// still need the "initialize" verb. The default allows every holder of the verb to remove it at any
+	// time. The operator itself always can, for example after a timeout.
+	Subjects []SubjectApplyConfiguration `json:"subjects,omitempty"`
 	// namespaceSelector limits the initializer to Namespaces whose labels in the create request match.
 	// Users choose the labels of the Namespaces that they create, so a selector does not enforce
 	// anything. The default selects every new Namespace.
@@ -64,6 +69,19 @@ func (b *InitializerSettingsApplyConfiguration) WithFailurePolicy(value apiv1alp
 // If called multiple times, the Finalizer field is set to the value of the last call.
 func (b *InitializerSettingsApplyConfiguration) WithFinalizer(value string) *InitializerSettingsApplyConfiguration {
 	b.Finalizer = &value
+	return b
+}
+
+// WithSubjects adds the given value to the Subjects field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Subjects field.
+func (b *InitializerSettingsApplyConfiguration) WithSubjects(values ...*SubjectApplyConfiguration) *InitializerSettingsApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithSubjects")
+		}
+		b.Subjects = append(b.Subjects, *values[i])
+	}
 	return b
 }
 

@@ -59,6 +59,19 @@ func (b *NamespaceInitializerApplyConfiguration) WithFinalizer(value string) *Na
 	return b
 }
 
+// WithSubjects adds the given value to the Subjects field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Subjects field.
+func (b *NamespaceInitializerApplyConfiguration) WithSubjects(values ...*SubjectApplyConfiguration) *NamespaceInitializerApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithSubjects")
+		}
+		b.InitializerSettingsApplyConfiguration.Subjects = append(b.InitializerSettingsApplyConfiguration.Subjects, *values[i])
+	}
+	return b
+}
+
 // WithNamespaceSelector sets the NamespaceSelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the NamespaceSelector field is set to the value of the last call.

@@ -30,6 +30,11 @@ type NamespaceInitializerConfigurationApplyConfiguration struct {
 	// initializers are the initializers that every new Namespace waits for, in the order in which
 	// they run. An empty list registers no initializers.
 	Initializers []NamespaceInitializerApplyConfiguration `json:"initializers,omitempty"`
+	// waitingSubjects are users, groups and ServiceAccounts that must wait for the initialization like
+	// all other users, although they hold the "initialize" verb. Use it for GitOps controllers, whose
+	// ClusterRole often contains every verb on every resource. They also cannot change the pending
+	// list. The subjects of all configurations are merged.
+	WaitingSubjects []SubjectApplyConfiguration `json:"waitingSubjects,omitempty"`
 	// status is the observed state of the configuration.
 	Status *NamespaceInitializerConfigurationStatusApplyConfiguration `json:"status,omitempty"`
 }
@@ -253,6 +258,19 @@ func (b *NamespaceInitializerConfigurationApplyConfiguration) WithInitializers(v
 			panic("nil value passed to WithInitializers")
 		}
 		b.Initializers = append(b.Initializers, *values[i])
+	}
+	return b
+}
+
+// WithWaitingSubjects adds the given value to the WaitingSubjects field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the WaitingSubjects field.
+func (b *NamespaceInitializerConfigurationApplyConfiguration) WithWaitingSubjects(values ...*SubjectApplyConfiguration) *NamespaceInitializerConfigurationApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithWaitingSubjects")
+		}
+		b.WaitingSubjects = append(b.WaitingSubjects, *values[i])
 	}
 	return b
 }

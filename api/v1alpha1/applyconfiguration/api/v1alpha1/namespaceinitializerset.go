@@ -29,6 +29,10 @@ type NamespaceInitializerSetApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// initializers is the merged list, in order.
 	Initializers []EffectiveInitializerApplyConfiguration `json:"initializers,omitempty"`
+	// waitingSubjects are the merged waitingSubjects of all configurations.
+	WaitingSubjects []SubjectApplyConfiguration `json:"waitingSubjects,omitempty"`
+	// operator is the user name of the operator. subjects and waitingSubjects do not restrict it.
+	Operator *string `json:"operator,omitempty"`
 	// systemNamespace is the namespace of the operator. This namespace never waits for initializers,
 	// so that the operator can always be installed.
 	SystemNamespace *string `json:"systemNamespace,omitempty"`
@@ -248,6 +252,27 @@ func (b *NamespaceInitializerSetApplyConfiguration) WithInitializers(values ...*
 		}
 		b.Initializers = append(b.Initializers, *values[i])
 	}
+	return b
+}
+
+// WithWaitingSubjects adds the given value to the WaitingSubjects field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the WaitingSubjects field.
+func (b *NamespaceInitializerSetApplyConfiguration) WithWaitingSubjects(values ...*SubjectApplyConfiguration) *NamespaceInitializerSetApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithWaitingSubjects")
+		}
+		b.WaitingSubjects = append(b.WaitingSubjects, *values[i])
+	}
+	return b
+}
+
+// WithOperator sets the Operator field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Operator field is set to the value of the last call.
+func (b *NamespaceInitializerSetApplyConfiguration) WithOperator(value string) *NamespaceInitializerSetApplyConfiguration {
+	b.Operator = &value
 	return b
 }
 

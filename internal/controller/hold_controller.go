@@ -1,0 +1,70 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+)
+
+// HoldReconciler configures the webhooks that hold writes: it selects the writes by the
+// waitingSubjects of the effective set, and sets the URL of the webhooks, if there is one.
+//
+// Its permissions are in config/hold.
+type HoldReconciler struct {
+	client.Client
+	// URL is the address of the webhooks for an API server that cannot reach their Service; empty
+	// otherwise.
+	URL string
+}
+
+// SetupWithManager registers the reconciler.
+func (r *HoldReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(holdControllerName).
+		For(&admissionregistrationv1.MutatingWebhookConfiguration{}).
+		Watches(&v1alpha1.NamespaceInitializerSet{}, handler.EnqueueRequestsFromMapFunc(
+			func(context.Context, client.Object) []reconcile.Request {
+				return []reconcile.Request{requestFor(v1alpha1.HoldConfiguration)}
+			})).
+		Complete(r)
+}
+
+// Reconcile updates the MutatingWebhookConfiguration.
+func (r *HoldReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := r.Get(ctx, request.NamespacedName, configuration); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	set := &v1alpha1.NamespaceInitializerSet{}
+	if err := r.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+	}
+	current := configuration.DeepCopy()
+	hold.Configure(configuration, r.URL, set.WaitingSubjects)
+	if apiequality.Semantic.DeepEqual(current, configuration) {
+		return ctrl.Result{}, nil
+	}
+	switch err := r.Update(ctx, configuration, client.FieldOwner(nswrite.FieldOwner)); {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("failed to update MutatingWebhookConfiguration %q: %w", configuration.Name, err)
+	}
+	log.FromContext(ctx).Info("Updated the webhooks that hold writes", "waitingSubjects", len(set.WaitingSubjects))
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,89 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// Names of webhooks and match conditions in config/hold.
+const (
+	holdWebhook = "hold.nslifecycle.dev"
+	// waitingSubjectsSuffix is the end of the names of the webhooks for waitingSubjects.
+	waitingSubjectsSuffix = "-waiting-subjects.nslifecycle.dev"
+	notAnInitializer      = "not-an-initializer"
+)
+
+// Configure sets the fields of the webhook configuration that depend on the cluster: the URL, unless
+// it is empty, and which requests the webhooks for waitingSubjects select. The manifest does not
+// contain the latter, so that applying it again does not change them.
+func Configure(
+	configuration *admissionregistrationv1.MutatingWebhookConfiguration, base string, subjects []v1alpha1.Subject,
+) {
+	var rules []admissionregistrationv1.RuleWithOperations
+	var conditions []admissionregistrationv1.MatchCondition
+	for i := range configuration.Webhooks {
+		webhook := &configuration.Webhooks[i]
+		if base != "" {
+			setURL(&webhook.ClientConfig, base)
+		}
+		if webhook.Name == holdWebhook && len(subjects) > 0 {
+			rules, conditions = webhook.Rules, waitingConditions(webhook.MatchConditions, subjects)
+		}
+	}
+	for i := range configuration.Webhooks {
+		if webhook := &configuration.Webhooks[i]; strings.HasSuffix(webhook.Name, waitingSubjectsSuffix) {
+			webhook.Rules, webhook.MatchConditions = rules, conditions
+		}
+	}
+}
+
+// setURL changes the address of a webhook and preserves its path.
+func setURL(target *admissionregistrationv1.WebhookClientConfig, base string) {
+	var path string
+	if target.Service != nil {
+		path = ptr.Deref(target.Service.Path, "")
+	} else if current, err := url.Parse(ptr.Deref(target.URL, "")); err == nil {
+		path = current.Path
+	}
+	target.URL, target.Service = new(base+path), nil
+}
+
+// waitingConditions returns the match conditions with the one that excludes initializers replaced by
+// one that selects the subjects.
+func waitingConditions(
+	conditions []admissionregistrationv1.MatchCondition, subjects []v1alpha1.Subject,
+) []admissionregistrationv1.MatchCondition {
+	conditions = slices.DeleteFunc(slices.Clone(conditions), func(c admissionregistrationv1.MatchCondition) bool {
+		return c.Name == notAnInitializer
+	})
+	return append(conditions, admissionregistrationv1.MatchCondition{
+		Name: "waiting-subject", Expression: waitingExpression(subjects),
+	})
+}
+
+// waitingExpression returns a CEL expression that selects the requests of the subjects.
+func waitingExpression(subjects []v1alpha1.Subject) string {
+	var users, groups []string
+	for _, subject := range subjects {
+		switch subject.Kind {
+		case v1alpha1.SubjectGroup:
+			groups = append(groups, strconv.QuoteToASCII(subject.Name))
+		case v1alpha1.SubjectServiceAccount:
+			users = append(users, strconv.QuoteToASCII("system:serviceaccount:"+subject.Namespace+":"+subject.Name))
+		default:
+			users = append(users, strconv.QuoteToASCII(subject.Name))
+		}
+	}
+	return "request.userInfo.username in [" + strings.Join(users, ", ") + "] || " +
+		"request.userInfo.?groups.orValue([]).exists(g, g in [" + strings.Join(groups, ", ") + "])"
+}

@@ -1,0 +1,215 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const heldInitializer = "held.chaos.example.com"
+
+var _ = Describe("Held writes", Ordered, Serial, func() {
+	const writes = 20
+	var (
+		user     kubernetes.Interface
+		sessions []*gexec.Session
+		balancer *loadBalancer
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		cluster := &framework.Cluster{ControlPlane: plane, Admin: framework.NewUser(plane.Admin)}
+		user = cluster.AddUser(ctx, "held@chaos.example.com", framework.VerbsButInitialize).Clientset()
+		configuration := wrappers.MakeConfiguration("held").Initializer(heldInitializer, v1alpha1.InitializerSettings{
+			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"held": "true"}},
+		}).Obj()
+		Expect(admin.Create(ctx, configuration)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
+		cluster.ExpectActive(ctx, "held")
+	})
+
+	BeforeEach(func(ctx context.Context) {
+		Expect(plane.InstallHold(ctx, "default")).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},
+			})).To(Succeed())
+		})
+		balancer = startLoadBalancer()
+		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		sessions = nil
+		for range 2 {
+			address := framework.FreeAddress()
+			sessions = append(sessions, runManager(binary, config, "--leader-elect", "--hold-bind-address="+address,
+				"--hold-url="+balancer.url(), "--hold-max-writes-per-user=25"))
+			balancer.backends = append(balancer.backends, address)
+		}
+		Expect(plane.WaitForHold(ctx, &hold.Options{URL: balancer.url()})).To(Succeed())
+		for _, address := range balancer.backends {
+			Eventually(func() error {
+				connection, err := net.Dial("tcp", address)
+				if err == nil {
+					err = connection.Close()
+				}
+				return err
+			}).WithContext(ctx).Should(Succeed())
+		}
+	})
+
+	It("move to the other replica when their replica is killed", func(ctx context.Context) {
+		name, results := startWrites(ctx, user, writes)
+		sessions[0].Kill()
+		time.Sleep(time.Second)
+		finishHeld(ctx, name)
+		outcomes := map[string]int{}
+		for range writes {
+			outcomes[outcomeOf(<-results)]++
+		}
+		AddReportEntry("outcomes", fmt.Sprint(outcomes))
+		Expect(outcomes).To(HaveKeyWithValue("created", writes))
+	})
+
+	It("fail with an error of the connection when the API server is killed", func(ctx context.Context) {
+		name, results := startWrites(ctx, user, writes)
+		Expect(plane.KillAPIServer(ctx)).To(Succeed())
+		outcomes := map[string]int{}
+		for range writes {
+			outcomes[outcomeOf(<-results)]++
+		}
+		AddReportEntry("outcomes", fmt.Sprint(outcomes))
+		Expect(outcomes).NotTo(HaveKey("created"))
+		Expect(plane.StartAPIServer()).To(Succeed())
+
+		By("holding writes again")
+		again, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() {
+			_, err := user.CoreV1().ConfigMaps(name).Create(again, makeConfigMap("again"), metav1.CreateOptions{})
+			done <- err
+		}()
+		Consistently(done).WithContext(ctx).WithTimeout(500 * time.Millisecond).ShouldNot(Receive())
+		finishHeld(ctx, name)
+		Eventually(done).WithContext(ctx).Should(Receive(BeNil()))
+	})
+})
+
+// startWrites creates an initializing namespace and starts writes to it. It returns when they are
+// held.
+func startWrites(ctx context.Context, user kubernetes.Interface, number int) (string, <-chan error) {
+	GinkgoHelper()
+	name := framework.Unique("held")
+	_, err := user.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"held": "true"}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	results := make(chan error, number)
+	for i := range number {
+		go func() {
+			_, err := user.CoreV1().ConfigMaps(name).Create(ctx, makeConfigMap(fmt.Sprint(i)), metav1.CreateOptions{})
+			results <- err
+		}()
+	}
+	Consistently(results).WithContext(ctx).ShouldNot(Receive())
+	return name, results
+}
+
+// finishHeld waits for the other initializers, and completes the initialization.
+func finishHeld(ctx context.Context, name string) {
+	GinkgoHelper()
+	clientset, err := kubernetes.NewForConfig(plane.Admin)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		namespace, err := clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if framework.PendingOf(namespace) != heldInitializer {
+			return fmt.Errorf("pending: %s", framework.PendingOf(namespace))
+		}
+		return initializers.Finish(ctx, clientset, namespace, heldInitializer)
+	}).WithContext(ctx).Should(Succeed())
+}
+
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return "created"
+	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
+		return string(apierrors.ReasonForError(err))
+	}
+	return "connection error"
+}
+
+func makeConfigMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// loadBalancer forwards each connection to the next backend that accepts it, like a Service.
+type loadBalancer struct {
+	listener net.Listener
+	backends []string
+	next     atomic.Uint32
+}
+
+func startLoadBalancer() *loadBalancer {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	balancer := &loadBalancer{listener: listener}
+	DeferCleanup(listener.Close)
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go balancer.forward(connection)
+		}
+	}()
+	return balancer
+}
+
+func (b *loadBalancer) url() string {
+	_, port, _ := net.SplitHostPort(b.listener.Addr().String())
+	return "https://localhost:" + port
+}
+
+func (b *loadBalancer) forward(client net.Conn) {
+	defer client.Close()
+	for range b.backends {
+		server, err := net.Dial("tcp", b.backends[int(b.next.Add(1))%len(b.backends)])
+		if err != nil {
+			continue
+		}
+		defer server.Close()
+		var copies sync.WaitGroup
+		copies.Go(func() { _, _ = io.Copy(server, client); _ = server.Close() })
+		copies.Go(func() { _, _ = io.Copy(client, server); _ = client.Close() })
+		copies.Wait()
+		return
+	}
+}
