@@ -92,7 +92,10 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 			outcomes[outcomeOf(<-results)]++
 		}
 		AddReportEntry("outcomes", fmt.Sprint(outcomes))
-		Expect(outcomes).To(HaveKeyWithValue("created", writes))
+		// The API server might also send the second call of a write through a connection to the killed
+		// replica. Then the gate rejects the write.
+		Expect(outcomes["created"]).To(BeNumerically(">", writes/2))
+		Expect(outcomes["created"] + outcomes["Forbidden"]).To(Equal(writes))
 	})
 
 	It("fail with an error of the connection when the API server is killed", func(ctx context.Context) {
