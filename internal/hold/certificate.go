@@ -63,7 +63,7 @@ func watchCertificate(ctx context.Context, mgr ctrl.Manager, secret types.Namesp
 	}); err != nil {
 		return nil, fmt.Errorf("failed to watch the certificate: %w", err)
 	}
-	return certificate, mgr.Add(secrets)
+	return certificate, mgr.Add(onEveryReplica{secrets})
 }
 
 // Get implements tls.Config.GetCertificate.
@@ -100,7 +100,10 @@ func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port 
 	if err := os.WriteFile(filepath.Join(directory, corev1.TLSCertKey), nil, 0o600); err != nil {
 		return fmt.Errorf("failed to create a file for the rotation of the certificate: %w", err)
 	}
-	if err := mgr.Add(remover(directory)); err != nil {
+	if err := mgr.Add(onEveryReplica{manager.RunnableFunc(func(ctx context.Context) error {
+		<-ctx.Done()
+		return os.RemoveAll(directory)
+	})}); err != nil {
 		return err
 	}
 	if err := rotator.AddRotator(resilient{mgr}, &rotator.CertRotator{
@@ -122,17 +125,12 @@ func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port 
 	return nil
 }
 
-// remover removes a directory when the manager stops.
-type remover string
-
-// Start implements manager.Runnable.
-func (d remover) Start(ctx context.Context) error {
-	<-ctx.Done()
-	return os.RemoveAll(string(d))
-}
+// onEveryReplica is a runnable that also runs while the manager is not the leader. A cache with
+// options for single types would otherwise run only on the leader.
+type onEveryReplica struct{ manager.Runnable }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (d remover) NeedLeaderElection() bool { return false }
+func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 // resilient is a manager whose runnables are restarted when they fail. The rotator fails, and would
 // stop all controllers, if its Secret does not exist.

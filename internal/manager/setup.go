@@ -70,7 +70,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		cached = append(cached, policyverifier.ValidatingObjects()...)
 	}
 	if options.Hold != nil && options.Controllers.Runs(Initialization) {
-		if err := (&controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}).SetupWithManager(mgr); err != nil {
+		reconciler := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
+		if err := reconciler.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("failed to set up the hold reconciler: %w", err)
 		}
 		if err := hold.Setup(ctx, mgr, *options.Hold, options.SystemNamespace, metrics.HoldRecorder{}); err != nil {

@@ -5,6 +5,7 @@ package chaos
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -34,20 +35,20 @@ const heldInitializer = "held.chaos.example.com"
 var _ = Describe("Held writes", Ordered, Serial, func() {
 	const writes = 20
 	var (
+		cluster  *framework.Cluster
 		user     kubernetes.Interface
 		sessions []*gexec.Session
 		balancer *loadBalancer
 	)
 
 	BeforeAll(func(ctx context.Context) {
-		cluster := &framework.Cluster{ControlPlane: plane, Admin: framework.NewUser(plane.Admin)}
+		cluster = &framework.Cluster{ControlPlane: plane, Admin: framework.NewUser(plane.Admin)}
 		user = cluster.AddUser(ctx, "held@chaos.example.com", framework.VerbsButInitialize).Clientset()
 		configuration := wrappers.MakeConfiguration("held").Initializer(heldInitializer, v1alpha1.InitializerSettings{
 			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"held": "true"}},
 		}).Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
-		cluster.ExpectActive(ctx, "held")
 	})
 
 	BeforeEach(func(ctx context.Context) {
@@ -68,15 +69,17 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 			balancer.backends = append(balancer.backends, address)
 		}
 		Expect(plane.WaitForHold(ctx, &hold.Options{URL: balancer.url()})).To(Succeed())
+		By("waiting until both replicas, of which one is the leader, serve the certificate")
 		for _, address := range balancer.backends {
 			Eventually(func() error {
-				connection, err := net.Dial("tcp", address)
+				connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 				if err == nil {
 					err = connection.Close()
 				}
 				return err
 			}).WithContext(ctx).Should(Succeed())
 		}
+		cluster.ExpectActive(ctx, "held")
 	})
 
 	It("move to the other replica when their replica is killed", func(ctx context.Context) {
@@ -89,7 +92,10 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 			outcomes[outcomeOf(<-results)]++
 		}
 		AddReportEntry("outcomes", fmt.Sprint(outcomes))
-		Expect(outcomes).To(HaveKeyWithValue("created", writes))
+		// The API server might also send the second call of a write through a connection to the killed
+		// replica. Then the gate rejects the write.
+		Expect(outcomes["created"]).To(BeNumerically(">", writes/2))
+		Expect(outcomes["created"] + outcomes["Forbidden"]).To(Equal(writes))
 	})
 
 	It("fail with an error of the connection when the API server is killed", func(ctx context.Context) {

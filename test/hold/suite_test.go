@@ -13,6 +13,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
@@ -35,7 +36,9 @@ func TestHold(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	buildHelm(ctx)
-	cluster = framework.Start(ctx, auditFlags()...)
+	// With many rounds, the default range has too few addresses for all Services.
+	cluster = framework.Start(ctx,
+		append(auditFlags(), controlplane.WithAPIServerFlag("service-cluster-ip-range", "10.0.0.0/16"))...)
 	Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 	options = cluster.StartHoldingManager(ctx, func(o *hold.Options) { o.Duration = holdDuration })
 }, NodeTimeout(15*time.Minute))

@@ -78,15 +78,16 @@ func Default(failurePolicy admissionv1.FailurePolicyType) []client.Object {
 }
 
 func protecting() []client.Object {
+	const waiting, subjects = "nslifecycle-waiting-subjects", "nslifecycle-initializer-subjects"
 	return []client.Object{
 		ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
 		ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
 		ValidatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
-		ValidatingPolicy("nslifecycle-waiting-subjects", v1alpha1.PolicyWaitingSubjects),
-		ValidatingBinding("waiting-subjects-binding", v1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects"),
-		ValidatingBinding("waiting-subjects-resources-binding", v1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects"),
-		ValidatingPolicy("nslifecycle-initializer-subjects", v1alpha1.PolicyInitializerSubjects),
-		ValidatingBinding("initializer-subjects-binding", v1alpha1.PolicyInitializerSubjects, "nslifecycle-initializer-subjects"),
+		ValidatingPolicy(waiting, v1alpha1.PolicyWaitingSubjects),
+		ValidatingBinding("waiting-binding", v1alpha1.PolicyWaitingSubjects, waiting),
+		ValidatingBinding("waiting-resources-binding", v1alpha1.PolicyWaitingSubjects, waiting),
+		ValidatingPolicy(subjects, v1alpha1.PolicyInitializerSubjects),
+		ValidatingBinding("subjects-binding", v1alpha1.PolicyInitializerSubjects, subjects),
 		ValidatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard),
 		ValidatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
 	}
