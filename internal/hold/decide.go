@@ -51,7 +51,8 @@ func hasLabel(namespace *corev1.Namespace) bool {
 // mustResend reports whether a held write could differ from one that is sent after the
 // initialization: the API server has already evaluated plugins and selectors for it.
 func mustResend(request *admissionv1.AdmissionRequest, before, after *corev1.Namespace) bool {
-	return before.UID != after.UID || isPod(request.Resource) || !maps.Equal(foreignLabels(before), foreignLabels(after))
+	return before.UID != after.UID || !maps.Equal(foreignLabels(before), foreignLabels(after)) ||
+		isPod(request.Resource) && request.Operation != admissionv1.Delete
 }
 
 // isPod reports whether LimitRanger and ServiceAccount set defaults for a resource.

@@ -105,7 +105,7 @@ func (h handler) decide(
 		if request.Operation == admissionv1.Create {
 			return OutcomeFailed, terminating(request, after)
 		}
-		// Controllers may remove finalizers from objects that are being deleted; the gate decides.
+		// The gate admits deletions, and updates of objects that are being deleted.
 		return OutcomeReleased, admission.Allowed("")
 	}
 	return OutcomeTimedOut, tryAgain(after.Name, resendDelay, pendingMessage(after))
