@@ -170,7 +170,7 @@ func (r *DiagnosisReconciler) report(
 			continue
 		}
 		log.FromContext(ctx).Info("Found why the namespace makes no progress", "stage", found.Stage,
-			"cause", finding.Cause, "certainty", finding.Certainty, "finding", finding.Note())
+			"cause", finding.Cause, "rank", finding.Rank, "finding", finding.Note())
 		nswrite.RecordEventAbout(r.Recorder, before, relatedObject(finding), corev1.EventTypeWarning,
 			string(finding.Cause), actionDiagnose, finding.Note())
 	}

@@ -173,7 +173,7 @@ func blockedNamespaces(g *WithT) map[string]float64 {
 
 func held1() diagnosis.Finding {
 	return diagnosis.Finding{
-		Cause: diagnosis.CauseFinalizerOwnerGone, Message: "no controller removes finalizer hold",
+		Cause: diagnosis.CauseFinalizerOwnerNotFound, Message: "no controller removes finalizer hold",
 		Objects: []diagnosis.Object{{Resource: "configmaps", Namespace: "x", Name: "a"}}, Count: 1,
 	}
 }
@@ -185,12 +185,12 @@ func held2() diagnosis.Finding {
 }
 
 const (
-	heldWrite = "x-uid: nslifecycle.dev/DeletionBlocked=True/FinalizerOwnerGone: " +
+	heldWrite = "x-uid: nslifecycle.dev/DeletionBlocked=True/FinalizerOwnerNotFound: " +
 		"no controller removes finalizer hold; objects: configmaps/a"
 	explainHint      = "; for details, run: kubectl nslifecycle explain x"
 	blockedWrite     = heldWrite + explainHint
 	progressingWrite = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: The deletion is making progress again"
-	heldEvent        = "Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/a"
+	heldEvent        = "Warning FinalizerOwnerNotFound no controller removes finalizer hold; objects: configmaps/a"
 )
 
 func TestDiagnosisReconcileOfADeletion(t *testing.T) {
@@ -205,7 +205,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(w.diagnoses).To(Equal(1))
 	g.Expect(w.written()).To(Equal([]string{blockedWrite}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
-	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
+	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerNotFound": 1}))
 
 	// A reconciliation before the next diagnosis is due, for example after the controller's own write.
 	g.Expect(w.pass(g, t, 10*time.Second)).To(Equal(20 * time.Second))
@@ -224,14 +224,14 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(w.written()).To(Equal([]string{heldWrite + "; and 1 more finding" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{
-		"Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/b"}))
+		"Warning FinalizerOwnerNotFound no controller removes finalizer hold; objects: configmaps/b"}))
 
 	// Another cause replaces the first one in the metric.
 	forbidden := diagnosis.Finding{Cause: diagnosis.CauseForbidden, Message: "forbidden"}
 	w.findings = []diagnosis.Finding{forbidden}
 	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{
-		"Terminating/FinalizerOwnerGone": 0, "Terminating/Forbidden": 1}))
+		"Terminating/FinalizerOwnerNotFound": 0, "Terminating/Forbidden": 1}))
 	g.Expect(w.written()).To(HaveLen(1))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{"Warning Forbidden forbidden"}))
 
@@ -310,16 +310,16 @@ func TestDiagnosisReconcileAfterAPreviousManager(t *testing.T) {
 			namespace := terminating()
 			namespace.Status.Conditions = []corev1.NamespaceCondition{{
 				Type: v1alpha1.ConditionDeletionBlocked, Status: corev1.ConditionTrue,
-				Reason: "FinalizerOwnerGone", Message: test.message,
+				Reason: "FinalizerOwnerNotFound", Message: test.message,
 			}}
 			w := newReconcilerTest(namespace, held1())
 			w.pass(g, t, 0)
 			g.Expect(w.written()).To(BeEmpty(), "the condition stays until the deadline")
-			g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
+			g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerNotFound": 1}))
 			w.pass(g, t, progressDeadline)
 			g.Expect(w.written()).To(Equal(test.wantWrites))
 			g.Expect(recorded(w.recorder)).To(Equal(test.wantEvents))
-			g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
+			g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerNotFound": 1}))
 		})
 	}
 }
@@ -341,7 +341,7 @@ func TestDiagnosisReconcileWithoutFindings(t *testing.T) {
 	w.findings = nil
 	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(w.written()).To(Equal([]string{progressingWrite}), "there are no findings, although the namespace makes no progress")
-	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 0}))
+	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerNotFound": 0}))
 
 	w.findings = []diagnosis.Finding{held1()}
 	w.pass(g, t, maxDiagnosisInterval)
@@ -512,7 +512,7 @@ func TestStallTrackerReset(t *testing.T) {
 	w.tracker.reset()
 	g.Expect(blockedNamespaces(g)).To(BeEmpty())
 	g.Expect(w.pass(g, t, 0)).To(Equal(progressDeadline))
-	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
+	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerNotFound": 1}))
 }
 
 // fixedBudget is a RequestBudget that always returns the same delay.

@@ -19,9 +19,15 @@ const (
 	CauseDiscoveryFailing Cause = "DiscoveryFailing"
 	// CauseGroupVersionInvalid: the name of a group version cannot be parsed.
 	CauseGroupVersionInvalid Cause = "GroupVersionInvalid"
-	// CauseFinalizerOwnerGone: the controller responsible for a finalizer of objects does not run or
-	// no longer exists.
-	CauseFinalizerOwnerGone Cause = "FinalizerOwnerGone"
+	// CauseFinalizerOwnerFailing: a controller published why an object with a finalizer is not deleted.
+	CauseFinalizerOwnerFailing Cause = "FinalizerOwnerFailing"
+	// CauseObjectPaused: an annotation makes the controller responsible for a finalizer ignore an object.
+	CauseObjectPaused Cause = "ObjectPaused"
+	// CauseFinalizerOwnerNotRunning: the controller that is inferred to be responsible for a finalizer has
+	// no ready pods.
+	CauseFinalizerOwnerNotRunning Cause = "FinalizerOwnerNotRunning"
+	// CauseFinalizerOwnerNotFound: no workload was found that could be responsible for a finalizer.
+	CauseFinalizerOwnerNotFound Cause = "FinalizerOwnerNotFound"
 	// CauseFinalizerOwnerInNamespace: the controller responsible for a finalizer, or its permissions,
 	// were in the namespace and are deleted with it.
 	CauseFinalizerOwnerInNamespace Cause = "FinalizerOwnerInNamespace"
@@ -30,9 +36,9 @@ const (
 	// CauseFinalizerPending: the controller responsible for a finalizer is running or unknown, and has
 	// not removed the finalizer.
 	CauseFinalizerPending Cause = "FinalizerPending"
-	// CauseDependencyDeleted: an object cannot be finalized because an object that it needs was
-	// deleted first.
-	CauseDependencyDeleted Cause = "DependencyDeleted"
+	// CauseDependencyMissing: a controller published that an object cannot be finalized because another
+	// object does not exist.
+	CauseDependencyMissing Cause = "DependencyMissing"
 	// CauseConversionWebhookFailing: objects of a CustomResourceDefinition cannot be read because its
 	// conversion webhook fails.
 	CauseConversionWebhookFailing Cause = "ConversionWebhookFailing"
@@ -80,12 +86,16 @@ const (
 
 // Causes that block an initializing namespace.
 const (
+	// CauseInitializerFailing: the initializer published why the initialization is not complete.
+	CauseInitializerFailing Cause = "InitializerFailing"
 	// CauseInitializerNotRunning: no identity with the "initialize" verb for the namespace is running,
 	// except the control plane.
 	CauseInitializerNotRunning Cause = "InitializerNotRunning"
 	// CauseInitializerSlow: an identity that may initialize the namespace seems to be running, but has
 	// not acted within the progress deadline.
 	CauseInitializerSlow Cause = "InitializerSlow"
+	// CauseInitializerPending: it is unknown whether the initializer is running.
+	CauseInitializerPending Cause = "InitializerPending"
 	// CauseInitializerUnregistered: no configuration lists the initializer.
 	CauseInitializerUnregistered Cause = "InitializerUnregistered"
 )

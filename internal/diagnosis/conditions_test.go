@@ -34,7 +34,7 @@ func makeConfigMaps(names ...string) []Object {
 
 func TestComputeBlocked(t *testing.T) {
 	held := Finding{
-		Cause: CauseFinalizerOwnerGone, Message: "the owner of finalizer example.com/hold is not running.",
+		Cause: CauseFinalizerOwnerNotFound, Message: "the owner of finalizer example.com/hold is not running.",
 		Objects: makeConfigMaps("a", "b"), Count: 2,
 		Remedies: []string{"reinstall it.", "kubectl patch"},
 	}
@@ -53,11 +53,11 @@ func TestComputeBlocked(t *testing.T) {
 	}{
 		"one finding": {
 			stage: StageTerminating, findings: []Finding{held},
-			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound", heldMessage)},
 		},
 		"two findings": {
 			stage: StageTerminating, findings: []Finding{held, dead},
-			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone",
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound",
 				heldNote+asOf+"; and 1 more finding"+explainHint)},
 		},
 		"three findings with many objects": {
@@ -88,7 +88,7 @@ func TestComputeBlocked(t *testing.T) {
 		},
 		"an unchanged finding": {
 			stage: StageTerminating, findings: []Finding{held},
-			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerGone", Message: heldMessage},
+			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerNotFound", Message: heldMessage},
 		},
 		"an unchanged finding with another duration": {
 			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have terminated 65s ago"}},
@@ -104,18 +104,18 @@ func TestComputeBlocked(t *testing.T) {
 		},
 		"a finding with another message": {
 			stage: StageTerminating, findings: []Finding{held},
-			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerGone", Message: "old"},
-			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
+			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerNotFound", Message: "old"},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound", heldMessage)},
 		},
 		"a finding with another cause": {
 			stage: StageTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerPending", Message: heldMessage},
-			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound", heldMessage)},
 		},
 		"a namespace that is blocked again": {
 			stage: StageTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "False", Reason: "Progressing"},
-			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound", heldMessage)},
 		},
 	}
 	for name, test := range tests {
@@ -204,8 +204,8 @@ func TestFindingKey(t *testing.T) {
 		isSame bool
 	}{
 		"other numbers and times": {change: func(f *Finding) { f.Message = "has waited since 12:01 for 2 objects"; f.Count = 2 }, isSame: true},
-		"another certainty":       {change: func(f *Finding) { f.Certainty = Confirmed }, isSame: true},
-		"another cause":           {change: func(f *Finding) { f.Cause = CauseFinalizerOwnerGone }},
+		"another certainty":       {change: func(f *Finding) { f.Rank = Confirmed }, isSame: true},
+		"another cause":           {change: func(f *Finding) { f.Cause = CauseFinalizerOwnerNotFound }},
 		"other objects":           {change: func(f *Finding) { f.Objects = makeConfigMaps("b") }},
 		"other words":             {change: func(f *Finding) { f.Message = "has waited for another object" }},
 	}

@@ -4,6 +4,7 @@
 package diagnosis
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -33,14 +34,63 @@ const (
 	Blocked State = "Blocked"
 )
 
-// Certainty states how certain a finding is.
-type Certainty string
+// Rank states what evidence is based on, and what a finding is based on.
+type Rank string
 
 const (
-	// Confirmed means that the facts leave no other explanation.
-	Confirmed Certainty = "Confirmed"
-	// Likely means that the facts support the finding but do not exclude other explanations.
-	Likely Certainty = "Likely"
+	// RankProven is the rank of answers of the API server itself: responses to dry runs and to
+	// discovery, deletionTimestamps, managedFields, and whether an object exists. A proven finding has no
+	// other explanation.
+	RankProven Rank = "Proven"
+	// RankPublished is the rank of what a controller published: conditions and Events. It is quoted.
+	RankPublished Rank = "Published"
+	// RankInferred is the rank of conclusions that do not exclude other explanations, for example which
+	// controller is the owner of a finalizer.
+	RankInferred Rank = "Inferred"
+)
+
+// Evidence is a fact that a finding is based on.
+type Evidence struct {
+	Rank Rank   `json:"rank"`
+	Text string `json:"text"`
+}
+
+// Proven returns evidence with RankProven.
+func Proven(texts ...string) []Evidence { return makeEvidence(RankProven, texts) }
+
+// Published returns evidence with RankPublished.
+func Published(texts ...string) []Evidence { return makeEvidence(RankPublished, texts) }
+
+// Inferred returns evidence with RankInferred.
+func Inferred(texts ...string) []Evidence { return makeEvidence(RankInferred, texts) }
+
+// makeEvidence omits empty texts.
+func makeEvidence(rank Rank, texts []string) []Evidence {
+	var evidence []Evidence
+	for _, text := range texts {
+		if text != "" {
+			evidence = append(evidence, Evidence{rank, text})
+		}
+	}
+	return evidence
+}
+
+// OwnerState states whether the controller responsible for a finalizer can still remove it.
+type OwnerState string
+
+const (
+	// OwnerRunning means that a workload that is inferred to be the owner has ready pods, or that the
+	// owner has changed an object since its deletion.
+	OwnerRunning OwnerState = "Running"
+	// OwnerNotRunning means that the workloads that are inferred to be the owner have no ready pods.
+	OwnerNotRunning OwnerState = "NotRunning"
+	// OwnerNotFound means that no workload is known to be the owner. The owner can still exist, in the
+	// cluster or outside.
+	OwnerNotFound OwnerState = "NotFound"
+	// OwnerGone means that the owner provably does not exist.
+	OwnerGone OwnerState = "Gone"
+	// OwnerUnknown means that the search was not complete, or that it found several possible owners.
+	OwnerUnknown OwnerState = "Unknown"
 )
 
 // Object identifies an object that a finding is about.
@@ -54,15 +104,16 @@ type Object struct {
 
 // Finding is one cause with its evidence.
 type Finding struct {
-	Cause     Cause     `json:"cause"`
-	Certainty Certainty `json:"certainty"`
+	Cause Cause `json:"cause"`
+	// Rank is the rank of the evidence for the cause.
+	Rank Rank `json:"rank"`
 	// Message is a sentence that states what blocks the namespace and which controller is responsible.
 	Message string `json:"message"`
 	// Objects lists at most MaxObjects of the affected objects, sorted. Count is the total number.
 	Objects []Object `json:"objects,omitempty"`
 	Count   int      `json:"count,omitempty"`
-	// Evidence lists the conditions, errors and timestamps that the finding is based on, verbatim.
-	Evidence []string `json:"evidence,omitempty"`
+	// Evidence lists what the finding is based on. Conditions, Events and errors are quoted.
+	Evidence []Evidence `json:"evidence,omitempty"`
 	// Remedies list what the user can do, the recommended action first. Each is a sentence, or a
 	// command that starts with "kubectl ".
 	Remedies []string `json:"remedies,omitempty"`
@@ -71,12 +122,17 @@ type Finding struct {
 	// of metadata.finalizers of the Namespace, and otherwise an entry of metadata.finalizers of
 	// Objects.
 	Finalizer string `json:"finalizer,omitempty"`
-	// IsOwnerGone reports whether the owner of the finalizer is not running or was not found. It is as
-	// certain as the finding.
-	IsOwnerGone bool `json:"isOwnerGone,omitempty"`
+	// OwnerState is the state of the owner of Finalizer. It is empty if the finding is not about a
+	// finalizer.
+	OwnerState OwnerState `json:"ownerState,omitempty"`
 	// Loss states what is lost or left behind if the finalizer is removed by force. It is empty if the
 	// removal is not possible or if nothing is lost.
 	Loss string `json:"loss,omitempty"`
+}
+
+// HasEvidence reports whether the finding has evidence of a rank.
+func (f *Finding) HasEvidence(rank Rank) bool {
+	return slices.ContainsFunc(f.Evidence, func(evidence Evidence) bool { return evidence.Rank == rank })
 }
 
 // Diagnosis is the result of diagnosing a namespace.
@@ -90,7 +146,7 @@ type Diagnosis struct {
 	// Summary is the message of the first finding. Without findings, it is a sentence that states what
 	// the namespace waits for.
 	Summary string `json:"summary"`
-	// Findings are sorted: confirmed before likely, and a cause before its consequences.
+	// Findings are sorted: by rank, and a cause before its consequences.
 	Findings []Finding `json:"findings,omitempty"`
 	// Unread lists what could not be read, and why. If it is not empty, findings might be missing.
 	Unread []string `json:"unread,omitempty"`

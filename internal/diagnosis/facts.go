@@ -4,6 +4,8 @@
 package diagnosis
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -49,8 +52,8 @@ const (
 	FactPods Fact = "Pods"
 	// FactDryRuns is the field DryRuns.
 	FactDryRuns Fact = "DryRuns"
-	// FactReportedErrors is the field ReportedErrors.
-	FactReportedErrors Fact = "ReportedErrors"
+	// FactReports is the field Reports.
+	FactReports Fact = "Reports"
 	// FactLeases is the field Leases.
 	FactLeases Fact = "Leases"
 	// FactWorkloads is the field Workloads.
@@ -112,8 +115,8 @@ type Facts struct {
 	// Pods are the pods in the namespace. Nodes are the existing nodes that the pods are bound to.
 	Pods  []corev1.Pod
 	Nodes []corev1.Node
-	// ReportedErrors are conditions and Events about remaining objects.
-	ReportedErrors []ReportedError
+	// Reports are conditions and Events about remaining objects.
+	Reports []Report
 
 	// Workloads are workloads in the cluster that might be owners of finalizers or initializers.
 	Workloads []Workload
@@ -127,11 +130,17 @@ type Facts struct {
 	AccessReviews []AccessReview
 	// Initializers are the initializers of all configurations, sorted by configuration.
 	Initializers []RegisteredInitializer
+	// WaitingSubjects are the subjects that may not initialize namespaces although they hold the verb.
+	WaitingSubjects []v1alpha1.Subject
 }
 
 // RegisteredInitializer is an initializer that a configuration lists. Finalizer is the namespace
-// finalizer that new Namespaces get together with the initializer; it can be empty.
-type RegisteredInitializer struct{ Name, Finalizer, Configuration string }
+// finalizer that new Namespaces get together with the initializer; it can be empty. If there are
+// Subjects, only they may act as the initializer.
+type RegisteredInitializer struct {
+	Name, Finalizer, Configuration string
+	Subjects                       []v1alpha1.Subject
+}
 
 // Source identifies the origin of facts: a resource type as kubectl names it, or a kind of request.
 type Source string
@@ -243,26 +252,64 @@ type Policy struct {
 	IsGate bool
 }
 
-// SourcePrefixEvent is the prefix of the Source of a ReportedError that is an Event.
-const SourcePrefixEvent = "Event "
+// sourcePrefixEvent is the prefix of the Source of a Report that is an Event.
+const sourcePrefixEvent = "Event "
 
-// ReportedError is an error about an object that a condition or an Event reports.
-type ReportedError struct {
+// Report is what a controller published about an object in a condition or an Event.
+type Report struct {
 	Type resourcetypes.Type
 	Name string
-	// Source names the condition or the Event, such as "condition Ready" or "Event SyncFailed".
+	// Source identifies the condition or the Event, such as "condition Ready=False, SyncFailed" or
+	// "Event SyncFailed".
 	Source string
-	Text   string
+	// Text is the message.
+	Text string
+	// IsFailure reports whether it is a warning, or a condition that seems to report a problem.
+	IsFailure bool
 	// At is the time of the last report; zero if unknown.
 	At time.Time
+}
+
+// IsEvent reports whether the report is an Event.
+func (r *Report) IsEvent() bool { return strings.HasPrefix(r.Source, sourcePrefixEvent) }
+
+// MakeEventReport returns the report of an Event of type Warning.
+func MakeEventReport(of RemainingObject, reason, message string, at time.Time) Report {
+	return Report{
+		Type: of.Type, Name: of.Name, Source: sourcePrefixEvent + reason, Text: message, IsFailure: true, At: at,
+	}
+}
+
+// problemTypes matches the types of conditions for which status True is a problem.
+var problemTypes = regexp.MustCompile(
+	`(?i)error|fail|degraded|stalled|blocked|denied|invalid|conflict|unavailable|unhealthy|paused|suspended`)
+
+// MakeConditionReport returns the report of a condition. Whether it reports a problem depends on the
+// polarity of its type, which only the name of the type shows.
+func MakeConditionReport(of RemainingObject, condition *metav1.Condition) Report {
+	problem := metav1.ConditionFalse
+	if problemTypes.MatchString(condition.Type) {
+		problem = metav1.ConditionTrue
+	}
+	source := fmt.Sprintf("condition %s=%s", condition.Type, condition.Status)
+	if condition.Reason != "" {
+		source += ", " + condition.Reason
+	}
+	return Report{
+		Type: of.Type, Name: of.Name, Source: source, Text: condition.Message,
+		IsFailure: condition.Status == problem, At: condition.LastTransitionTime.Time,
+	}
 }
 
 // Workload is a workload in the cluster.
 type Workload struct {
 	Source          Source
 	Namespace, Name string
-	// Names are its names and labels. Images are separate because many workloads share a registry.
-	Names, Images []string
+	Labels          map[string]string
+	// Containers and Images are the names of its containers and of their images.
+	Containers, Images []string
+	// Releases identify what installed it, see ReleasesOf.
+	Releases []string
 	// ServiceAccount is the ServiceAccount of its pods; empty if unknown.
 	ServiceAccount types.NamespacedName
 	// Desired and Ready are numbers of pods.

@@ -61,7 +61,7 @@ func (c *Checker) Check(
 		health.IsAuthorized = true
 		return health
 	}
-	isAuthorized, err := c.isAnySubjectAuthorized(ctx)
+	isAuthorized, err := c.isAnySubjectAuthorized(ctx, configurations)
 	if err != nil {
 		health.AuthorizationError = err.Error()
 		return health
@@ -75,7 +75,9 @@ func (c *Checker) Check(
 // isAnySubjectAuthorized reports whether a subject other than the control plane has the
 // "initialize" verb. Listing these objects requires no permission in addition to those for
 // finalization, which lists all resources.
-func (c *Checker) isAnySubjectAuthorized(ctx context.Context) (bool, error) {
+func (c *Checker) isAnySubjectAuthorized(
+	ctx context.Context, configurations []v1alpha1.NamespaceInitializerConfiguration,
+) (bool, error) {
 	var bindings rbacv1.ClusterRoleBindingList
 	if err := c.Live.List(ctx, &bindings); err != nil {
 		return false, fmt.Errorf("failed to list ClusterRoleBindings: %w", err)
@@ -84,5 +86,9 @@ func (c *Checker) isAnySubjectAuthorized(ctx context.Context) (bool, error) {
 	if err := c.Live.List(ctx, &roles); err != nil {
 		return false, fmt.Errorf("failed to list ClusterRoles: %w", err)
 	}
-	return owners.CanAnyoneInitialize(roles.Items, bindings.Items), nil
+	var waiting []v1alpha1.Subject
+	for i := range configurations {
+		waiting = append(waiting, configurations[i].WaitingSubjects...)
+	}
+	return owners.CanAnyoneInitialize(roles.Items, bindings.Items, waiting), nil
 }

@@ -108,7 +108,7 @@ func diagnosisLines(result *diagnosis.Diagnosis, colors printer.Palette) []strin
 	for i := range result.Findings[:min(len(result.Findings), maxShownFindings)] {
 		finding := &result.Findings[i]
 		lines = append(lines, fmt.Sprintf("%s (%s): %s", colors.Red(string(finding.Cause)),
-			strings.ToLower(string(finding.Certainty)), printable.Escape(finding.Message)))
+			strings.ToLower(string(finding.Rank)), printable.Escape(finding.Message)))
 		if len(finding.Remedies) > 0 {
 			lines = append(lines, "  "+colors.Cyan(labelTry)+" "+printable.Escape(finding.Remedies[0]))
 		}

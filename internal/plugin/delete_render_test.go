@@ -45,7 +45,7 @@ func TestDiagnosisLines(t *testing.T) {
 	g.Expect(diagnosisLines(&diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: "is being deleted"}, plain)).
 		To(Equal([]string{"No cause found: is being deleted"}))
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseForbidden, Certainty: diagnosis.Confirmed, Message: "cannot list pods", Remedies: []string{"grant the permission", "another remedy"},
+		Cause: diagnosis.CauseForbidden, Rank: diagnosis.RankProven, Message: "cannot list pods", Remedies: []string{"grant the permission", "another remedy"},
 	}
 	blocked := &diagnosis.Diagnosis{State: diagnosis.Blocked, Findings: []diagnosis.Finding{finding, finding, finding, finding}}
 	lines := diagnosisLines(blocked, plain)

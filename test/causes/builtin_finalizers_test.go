@@ -83,7 +83,7 @@ metadata: {namespace: kube-system, name: kube-controller-manager}
 spec: {holderIdentity: control-plane_1, leaseDurationSeconds: 15, renewTime: "2026-01-01T00:00:00.000000Z"}
 `)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseFinalizerOwnerGone, "persistentvolumeclaims/data").
+		f.expectFindings(ctx, confirmed(diagnosis.CauseFinalizerOwnerNotFound, "persistentvolumeclaims/data").
 			withMessage("kubernetes.io/pvc-protection", "kube-controller-manager"))
 		removeFinalizers(ctx, f.objects(claim)[0])
 		f.expectDeleted(ctx)
@@ -103,7 +103,7 @@ status:
      message: 'cannot log in to the database: secrets "admin-password" not found'}
 `)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseDependencyDeleted, f.text("widgets.$id.example.com/held")).
+		f.expectFindings(ctx, likely(diagnosis.CauseDependencyMissing, f.text("widgets.$id.example.com/held")).
 			withMessage("admin-password"))
 		removeFinalizers(ctx, f.objects(heldWidget)[0])
 		f.expectDeleted(ctx)

@@ -106,7 +106,7 @@ spec: {size: small}
 		f.delete(ctx, definition)
 		f.deleteNamespace(ctx)
 		// The CRD waits for the object, so it is evidence and not a finding.
-		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerGone, f.text("widgets.$id.example.com/held")).
+		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerNotFound, f.text("widgets.$id.example.com/held")).
 			withEvidence(f.text(`CustomResourceDefinition "widgets.$id.example.com" has deletionTimestamp`), "InstanceDeletion"))
 		removeFinalizers(ctx, f.objects(heldWidget)[0])
 		f.expectDeleted(ctx)

@@ -24,7 +24,7 @@ import (
 // expectedFinding describes a finding that a spec expects.
 type expectedFinding struct {
 	cause     diagnosis.Cause
-	certainty diagnosis.Certainty
+	certainty diagnosis.Rank
 	// objects lists all objects of the finding as RESOURCE/NAME.
 	objects []string
 	// texts are expected substrings of the message.
@@ -34,11 +34,11 @@ type expectedFinding struct {
 }
 
 func confirmed(cause diagnosis.Cause, objects ...string) expectedFinding {
-	return expectedFinding{cause: cause, certainty: diagnosis.Confirmed, objects: objects}
+	return expectedFinding{cause: cause, certainty: diagnosis.RankProven, objects: objects}
 }
 
 func likely(cause diagnosis.Cause, objects ...string) expectedFinding {
-	return expectedFinding{cause: cause, certainty: diagnosis.Likely, objects: objects}
+	return expectedFinding{cause: cause, certainty: diagnosis.RankInferred, objects: objects}
 }
 
 // withMessage adds expected substrings of the message.
@@ -106,7 +106,7 @@ func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding)
 func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
 	GinkgoHelper()
 	description := format(&diagnosis.Diagnosis{Findings: []diagnosis.Finding{finding}})
-	Expect(finding.Certainty).To(Equal(expected.certainty), description)
+	Expect(finding.Rank).To(Equal(expected.certainty), description)
 	objects := []string{}
 	for _, object := range finding.Objects {
 		objects = append(objects, object.Resource+"/"+object.Name)
@@ -147,7 +147,7 @@ func format(result *diagnosis.Diagnosis) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s: %s\n", result.Namespace, result.State, result.Summary)
 	for _, finding := range result.Findings {
-		fmt.Fprintf(&text, "- %s (%s): %s\n  objects: %v of %d\n", finding.Cause, finding.Certainty, finding.Message,
+		fmt.Fprintf(&text, "- %s (%s): %s\n  objects: %v of %d\n", finding.Cause, finding.Rank, finding.Message,
 			finding.Objects, finding.Count)
 		for _, evidence := range finding.Evidence {
 			fmt.Fprintf(&text, "  evidence: %s\n", evidence)

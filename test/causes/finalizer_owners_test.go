@@ -56,20 +56,20 @@ var _ = Describe("A finalizer", func() {
 		Entry("the Deployment is scaled to zero and the Lease is expired", func(ctx context.Context, f *fixture) {
 			f.scaleOperator(ctx, 0)
 			f.expireLease(ctx)
-		}, confirmed(diagnosis.CauseFinalizerOwnerGone).withEvidence("widget-operator has 0 of 0 pods ready")),
+		}, confirmed(diagnosis.CauseFinalizerOwnerNotFound).withEvidence("widget-operator has 0 of 0 pods ready")),
 		Entry("the Deployment has no ready pods", func(ctx context.Context, f *fixture) {
 			f.scaleOperator(ctx, 1)
 			f.expireLease(ctx)
-		}, confirmed(diagnosis.CauseFinalizerOwnerGone).withEvidence("widget-operator has 0 of 1 pods ready")),
+		}, confirmed(diagnosis.CauseFinalizerOwnerNotFound).withEvidence("widget-operator has 0 of 1 pods ready")),
 		Entry("the Deployment is deleted and the Lease is expired", func(ctx context.Context, f *fixture) {
 			f.delete(ctx, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: $id-system, name: widget-operator}}`)
 			f.delete(ctx, operatorPod)
 			f.expireLease(ctx)
-		}, likely(diagnosis.CauseFinalizerOwnerGone).withMessage("was renewed")),
+		}, likely(diagnosis.CauseFinalizerOwnerNotFound).withMessage("was renewed")),
 		Entry("the owner's namespace is deleted, but not its ClusterRoleBinding", func(ctx context.Context, f *fixture) {
 			f.delete(ctx, `{apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}`)
 			(&fixture{ns: f.text("$id-system")}).expectDeleted(ctx)
-		}, likely(diagnosis.CauseFinalizerOwnerGone).withMessage("ServiceAccount")),
+		}, likely(diagnosis.CauseFinalizerOwnerNotFound).withMessage("ServiceAccount")),
 		Entry("everything except the CRD is uninstalled", func(ctx context.Context, f *fixture) {
 			f.delete(ctx, `
 {apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}
@@ -77,7 +77,7 @@ var _ = Describe("A finalizer", func() {
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: $id-widget-operator}}
 `)
 			(&fixture{ns: f.text("$id-system")}).expectDeleted(ctx)
-		}, likely(diagnosis.CauseFinalizerOwnerGone)),
+		}, likely(diagnosis.CauseFinalizerOwnerNotFound)),
 	)
 
 	It("is reported if its owner is no longer authorized", func(ctx context.Context) {
@@ -123,7 +123,7 @@ subjects:
 {apiVersion: v1, kind: Secret, metadata: {namespace: $ns, name: also-held, finalizers: [`+testFinalizer+`]}}
 `)
 		f.deleteNamespace(ctx)
-		result := f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerGone, "configmaps/held", "secrets/also-held").
+		result := f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held", "secrets/also-held").
 			withMessage(testFinalizer))
 		Expect(result.Findings[0].Count).To(Equal(2))
 		removeFinalizers(ctx, f.objects(heldConfigMap)[0])
@@ -153,7 +153,7 @@ metadata: {namespace: $ns, name: held, finalizers: [kubernetes]}
 `, i))
 		}
 		f.deleteNamespace(ctx)
-		result := f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerGone, "configmaps/held-00", "configmaps/held-01",
+		result := f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held-00", "configmaps/held-01",
 			"configmaps/held-02", "configmaps/held-03", "configmaps/held-04").withMessage("30 configmaps"))
 		Expect(result.Findings[0].Count).To(Equal(30))
 	})
@@ -237,9 +237,9 @@ var _ = Describe("A Namespace", func() {
 		f.addNamespaceFinalizer(ctx, "agent.example.org/origin")
 		f.create(ctx, heldConfigMap)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerGone, "configmaps/held"))
+		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held"))
 		removeFinalizers(ctx, f.objects(heldConfigMap)[0])
-		f.expectResolved(ctx, diagnosis.CauseFinalizerOwnerGone)
+		f.expectResolved(ctx, diagnosis.CauseFinalizerOwnerNotFound)
 		// On a busy machine, finalization can take longer than the progress deadline of this suite.
 		Eventually(func(g Gomega) []corev1.FinalizerName { return f.namespace(g, ctx).Spec.Finalizers }).
 			WithContext(ctx).ShouldNot(ContainElement(corev1.FinalizerKubernetes))

@@ -58,9 +58,9 @@ var _ = Describe("A namespace", func() {
 		deleteObject(ctx, namespace, held)
 		result := diagnose(ctx, namespace.Name)
 		Expect(result.State).To(Equal(diagnosis.Blocked))
-		Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerGone))
-		finding := findingOf(result, diagnosis.CauseFinalizerOwnerGone)
-		Expect(finding.Certainty).To(Equal(diagnosis.Likely), "the owner may run outside the cluster")
+		Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerNotFound))
+		finding := findingOf(result, diagnosis.CauseFinalizerOwnerNotFound)
+		Expect(finding.Rank).To(Equal(diagnosis.RankInferred), "the owner may run outside the cluster")
 		Expect(finding.Objects).To(ConsistOf(diagnosis.Object{
 			Resource: "configmaps", Namespace: namespace.Name, Name: "held",
 		}))
@@ -84,7 +84,7 @@ var _ = Describe("A namespace", func() {
 			result := diagnose(ctx, namespace.Name)
 			g.Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseAPIServiceUnavailable))
 			finding := findingOf(result, diagnosis.CauseAPIServiceUnavailable)
-			g.Expect(finding.Certainty).To(Equal(diagnosis.Confirmed))
+			g.Expect(finding.Rank).To(Equal(diagnosis.RankProven))
 			g.Expect(finding.Message).To(ContainSubstring("Service default/missing does not exist"))
 		}).WithContext(ctx).Should(Succeed())
 	})
@@ -98,7 +98,7 @@ var _ = Describe("A namespace", func() {
 		result := diagnose(ctx, namespace.Name)
 		Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseAdmissionRefused))
 		finding := findingOf(result, diagnosis.CauseAdmissionRefused)
-		Expect(finding.Certainty).To(Equal(diagnosis.Confirmed))
+		Expect(finding.Rank).To(Equal(diagnosis.RankProven))
 		Expect(finding.Message).To(ContainSubstring(policy))
 		Expect(finding.Evidence).To(ContainElement(ContainSubstring("deletion is protected")))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(protected), protected)).To(Succeed(), "the diagnosis uses dry runs")
@@ -114,7 +114,7 @@ var _ = Describe("A namespace", func() {
 		deleteObject(ctx, custom.definition())
 		Eventually(func(g Gomega) {
 			result := diagnose(ctx, namespace.Name)
-			g.Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerGone))
+			g.Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerNotFound))
 			g.Expect(result.Findings[len(result.Findings)-1].Evidence).To(ContainElement(And(
 				ContainSubstring("CustomResourceDefinition %q has deletionTimestamp", custom.String()),
 				ContainSubstring("Terminating=True"))))
@@ -143,7 +143,7 @@ var _ = Describe("A namespace", func() {
 			took := time.Since(begin)
 			AddReportEntry("time", fmt.Sprintf("%d types: %s", len(facts.ResourceTypes.Types), took.Round(time.Millisecond)),
 				ReportEntryVisibilityAlways)
-			Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerGone))
+			Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerNotFound))
 			Expect(took).To(BeNumerically("<", 10*time.Second))
 		}
 	})

@@ -52,7 +52,7 @@ var _ = Describe("explain", func() {
 		}).WithContext(ctx).Should(Equal(3))
 		Expect(explained.stdout).To(And(
 			ContainSubstring("Namespace %s: Terminating for ", namespace.Name), ContainSubstring(", blocked\n"),
-			ContainSubstring("── FinalizerOwnerGone ("), ContainSubstring("Objects: configmaps/held\n"),
+			ContainSubstring("── FinalizerOwnerNotFound ("), ContainSubstring("Objects: configmaps/held\n"),
 			ContainSubstring(testFinalizer),
 			ContainSubstring("── kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
 			MatchRegexp(`── Lost if forced: \S+`),

@@ -32,7 +32,12 @@ func (c *collection) readClusterRoles(ctx context.Context) {
 func (c *collection) readInitializers(ctx context.Context) {
 	list := &v1alpha1.NamespaceInitializerConfigurationList{}
 	if c.list(ctx, diagnosis.SourceConfigurations, list) {
-		c.update(func(facts *diagnosis.Facts) { facts.Initializers = initializersOf(list) })
+		c.update(func(facts *diagnosis.Facts) {
+			facts.Initializers = initializersOf(list)
+			for i := range list.Items {
+				facts.WaitingSubjects = append(facts.WaitingSubjects, list.Items[i].WaitingSubjects...)
+			}
+		})
 	}
 }
 
@@ -52,6 +57,7 @@ func initializersOf(list *v1alpha1.NamespaceInitializerConfigurationList) []diag
 			initializers = append(initializers,
 				diagnosis.RegisteredInitializer{
 					Name: initializer.Name, Finalizer: initializer.Finalizer, Configuration: configuration.Name,
+					Subjects: initializer.Subjects,
 				})
 		}
 	}
@@ -63,13 +69,8 @@ func initializersOf(list *v1alpha1.NamespaceInitializerConfigurationList) []diag
 
 // readInitializerPods reads the ServiceAccounts that may initialize the namespace, and their pods.
 func (c *collection) readInitializerPods(ctx context.Context) {
-	var accounts []types.NamespacedName
-	for subject := range owners.InitializerSubjects(c.facts) {
-		if subject.Kind == rbacv1.ServiceAccountKind && len(accounts) < owners.MaxChecked {
-			accounts = append(accounts, types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name})
-		}
-	}
-	inParallel(accounts, func(account types.NamespacedName) {
+	accounts := owners.InitializerAccounts(c.facts)
+	inParallel(accounts[:min(len(accounts), owners.MaxChecked)], func(account types.NamespacedName) {
 		c.readServiceAccount(ctx, account)
 		c.readPodsOfServiceAccount(ctx, account)
 	})

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -24,9 +23,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// maxPods is the maximum number of running pods in the cluster that are examined.
-const maxPods = 10000
-
 // isOverdue reports whether the deletion exceeds the progress deadline. The diagnosis searches for
 // the owners of finalizers only in this case.
 func (c *collection) isOverdue() bool {
@@ -40,7 +36,8 @@ func (c *collection) hasExternalFinalizers() bool {
 // ownerNamespace returns the namespace to search for owners, or "" for all namespaces.
 func (c *collection) ownerNamespace() string { return c.facts.UnlessPublic("", c.facts.Namespace.Name) }
 
-// readLeases skips the Leases of nodes: there can be thousands, and none of them belongs to an owner.
+// readLeases reads the Leases of the control plane. It skips the Leases of nodes, because there can be
+// thousands.
 func (c *collection) readLeases(ctx context.Context) {
 	list := &coordinationv1.LeaseList{}
 	notOfNodes := client.MatchingFieldsSelector{
@@ -51,7 +48,7 @@ func (c *collection) readLeases(ctx context.Context) {
 	}
 	c.update(func(facts *diagnosis.Facts) {
 		facts.Leases = slices.DeleteFunc(list.Items, func(lease coordinationv1.Lease) bool {
-			return !facts.MayName(lease.Namespace) && !owners.IsControlPlaneLease(&lease)
+			return !owners.IsControlPlaneLease(&lease)
 		})
 	})
 }
@@ -69,12 +66,18 @@ func (c *collection) readClusterRoleBindingsOfOwners(ctx context.Context) {
 	}
 }
 
+func (c *collection) readClusterRolesOfOwners(ctx context.Context) {
+	if c.hasExternalFinalizers() {
+		c.readClusterRoles(ctx)
+	}
+}
+
 func (c *collection) readWorkloads(ctx context.Context) {
 	if !c.hasExternalFinalizers() {
 		return
 	}
 	inParallel([]func(context.Context){
-		c.readDeployments, c.readStatefulSets, c.readDaemonSets, c.readRunningPods,
+		c.readDeployments, c.readStatefulSets, c.readDaemonSets,
 	}, func(read func(context.Context)) { read(ctx) })
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.Workloads, func(a, b diagnosis.Workload) int {
@@ -122,35 +125,8 @@ func addWorkloads[T any](c *collection, objects []T, workloadOf func(*T) diagnos
 	})
 }
 
-// readRunningPods reads only the metadata of running pods. A pod can belong to a workload of any type,
-// or to none.
-func (c *collection) readRunningPods(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
-	defer cancel()
-	pods := corev1.SchemeGroupVersion.WithResource("pods")
-	options := metav1.ListOptions{
-		Limit: maxListed, FieldSelector: fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)).String(),
-	}
-	for seen := 0; ; {
-		list, err := c.metadata.Resource(pods).Namespace(c.ownerNamespace()).List(ctx, options)
-		if err != nil {
-			c.addFailure(diagnosis.SourcePods, "", err)
-			return
-		}
-		addWorkloads(c, list.Items, makePod)
-		seen += len(list.Items)
-		if options.Continue = list.Continue; options.Continue == "" {
-			return
-		}
-		if seen >= maxPods {
-			c.addUnread(diagnosis.SourcePods, unreadTooManyPods)
-			return
-		}
-	}
-}
-
-// makeWorkload collects the names that identify a workload. It ignores commands, arguments and
-// environment variables, which can be confidential and can match by accident.
+// makeWorkload collects what identifies a workload. It ignores commands, arguments and environment
+// variables, which can be confidential.
 func makeWorkload(
 	source diagnosis.Source, object metav1.Object, template *corev1.PodTemplateSpec, desired, ready int32,
 ) diagnosis.Workload {
@@ -158,36 +134,13 @@ func makeWorkload(
 	workload := diagnosis.Workload{
 		Source: source, Namespace: object.GetNamespace(), Name: object.GetName(),
 		ServiceAccount: types.NamespacedName{Namespace: object.GetNamespace(), Name: account},
-		Desired:        desired, Ready: ready,
+		Desired:        desired, Ready: ready, Labels: object.GetLabels(), Releases: diagnosis.ReleasesOf(object),
 	}
-	workload.Names = append(namesOf(object), template.Spec.ServiceAccountName)
 	for _, container := range template.Spec.Containers {
-		workload.Names = append(workload.Names, container.Name)
+		workload.Containers = append(workload.Containers, container.Name)
 		workload.Images = append(workload.Images, container.Image)
 	}
 	return workload
-}
-
-func makePod(pod *metav1.PartialObjectMetadata) diagnosis.Workload {
-	return diagnosis.Workload{
-		Source: diagnosis.SourcePods, Namespace: pod.Namespace, Name: pod.Name, Names: namesOf(pod), Desired: 1, Ready: 1,
-	}
-}
-
-// namesOf returns the names and labels of an object, in a fixed order.
-func namesOf(object metav1.Object) []string {
-	names := []string{object.GetName(), object.GetNamespace()}
-	var labels []string
-	for key, value := range object.GetLabels() {
-		// The key of a label such as app.kubernetes.io/name identifies nothing.
-		if strings.Contains(key, "kubernetes.io/") || !strings.Contains(key, ".") {
-			labels = append(labels, value)
-			continue
-		}
-		labels = append(labels, key, value)
-	}
-	slices.Sort(labels)
-	return append(names, labels...)
 }
 
 // readAccessReviews checks whether the ServiceAccounts of possible owners have permission to remove

@@ -26,7 +26,9 @@ var steps = map[diagnosis.Stage][]step{
 		{diagnosis.FactInitializers, nil, (*collection).readInitializers},
 		{
 			diagnosis.FactInitializerPods,
-			[]diagnosis.Fact{diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings},
+			[]diagnosis.Fact{
+				diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings, diagnosis.FactInitializers,
+			},
 			(*collection).readInitializerPods,
 		},
 	},
@@ -48,8 +50,8 @@ var steps = map[diagnosis.Stage][]step{
 			(*collection).makeDryRuns,
 		},
 		{
-			diagnosis.FactReportedErrors, []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactCRDNames},
-			(*collection).readReportedErrors,
+			diagnosis.FactReports, []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactCRDNames},
+			(*collection).readReports,
 		},
 		{diagnosis.FactLeases, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readLeases},
 		{diagnosis.FactWorkloads, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readWorkloads},
@@ -57,13 +59,21 @@ var steps = map[diagnosis.Stage][]step{
 			diagnosis.FactClusterRoleBindings, []diagnosis.Fact{diagnosis.FactContent},
 			(*collection).readClusterRoleBindingsOfOwners,
 		},
+		{diagnosis.FactClusterRoles, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readClusterRolesOfOwners},
 		{diagnosis.FactAdmission, []diagnosis.Fact{diagnosis.FactDryRuns}, (*collection).readAdmission},
 		{
-			diagnosis.FactAccessReviews, []diagnosis.Fact{diagnosis.FactWorkloads},
+			diagnosis.FactAccessReviews,
+			[]diagnosis.Fact{
+				diagnosis.FactWorkloads, diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings, diagnosis.FactCRDs,
+			},
 			(*collection).readAccessReviews,
 		},
 		{
-			diagnosis.FactServiceAccounts, []diagnosis.Fact{diagnosis.FactClusterRoleBindings},
+			diagnosis.FactServiceAccounts,
+			[]diagnosis.Fact{
+				diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings, diagnosis.FactCRDNames,
+				diagnosis.FactInitializers,
+			},
 			(*collection).readServiceAccounts,
 		},
 		{

@@ -16,6 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
+const namespaceResource = "namespaces"
+
 // Status describes whether an identity is running.
 type Status int
 
@@ -45,50 +47,116 @@ var systemSubjects = []rbacv1.Subject{
 }
 
 // CanAnyoneInitialize reports whether any subject has the "initialize" verb for at least one
-// namespace. It ignores the control plane, cluster administrators and the manager of this project.
-func CanAnyoneInitialize(roles []rbacv1.ClusterRole, bindings []rbacv1.ClusterRoleBinding) bool {
-	return len(subjectsWith(roles, bindings, grantsInitialize)) > 0
+// namespace. It ignores the control plane, cluster administrators, the manager of this project and
+// waiting subjects.
+func CanAnyoneInitialize(
+	roles []rbacv1.ClusterRole, bindings []rbacv1.ClusterRoleBinding, waiting []v1alpha1.Subject,
+) bool {
+	for subject := range subjectsWith(roles, bindings, grantsInitialize) {
+		if !slices.Contains(waiting, makeSubject(subject)) {
+			return true
+		}
+	}
+	return false
 }
 
-// InitializerSubjects returns the subjects that may initialize the namespace, each with the name of
-// its ClusterRoleBinding.
-func InitializerSubjects(facts *diagnosis.Facts) map[rbacv1.Subject]string {
-	return subjectsWith(facts.ClusterRoles, facts.ClusterRoleBindings, func(rule *rbacv1.PolicyRule) bool {
-		return grantsInitialize(rule) &&
-			(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, facts.Namespace.Name))
-	})
-}
-
-// InitializerIdentities returns the subjects that may initialize the namespace with their status.
-func InitializerIdentities(facts *diagnosis.Facts) []Identity {
-	var identities []Identity
-	for subject, binding := range InitializerSubjects(facts) {
-		if subject.Kind != rbacv1.ServiceAccountKind {
-			identities = append(identities, Identity{
-				fmt.Sprintf(textSubject, subject.Kind, subject.Name, binding), StatusUnknown,
-			})
-			continue
-		}
-		account := types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name}
-		pods := 0
-		for i := range facts.Workloads {
-			if facts.Workloads[i].ServiceAccount == account && facts.Workloads[i].IsReady() {
-				pods++
-			}
-		}
-		status := StatusUnknown
-		switch exists, ok := facts.ServiceAccounts[account]; {
-		case pods > 0:
-			status = StatusRunning
-		case ok && !exists:
-			status = StatusMissing
-		case ok && facts.IsRead(diagnosis.SourcePods):
-			status = StatusNotRunning
-		}
-		identities = append(identities, Identity{textServiceAccount(account, binding, status, pods), status})
+// InitializerIdentities returns the identities that can be the given initializer, with their status. If
+// the initializer is registered with subjects, isExact is true, and these are the identities. Otherwise,
+// they are the subjects with the "initialize" verb. Subjects that have the verb only because they have
+// all verbs, waiting subjects and the subjects of other initializers are no evidence of the initializer.
+func InitializerIdentities(facts *diagnosis.Facts, name string) (identities []Identity, isExact bool) {
+	for subject, reason := range initializerSubjects(facts, name) {
+		identities = append(identities, identityOf(facts, subject, reason))
 	}
 	slices.SortFunc(identities, func(a, b Identity) int { return strings.Compare(a.Text, b.Text) })
-	return identities
+	return identities, len(registeredSubjects(facts, name)) > 0
+}
+
+// InitializerAccounts returns the ServiceAccounts that can be the first pending initializer of the
+// namespace, or the initializer with one of its namespace finalizers.
+func InitializerAccounts(facts *diagnosis.Facts) []types.NamespacedName {
+	var names []string
+	if pending := diagnosis.PendingInitializers(facts.Namespace); len(pending) > 0 {
+		names = append(names, pending[0])
+	}
+	for _, initializer := range facts.Initializers {
+		if slices.Contains(facts.ExternalNamespaceFinalizers(), initializer.Finalizer) {
+			names = append(names, initializer.Name)
+		}
+	}
+	var accounts []types.NamespacedName
+	for _, name := range names {
+		for subject := range initializerSubjects(facts, name) {
+			account := types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name}
+			if subject.Kind == v1alpha1.SubjectServiceAccount && !slices.Contains(accounts, account) {
+				accounts = append(accounts, account)
+			}
+		}
+	}
+	return accounts
+}
+
+// initializerSubjects returns the subjects that can be an initializer, each with the reason.
+func initializerSubjects(facts *diagnosis.Facts, name string) map[v1alpha1.Subject]string {
+	result := map[v1alpha1.Subject]string{}
+	if registered := registeredSubjects(facts, name); len(registered) > 0 {
+		for _, subject := range registered {
+			result[subject] = fmt.Sprintf(reasonRegistered, name)
+		}
+		return result
+	}
+	excluded := slices.Clone(facts.WaitingSubjects)
+	for _, initializer := range facts.Initializers {
+		excluded = append(excluded, initializer.Subjects...)
+	}
+	holders := subjectsWith(facts.ClusterRoles, facts.ClusterRoleBindings, func(rule *rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.Verbs, v1alpha1.VerbInitialize) && grantsInitialize(rule) &&
+			(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, facts.Namespace.Name))
+	})
+	for holder, binding := range holders {
+		if subject := makeSubject(holder); !slices.Contains(excluded, subject) {
+			result[subject] = fmt.Sprintf(reasonBinding, binding)
+		}
+	}
+	return result
+}
+
+func registeredSubjects(facts *diagnosis.Facts, name string) []v1alpha1.Subject {
+	for _, initializer := range facts.Initializers {
+		if initializer.Name == name {
+			return initializer.Subjects
+		}
+	}
+	return nil
+}
+
+func makeSubject(subject rbacv1.Subject) v1alpha1.Subject {
+	return v1alpha1.Subject{
+		Kind: v1alpha1.SubjectKind(subject.Kind), Namespace: subject.Namespace, Name: subject.Name,
+	}
+}
+
+func identityOf(facts *diagnosis.Facts, subject v1alpha1.Subject, reason string) Identity {
+	if subject.Kind != v1alpha1.SubjectServiceAccount {
+		return Identity{fmt.Sprintf(textSubject, subject.Kind, subject.Name, reason), StatusUnknown}
+	}
+	account := types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name}
+	pods := 0
+	for i := range facts.Workloads {
+		if facts.Workloads[i].ServiceAccount == account && facts.Workloads[i].IsReady() {
+			pods++
+		}
+	}
+	status := StatusUnknown
+	switch exists, ok := facts.ServiceAccounts[account]; {
+	case pods > 0:
+		status = StatusRunning
+	case ok && !exists:
+		status = StatusMissing
+	case ok && facts.IsRead(diagnosis.SourcePods):
+		status = StatusNotRunning
+	}
+	return Identity{textServiceAccount(account, reason, status, pods), status}
 }
 
 func subjectsWith(

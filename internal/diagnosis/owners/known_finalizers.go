@@ -6,6 +6,8 @@ package owners
 import (
 	"slices"
 	"strings"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
 // Processes that run the controllers of Kubernetes.
@@ -33,12 +35,19 @@ type KnownFinalizer struct {
 	External bool
 	// Loss states what is lost or left behind if the finalizer is removed by force.
 	Loss string
-	// words identify the workload if the owner is an add-on.
-	words []string
+	// FieldManagers are the field managers of the owner if it is an add-on.
+	FieldManagers []string
+	// Pauses are the annotations that make the owner ignore an object.
+	Pauses []Pause
+	// workloads are the names of the workloads of the owner if it is an add-on.
+	workloads []string
 }
 
+// Pause is an annotation that makes a controller ignore an object. If Value is empty, any value does.
+type Pause struct{ Annotation, Value string }
+
 // IsBuiltIn reports whether a process of Kubernetes itself removes the finalizer.
-func (k KnownFinalizer) IsBuiltIn() bool { return k.Manager != "" && len(k.words) == 0 }
+func (k *KnownFinalizer) IsBuiltIn() bool { return k.Manager != "" && len(k.workloads) == 0 }
 
 const (
 	awsLoadBalancers     = "aws-load-balancer-controller"
@@ -61,23 +70,23 @@ var knownFinalizers = map[string]KnownFinalizer{
 	},
 	FinalizerLoadBalancer: {
 		Owner: "the service controller of " + cloudControllerManager, Manager: cloudControllerManager, External: true,
-		Loss:  lossLoadBalancer,
-		words: []string{"cloud-controller-manager", "ccm", "metallb", "kube-vip", "cloud-provider"},
+		Loss:      lossLoadBalancer,
+		workloads: []string{cloudControllerManager},
 	},
 	"resource.kubernetes.io/delete-protection": {
 		Owner: "the resource claim controller of " + ControllerManager, Manager: ControllerManager, Loss: lossDevice,
 	},
 	"external-provisioner.volume.kubernetes.io/finalizer": {
-		Owner: "the external-provisioner of the CSI driver", words: []string{"csi", "provisioner"}, Loss: lossCSI,
+		Owner: "the external-provisioner of the CSI driver", workloads: []string{"csi-provisioner"}, Loss: lossCSI,
 	},
 	"service.k8s.aws/resources": {
-		Owner: awsLoadBalancerOwner, words: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
+		Owner: awsLoadBalancerOwner, workloads: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
 	},
 	"ingress.k8s.aws/resources": {
-		Owner: awsLoadBalancerOwner, words: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
+		Owner: awsLoadBalancerOwner, workloads: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
 	},
 	"elbv2.k8s.aws/resources": {
-		Owner: awsLoadBalancerOwner, words: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
+		Owner: awsLoadBalancerOwner, workloads: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
 	},
 	"networking.gke.io/l4-netlb-v2":          {Owner: gkeIngressOwner, External: true, Loss: lossLoadBalancer},
 	"networking.gke.io/neg-finalizer":        {Owner: gkeIngressOwner, External: true, Loss: lossLoadBalancer},
@@ -87,14 +96,14 @@ var knownFinalizers = map[string]KnownFinalizer{
 // knownPrefixes are the prefixes of finalizers with a variable suffix.
 var knownPrefixes = map[string]KnownFinalizer{
 	"snapshot.storage.kubernetes.io/": {
-		Owner: "the snapshot controller", words: []string{"snapshot-controller", "csi-snapshotter", "snapshotter"},
+		Owner: "the snapshot controller", workloads: []string{"snapshot-controller"},
 		Loss: lossSnapshot,
 	},
 	"external-attacher/": {
-		Owner: "the external-attacher of the CSI driver", words: []string{"csi", "attacher"}, Loss: lossCSI,
+		Owner: "the external-attacher of the CSI driver", workloads: []string{"csi-attacher"}, Loss: lossCSI,
 	},
 	"group.ingress.k8s.aws/": {
-		Owner: awsLoadBalancerOwner, words: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
+		Owner: awsLoadBalancerOwner, workloads: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
 	},
 }
 
@@ -105,17 +114,24 @@ var cloudDomains = []string{
 	"digitalocean.com", "ibm.com", "oraclecloud.com",
 }
 
-// Known returns the description of a finalizer of a common controller.
-func Known(finalizer string) (known KnownFinalizer, ok bool) {
+// Known returns the description of a finalizer of a common controller. Several controllers can use the
+// same finalizer for objects of different types.
+func Known(finalizer string, objects []diagnosis.RemainingObject) (known *KnownFinalizer, ok bool) {
 	if known, ok := knownFinalizers[finalizer]; ok {
-		return known, true
+		return &known, true
 	}
 	for prefix, known := range knownPrefixes {
 		if strings.HasPrefix(finalizer, prefix) {
-			return known, true
+			return &known, true
 		}
 	}
-	return KnownFinalizer{}, false
+	return nil, false
+}
+
+// isWorkload reports whether a workload is the controller.
+func (k *KnownFinalizer) isWorkload(workload *diagnosis.Workload) bool {
+	return slices.Contains(k.workloads, workload.Name) ||
+		slices.Contains(k.workloads, workload.Labels["app.kubernetes.io/name"])
 }
 
 func isCloudDomain(domain string) bool {

@@ -29,29 +29,30 @@ const (
 // Evidence.
 const (
 	textLease                 = "Lease %s/%s was renewed %s ago, at %s, by %q"
-	textServiceAccountMissing = "ClusterRoleBinding %q refers to ServiceAccount %s, which does not exist"
-	textFieldManager          = "field manager %q changed an object at %s, after the deletion was requested"
-	textSubject               = "%s %q has the initialize verb through ClusterRoleBinding %q; " +
-		"whether it is running is unknown"
+	textServiceAccountMissing = "ClusterRoleBinding %q refers to ServiceAccount %s, which may write %s but does not exist"
+	textFieldManagers         = "managedFields: the finalizer was added by %s"
+	textLastChange            = "managedFields: %s changed an object at %s, after the deletion was requested"
+	textSubject               = "%s %q %s; whether it is running is unknown"
+	reasonRegistered          = "is a subject of initializer %s"
+	reasonBinding             = "has the initialize verb through ClusterRoleBinding %q"
+)
+
+// Reasons why a workload is inferred to be the owner.
+const (
+	basisKnown        = "its labels or its name are those of %s"
+	basisManagerName  = "its name or a container name is %s, the field manager that added the finalizer"
+	basisManagerImage = "its image is named %s, like the field manager that added the finalizer"
+	basisPermission   = "its ServiceAccount %s may write %s through ClusterRoleBinding %q"
+	basisRelease      = "it was installed with the CustomResourceDefinition, by %s"
 )
 
 func textWorkload(workload *diagnosis.Workload) string {
-	if workload.Source == diagnosis.SourcePods {
-		return fmt.Sprintf("pod %s/%s is running", workload.Namespace, workload.Name)
-	}
 	return fmt.Sprintf("%s %s/%s has %d of %d pods ready", workload.Source, workload.Namespace, workload.Name,
 		workload.Ready, workload.Desired)
 }
 
-func textAPIService(service *diagnosis.APIService, detail string) string {
-	if service.Available {
-		return "APIService " + service.Name + " is available"
-	}
-	return fmt.Sprintf("APIService %s is not available: %s", service.Name, service.Reason) + detail
-}
-
-func textServiceAccount(account types.NamespacedName, binding string, status Status, pods int) string {
-	text := fmt.Sprintf("ServiceAccount %s has the initialize verb through ClusterRoleBinding %q", account, binding)
+func textServiceAccount(account types.NamespacedName, reason string, status Status, pods int) string {
+	text := fmt.Sprintf("ServiceAccount %s %s", account, reason)
 	switch status {
 	case StatusRunning:
 		return text + " and has " + printable.Count(pods, "running pod")

@@ -20,7 +20,7 @@ const MaxChecked = 20
 func ExternalFinalizers(facts *diagnosis.Facts) map[string][]diagnosis.RemainingObject {
 	result := map[string][]diagnosis.RemainingObject{}
 	for finalizer, objects := range facts.OverdueByFinalizer() {
-		if known, ok := Known(finalizer); !ok || !known.IsBuiltIn() {
+		if known, ok := Known(finalizer, objects); !ok || !known.IsBuiltIn() {
 			result[finalizer] = objects
 		}
 	}
@@ -45,8 +45,8 @@ func AccessReviewsNeeded(facts *diagnosis.Facts) []AccessReview {
 		if len(objects) == 0 {
 			continue
 		}
-		owner := Of(finalizer, objects)
-		for _, account := range Search(facts, &owner).ServiceAccounts {
+		for _, workload := range Find(facts, finalizer, objects).Workloads {
+			account := workload.ServiceAccount
 			for _, object := range objects {
 				review := AccessReview{account, object.Type}
 				isDuplicate := slices.ContainsFunc(reviews, func(other AccessReview) bool {
@@ -62,15 +62,13 @@ func AccessReviewsNeeded(facts *diagnosis.Facts) []AccessReview {
 	return reviews
 }
 
-// ServiceAccountsNeeded returns the ServiceAccounts of possible owners. A ServiceAccount that does not
-// exist is evidence that its owner is not running.
+// ServiceAccountsNeeded returns the ServiceAccounts of possible owners.
 func ServiceAccountsNeeded(facts *diagnosis.Facts) []types.NamespacedName {
-	var names []types.NamespacedName
-	for finalizer, objects := range diagnosis.Sorted(ExternalFinalizers(facts)) {
-		owner := Of(finalizer, objects)
-		for _, account := range serviceAccountsOf(facts, &owner) {
-			if !slices.Contains(names, account.name) && len(names) < MaxChecked {
-				names = append(names, account.name)
+	names := InitializerAccounts(facts)
+	for _, objects := range diagnosis.Sorted(ExternalFinalizers(facts)) {
+		for _, account := range Controllers(facts, objects) {
+			if !slices.Contains(names, account.Name) && len(names) < MaxChecked {
+				names = append(names, account.Name)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ package owners
 
 import (
 	"bytes"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -13,93 +14,237 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// Owner describes how to identify the controller responsible for a finalizer.
+// Owner is what the facts show about the controller responsible for a finalizer.
 type Owner struct {
-	Finalizer string
-	// Domain is the domain in the name of the finalizer. If the name contains no domain, it is the API
-	// group of a custom resource with the finalizer.
-	Domain string
-	// Managers are the field managers that added the finalizer.
-	Managers []string
+	// Known describes the controller if it is a common one; otherwise, it is nil.
+	Known *KnownFinalizer
+	State diagnosis.OwnerState
+	// Workloads are inferred to be the owner. Without other evidence, they have the same Basis.
+	Workloads []*diagnosis.Workload
+	// Evidence describes who added the finalizer, how the owner was identified, and whether it is running.
+	Evidence []diagnosis.Evidence
+	// MissingAccount is a ServiceAccount with permissions for the finalizer that does not exist, or nil.
+	MissingAccount *Account
+	// Unread are the sources of evidence that could not be read.
+	Unread []diagnosis.Source
+}
 
-	// words are the parts of the name of the finalizer that few other names contain.
-	words []string
-	// lastManager is the last field manager that changed one of the objects after its deletion was
-	// requested.
+// sources are the sources of evidence of an owner.
+var sources = []diagnosis.Source{
+	diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings, diagnosis.SourceCRDs, diagnosis.SourceDaemonSets,
+	diagnosis.SourceDeployments, diagnosis.SourceServiceAccounts, diagnosis.SourceStatefulSets,
+}
+
+// Find searches the facts for the owner of a finalizer that the given objects have. There are no
+// objects if it is a finalizer of the Namespace itself.
+//
+// Names that are only similar are not evidence, and neither are Leases. An owner is never reported as
+// gone: it may run outside the cluster.
+func Find(facts *diagnosis.Facts, finalizer string, objects []diagnosis.RemainingObject) Owner {
+	s := search{Facts: facts, finalizer: finalizer, objects: objects}
+	if known, ok := Known(finalizer, objects); ok {
+		s.owner.Known = known
+	}
+	s.readManagers()
+	for _, identify := range []func() []match{s.byKnown, s.byFieldManager, s.byPermission, s.byRelease} {
+		if matches := identify(); len(matches) > 0 {
+			s.add(matches)
+			break
+		}
+	}
+	s.setState()
+	return s.owner
+}
+
+// search is the state of one call of Find.
+type search struct {
+	*diagnosis.Facts
+	finalizer string
+	objects   []diagnosis.RemainingObject
+	owner     Owner
+
+	// managers are the field managers that added the finalizer.
+	managers []string
+	// lastManager is the last of these field managers, or of those of a known controller, that changed one
+	// of the objects after its deletion was requested.
 	lastManager  string
 	lastChangeAt time.Time
 }
 
-// Match is the quality of a match with an Owner.
-type Match int
-
-// Values of Match, from worst to best.
-const (
-	NoMatch Match = iota
-	WeakMatch
-	StrongMatch
-)
-
-// commonWords can be part of the name of any controller.
-var commonWords = []string{
-	"finalizer", "finalizers", "foreground", "controller", "controllers", "operator", "operators", "manager",
-	"kubernetes", "k8s", "x-k8s", "kube", "cluster", "cleanup", "clean", "delete", "deletion", "protection", "protect",
-	"hold", "resource", "resources", "object", "api", "apis", "app", "apps", "com", "org", "net", "dev", "cloud",
-	"google", "googleapis", "amazon", "amazonaws", "aws", "azure", "microsoft", "docker", "quay", "registry", "example",
-	"www", "the", "github", "github-io", "namespace", namespaceResource, "owner", "external", "system", "default",
+// match is a workload with the reason why it is inferred to be the owner.
+type match struct {
+	workload *diagnosis.Workload
+	basis    string
 }
 
-// sharedDomains are domains that many unrelated projects use.
-var sharedDomains = []string{"k8s.io", "x-k8s.io", "kubernetes.io", "github.io", "github.com", "gitlab.com",
-	"io", "com"}
+// readManagers reads from managedFields which field managers added the finalizer, and whether one of
+// them changed an object after its deletion was requested.
+func (s *search) readManagers() {
+	for _, object := range s.objects {
+		for _, entry := range object.ManagedFields {
+			if entry.FieldsV1 != nil && hasFinalizer(entry.FieldsV1.GetRawBytes(), s.finalizer) {
+				s.managers = append(s.managers, entry.Manager)
+			}
+		}
+	}
+	slices.Sort(s.managers)
+	s.managers = slices.Compact(s.managers)
+	if len(s.managers) > 0 {
+		s.owner.Evidence = append(s.owner.Evidence,
+			diagnosis.Proven(fmt.Sprintf(textFieldManagers, diagnosis.JoinNames(s.managers)))...)
+	}
+	for _, object := range s.objects {
+		for _, entry := range object.ManagedFields {
+			isOwner := slices.Contains(s.managers, entry.Manager) && identifiesController(entry.Manager) ||
+				s.owner.Known != nil && slices.Contains(s.owner.Known.FieldManagers, entry.Manager)
+			if isOwner && entry.Time != nil && object.DeletionTimestamp != nil &&
+				entry.Time.After(object.DeletionTimestamp.Time) && entry.Time.After(s.lastChangeAt) {
+				s.lastManager, s.lastChangeAt = entry.Manager, entry.Time.Time
+			}
+		}
+	}
+	if s.lastManager != "" {
+		s.owner.Evidence = append(s.owner.Evidence,
+			diagnosis.Proven(fmt.Sprintf(textLastChange, s.lastManager, diagnosis.FormatTime(s.lastChangeAt)))...)
+	}
+}
 
-// Of returns the Owner of a finalizer that the given objects have.
-func Of(finalizer string, objects []diagnosis.RemainingObject) Owner {
-	result := Owner{Finalizer: finalizer, Domain: domainOf(finalizer)}
-	if result.Domain == "" {
-		result.Domain = domainOfType(objects)
+// hasFinalizer reports whether a set of fields contains the entry of a finalizer.
+func hasFinalizer(fields []byte, finalizer string) bool {
+	return bytes.Contains(fields, []byte(`"v:\"`+finalizer+`\""`))
+}
+
+// byKnown finds the workloads of a known controller.
+func (s *search) byKnown() []match {
+	if s.owner.Known == nil {
+		return nil
 	}
-	result.words = wordsOf(finalizer, result.Domain)
-	if known, ok := Known(finalizer); ok && len(known.words) > 0 {
-		result.words = known.words
+	return s.matches(func(workload *diagnosis.Workload) string {
+		if s.owner.Known.isWorkload(workload) {
+			return fmt.Sprintf(basisKnown, s.owner.Known.Owner)
+		}
+		return ""
+	})
+}
+
+// byFieldManager finds the workloads with the name, a container name or an image of one of the field
+// managers that added the finalizer. By default, the field manager is the name of the client's
+// executable.
+func (s *search) byFieldManager() []match {
+	if s.owner.Known != nil {
+		return nil // Users add the finalizers of some known controllers.
 	}
-	for _, object := range objects {
-		result.addManagers(object)
+	return s.matches(func(workload *diagnosis.Workload) string {
+		for _, manager := range s.managers {
+			if !identifiesController(manager) {
+				continue
+			}
+			if workload.Name == manager || slices.Contains(workload.Containers, manager) {
+				return fmt.Sprintf(basisManagerName, manager)
+			}
+			if slices.ContainsFunc(workload.Images, func(image string) bool { return imageName(image) == manager }) {
+				return fmt.Sprintf(basisManagerImage, manager)
+			}
+		}
+		return ""
+	})
+}
+
+// byPermission finds the workloads whose ServiceAccount may write the finalizers or the status of one
+// of the types of the objects, which only controllers do.
+func (s *search) byPermission() []match {
+	accounts := Controllers(s.Facts, s.objects)
+	var missing *Account
+	for i := range accounts {
+		if exists, ok := s.ServiceAccounts[accounts[i].Name]; ok && !exists {
+			missing = &accounts[i]
+		}
 	}
-	slices.Sort(result.Managers)
-	result.Managers = slices.Compact(result.Managers)
-	return result
+	matches := s.matches(func(workload *diagnosis.Workload) string {
+		for _, account := range accounts {
+			if account.Name == workload.ServiceAccount {
+				return fmt.Sprintf(basisPermission, account.Name, account.Permission, account.Binding)
+			}
+		}
+		return ""
+	})
+	if len(matches) == 0 && missing != nil {
+		s.owner.MissingAccount = missing
+		s.owner.Evidence = append(s.owner.Evidence, diagnosis.Inferred(missing.text())...)
+	}
+	return matches
+}
+
+// byRelease finds the workloads that were installed together with the CustomResourceDefinition of one
+// of the objects.
+func (s *search) byRelease() []match {
+	var releases []string
+	for i := range s.CRDs {
+		if slices.ContainsFunc(s.objects, func(object diagnosis.RemainingObject) bool {
+			return object.Type.String() == s.CRDs[i].Name
+		}) {
+			releases = append(releases, diagnosis.ReleasesOf(&s.CRDs[i])...)
+		}
+	}
+	return s.matches(func(workload *diagnosis.Workload) string {
+		for _, release := range workload.Releases {
+			if slices.Contains(releases, release) {
+				return fmt.Sprintf(basisRelease, release)
+			}
+		}
+		return ""
+	})
+}
+
+// matches returns the workloads for which basisOf returns a reason.
+func (s *search) matches(basisOf func(*diagnosis.Workload) string) []match {
+	var matches []match
+	for i := range s.Workloads {
+		workload := &s.Workloads[i]
+		if basis := basisOf(workload); basis != "" && s.MayName(workload.Namespace) {
+			matches = append(matches, match{workload, basis})
+		}
+	}
+	return matches
+}
+
+func (s *search) add(matches []match) {
+	for _, match := range matches {
+		s.owner.Workloads = append(s.owner.Workloads, match.workload)
+		if len(s.owner.Workloads) <= diagnosis.MaxObjects {
+			s.owner.Evidence = append(s.owner.Evidence,
+				diagnosis.Inferred(textWorkload(match.workload)+"; "+match.basis)...)
+		}
+	}
+}
+
+func (s *search) setState() {
+	for _, source := range sources {
+		if !s.IsRead(source) {
+			s.owner.Unread = append(s.owner.Unread, source)
+		}
+	}
+	ready := 0
+	for _, workload := range s.owner.Workloads {
+		if workload.IsReady() {
+			ready++
+		}
+	}
+	switch total := len(s.owner.Workloads); {
+	case total > 0 && ready == total, total == 0 && s.lastManager != "":
+		s.owner.State = diagnosis.OwnerRunning
+	case total > 0 && ready == 0 && len(s.owner.Unread) == 0:
+		s.owner.State = diagnosis.OwnerNotRunning
+	case total > 0, len(s.owner.Unread) > 0, s.IsPublic, s.owner.CanRunOutside(s.finalizer):
+		s.owner.State = diagnosis.OwnerUnknown
+	default:
+		s.owner.State = diagnosis.OwnerNotFound
+	}
 }
 
 // CanRunOutside reports whether the owner can run outside the cluster, at a cloud provider.
-func (o *Owner) CanRunOutside() bool {
-	known, _ := Known(o.Finalizer)
-	return known.External || isCloudDomain(o.Domain)
-}
-
-// domainOfType returns the API group of a custom resource among the objects. A finalizer without a
-// domain most likely belongs to the controller of the custom resource.
-func domainOfType(objects []diagnosis.RemainingObject) string {
-	for _, object := range objects {
-		if strings.Contains(object.Group, ".") && !strings.HasSuffix(object.Group, ".k8s.io") {
-			return object.Group
-		}
-	}
-	return ""
-}
-
-// addManagers reads from managedFields which field managers added the finalizer, and which one last
-// changed the object.
-func (o *Owner) addManagers(object diagnosis.RemainingObject) {
-	for _, entry := range object.ManagedFields {
-		if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"v:\"`+o.Finalizer+`\""`)) {
-			o.Managers = append(o.Managers, entry.Manager)
-		}
-		if entry.Time != nil && object.DeletionTimestamp != nil && entry.Time.After(object.DeletionTimestamp.Time) &&
-			entry.Time.After(o.lastChangeAt) && isController(entry.Manager) {
-			o.lastManager, o.lastChangeAt = entry.Manager, entry.Time.Time
-		}
-	}
+func (o *Owner) CanRunOutside(finalizer string) bool {
+	return o.Known != nil && o.Known.External || isCloudDomain(domainOf(finalizer))
 }
 
 // domainOf returns the domain in the name of a finalizer, or "" if there is none. Examples:
@@ -115,98 +260,29 @@ func domainOf(finalizer string) string {
 	return strings.ToLower(domain)
 }
 
-func wordsOf(finalizer, domain string) []string {
-	_, rest, _ := strings.Cut(finalizer, "/")
-	labels := strings.Split(domain, ".")
-	words := append(labels[:max(0, len(labels)-1)], strings.FieldsFunc(rest, func(r rune) bool {
-		return r == '/' || r == '.'
-	})...)
-	if domain == "" && rest == "" {
-		words = []string{finalizer}
-	}
-	words = slices.DeleteFunc(words, func(word string) bool {
-		return len(word) < 3 || slices.Contains(commonWords, strings.ToLower(word))
-	})
-	for i := range words {
-		words[i] = strings.ToLower(words[i])
-	}
-	slices.Sort(words)
-	return slices.Compact(words)
+// imageName returns the last part of the name of an image, without its tag.
+func imageName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	image, _, _ = strings.Cut(path.Base(image), ":")
+	return image
 }
 
-// isController reports whether a field manager can be a controller that removes finalizers. It excludes
-// the tools of users and the components of Kubernetes that change objects of all types.
-func isController(manager string) bool {
-	for _, prefix := range []string{"kubectl", "helm", "kube-apiserver", "kube-controller-manager", "nslifecycle",
-		"before-first-apply", "k9s", "Mozilla", "node-fetch", "unknown"} {
-		if strings.HasPrefix(manager, prefix) {
-			return false
-		}
-	}
-	return true
+// writersOfManifests are the beginnings of the field managers of users and of tools that apply the
+// manifests of users, which can contain any finalizer.
+var writersOfManifests = []string{
+	"kubectl", "helm", "kube-apiserver", "kube-controller-manager", "before-first-apply", "k9s", "Mozilla",
+	"node-fetch", "unknown", "argocd", "kustomize-controller", "fleetagent", "Terraform", "terraform", "pulumi",
+	"nslifecycle",
 }
 
-// isSpecific reports whether the name of a field manager identifies one workload.
-func isSpecific(manager string) bool {
-	return len(manager) > 3 && isController(manager) &&
-		!slices.Contains(append([]string{"main", "Go-http-client", "controller-manager", "python-requests"},
-			commonWords...), manager)
+// commonNames are field managers that are names of executables of many projects.
+var commonNames = []string{
+	"main", "manager", "controller", "controller-manager", "controllers", "operator", "server", "agent", "app",
+	"Go-http-client", "python-requests", "okhttp", "java", "node", "curl", "binary", "entrypoint", "start",
 }
 
-// match returns how well texts, such as the names and labels of a workload, match the owner.
-func (o *Owner) match(texts ...string) Match {
-	best := NoMatch
-	for _, text := range texts {
-		text = strings.ToLower(text)
-		if text == "" {
-			continue
-		}
-		if o.Domain != "" && !slices.Contains(sharedDomains, o.Domain) && containsWord(text, o.Domain) ||
-			len(o.Finalizer) > 3 && containsWord(text, strings.ToLower(o.Finalizer)) {
-			return StrongMatch
-		}
-		for _, manager := range o.Managers {
-			if isSpecific(manager) && (text == strings.ToLower(manager) || path.Base(text) == strings.ToLower(manager)) {
-				return StrongMatch
-			}
-		}
-		if slices.ContainsFunc(o.words, func(word string) bool { return containsWord(text, word) }) {
-			best = WeakMatch
-		}
-	}
-	return best
-}
-
-// MatchWorkload returns how well a workload matches the owner. An image is never a strong match.
-func (o *Owner) MatchWorkload(workload *diagnosis.Workload) Match {
-	if match := o.match(workload.Names...); match != NoMatch {
-		return match
-	}
-	return min(o.match(workload.Images...), WeakMatch)
-}
-
-// containsWord reports whether text contains word, but not as part of a longer word.
-func containsWord(text, word string) bool {
-	isPart := func(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' }
-	for from := 0; ; {
-		at := strings.Index(text[from:], word)
-		if at < 0 {
-			return false
-		}
-		begin, end := from+at, from+at+len(word)
-		if (begin == 0 || !isPart(text[begin-1])) && (end == len(text) || !isPart(text[end])) {
-			return true
-		}
-		from = begin + 1
-	}
-}
-
-// isRelated reports whether an API group belongs to a domain: the group is the domain itself, a
-// subdomain, or a parent domain that unrelated projects do not share.
-func isRelated(group, domain string) bool {
-	if group == "" || domain == "" {
-		return false
-	}
-	return group == domain || strings.HasSuffix(group, "."+domain) && !slices.Contains(sharedDomains, domain) ||
-		strings.HasSuffix(domain, "."+group) && !slices.Contains(sharedDomains, group)
+// identifiesController reports whether the name of a field manager identifies one controller.
+func identifiesController(manager string) bool {
+	return len(manager) > 3 && !slices.Contains(commonNames, manager) &&
+		!slices.ContainsFunc(writersOfManifests, func(prefix string) bool { return strings.HasPrefix(manager, prefix) })
 }

@@ -44,7 +44,7 @@ type rejection struct {
 	dryRuns []diagnosis.DryRun
 	// quotes are conditions of the Namespace with the same error, which the namespace controller also
 	// received.
-	quotes []string
+	quotes []diagnosis.Evidence
 	// isContradicted reports whether a dry run succeeded although the same request failed according to
 	// the condition.
 	isContradicted bool
@@ -94,13 +94,13 @@ func (f view) isCorroborated(r rejection) bool {
 // webhookFailingFinding returns the finding about a webhook that does not respond.
 func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionWebhookFailing, Certainty: diagnosis.Confirmed,
+		Cause: diagnosis.CauseAdmissionWebhookFailing, Rank: diagnosis.RankProven,
 		Message:  fmt.Sprintf(messageWebhookFailing, r.name, r.effect()),
 		Evidence: r.evidence(),
 		Loss:     lossWebhookFailing,
 	}
 	if r.isContradicted {
-		finding.Certainty = diagnosis.Likely
+		finding.Rank = diagnosis.RankInferred
 	}
 	f.addWebhook(&finding, r.name)
 	return finding.WithObjects(r.objects(f.Namespace.Name))
@@ -113,13 +113,13 @@ func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 		return nil
 	}
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRefused, Certainty: diagnosis.Likely,
+		Cause: diagnosis.CauseAdmissionRefused, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messageWebhookDenies, r.name, r.effect()),
 		Evidence: r.evidence(),
 		Loss:     lossWebhookDenies,
 	}
 	if len(r.quotes) > 0 && !r.isContradicted {
-		finding.Certainty = diagnosis.Confirmed
+		finding.Rank = diagnosis.RankProven
 	}
 	f.addWebhook(&finding, r.name)
 	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
@@ -132,14 +132,14 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 		return nil
 	}
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRefused, Certainty: diagnosis.Confirmed,
+		Cause: diagnosis.CauseAdmissionRefused, Rank: diagnosis.RankProven,
 		Message:  fmt.Sprintf(messagePolicyDenies, r.name, r.effect()),
 		Evidence: r.evidence(),
 		Remedies: []string{shell.Command(remedyGetPolicy, r.name), remedyListBindings, remedyPolicyDenies},
 		Loss:     lossPolicyDenies,
 	}
 	if r.isContradicted || len(r.quotes) == 0 && dependsOnUser {
-		finding.Certainty = diagnosis.Likely
+		finding.Rank = diagnosis.RankInferred
 	}
 	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
 }
@@ -156,7 +156,7 @@ func (f view) findServerDenies() []diagnosis.Finding {
 		return nil
 	}
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRefused, Certainty: diagnosis.Likely,
+		Cause: diagnosis.CauseAdmissionRefused, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messageServerDenies, denied.effect()),
 		Evidence: denied.evidence(),
 		Remedies: []string{remedyServerDenies},
@@ -178,7 +178,7 @@ func (f view) findInvalid() []diagnosis.Finding {
 	for resource, r := range diagnosis.Sorted(byType) {
 		first := r.dryRuns[0]
 		finding := diagnosis.Finding{
-			Cause: diagnosis.CauseFinalizerRemovalInvalid, Certainty: diagnosis.Confirmed, Finalizer: r.finalizer(),
+			Cause: diagnosis.CauseFinalizerRemovalInvalid, Rank: diagnosis.RankProven, Finalizer: r.finalizer(),
 			Message:  fmt.Sprintf(messageInvalid, first.Finalizer, resource, first.Name),
 			Evidence: r.evidence(),
 			Remedies: []string{
@@ -199,18 +199,18 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 		if webhook.Name != name {
 			continue
 		}
-		if webhook.DependsOnUser && isFailing && !strings.Contains(strings.Join(finding.Evidence, ""), "condition ") {
-			finding.Certainty = diagnosis.Likely
+		if webhook.DependsOnUser && isFailing && !finding.HasEvidence(diagnosis.RankPublished) {
+			finding.Rank = diagnosis.RankInferred
 		}
 		finding.Remedies = append(finding.Remedies,
 			shell.Command(remedyGetConfiguration, webhook.Resource, webhook.Configuration))
 		if webhook.Service == nil {
-			finding.Evidence = append(finding.Evidence,
-				fmt.Sprintf(evidenceWebhookURL, webhook.Resource, webhook.Configuration, webhook.URL))
+			finding.Evidence = append(finding.Evidence, diagnosis.Proven(
+				fmt.Sprintf(evidenceWebhookURL, webhook.Resource, webhook.Configuration, webhook.URL))...)
 			continue
 		}
-		finding.Evidence = append(finding.Evidence,
-			fmt.Sprintf(evidenceWebhookService, webhook.Resource, webhook.Configuration, webhook.Service))
+		finding.Evidence = append(finding.Evidence, diagnosis.Proven(
+			fmt.Sprintf(evidenceWebhookService, webhook.Resource, webhook.Configuration, webhook.Service))...)
 		if isFailing {
 			f.addBackendProblem(finding, *webhook.Service)
 		}
@@ -239,7 +239,7 @@ func (r rejection) effect() string {
 }
 
 // evidence returns the errors returned to the dry runs and to the namespace controller.
-func (r rejection) evidence() []string {
+func (r rejection) evidence() []diagnosis.Evidence {
 	var texts []string
 	for _, dryRun := range r.dryRuns {
 		text := diagnosis.OneLine(dryRun.Err.Error())
@@ -250,7 +250,7 @@ func (r rejection) evidence() []string {
 		}
 		texts = append(texts, text)
 	}
-	return append(texts[:min(len(texts), diagnosis.MaxObjects)], r.quotes...)
+	return append(diagnosis.Proven(texts[:min(len(texts), diagnosis.MaxObjects)]...), r.quotes...)
 }
 
 // finalizer returns the finalizer that cannot be removed, or "" if there is more than one.

@@ -51,63 +51,63 @@ func TestFindAdmission(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a failing webhook": {
 			facts: makeTerminating(left, refusedDelete(dead), withWebhook),
-			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, "Service guards-system/guard does not exist", literal(evidenceDryRunDelete), object}},
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankProven, "Service guards-system/guard does not exist", literal(evidenceDryRunDelete), object}},
 		},
 		"a failing webhook, before the progress deadline": {
 			facts: makeTerminating(left, refusedDelete(dead), young),
-			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, "", "failed to call webhook", object}},
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankProven, "", "failed to call webhook", object}},
 		},
 		"a failing webhook that only the namespace controller has called": {
 			facts: makeTerminating(left, withContentFailure("Failed to delete all resource types, 1 remaining: "+dead.Error()), withWebhook),
-			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, "guard.example.com", "ContentDeletionFailed since", nil}},
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankProven, "guard.example.com", "ContentDeletionFailed since", nil}},
 		},
 		"a webhook that responds again": {
 			facts: makeTerminating(left, refusedDelete(nil), withContentFailure(`deleting configmaps "a": `+dead.Error())),
-			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Likely, "", "", nil}},
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankInferred, "", "", nil}},
 		},
 		"a webhook that denies the diagnosis": {
 			facts: makeTerminating(left, refusedDelete(denied)),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "guard.example.com", "it is precious", object}},
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, "guard.example.com", "it is precious", object}},
 		},
 		"a webhook that denies the diagnosis, before the progress deadline": {facts: makeTerminating(left, refusedDelete(denied), young)},
 		"a webhook that denies all users": {
 			facts: makeTerminating(left, refusedDelete(denied), withContentFailure(denied.Error())),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "condition NamespaceDeletionContentFailure=True", object}},
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, "", "condition NamespaceDeletionContentFailure=True", object}},
 		},
 		"a policy that denies a deletion": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(false, false), young),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, `"precious"`, "it is precious", object}},
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, `"precious"`, "it is precious", object}},
 		},
 		"a policy that depends on the user": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, false)),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "", "", object}},
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, "", "", object}},
 		},
 		"a policy that cannot be read": {
 			facts: makeTerminating(left, refusedDelete(policy), withUnread(diagnosis.SourcePolicies)),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "", "", object}},
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, "", "", object}},
 		},
 		"the gate policy denies requests by the diagnosis but not by the namespace controller": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, true), young),
 		},
 		"an admission plugin that denies a deletion": {
 			facts: makeTerminating(left, refusedDelete(answer(403, metav1.StatusReasonForbidden, `configmaps "a" is forbidden: not today`))),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, literal(messageServerDenies), "not today", object}},
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, literal(messageServerDenies), "not today", object}},
 		},
 		"a failing webhook that prevents the removal of a finalizer": {
 			facts: makeTerminating(heldBack, refusedPatch(dead), withWorkloads(makeOperator(1))),
-			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, held, "", []string{"widgets.widgets.example.com/a"}}},
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankProven, held, "", []string{"widgets.widgets.example.com/a"}}},
 		},
 		"an object that is no longer valid": {
 			facts: makeTerminating(heldBack, withWorkloads(makeOperator(1)), refusedPatch(answer(422, metav1.StatusReasonInvalid,
 				`Widget.widgets.example.com "a" is invalid: spec.size: Required value`))),
-			want: []want{{diagnosis.CauseFinalizerRemovalInvalid, diagnosis.Confirmed, held, "spec.size: Required value", nil}},
+			want: []want{{diagnosis.CauseFinalizerRemovalInvalid, diagnosis.RankProven, held, "spec.size: Required value", nil}},
 		},
 		"an invalid object with two finalizers": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held, "b.example.org/b"))),
 				refusedPatch(answer(422, metav1.StatusReasonInvalid, `Widget.widgets.example.com "a" is invalid: spec.size: Required value`))),
 			want: []want{
-				{diagnosis.CauseFinalizerRemovalInvalid, diagnosis.Confirmed, held, "", nil},
-				{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "b.example.org/b", "", nil},
+				{diagnosis.CauseFinalizerRemovalInvalid, diagnosis.RankProven, held, "", nil},
+				{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "b.example.org/b", "", nil},
 			},
 		},
 	})

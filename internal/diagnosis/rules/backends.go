@@ -50,6 +50,6 @@ func (f view) addBackendProblem(finding *diagnosis.Finding, name types.Namespace
 		problem += evidenceBackendMissing
 	}
 	finding.Message += ": " + problem
-	finding.Evidence = append(finding.Evidence, problem)
+	finding.Evidence = append(finding.Evidence, diagnosis.Proven(problem)...)
 	return true
 }

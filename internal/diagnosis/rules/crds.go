@@ -74,13 +74,13 @@ func (f view) findConversions() []diagnosis.Finding {
 
 func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseConversionWebhookFailing, Certainty: diagnosis.Confirmed,
+		Cause: diagnosis.CauseConversionWebhookFailing, Rank: diagnosis.RankProven,
 		Message:  fmt.Sprintf(messageConversionFailing, failure.kind, failure.groupVersion),
-		Evidence: failure.texts[:min(len(failure.texts), diagnosis.MaxObjects)],
+		Evidence: diagnosis.Proven(failure.texts[:min(len(failure.texts), diagnosis.MaxObjects)]...),
 		Loss:     lossConversion,
 	}
 	if !failure.isResponse {
-		finding.Certainty = diagnosis.Likely // The webhook may have recovered since then.
+		finding.Rank = diagnosis.RankInferred // The webhook may have recovered since then.
 	}
 	crd := f.crdFor(failure)
 	if crd == nil {
@@ -89,12 +89,13 @@ func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
 	}
 	finding.Remedies = append(finding.Remedies, shell.Command(remedyGetConversion, crd.Name))
 	if service := conversionService(crd); service != nil {
-		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceServiceOfWebhook, service))
+		finding.Evidence = append(finding.Evidence,
+			diagnosis.Proven(fmt.Sprintf(evidenceServiceOfWebhook, service))...)
 		f.addBackendProblem(&finding, *service)
 		finding.Remedies = append(finding.Remedies, shell.Command(remedyListBackend, service.Namespace))
 	}
 	if webhook := conversionWebhook(crd); webhook != nil && len(webhook.CABundle) == 0 {
-		finding.Evidence = append(finding.Evidence, evidenceNoCABundle)
+		finding.Evidence = append(finding.Evidence, diagnosis.Proven(evidenceNoCABundle)...)
 	}
 	finding.Remedies = append(finding.Remedies, remedyMoveConversion, shell.Command(remedyDisableConversion, crd.Name))
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceCRDs), Name: crd.Name}})
@@ -149,9 +150,9 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 			continue
 		}
 		finding := diagnosis.Finding{
-			Cause: diagnosis.CauseCRDTerminating, Certainty: diagnosis.Likely,
+			Cause: diagnosis.CauseCRDTerminating, Rank: diagnosis.RankInferred,
 			Message:  fmt.Sprintf(messageCRDTerminating, crd.Name, describe(objects)),
-			Evidence: []string{describeCRD(crd)},
+			Evidence: diagnosis.Proven(describeCRD(crd)),
 			Remedies: []string{
 				shell.Command(remedyGetCRDConditions, crd.Name),
 				shell.Command(remedyDeleteAll, crd.Name, f.Namespace.Name),
@@ -160,7 +161,7 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 		}
 		condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Terminating)
 		if condition != nil && condition.Reason == "InstanceDeletionFailed" {
-			finding.Certainty = diagnosis.Confirmed
+			finding.Rank = diagnosis.RankProven
 		}
 		findings = append(findings, finding.WithRemaining(objects))
 	}

@@ -46,28 +46,28 @@ func TestFindCRDs(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a conversion webhook that was in the namespace": {
 			facts: makeTerminating(withContent(failing(widgets, broken)), withDefinition(convertedBy(shop)), backendDeleted, withContentFailure(broken.Error())),
-			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.Confirmed, evidenceBackendDeleted, evidenceNoCABundle, crd}},
+			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.RankProven, evidenceBackendDeleted, evidenceNoCABundle, crd}},
 		},
 		"a conversion webhook that only the condition names": {
 			facts: makeTerminating(withContentFailure(broken.Error()), withUnread("widgets.widgets.example.com")),
-			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.Likely, "kind Widget", "conversion webhook for", nil}},
+			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.RankInferred, "kind Widget", "conversion webhook for", nil}},
 		},
 		"a terminating CustomResourceDefinition whose objects have a finalizer": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held))), withDefinition(terminating("InstanceDeletionInProgress"))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, evidenceCRDWaits, nil}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, held, evidenceCRDWaits, nil}},
 		},
 		"a terminating CustomResourceDefinition and a policy that denies deletions": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionFailed")),
 				withDryRuns(makeDryRun(diagnosis.VerbDelete, widgets, "a", "", answer(422, metav1.StatusReasonInvalid, policyText))), withPolicy(false, false)),
-			want: []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "", nil}},
+			want: []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, "", "", nil}},
 		},
 		"a terminating CustomResourceDefinition whose objects have no finalizers": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionInProgress"))),
-			want:  []want{{diagnosis.CauseCRDTerminating, diagnosis.Likely, `"widgets.widgets.example.com"`, "InstanceDeletionInProgress", []string{"widgets.widgets.example.com/a"}}},
+			want:  []want{{diagnosis.CauseCRDTerminating, diagnosis.RankInferred, `"widgets.widgets.example.com"`, "InstanceDeletionInProgress", []string{"widgets.widgets.example.com/a"}}},
 		},
 		"a terminating CustomResourceDefinition whose objects cannot be deleted": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionFailed"))),
-			want:  []want{{diagnosis.CauseCRDTerminating, diagnosis.Confirmed, "", "InstanceDeletionFailed", nil}},
+			want:  []want{{diagnosis.CauseCRDTerminating, diagnosis.RankProven, "", "InstanceDeletionFailed", nil}},
 		},
 	})
 }
@@ -81,31 +81,31 @@ func TestFindStorage(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"stored data that cannot be decrypted": {
 			facts: makeTerminating(withContent(failing(configMaps, unreadable)), withContentFailure(unreadable.Error())),
-			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.Confirmed, "configmaps", "unable to transform key", nil}},
+			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.RankProven, "configmaps", "unable to transform key", nil}},
 		},
 		"a failed list request": {
 			facts: makeTerminating(withContent(failing(configMaps, internalError("the disk is full")))),
-			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.Likely, "", "the disk is full", nil}},
+			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.RankInferred, "", "the disk is full", nil}},
 		},
 		"many objects and requests that time out": {
 			facts: makeTerminating(withContent(many), withContentFailure("the server was unable to return a response in the time allotted, but may still be processing the request")),
-			want:  []want{{diagnosis.CauseTooManyObjects, diagnosis.Likely, "70000 objects of type configmaps", "time allotted", nil}},
+			want:  []want{{diagnosis.CauseTooManyObjects, diagnosis.RankInferred, "70000 objects of type configmaps", "time allotted", nil}},
 		},
 		"many objects whose number is decreasing": {facts: makeTerminating(withContent(many), withContentFailure("etcdserver: request timed out"), func(facts *diagnosis.Facts) {
 			facts.Progress.Deleted = map[schema.GroupResource]int{configMaps.GroupResource(): 69999}
 		})},
 		"a throttled namespace controller": {
 			facts: makeTerminating(few, withContentFailure("the server has received too many requests and has asked us to try again later")),
-			want:  []want{{diagnosis.CauseThrottled, diagnosis.Confirmed, literal(messageThrottled), "too many requests", nil}},
+			want:  []want{{diagnosis.CauseThrottled, diagnosis.RankProven, literal(messageThrottled), "too many requests", nil}},
 		},
 		"a throttled diagnosis": {
 			facts: makeTerminating(withContent(failing(configMaps, answer(429, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")))),
-			want:  []want{{diagnosis.CauseThrottled, diagnosis.Likely, "", "Too many requests", nil}},
+			want:  []want{{diagnosis.CauseThrottled, diagnosis.RankInferred, "", "Too many requests", nil}},
 		},
 		"a namespace controller without a permission": {
 			facts: makeTerminating(few, withContentFailure(`configmaps is forbidden: User "system:serviceaccount:kube-system:namespace-controller" cannot `+
 				`deletecollection resource "configmaps" in API group "" in the namespace "shop"`)),
-			want: []want{{diagnosis.CauseForbidden, diagnosis.Confirmed, "cannot deletecollection configmaps", "namespace-controller", nil}},
+			want: []want{{diagnosis.CauseForbidden, diagnosis.RankProven, "cannot deletecollection configmaps", "namespace-controller", nil}},
 		},
 	})
 }

@@ -6,7 +6,6 @@ package rules
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -30,7 +29,7 @@ var volumeRule = Rule{
 var cloudRule = Rule{
 	Name: "cloud-resources", Stage: diagnosis.StageTerminating,
 	Needs: append([]diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReportedErrors,
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReports,
 	}, ownerNeeds...),
 	find: view.findCloud,
 }
@@ -60,12 +59,12 @@ func (f view) findVolumes() []diagnosis.Finding {
 		}
 		pod := users[0]
 		finding := diagnosis.Finding{
-			Cause: diagnosis.CauseVolumeInUse, Certainty: diagnosis.Confirmed, Finalizer: owners.FinalizerPVC,
+			Cause: diagnosis.CauseVolumeInUse, Rank: diagnosis.RankProven, Finalizer: owners.FinalizerPVC,
 			Message: fmt.Sprintf(messageVolumeInUse, object.Name, pod.Name),
-			Evidence: []string{
+			Evidence: diagnosis.Proven(
 				finalizerEvidence(owners.FinalizerPVC, []diagnosis.RemainingObject{object}),
 				fmt.Sprintf(evidencePodMounts, pod.Name, pod.Status.Phase, pod.Spec.NodeName),
-			},
+			),
 			Remedies: []string{
 				shell.Command(remedyDeletePod, pod.Name, f.Namespace.Name),
 				f.forceCommand(flagFinalizer, owners.FinalizerPVC),
@@ -80,8 +79,8 @@ func (f view) findVolumes() []diagnosis.Finding {
 func (f view) findCloud() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for finalizer, objects := range diagnosis.Sorted(f.OverdueByFinalizer()) {
-		known, _ := owners.Known(finalizer)
-		if !known.External || f.IsFinalizerProgressing(finalizer) {
+		known, ok := owners.Known(finalizer, objects)
+		if !ok || !known.External || f.IsFinalizerProgressing(finalizer) {
 			continue
 		}
 		objects = slices.DeleteFunc(objects, func(object diagnosis.RemainingObject) bool {
@@ -91,32 +90,14 @@ func (f view) findCloud() []diagnosis.Finding {
 			continue
 		}
 		finding := f.ownerFinding(finalizer, objects, diagnosis.CauseCloudResource)
-		finding.Cause, finding.Certainty = diagnosis.CauseCloudResource, diagnosis.Likely
+		finding.Cause = diagnosis.CauseCloudResource
 		finding.Message = fmt.Sprintf(messageCloud, describe(objects), f.Ago(firstDeletedAt(objects)), known.Owner)
-		if events := f.eventsSinceDeletion(objects); len(events) > 0 {
-			// The responsible controller reported the failure.
-			finding.Certainty = diagnosis.Confirmed
-			finding.Evidence = append(finding.Evidence, events...)
+		if reports := f.reportsAbout(objects); len(reports) > 0 {
+			finding.Message += f.Detail(quoteReport(reports[0]))
 		}
 		findings = append(findings, finding)
 	}
 	return findings
-}
-
-// eventsSinceDeletion quotes the Events about the given objects that occurred after the deletion of
-// the namespace.
-func (f view) eventsSinceDeletion(objects []diagnosis.RemainingObject) []string {
-	var texts []string
-	for _, reported := range f.ReportedErrors {
-		if strings.HasPrefix(reported.Source, diagnosis.SourcePrefixEvent) &&
-			!reported.At.Before(f.Namespace.DeletionTimestamp.Time) &&
-			slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
-				return object.Name == reported.Name && object.GroupResource() == reported.Type.GroupResource()
-			}) {
-			texts = append(texts, quoteReportedError(reported))
-		}
-	}
-	return texts
 }
 
 func (f view) findForeground() []diagnosis.Finding {
@@ -140,13 +121,14 @@ func (f view) findForeground() []diagnosis.Finding {
 			}
 		}
 	}
-	known, _ := owners.Known(owners.FinalizerForeground)
+	known, _ := owners.Known(owners.FinalizerForeground, nil)
 	var findings []diagnosis.Finding
 	if len(waiting) > 0 {
 		finding := f.builtInFinding(owners.FinalizerForeground, known, waiting)
-		finding.Cause, finding.Certainty = diagnosis.CauseForegroundDeletion, diagnosis.Confirmed
+		finding.Cause, finding.Rank = diagnosis.CauseForegroundDeletion, diagnosis.RankProven
 		finding.Message = fmt.Sprintf(messageForeground, describe(waiting))
-		finding.Evidence = append(blockers[:min(len(blockers), diagnosis.MaxObjects)], finding.Evidence...)
+		finding.Evidence = append(diagnosis.Proven(blockers[:min(len(blockers), diagnosis.MaxObjects)]...),
+			finding.Evidence...)
 		findings = append(findings, finding)
 	}
 	if len(pending) > 0 {
@@ -154,7 +136,7 @@ func (f view) findForeground() []diagnosis.Finding {
 		if finding.Cause == diagnosis.CauseFinalizerPending {
 			finding.Cause = diagnosis.CauseForegroundDeletion
 		}
-		finding.Evidence = append(finding.Evidence, evidenceNoDependent)
+		finding.Evidence = append(finding.Evidence, diagnosis.Proven(evidenceNoDependent)...)
 		findings = append(findings, finding)
 	}
 	return findings

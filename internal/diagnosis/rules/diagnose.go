@@ -43,8 +43,9 @@ var causeOrder = []diagnosis.Cause{
 	diagnosis.CauseGroupVersionInvalid,
 	diagnosis.CauseConversionWebhookFailing, diagnosis.CauseStorageUnreadable,
 	diagnosis.CauseAdmissionWebhookFailing, diagnosis.CauseAdmissionRefused, diagnosis.CauseFinalizerRemovalInvalid,
-	diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.CauseFinalizerOwnerGone,
-	diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseDependencyDeleted,
+	diagnosis.CauseDependencyMissing, diagnosis.CauseFinalizerOwnerFailing, diagnosis.CauseObjectPaused,
+	diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.CauseFinalizerOwnerNotRunning,
+	diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseFinalizerOwnerNotFound,
 	diagnosis.CausePodOnUnreachableNode, diagnosis.CausePodNotTerminating, diagnosis.CausePodFinalizer,
 	diagnosis.CauseCloudResource, diagnosis.CauseVolumeInUse, diagnosis.CauseForegroundDeletion,
 	diagnosis.CauseFinalizerPending, diagnosis.CauseCRDTerminating,
@@ -52,15 +53,12 @@ var causeOrder = []diagnosis.Cause{
 	diagnosis.CauseNamespaceMetadataFinalizer, diagnosis.CauseUnknown,
 }
 
-// compareFindings sorts confirmed findings first, then by causeOrder, then by the number of objects.
+// rankOrder lists the ranks, best first.
+var rankOrder = []diagnosis.Rank{diagnosis.RankProven, diagnosis.RankPublished, diagnosis.RankInferred}
+
+// compareFindings sorts findings by rank, then by causeOrder, then by the number of objects.
 func compareFindings(a, b diagnosis.Finding) int {
-	rank := func(certainty diagnosis.Certainty) int {
-		if certainty == diagnosis.Confirmed {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(rank(a.Certainty), rank(b.Certainty)),
+	return cmp.Or(cmp.Compare(slices.Index(rankOrder, a.Rank), slices.Index(rankOrder, b.Rank)),
 		cmp.Compare(slices.Index(causeOrder, a.Cause), slices.Index(causeOrder, b.Cause)),
 		cmp.Compare(b.Count, a.Count), cmp.Compare(a.Message, b.Message))
 }

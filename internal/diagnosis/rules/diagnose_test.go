@@ -100,8 +100,8 @@ func TestDiagnoseArbitraryFacts(t *testing.T) {
 // The findings are in the reverse of the expected order.
 func TestCompareFindings(t *testing.T) {
 	findings := []diagnosis.Finding{
-		{Cause: diagnosis.CauseFinalizerPending, Certainty: diagnosis.Likely, Count: 3}, {Cause: diagnosis.CauseFinalizerPending, Certainty: diagnosis.Likely, Count: 9},
-		{Cause: diagnosis.CauseNamespaceControllerUnresponsive, Certainty: diagnosis.Likely}, {Cause: diagnosis.CauseNamespaceFinalizer, Certainty: diagnosis.Confirmed},
+		{Cause: diagnosis.CauseFinalizerPending, Rank: diagnosis.RankInferred, Count: 3}, {Cause: diagnosis.CauseFinalizerPending, Rank: diagnosis.RankInferred, Count: 9},
+		{Cause: diagnosis.CauseNamespaceControllerUnresponsive, Rank: diagnosis.RankInferred}, {Cause: diagnosis.CauseNamespaceFinalizer, Rank: diagnosis.RankProven},
 	}
 	for i := 1; i < len(findings); i++ {
 		if compareFindings(findings[i-1], findings[i]) <= 0 {

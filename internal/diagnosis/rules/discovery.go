@@ -73,7 +73,7 @@ func (f view) findAPIServices() []diagnosis.Finding {
 func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis.APIService) diagnosis.Finding {
 	first := services[0]
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAPIServiceUnavailable, Certainty: diagnosis.Confirmed,
+		Cause: diagnosis.CauseAPIServiceUnavailable, Rank: diagnosis.RankProven,
 		Message: fmt.Sprintf(messageAPIServiceUnavailable, first.Name),
 		Remedies: []string{
 			shell.Command(remedyGetAPIService, first.Name),
@@ -91,21 +91,23 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 		if service.Available {
 			continue
 		}
-		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceAPIServiceCondition, service.Name, service.Reason,
-			diagnosis.FormatTime(service.Since), diagnosis.OneLine(service.Message)))
+		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceAPIServiceCondition,
+			service.Name, service.Reason, diagnosis.FormatTime(service.Since), diagnosis.OneLine(service.Message)))...)
 	}
 	for _, service := range services {
-		finding.Evidence = append(finding.Evidence, f.groupVersionErrors(service.GroupVersion)...)
+		finding.Evidence = append(finding.Evidence, diagnosis.Proven(f.groupVersionErrors(service.GroupVersion)...)...)
 	}
 	finding.Evidence = append(finding.Evidence, f.quoteIfAbout(corev1.NamespaceDeletionDiscoveryFailure, services)...)
 	if first.Available && !f.isConfirmedUnavailable(services) {
-		finding.Certainty = diagnosis.Likely
+		finding.Rank = diagnosis.RankInferred
 	}
 	return finding.WithObjects(objects)
 }
 
 // quoteIfAbout quotes a condition if it names the group of one of the APIServices.
-func (f view) quoteIfAbout(conditionType corev1.NamespaceConditionType, services []*diagnosis.APIService) []string {
+func (f view) quoteIfAbout(
+	conditionType corev1.NamespaceConditionType, services []*diagnosis.APIService,
+) []diagnosis.Evidence {
 	for _, service := range services {
 		if strings.Contains(f.ConditionMessage(conditionType), service.GroupVersion.Group) {
 			return f.quoteConditions(conditionType)
@@ -187,16 +189,16 @@ func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Findi
 	name := groupVersion.Version + "." + groupVersion.Group
 	failure := f.ResourceTypes.Failed[groupVersion]
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseDiscoveryFailing, Certainty: diagnosis.Confirmed,
+		Cause: diagnosis.CauseDiscoveryFailing, Rank: diagnosis.RankProven,
 		Message:  fmt.Sprintf(messageDiscoveryFailing, groupVersion) + f.Detail(failure.Error()),
 		Remedies: []string{path, shell.Command(remedyGetAPIService, name)},
-		Evidence: append(f.groupVersionErrors(groupVersion),
+		Evidence: append(diagnosis.Proven(f.groupVersionErrors(groupVersion)...),
 			f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure)...),
 	}
 	if err, ok := f.DirectDiscovery[groupVersion]; ok && err == nil && isStale(failure) {
 		finding.Cause = diagnosis.CauseDiscoveryStale
 		finding.Message = fmt.Sprintf(messageDiscoveryStale, groupVersion)
-		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceDirectDiscovery, path))
+		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceDirectDiscovery, path))...)
 		finding.Remedies = append(finding.Remedies, remedyDiscoveryStale)
 	}
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceAPIServices), Name: name}})
@@ -215,7 +217,7 @@ func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 		return nil
 	}
 	return []diagnosis.Finding{{
-		Cause: diagnosis.CauseDiscoveryFailing, Certainty: diagnosis.Likely,
+		Cause: diagnosis.CauseDiscoveryFailing, Rank: diagnosis.RankPublished,
 		Message:  messageControllerDiscovery + f.Detail(text),
 		Evidence: f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure),
 		Remedies: []string{remedyListTypes, remedyListServices},
@@ -224,9 +226,9 @@ func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 
 func (f view) groupVersionFinding(text string) diagnosis.Finding {
 	return diagnosis.Finding{
-		Cause: diagnosis.CauseGroupVersionInvalid, Certainty: diagnosis.Confirmed,
+		Cause: diagnosis.CauseGroupVersionInvalid, Rank: diagnosis.RankProven,
 		Message: messageGroupVersionInvalid + f.Detail(text),
-		Evidence: append([]string{diagnosis.OneLine(text)},
+		Evidence: append(diagnosis.Proven(diagnosis.OneLine(text)),
 			f.quoteConditions(corev1.NamespaceDeletionGVParsingFailure)...),
 		Remedies: []string{remedyListTypes, remedyListServices, remedyGroupVersionInvalid},
 	}

@@ -55,23 +55,23 @@ func TestFindDiscovery(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"an APIService whose Service has no endpoints": {
 			facts: makeTerminating(withAPIService(false), withFailed(stale, unavailable), reported, withBackend(diagnosis.Backend{Exists: true})),
-			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, evidenceBackendNotReady, "MissingEndpoints since", object}},
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.RankProven, evidenceBackendNotReady, "MissingEndpoints since", object}},
 		},
 		"an APIService whose Service does not exist": {
 			facts: makeTerminating(withAPIService(false), withFailed(stale, unavailable), withBackend(diagnosis.Backend{})),
-			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "Service kube-system/metrics-server does not exist", "", object}},
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.RankProven, "Service kube-system/metrics-server does not exist", "", object}},
 		},
 		"an unavailable APIService before the progress deadline": {
 			facts: young,
-			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "", "", object}},
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.RankProven, "", "", object}},
 		},
 		"an unavailable APIService for which only list requests fail": {
 			facts: makeTerminating(withAPIService(false), withContent(failing(nodes, unavailable))),
-			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "", "currently unable to handle the request", object}},
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.RankProven, "", "currently unable to handle the request", object}},
 		},
 		"an aggregated API server that returns errors": {
 			facts: makeTerminating(withAPIService(true), withContent(failing(nodes, internalError("storage is broken")))),
-			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Likely, "", "storage is broken", object}},
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.RankInferred, "", "storage is broken", object}},
 		},
 		"an unavailable APIService that blocks nothing": {facts: makeTerminating(withAPIService(false), func(facts *diagnosis.Facts) {
 			facts.Namespace.DeletionTimestamp.Time = now
@@ -79,39 +79,39 @@ func TestFindDiscovery(t *testing.T) {
 		})},
 		"an aggregated API server that returns invalid responses": {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, errors.New("couldn't get version/kind"))),
-			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "couldn't get version/kind", object}},
+			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.RankProven, "metrics.k8s.io/v1beta1", "couldn't get version/kind", object}},
 		},
 		"an aggregated API server that does not respond": {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, context.DeadlineExceeded)),
-			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Likely, "", "deadline exceeded", object}},
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.RankInferred, "", "deadline exceeded", object}},
 		},
 		"a stale discovery cache": {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, nil), reported),
-			want:  []want{{diagnosis.CauseDiscoveryStale, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "kubectl get --raw=/apis/metrics.k8s.io/v1beta1 ", object}},
+			want:  []want{{diagnosis.CauseDiscoveryStale, diagnosis.RankProven, "metrics.k8s.io/v1beta1", "kubectl get --raw=/apis/metrics.k8s.io/v1beta1 ", object}},
 		},
 		"a group version that is not served": {
 			facts: makeTerminating(withFailed(errors.New("the server could not find the requested resource"), unavailable)),
-			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", literal(evidenceDirectDiscoveryError), object}},
+			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.RankProven, "metrics.k8s.io/v1beta1", literal(evidenceDirectDiscoveryError), object}},
 		},
 		"failed discovery and a condition about discovery": {
 			facts: makeTerminating(reported, withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
-			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Likely, literal(messageControllerDiscovery), "DiscoveryFailed since", nil}},
+			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.RankInferred, literal(messageControllerDiscovery), "DiscoveryFailed since", nil}},
 		},
 		"failed discovery and an unavailable APIService": {
 			facts: makeTerminating(reported, withAPIService(false), withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
-			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "MissingEndpoints", "DiscoveryFailed since", object}},
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.RankProven, "MissingEndpoints", "DiscoveryFailed since", object}},
 		},
 		"a group version that cannot be parsed": {
 			facts: makeTerminating(func(facts *diagnosis.Facts) {
 				facts.ResourceTypes.Unparsed = map[string]error{"a/b/c": errors.New("unexpected GroupVersion string: a/b/c")}
 			}),
-			want: []want{{diagnosis.CauseGroupVersionInvalid, diagnosis.Confirmed, "unexpected GroupVersion string: a/b/c", "", nil}},
+			want: []want{{diagnosis.CauseGroupVersionInvalid, diagnosis.RankProven, "unexpected GroupVersion string: a/b/c", "", nil}},
 		},
 		"a group version that the namespace controller cannot parse": {
 			facts: makeTerminating(func(facts *diagnosis.Facts) {
 				setStatus(facts, "NamespaceDeletionGroupVersionParsingFailure", "True", "GroupVersionParsingFailed", "unexpected GroupVersion string: a/b/c")
 			}),
-			want: []want{{diagnosis.CauseGroupVersionInvalid, diagnosis.Confirmed, "a/b/c", "GroupVersionParsingFailed since", nil}},
+			want: []want{{diagnosis.CauseGroupVersionInvalid, diagnosis.RankProven, "a/b/c", "GroupVersionParsingFailed since", nil}},
 		},
 	})
 }

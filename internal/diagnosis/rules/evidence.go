@@ -6,7 +6,6 @@ package rules
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,24 +22,14 @@ func quoteCondition(condition *corev1.NamespaceCondition) string {
 }
 
 // quoteConditions quotes the given conditions of the Namespace that have status True.
-func (f view) quoteConditions(conditionTypes ...corev1.NamespaceConditionType) []string {
+func (f view) quoteConditions(conditionTypes ...corev1.NamespaceConditionType) []diagnosis.Evidence {
 	var texts []string
 	for _, conditionType := range conditionTypes {
 		if condition := f.Condition(conditionType); condition != nil && condition.Status == corev1.ConditionTrue {
 			texts = append(texts, quoteCondition(condition))
 		}
 	}
-	return texts
-}
-
-// quoteReportedError quotes a condition or an Event about an object.
-func quoteReportedError(reported diagnosis.ReportedError) string {
-	at := ""
-	if !reported.At.IsZero() {
-		at = " at " + diagnosis.FormatTime(reported.At)
-	}
-	return fmt.Sprintf(evidenceReportedError, reported.Source, reported.Type, strings.TrimSpace(reported.Name), at,
-		diagnosis.OneLine(reported.Text))
+	return diagnosis.Published(texts...)
 }
 
 // finalizerEvidence describes the object that has been terminating for the longest time. It returns ""

@@ -13,39 +13,41 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// ownerFinding returns the finding about a finalizer, based on the evidence of its owner. If the
-// owner is running or unknown, pending is the cause of the finding.
+// ownerCase is the input of ownerFinding and its helpers.
+type ownerCase struct {
+	finalizer string
+	objects   []diagnosis.RemainingObject
+	owner     owners.Owner
+	// reports are what controllers published about the objects, the most relevant first.
+	reports []diagnosis.Report
+	// held is the beginning of the message.
+	held string
+}
+
+// ownerFinding returns the finding about a finalizer. If the owner published why it has not removed the
+// finalizer, the finding quotes it. Otherwise, the finding states whether the owner is running. If it is
+// running or unknown, pending is the cause.
 func (f view) ownerFinding(
 	finalizer string, objects []diagnosis.RemainingObject, pending diagnosis.Cause,
 ) diagnosis.Finding {
-	owner := owners.Of(finalizer, objects)
-	report := owners.Search(f.Facts, &owner)
+	c := ownerCase{
+		finalizer: finalizer, objects: objects, owner: owners.Find(f.Facts, finalizer, objects),
+		reports: f.reportsAbout(objects), held: f.heldText(finalizer, objects),
+	}
 	finding := diagnosis.Finding{
-		Cause: pending, Certainty: diagnosis.Likely, Finalizer: finalizer,
-		Evidence: []string{finalizerEvidence(finalizer, objects)}, Loss: lossUnknownFinalizer,
+		Cause: pending, Rank: diagnosis.RankInferred, Finalizer: finalizer, OwnerState: c.owner.State,
+		Evidence: slices.Concat(
+			diagnosis.Published(quoteReports(c.reports)...), diagnosis.Proven(f.pauses(c)...),
+			diagnosis.Proven(finalizerEvidence(finalizer, objects)), c.owner.Evidence,
+		),
+		Loss: lossUnknownFinalizer,
 	}
-	if known, ok := owners.Known(finalizer); ok {
-		finding.Loss = known.Loss
+	if c.owner.Known != nil {
+		finding.Loss = c.owner.Known.Loss
 	}
-	if len(owner.Managers) > 0 {
-		finding.Evidence = append(finding.Evidence,
-			fmt.Sprintf(evidenceFieldManagers, diagnosis.JoinNames(owner.Managers)))
-	}
-	if len(report.CRDs) > 0 {
-		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceCRDsOfDomain, diagnosis.JoinNames(report.CRDs)))
-	}
-	format := messageFinalizerHeldByOne
-	if len(objects) > 1 {
-		format = messageFinalizerHeldByMany
-	}
-	held := fmt.Sprintf(format, describe(objects), f.Ago(firstDeletedAt(objects)), finalizer)
-	switch {
-	case len(report.Running) > 0:
-		f.setOwnerRunning(&finding, held, objects, report)
-	case len(report.NotRunning) > 0:
-		f.setOwnerNotRunning(&finding, held, report)
-	default:
-		f.setOwnerNotFound(&finding, held, &owner, report)
+	f.setOwnerCause(&finding, c)
+	if c.owner.State == diagnosis.OwnerNotFound || c.owner.State == diagnosis.OwnerUnknown {
+		finding.Evidence = append(finding.Evidence, diagnosis.Inferred(f.searchEvidence(c.owner))...)
 	}
 	if len(objects) > 0 {
 		finding.Remedies = append(finding.Remedies, f.inspectCommand(objects[0]))
@@ -54,40 +56,84 @@ func (f view) ownerFinding(
 	return finding.WithRemaining(objects)
 }
 
-// setOwnerRunning completes a finding with evidence that the owner is running.
-func (f view) setOwnerRunning(
-	finding *diagnosis.Finding, held string, objects []diagnosis.RemainingObject, report owners.Report,
-) {
-	finding.Message = fmt.Sprintf(messageOwnerRunning, held, owners.Best(report.Running).Text)
-	finding.Evidence = append(finding.Evidence, textsOf(report.Running)...)
-	finding.Remedies = append(finding.Remedies, f.logsCommand(report)...)
-	finding.Remedies = append(finding.Remedies, remedyOwnerRunning)
+// heldText states which objects have a finalizer, and for how long.
+func (f view) heldText(finalizer string, objects []diagnosis.RemainingObject) string {
+	format := messageFinalizerHeldByOne
+	if len(objects) > 1 {
+		format = messageFinalizerHeldByMany
+	}
+	return fmt.Sprintf(format, describe(objects), f.Ago(firstDeletedAt(objects)), finalizer)
+}
 
-	denied := f.missingPermissions(objects, report)
-	if len(denied) == 0 {
-		return
+// setOwnerCause sets the cause, the message and the remedies. What a controller published takes
+// precedence over conclusions, except that the owner is not running: then the reports can be old.
+func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
+	pauses, denied := f.pauses(c), f.missingPermissions(c)
+	switch {
+	case len(pauses) > 0:
+		finding.Cause = diagnosis.CauseObjectPaused
+		finding.Message = fmt.Sprintf(messagePaused, c.held, pauses[0])
+		finding.Remedies = append(finding.Remedies, remedyPaused)
+	case c.owner.State == diagnosis.OwnerNotRunning:
+		f.setOwnerNotRunning(finding, c)
+	case len(denied) > 0:
+		f.setOwnerForbidden(finding, c, denied)
+	case len(c.reports) > 0:
+		f.setOwnerFailing(finding, c)
+	case c.owner.MissingAccount != nil:
+		f.setAccountMissing(finding, c)
+	case c.owner.State == diagnosis.OwnerRunning:
+		finding.Message = fmt.Sprintf(messageOwnerRunning, c.held) + f.Detail(lastText(c.owner.Evidence))
+		finding.Remedies = append(finding.Remedies, append(logsCommands(c.owner), remedyOwnerRunning)...)
+	default:
+		f.setOwnerNotFound(finding, c)
 	}
-	account := report.ServiceAccounts[0]
+}
+
+func (f view) setOwnerNotRunning(finding *diagnosis.Finding, c ownerCase) {
+	finding.Cause = diagnosis.CauseFinalizerOwnerNotRunning
+	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held, lastText(c.owner.Evidence))
+	finding.Remedies = append(finding.Remedies, remedyOwnerNotRunning)
+	if slices.ContainsFunc(c.owner.Workloads, func(workload *diagnosis.Workload) bool {
+		return workload.Namespace == f.Namespace.Name
+	}) {
+		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
+		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held, lastText(c.owner.Evidence))
+		finding.Remedies = []string{remedyOwnerInNamespace}
+	}
+}
+
+func (f view) setAccountMissing(finding *diagnosis.Finding, c ownerCase) {
+	account := c.owner.MissingAccount
+	finding.Cause = diagnosis.CauseFinalizerOwnerNotFound
+	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held, lastText(c.owner.Evidence))
+	finding.Remedies = append(finding.Remedies, remedyOwnerNotRunning)
+	if account.Name.Namespace == f.Namespace.Name {
+		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
+		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held, lastText(c.owner.Evidence))
+		finding.Remedies = []string{remedyOwnerInNamespace}
+	}
+}
+
+func (f view) setOwnerForbidden(finding *diagnosis.Finding, c ownerCase, denied []string) {
+	account := c.owner.Workloads[0].ServiceAccount
 	finding.Cause = diagnosis.CauseFinalizerOwnerForbidden
-	if len(report.ServiceAccounts) == 1 && report.WorkloadMatch == owners.StrongMatch {
-		finding.Certainty = diagnosis.Confirmed
-	}
-	finding.Message = fmt.Sprintf(messageOwnerForbidden, held, denied[0])
-	finding.Evidence = append(finding.Evidence, denied...)
+	finding.Message = fmt.Sprintf(messageOwnerForbidden, c.held, denied[0])
+	finding.Evidence = append(finding.Evidence, diagnosis.Proven(denied...)...)
 	finding.Remedies = []string{
-		shell.Command(remedyOwnerCanPatch, objects[0].Type, f.Namespace.Name, account.Namespace, account.Name),
+		shell.Command(remedyOwnerCanPatch, c.objects[0].Type, f.Namespace.Name, account.Namespace, account.Name),
 		remedyOwnerGrant,
 	}
 }
 
 // missingPermissions describes the permissions that all ServiceAccounts of the owner lack for the
 // objects.
-func (f view) missingPermissions(objects []diagnosis.RemainingObject, report owners.Report) []string {
+func (f view) missingPermissions(c ownerCase) []string {
 	var denied []string
-	for _, account := range report.ServiceAccounts {
+	for _, workload := range c.owner.Workloads {
 		for _, review := range f.AccessReviews {
-			if review.ServiceAccount != account ||
-				!slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
+			if review.ServiceAccount != workload.ServiceAccount ||
+				!slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
 					return object.GroupResource() == review.Resource
 				}) {
 				continue
@@ -95,95 +141,94 @@ func (f view) missingPermissions(objects []diagnosis.RemainingObject, report own
 			if review.Allowed {
 				return nil
 			}
-			denied = append(denied, fmt.Sprintf(evidenceForbidden, account, review.Resource, f.Namespace.Name))
+			denied = append(denied,
+				fmt.Sprintf(evidenceForbidden, workload.ServiceAccount, review.Resource, f.Namespace.Name))
 		}
 	}
-	return denied
+	return slices.Compact(denied)
 }
 
-// setOwnerNotRunning completes a finding with evidence that the owner is not running.
-func (f view) setOwnerNotRunning(finding *diagnosis.Finding, held string, report owners.Report) {
-	best := owners.Best(report.NotRunning)
-	finding.Cause, finding.IsOwnerGone = diagnosis.CauseFinalizerOwnerGone, true
-	finding.Message = fmt.Sprintf(messageOwnerNotRunning, held, best.Text)
-	finding.Remedies = append(finding.Remedies, remedyOwnerNotRunning)
-	if best.InNamespace {
-		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
-		finding.Message = fmt.Sprintf(messageOwnerInNamespace, held, best.Text)
-		finding.Remedies = []string{remedyOwnerInNamespace}
+// setOwnerFailing completes a finding with a reason that a controller published.
+func (f view) setOwnerFailing(finding *diagnosis.Finding, c ownerCase) {
+	first := c.reports[0]
+	finding.Cause, finding.Rank = diagnosis.CauseFinalizerOwnerFailing, diagnosis.RankPublished
+	finding.Message = fmt.Sprintf(messageOwnerFailing, c.held, first.Source) + f.Detail(first.Text)
+	finding.Remedies = append(finding.Remedies, append([]string{remedyOwnerFailing}, logsCommands(c.owner)...)...)
+	for _, report := range c.reports {
+		if dependency := f.missingDependency(report, c.objects); dependency != "" {
+			finding.Cause = diagnosis.CauseDependencyMissing
+			finding.Evidence = append(finding.Evidence, diagnosis.Proven(dependency)...)
+			finding.Remedies = []string{remedyDependency}
+			return
+		}
 	}
-	if best.Match == owners.StrongMatch && f.isOwnerSearchComplete() {
-		finding.Certainty = diagnosis.Confirmed
-	}
-	finding.Evidence = append(finding.Evidence, textsOf(report.NotRunning)...)
-	finding.Evidence = append(finding.Evidence, f.searchEvidence())
 }
 
-// setOwnerNotFound completes a finding without evidence of an owner. The finding is never
-// Confirmed, because the owner might be running outside the cluster.
-func (f view) setOwnerNotFound(
-	finding *diagnosis.Finding, held string, owner *owners.Owner, report owners.Report,
-) {
-	finding.Evidence = append(finding.Evidence, f.searchEvidence())
-	known, ok := owners.Known(owner.Finalizer)
-	install := fmt.Sprintf(remedyOwnerInstall, owner.Domain)
-	if ok {
-		install = fmt.Sprintf(remedyOwnerKnown, known.Owner)
-	}
-	isComplete := owner.Domain != "" && f.isOwnerSearchComplete()
-	if isComplete {
-		finding.Cause, finding.IsOwnerGone = diagnosis.CauseFinalizerOwnerGone, !owner.CanRunOutside()
+// setOwnerNotFound completes a finding about an owner that was not identified.
+func (f view) setOwnerNotFound(finding *diagnosis.Finding, c ownerCase) {
+	if c.owner.State == diagnosis.OwnerNotFound {
+		finding.Cause = diagnosis.CauseFinalizerOwnerNotFound
 	}
 	switch {
-	case isComplete && len(report.CRDs) == 0:
-		finding.Message = fmt.Sprintf(messageOwnerUninstalled, held, owner.Domain)
-		finding.Remedies = append(finding.Remedies, install)
-	case isComplete:
-		finding.Message = fmt.Sprintf(messageOwnerOnlyCRDs, held, diagnosis.JoinNames(report.CRDs))
-		finding.Remedies = append(finding.Remedies, install)
-	case ok:
-		finding.Message = fmt.Sprintf(messageOwnerKnown, held, known.Owner)
-		finding.Remedies = append(finding.Remedies, install)
+	case c.owner.Known != nil && len(c.owner.Workloads) == 0 && c.owner.State == diagnosis.OwnerNotFound:
+		finding.Message = fmt.Sprintf(messageKnownNotFound, c.held, c.owner.Known.Owner)
+		finding.Remedies = append(finding.Remedies, fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner))
+	case c.owner.Known != nil:
+		finding.Message = fmt.Sprintf(messageOwnerKnown, c.held, c.owner.Known.Owner)
+		finding.Remedies = append(finding.Remedies, fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner))
+	case c.owner.State == diagnosis.OwnerNotFound:
+		finding.Message = fmt.Sprintf(messageOwnerNotFound, c.held)
+		finding.Remedies = append(finding.Remedies, remedyOwnerUnknown)
 	default:
-		finding.Message = fmt.Sprintf(messageOwnerUnknown, held)
+		finding.Message = fmt.Sprintf(messageOwnerUnknown, c.held)
 		finding.Remedies = append(finding.Remedies, remedyOwnerUnknown)
 	}
 }
 
-// ownerSources are the sources of evidence of an owner.
-var ownerSources = []diagnosis.Source{
-	diagnosis.SourceAPIServices, diagnosis.SourceClusterRoleBindings, diagnosis.SourceCRDs, diagnosis.SourceDaemonSets,
-	diagnosis.SourceDeployments, diagnosis.SourceLeases, diagnosis.SourcePods, diagnosis.SourceStatefulSets,
-	diagnosis.SourceServiceAccounts,
-}
-
-// isOwnerSearchComplete reports whether all sources of evidence of an owner were read.
-func (f view) isOwnerSearchComplete() bool { return !f.IsPublic && len(f.unreadOwnerSources()) == 0 }
-
-func (f view) unreadOwnerSources() []string {
-	var unread []string
-	for _, source := range ownerSources {
-		if !f.IsRead(source) {
-			unread = append(unread, string(source))
+// pauses describes the annotations and fields that make the owner ignore the objects.
+func (f view) pauses(c ownerCase) []string {
+	if c.owner.Known == nil {
+		return nil
+	}
+	var texts []string
+	for _, object := range c.objects {
+		for _, pause := range c.owner.Known.Pauses {
+			value, ok := object.Annotations[pause.Annotation]
+			if ok && pause.Annotation != "" && (pause.Value == "" || pause.Value == value) {
+				texts = append(texts, fmt.Sprintf(evidencePaused, object.Type, object.Name, pause.Annotation, value))
+			}
 		}
 	}
-	return unread
+	return texts[:min(len(texts), diagnosis.MaxObjects)]
 }
 
 // searchEvidence describes where the diagnosis searched for the owner.
-func (f view) searchEvidence() string {
+func (f view) searchEvidence(owner owners.Owner) string {
 	text := evidenceSearch
-	if unread := f.unreadOwnerSources(); len(unread) > 0 {
+	if len(owner.Unread) > 0 {
+		var unread []string
+		for _, source := range owner.Unread {
+			unread = append(unread, string(source))
+		}
 		text += fmt.Sprintf(evidenceSearchUnread, strings.Join(unread, ", "))
 	}
 	return text
 }
 
-// textsOf returns the texts of the evidence, but at most MaxObjects.
-func textsOf(evidence []owners.Evidence) []string {
-	var result []string
-	for _, one := range evidence[:min(len(evidence), diagnosis.MaxObjects)] {
-		result = append(result, one.Text)
+// logsCommands returns the command that prints the log of the owner, if it is running.
+func logsCommands(owner owners.Owner) []string {
+	for _, workload := range owner.Workloads {
+		if workload.IsReady() {
+			return []string{shell.Command(remedyLogs, workload.Namespace, workload.Source, workload.Name)}
+		}
 	}
-	return result
+	return nil
+}
+
+// lastText returns the text of the last evidence, which is the most specific.
+func lastText(evidence []diagnosis.Evidence) string {
+	if len(evidence) == 0 {
+		return ""
+	}
+	return evidence[len(evidence)-1].Text
 }

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // finalizerRule finds finalizers that are not removed within the progress deadline. Some finalizers
@@ -17,7 +18,7 @@ import (
 var finalizerRule = Rule{
 	Name: "finalizers", Stage: diagnosis.StageTerminating,
 	Needs: append([]diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReportedErrors,
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReports,
 		diagnosis.FactCRDs, diagnosis.FactPods,
 	}, ownerNeeds...),
 	find: view.findFinalizers,
@@ -35,16 +36,14 @@ func (f view) findFinalizers() []diagnosis.Finding {
 		if len(objects) == 0 {
 			continue
 		}
-		finding, ok := f.dependencyFinding(finalizer, objects)
-		if !ok {
-			if known, ok := owners.Known(finalizer); ok && known.IsBuiltIn() {
-				finding = f.builtInFinding(finalizer, known, objects)
-			} else {
-				finding = f.ownerFinding(finalizer, objects, diagnosis.CauseFinalizerPending)
-			}
+		var finding diagnosis.Finding
+		if known, ok := owners.Known(finalizer, objects); ok && known.IsBuiltIn() {
+			finding = f.builtInFinding(finalizer, known, objects)
+		} else {
+			finding = f.ownerFinding(finalizer, objects, diagnosis.CauseFinalizerPending)
 		}
-		finding.Evidence = append(finding.Evidence, f.terminatingCRDs(objects)...)
-		finding.Evidence = append(finding.Evidence, f.unlistedObjects(objects)...)
+		finding.Evidence = append(finding.Evidence,
+			diagnosis.Proven(append(f.terminatingCRDs(objects), f.unlistedObjects(objects)...)...)...)
 		findings = append(findings, finding)
 	}
 	return findings
@@ -52,9 +51,9 @@ func (f view) findFinalizers() []diagnosis.Finding {
 
 // hasOtherRule reports whether another rule handles a finalizer of an object.
 func (f view) hasOtherRule(object diagnosis.RemainingObject, finalizer string) bool {
-	known, _ := owners.Known(finalizer)
+	known, ok := owners.Known(finalizer, []diagnosis.RemainingObject{object})
 	switch resource := object.GroupResource(); {
-	case finalizer == owners.FinalizerForeground, known.External, resource == diagnosis.PodResource:
+	case finalizer == owners.FinalizerForeground, ok && known.External, resource == diagnosis.PodResource:
 		return true
 	case resource == diagnosis.PVCResource && finalizer == owners.FinalizerPVC && len(f.podsUsing(object.Name)) > 0:
 		return true
@@ -64,22 +63,24 @@ func (f view) hasOtherRule(object diagnosis.RemainingObject, finalizer string) b
 
 // builtInFinding returns the finding about a finalizer that a Kubernetes controller removes.
 func (f view) builtInFinding(
-	finalizer string, known owners.KnownFinalizer, objects []diagnosis.RemainingObject,
+	finalizer string, known *owners.KnownFinalizer, objects []diagnosis.RemainingObject,
 ) diagnosis.Finding {
 	ago := f.Ago(firstDeletedAt(objects))
 	lease := f.controlPlaneLease(known.Manager)
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseFinalizerPending, Certainty: diagnosis.Likely, Finalizer: finalizer,
+		Cause: diagnosis.CauseFinalizerPending, Rank: diagnosis.RankInferred, Finalizer: finalizer,
 		Message:  fmt.Sprintf(messageBuiltInPending, describe(objects), ago, known.Owner, finalizer),
-		Evidence: []string{finalizerEvidence(finalizer, objects), lease.text},
+		Evidence: append(diagnosis.Proven(finalizerEvidence(finalizer, objects)), diagnosis.Inferred(lease.text)...),
 		Remedies: []string{
 			fmt.Sprintf(remedyBuiltIn, known.Manager), remedyListLeases, f.forceCommand(flagFinalizer, finalizer),
 		},
-		Loss: known.Loss,
+		Loss: known.Loss, OwnerState: diagnosis.OwnerUnknown,
+	}
+	if lease.exists && lease.isCurrent {
+		finding.OwnerState = diagnosis.OwnerRunning
 	}
 	if lease.exists && !lease.isCurrent {
-		finding.Cause, finding.Certainty = diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed
-		finding.IsOwnerGone = true
+		finding.Cause, finding.OwnerState = diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.OwnerNotRunning
 		finding.Message = fmt.Sprintf(messageBuiltInNotRunning, describe(objects), ago, finalizer, known.Owner)
 	}
 	return finding.WithRemaining(objects)
@@ -106,52 +107,9 @@ func (f view) controlPlaneLease(name string) leaseState {
 	return leaseState{text: fmt.Sprintf(evidenceNoLease, name)}
 }
 
-// dependencyFinding finds an object that cannot be finalized because another object does not exist,
-// according to the first object's conditions and Events.
-func (f view) dependencyFinding(
-	finalizer string, objects []diagnosis.RemainingObject,
-) (finding diagnosis.Finding, ok bool) {
-	for _, object := range objects {
-		for _, reported := range f.ReportedErrors {
-			if reported.Type.GroupResource() != object.GroupResource() || reported.Name != object.Name {
-				continue
-			}
-			match := notFound.FindStringSubmatch(reported.Text)
-			if match == nil || match[2] == object.Name || f.exists(match[2]) {
-				continue
-			}
-			dependency := f.UnlessPublic(fmt.Sprintf(messageDependency, match[1], match[2]), messageDependencyPublic)
-			return diagnosis.Finding{
-				Cause: diagnosis.CauseDependencyDeleted, Certainty: diagnosis.Likely, Finalizer: finalizer,
-				Message:  fmt.Sprintf(messageDependencyDeleted, describe(objects[:1]), dependency),
-				Evidence: []string{quoteReportedError(reported), finalizerEvidence(finalizer, objects)},
-				Remedies: []string{
-					remedyDependency, f.inspectCommand(object), f.forceCommand(flagFinalizer, finalizer),
-				},
-				Loss: lossUnknownFinalizer,
-			}.WithRemaining(objects), true
-		}
-	}
-	return diagnosis.Finding{}, false
-}
-
-// exists reports whether the namespace contains an object with the given name that is not being
-// deleted.
-func (f view) exists(name string) bool {
+// exists reports whether the namespace contains an object.
+func (f view) exists(resource schema.GroupResource, name string) bool {
 	return slices.ContainsFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
-		return object.Name == name && object.DeletionTimestamp == nil
+		return object.GroupResource() == resource && object.Name == name
 	})
-}
-
-// logsCommand returns the command that prints the log of a running workload with one of the
-// ServiceAccounts, if there is such a workload.
-func (f view) logsCommand(report owners.Report) []string {
-	for i := range f.Workloads {
-		workload := &f.Workloads[i]
-		if slices.Contains(report.ServiceAccounts, workload.ServiceAccount) && workload.IsReady() &&
-			workload.Source != diagnosis.SourcePods {
-			return []string{shell.Command(remedyLogs, workload.Namespace, workload.Source, workload.Name)}
-		}
-	}
-	return nil
 }

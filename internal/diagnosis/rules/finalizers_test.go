@@ -63,98 +63,98 @@ func TestFindFinalizers(t *testing.T) {
 		"a condition with a decreasing count": {facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Evidence = "3 and now 1" })},
 		"more objects than were listed": {
 			facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Content[0].Count = 600 }),
-			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "widgets", fmt.Sprintf(evidenceUnlisted, 1, 600, "widgets.widgets.example.com"),
+			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "widgets", fmt.Sprintf(evidenceUnlisted, 1, 600, "widgets.widgets.example.com"),
 				object}},
 		},
 		"another finalizer that is being removed": {
 			facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Released = map[string]int{"other.example.org/x": 3} }),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerUninstalled), evidenceSearch, object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerUninstalled), evidenceSearch, object}},
 		},
 		"a running owner": {
 			facts: makeTerminating(left, withWorkloads(makeOperator(1)), withReview(true)),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerRunning), "widgets-system/controller has 1 of 1", object}},
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "widgets-system/controller has 1 of 1", object}},
 		},
 		"an owner that holds its Lease": {
 			facts: makeTerminating(left, withLeases(makeLease("elsewhere", "widgets.example.com", "x", now.Add(-10*time.Second)))),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerRunning), "Lease elsewhere/widgets.example.com", object}},
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "Lease elsewhere/widgets.example.com", object}},
 		},
 		"an owner without permissions": {
 			facts: makeTerminating(left, withWorkloads(makeOperator(1)), withReview(false)),
-			want:  []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.Confirmed, literal(messageOwnerForbidden), literal(evidenceForbidden), object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.RankProven, literal(messageOwnerForbidden), literal(evidenceForbidden), object}},
 		},
 		"one of two possible owners without permissions": {
 			facts: makeTerminating(left, withReview(false), withWorkloads(makeOperator(1), diagnosis.Workload{
 				Source: diagnosis.SourceDeployments, Namespace: "other", Name: "widgets.example.com", Names: []string{"widgets.example.com"},
 				ServiceAccount: types.NamespacedName{Namespace: "other", Name: "default"}, Desired: 1, Ready: 1,
 			})),
-			want: []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.Likely, "", "", object}},
+			want: []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.RankInferred, "", "", object}},
 		},
 		"an owner that is scaled to zero": {
 			facts: makeTerminating(left, withWorkloads(makeOperator(0))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, literal(messageOwnerNotRunning), "has 0 of 1 pods ready", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankProven, literal(messageOwnerNotRunning), "has 0 of 1 pods ready", object}},
 		},
 		"an owner with an expired Lease": {
 			facts: makeTerminating(left, withDefinition(), withLeases(makeLease("widgets-system", "widgets.example.com", "x", now.Add(-time.Hour)))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerNotRunning), "renewed 60m ago", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotRunning), "renewed 60m ago", object}},
 		},
 		"an owner with an expired Lease, and workloads that cannot be read": {
 			facts: makeTerminating(left, withUnread(diagnosis.SourceDeployments),
 				withLeases(makeLease("widgets-system", "widgets.example.com", "x", now.Add(-time.Hour)))),
-			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "", "could not read deployments.apps", object}},
+			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "", "could not read deployments.apps", object}},
 		},
 		"an owner whose ServiceAccount was deleted": {
 			facts: makeTerminating(left, withBinding("widgets-system", false)),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, "", "ServiceAccount widgets-system/widgets", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankProven, "", "ServiceAccount widgets-system/widgets", object}},
 		},
 		"an owner that was in the namespace": {
 			facts: makeTerminating(left, withBinding(shop, false)),
-			want:  []want{{diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.Confirmed, literal(messageOwnerInNamespace), "ServiceAccount shop/widgets", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.RankProven, literal(messageOwnerInNamespace), "ServiceAccount shop/widgets", object}},
 		},
 		"an existing ServiceAccount is not evidence of a running owner": {
 			facts: makeTerminating(left, withBinding("widgets-system", true)),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerUninstalled), "", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerUninstalled), "", object}},
 		},
 		"an owner for which only a CustomResourceDefinition exists": {
 			facts: makeTerminating(left, withDefinition()),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerOnlyCRDs), literal(evidenceCRDsOfDomain) + "widgets", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerOnlyCRDs), literal(evidenceCRDsOfDomain) + "widgets", object}},
 		},
 		"an owner that has updated the object since the deletion": {
 			facts: makeTerminating(withContent(contentOf(widgets, touched))),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "widget-engine", literal(evidenceFieldManagers) + "widget-engine", object}},
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "widget-engine", literal(evidenceFieldManagers) + "widget-engine", object}},
 		},
 		"an update by a user is not evidence of a running owner": {
 			facts: makeTerminating(withContent(contentOf(widgets, byHand))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "", "kubectl-edit", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "", "kubectl-edit", object}},
 		},
 		"Leases that cannot be read": {
 			facts: makeTerminating(left, withUnread(diagnosis.SourceLeases)),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerUnknown), "could not read leases", object}},
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), "could not read leases", object}},
 		},
 		"a finalizer without a domain": {
 			facts: makeTerminating(withContent(contentOf(configMaps, makeDeleted("a", "hold")))),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerUnknown), evidenceSearch, []string{"configmaps/a"}}},
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), evidenceSearch, []string{"configmaps/a"}}},
 		},
 		"a finalizer of a running kube-controller-manager": {
 			facts: makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC)))),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "pvc-protection controller", "renewed 1s ago", nil}},
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "pvc-protection controller", "renewed 1s ago", nil}},
 		},
 		"a finalizer of a kube-controller-manager that is not running": {
 			facts: makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC))), func(facts *diagnosis.Facts) {
 				facts.Leases[0] = makeLease("kube-system", "kube-controller-manager", "x", now.Add(-time.Hour))
 			}),
-			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, literal(messageBuiltInNotRunning), "renewed 60m ago", nil}},
+			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankProven, literal(messageBuiltInNotRunning), "renewed 60m ago", nil}},
 		},
 		"a dependency that was deleted first": {
 			facts: makeTerminating(left, withWorkloads(makeOperator(1)), func(facts *diagnosis.Facts) {
 				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "condition Ready", `providers.example.com "p" not found`, deleted)}
 			}),
-			want: []want{{diagnosis.CauseDependencyDeleted, diagnosis.Likely, `needs providers.example.com "p"`, "condition Ready of widgets", object}},
+			want: []want{{diagnosis.CauseDependencyMissing, diagnosis.RankInferred, `needs providers.example.com "p"`, "condition Ready of widgets", object}},
 		},
 		"an error about a dependency that exists": {
 			facts: makeTerminating(left, withContent(contentOf(configMaps, makeObject("p"))), withWorkloads(makeOperator(1)), func(facts *diagnosis.Facts) {
 				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "condition Ready", `configmaps "p" not found`, deleted)}
 			}),
-			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "", "", object}},
+			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "", "", object}},
 		},
 	})
 }

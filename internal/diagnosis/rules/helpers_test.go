@@ -189,7 +189,7 @@ var unavailable = answer(http.StatusServiceUnavailable, metav1.StatusReasonServi
 // want is an expected finding. message and evidence are substrings of the finding's fields.
 type want struct {
 	cause     diagnosis.Cause
-	certainty diagnosis.Certainty
+	certainty diagnosis.Rank
 	message   string
 	evidence  string
 	objects   []string
@@ -227,8 +227,8 @@ func runCases(t *testing.T, cases map[string]diagnoseCase) {
 
 func expectFinding(t *testing.T, got diagnosis.Finding, want want) {
 	t.Helper()
-	if got.Cause != want.cause || got.Certainty != want.certainty {
-		t.Fatalf("got %s (%s), want %s (%s): %s %q", got.Cause, got.Certainty, want.cause, want.certainty, got.Message, got.Evidence)
+	if got.Cause != want.cause || got.Rank != want.certainty {
+		t.Fatalf("got %s (%s), want %s (%s): %s %q", got.Cause, got.Rank, want.cause, want.certainty, got.Message, got.Evidence)
 	}
 	if !strings.Contains(got.Message, want.message) {
 		t.Errorf("message %q lacks %q", got.Message, want.message)
@@ -259,11 +259,11 @@ func expectForce(t *testing.T, got diagnosis.Finding) {
 		flag = "namespace-finalizer"
 	case diagnosis.CauseNamespaceMetadataFinalizer:
 		flag = "metadata-finalizer"
-	case diagnosis.CauseFinalizerOwnerGone, diagnosis.CauseFinalizerOwnerInNamespace:
+	case diagnosis.CauseFinalizerOwnerNotFound, diagnosis.CauseFinalizerOwnerInNamespace:
 		if !got.IsOwnerGone {
 			t.Errorf("the owner of %q is not reported as missing", got.Finalizer)
 		}
-	case diagnosis.CauseFinalizerPending, diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseDependencyDeleted, diagnosis.CauseVolumeInUse, diagnosis.CausePodFinalizer:
+	case diagnosis.CauseFinalizerPending, diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseDependencyMissing, diagnosis.CauseVolumeInUse, diagnosis.CausePodFinalizer:
 		if got.IsOwnerGone {
 			t.Errorf("%s reports the owner of %q as missing", got.Cause, got.Finalizer)
 		}

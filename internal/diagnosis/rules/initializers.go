@@ -36,7 +36,7 @@ func (f view) findInitializer() []diagnosis.Finding {
 	first := pending[0]
 	turn := f.turnBegan(first)
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseInitializerSlow, Certainty: diagnosis.Likely,
+		Cause: diagnosis.CauseInitializerPending, Rank: diagnosis.RankInferred,
 		Evidence: f.turnEvidence(first, turn),
 		Remedies: []string{
 			fmt.Sprintf(remedyStartInitializer, first), remedyListConfigurations, remedySkip, f.skipCommand(pending),
@@ -44,17 +44,32 @@ func (f view) findInitializer() []diagnosis.Finding {
 		Loss: lossInitializer,
 	}
 	waits := fmt.Sprintf(messageTurn, first, f.Ago(turn))
-	identities := owners.InitializerIdentities(f.Facts)
-	for _, identity := range identities {
-		finding.Evidence = append(finding.Evidence, identity.Text)
-	}
-	f.setIdentities(&finding, waits, identities)
-	if f.IsRead(diagnosis.SourceConfigurations) && !f.isRegistered(first) {
-		finding.Cause, finding.Certainty = diagnosis.CauseInitializerUnregistered, diagnosis.Confirmed
+	report := f.publishedCondition(first + v1alpha1.ConditionInitializedSuffix)
+	switch {
+	case f.IsRead(diagnosis.SourceConfigurations) && !f.isRegistered(first):
+		finding.Cause, finding.Rank = diagnosis.CauseInitializerUnregistered, diagnosis.RankProven
 		finding.Message = fmt.Sprintf(messageUnregistered, waits)
-		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceUnregistered, first))
+		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceUnregistered, first))...)
+	case report != "":
+		finding.Cause, finding.Rank = diagnosis.CauseInitializerFailing, diagnosis.RankPublished
+		finding.Message = fmt.Sprintf(messageInitializerFailing, waits, report)
+		finding.Remedies = append([]string{remedyOwnerFailing}, finding.Remedies...)
+	default:
+		f.setIdentities(&finding, waits, first)
 	}
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
+}
+
+// publishedCondition returns what a controller published in a condition of the Namespace about a task
+// that is not complete, or "".
+func (f view) publishedCondition(conditionType string) string {
+	condition := f.Condition(corev1.NamespaceConditionType(conditionType))
+	if condition == nil || condition.Status == corev1.ConditionTrue || condition.Message == "" ||
+		condition.Reason == v1alpha1.ReasonPending {
+		return ""
+	}
+	return fmt.Sprintf(textCondition, condition.Type, condition.Status, condition.Reason,
+		diagnosis.OneLine(condition.Message))
 }
 
 func (f view) isRegistered(name string) bool {
@@ -73,31 +88,36 @@ func (f view) skipCommand(pending []string) string {
 	return shell.Command(command+"=%s", f.Namespace.Name, strings.Join(pending[1:], ","))
 }
 
-// setIdentities sets the cause and the message of a finding based on the identities that may
-// initialize the namespace.
-func (f view) setIdentities(finding *diagnosis.Finding, waits string, identities []owners.Identity) {
-	canRead := f.IsRead(diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings,
-		diagnosis.SourceServiceAccounts, diagnosis.SourcePods)
-	with := func(status owners.Status) int {
-		return slices.IndexFunc(identities, func(identity owners.Identity) bool { return identity.Status == status })
+// setIdentities sets the cause and the message of a finding based on the identities that can be the
+// initializer.
+func (f view) setIdentities(finding *diagnosis.Finding, waits, name string) {
+	identities, isExact := owners.InitializerIdentities(f.Facts, name)
+	count := map[owners.Status]int{}
+	for _, identity := range identities {
+		count[identity.Status]++
+		finding.Evidence = append(finding.Evidence, diagnosis.Inferred(identity.Text)...)
 	}
-	switch running := with(owners.StatusRunning); {
-	case !f.IsRead(diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings):
+	canReadRoles := f.IsRead(diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings)
+	canRead := canReadRoles && f.IsRead(diagnosis.SourceServiceAccounts, diagnosis.SourcePods)
+	switch {
+	case !canReadRoles && !isExact:
 		finding.Message = fmt.Sprintf(messageInitializerSubjects, waits)
+	case len(identities) == 0 && owners.CanAnyoneInitialize(f.ClusterRoles, f.ClusterRoleBindings, f.WaitingSubjects):
+		finding.Message = fmt.Sprintf(messageOnlyWildcards, waits)
 	case len(identities) == 0:
-		finding.Cause, finding.Certainty = diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed
+		finding.Cause = diagnosis.CauseInitializerNotRunning
 		finding.Message = fmt.Sprintf(messageNoInitializerSubject, waits)
 		finding.Remedies = append([]string{remedyInstallInitializer}, finding.Remedies...)
-	case running >= 0:
-		finding.Message = fmt.Sprintf(messageInitializerRunning, waits) + f.Detail(identities[running].Text)
-	case with(owners.StatusUnknown) >= 0 || !canRead:
+	case count[owners.StatusRunning] == len(identities):
+		finding.Cause = diagnosis.CauseInitializerSlow
+		finding.Message = fmt.Sprintf(messageInitializerRunning, waits) + f.Detail(identities[0].Text)
+	case count[owners.StatusRunning] > 0, count[owners.StatusUnknown] > 0, !canRead:
 		finding.Message = fmt.Sprintf(messageInitializerUnknown, waits)
 	default:
-		finding.Cause, finding.Certainty = diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed
+		finding.Cause = diagnosis.CauseInitializerNotRunning
 		finding.Message = fmt.Sprintf(messageInitializerNotRunning, waits) + f.Detail(identities[0].Text)
-		if with(owners.StatusNotRunning) >= 0 {
-			// An initializer outside the cluster may use the ServiceAccount.
-			finding.Certainty = diagnosis.Likely
+		if isExact && count[owners.StatusMissing] == len(identities) {
+			finding.Rank = diagnosis.RankProven
 		}
 	}
 }
@@ -130,17 +150,18 @@ func (f view) turnBegan(name string) time.Time {
 
 // turnEvidence quotes the conditions about an initializer's turn, and describes the last change of
 // the Namespace.
-func (f view) turnEvidence(name string, turn time.Time) []string {
-	texts := []string{fmt.Sprintf(evidenceTurn,
-		strings.Join(diagnosis.PendingInitializers(f.Namespace), ", "), name, diagnosis.FormatTime(turn))}
+func (f view) turnEvidence(name string, turn time.Time) []diagnosis.Evidence {
+	var evidence []diagnosis.Evidence
 	for i := range f.Namespace.Status.Conditions {
 		condition := &f.Namespace.Status.Conditions[i]
 		// An initializer that exceeds its timeout is skipped or fails the initialization.
 		hasTimeout := condition.Type == v1alpha1.ConditionInitializerTurn && condition.Status == corev1.ConditionTrue
 		if string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix || hasTimeout {
-			texts = append(texts, quoteCondition(condition))
+			evidence = append(evidence, diagnosis.Published(quoteCondition(condition))...)
 		}
 	}
+	evidence = append(evidence, diagnosis.Proven(fmt.Sprintf(evidenceTurn,
+		strings.Join(diagnosis.PendingInitializers(f.Namespace), ", "), name, diagnosis.FormatTime(turn)))...)
 	var last time.Time
 	manager := ""
 	for _, entry := range f.Namespace.ManagedFields {
@@ -149,7 +170,8 @@ func (f view) turnEvidence(name string, turn time.Time) []string {
 		}
 	}
 	if manager != "" {
-		texts = append(texts, fmt.Sprintf(evidenceLastChange, diagnosis.FormatTime(last), manager))
+		evidence = append(evidence,
+			diagnosis.Proven(fmt.Sprintf(evidenceLastChange, diagnosis.FormatTime(last), manager))...)
 	}
-	return texts
+	return evidence
 }

@@ -83,48 +83,48 @@ func TestFindInitializers(t *testing.T) {
 		})},
 		"no subject with the permission": {
 			facts: makeInitializing(),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "quota.corp.com has been first in the pending list since 2026-03-01T11:50:00Z", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankProven, literal(messageNoInitializerSubject), "quota.corp.com has been first in the pending list since 2026-03-01T11:50:00Z", object}},
 		},
 		"a subject with the permission for another namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule("other")), exists(true), runs),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankProven, literal(messageNoInitializerSubject), "", object}},
 		},
 		"a subject with the permission for this namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule(shop)), exists(true), runs),
-			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "1 running pod", `last changed at 2026-03-01T11:50:00Z, by "access"`, object}},
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, "1 running pod", `last changed at 2026-03-01T11:50:00Z, by "access"`, object}},
 		},
 		"a subject with all permissions": {
 			facts: makeInitializing(exists(true), runs, withHolder(subject, "all", rbacv1.PolicyRule{
 				Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})),
-			want: []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "1 running pod", "", object}},
+			want: []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, "1 running pod", "", object}},
 		},
 		"a ServiceAccount that does not exist": {
 			facts: makeInitializing(holds, exists(false)),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, "quota-system/quota", "ServiceAccount quota-system/quota", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankProven, "quota-system/quota", "ServiceAccount quota-system/quota", object}},
 		},
 		"a ServiceAccount without pods": {
 			facts: makeInitializing(holds, exists(true)),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Likely, "has no running pod", "", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, "has no running pod", "", object}},
 		},
 		"a ServiceAccount whose pods cannot be read": {
 			facts: makeInitializing(holds, exists(true), withUnread(diagnosis.SourcePods)),
-			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), "", object}},
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, literal(messageInitializerUnknown), "", object}},
 		},
 		"a user who may be running the initializer": {
 			facts: makeInitializing(withHolder(rbacv1.Subject{Kind: "User", Name: "ci"}, "ci", initializeRule())),
-			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), `User "ci"`, object}},
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, literal(messageInitializerUnknown), `User "ci"`, object}},
 		},
 		"permissions that cannot be read": {
 			facts: makeInitializing(withUnread(diagnosis.SourceClusterRoles)),
-			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerSubjects), "", object}},
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, literal(messageInitializerSubjects), "", object}},
 		},
 		"an initializer that is no longer registered": {
 			facts: makeInitializing(holds, exists(true), runs, func(facts *diagnosis.Facts) { facts.Initializers = nil }),
-			want:  []want{{diagnosis.CauseInitializerUnregistered, diagnosis.Confirmed, literal(messageUnregistered), literal(evidenceUnregistered) + quota, object}},
+			want:  []want{{diagnosis.CauseInitializerUnregistered, diagnosis.RankProven, literal(messageUnregistered), literal(evidenceUnregistered) + quota, object}},
 		},
 		"configurations that cannot be read": {
 			facts: makeInitializing(holds, exists(true), runs, withUnread(diagnosis.SourceConfigurations), func(facts *diagnosis.Facts) { facts.Initializers = nil }),
-			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "", "", object}},
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, "", "", object}},
 		},
 	})
 }

@@ -25,7 +25,7 @@ const (
 	remedyForce         = "kubectl nslifecycle finalize %s --%s=%s"
 
 	evidenceCondition        = "condition %s=%s, %s since %s: %s"
-	evidenceReportedError    = "%s of %s %s%s: %s"
+	evidenceReport           = "%s of %s %s%s: %s"
 	evidenceFinalizer        = "%s %q has deletionTimestamp %s and finalizer %s"
 	evidenceBackendDeleted   = " was in this namespace and was deleted with it"
 	evidenceBackendMissing   = " does not exist"
@@ -157,26 +157,26 @@ const (
 const (
 	messageFinalizerHeldByOne  = "%s should have been deleted %s ago but has finalizer %s"
 	messageFinalizerHeldByMany = "%s should have been deleted %s ago but have finalizer %s"
-	messageOwnerRunning        = "%s; its owner seems to be running but has not removed it: %s"
-	messageOwnerForbidden      = "%s; its owner lacks the permission to remove it: %s"
-	messageOwnerNotRunning     = "%s; its owner is not running: %s"
-	messageOwnerInNamespace    = "%s; its owner was in this namespace: %s"
-	messageOwnerUninstalled    = "%s; no object in the cluster refers to %s, so its owner seems to be uninstalled"
-	messageOwnerOnlyCRDs       = "%s; %s is still installed, but no workload or Lease of its controller exists"
+	messageOwnerFailing        = "%s; %s"
+	messageOwnerRunning        = "%s; its owner seems to be running but has not removed it"
+	messageOwnerForbidden      = "%s; its owner seems to lack the permission to remove it: %s"
+	messageOwnerNotRunning     = "%s; its owner seems not to be running: %s"
+	messageOwnerInNamespace    = "%s; its owner seems to have been in this namespace: %s"
+	messageKnownNotFound       = "%s, which %s removes; no workload of this controller was found"
+	messageOwnerNotFound       = "%s; no workload was found that could be its owner"
 	messageOwnerKnown          = "%s, which %s removes"
 	messageOwnerUnknown        = "%s; the controller responsible for it is unknown"
+	messagePaused              = "%s; its owner ignores it while it is paused: %s"
 	messageBuiltInPending      = "%s should have been deleted %s ago; %s has not removed finalizer %s"
 	messageBuiltInNotRunning   = "%s should have been deleted %s ago; finalizer %s must be removed by %s, which is " +
 		"not running"
-	messageDependencyDeleted = "%s cannot be finalized because it needs %s, which was deleted first"
-	messageDependency        = "%s %q"
-	messageDependencyPublic  = "another object"
 
-	evidenceFieldManagers = "managedFields: the finalizer was added by %s"
-	evidenceCRDsOfDomain  = "CustomResourceDefinitions in the same domain: %s"
-	evidenceForbidden     = "ServiceAccount %s can neither patch nor update %s in namespace %q"
-	evidenceSearch        = "searched for the finalizer's owner in CustomResourceDefinitions, APIServices, Deployments, " +
-		"StatefulSets, DaemonSets, running Pods, Leases, ClusterRoleBindings and managedFields"
+	evidencePaused     = "%s %s has annotation %s=%s"
+	evidenceDependency = "%s %q does not exist in the namespace"
+	evidenceForbidden  = "ServiceAccount %s can neither patch nor update %s in namespace %q"
+	evidenceSearch     = "searched for the finalizer's owner in managedFields, Deployments, StatefulSets, DaemonSets, " +
+		"ClusterRoles, ClusterRoleBindings and the labels of the CustomResourceDefinition; an owner outside the " +
+		"cluster cannot be found"
 	evidenceSearchUnread = "; could not read %s"
 
 	remedyLogs          = "kubectl logs --namespace=%s %s/%s --tail=100"
@@ -188,8 +188,10 @@ const (
 	remedyOwnerNotRunning  = "Scale up or reinstall the finalizer's owner, and let it remove the finalizer"
 	remedyOwnerInNamespace = "Install the finalizer's owner in another namespace, and let it remove the finalizer: " +
 		"nothing can be created in a terminating namespace"
-	remedyOwnerInstall = "Reinstall the controller of %s, and let it remove the finalizer"
 	remedyOwnerKnown   = "Check that %s is running, and let it remove the finalizer"
+	remedyReadMore     = "Ask an administrator to run this command: some objects could not be read"
+	remedyOwnerFailing = "Resolve the problem that the controller reports; it then removes the finalizer"
+	remedyPaused       = "Remove the annotation or the field that pauses the controller, and let it remove the finalizer"
 	remedyOwnerUnknown = "Find the controller that adds this finalizer, and check that it is running"
 	remedyBuiltIn      = "Check that %s is running, and check its log: it is part of the control plane"
 	remedyDependency   = "Check whether the controller can continue without the missing object: nothing can be created " +
@@ -271,14 +273,18 @@ const (
 
 // Initializers.
 const (
-	messageTurn                  = "Initializer %s has been first in the pending list for %s but has not removed its name"
+	messageTurn               = "Initializer %s has been first in the pending list for %s but has not removed its name"
+	messageInitializerFailing = "%s; %s"
+	messageOnlyWildcards      = "%s; only identities that have all verbs may initialize the namespace, so it is " +
+		"unknown which of them is the initializer"
 	messageInitializerSubjects   = "%s; the identities with the initialize verb are unknown"
 	messageNoInitializerSubject  = "%s; only the control plane has the initialize verb for this namespace"
-	messageInitializerRunning    = "%s; an identity with the initialize verb has a running pod"
-	messageInitializerUnknown    = "%s; it is unknown whether an identity with the initialize verb is running"
-	messageInitializerNotRunning = "%s; no identity with the initialize verb is running"
+	messageInitializerRunning    = "%s; it seems to be running"
+	messageInitializerUnknown    = "%s; it is unknown whether it is running"
+	messageInitializerNotRunning = "%s; it seems not to be running"
 	messageUnregistered          = "%s; no configuration lists it"
 
+	textCondition        = "condition %s=%s, %s: %s"
 	evidenceTurn         = "pending: %s; %s has been first in the pending list since %s"
 	evidenceLastChange   = "the Namespace was last changed at %s, by %q"
 	evidenceUnregistered = "no NamespaceInitializerConfiguration lists %s"

@@ -58,9 +58,9 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		return nil // The last object may have been deleted a moment ago.
 	}
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Certainty: diagnosis.Likely,
+		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messageNotProcessed, f.Ago(f.Namespace.DeletionTimestamp.Time)),
-		Evidence: texts,
+		Evidence: diagnosis.Inferred(texts...),
 		Remedies: []string{remedyRunController, remedyListLeases, remedyListControllers},
 		Loss:     lossNamespace,
 	}
@@ -71,10 +71,6 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		}
 		finding.Message = fmt.Sprintf(messageNotContinued, reason)
 		finding.Evidence = append(finding.Evidence, f.quoteConditions(deletionConditions...)...)
-	}
-	// A controller without leader election has no Lease.
-	if lease.exists && !lease.isCurrent && !hasConditions {
-		finding.Certainty = diagnosis.Confirmed
 	}
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
 }
@@ -135,10 +131,10 @@ func (f view) findUnknown() []diagnosis.Finding {
 	}
 	// The sources that could not be read might show a running controller or another cause.
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseUnknown, Certainty: diagnosis.Likely, Message: messageUnknown,
-		Evidence: append([]string{fmt.Sprintf(evidenceTerminating,
+		Cause: diagnosis.CauseUnknown, Rank: diagnosis.RankInferred, Message: messageUnknown,
+		Evidence: append(diagnosis.Proven(fmt.Sprintf(evidenceTerminating,
 			diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time),
-			strings.Join(f.finalizersIn(specFinalizers), ", "))}, f.quoteConditions(deletionConditions...)...),
+			strings.Join(f.finalizersIn(specFinalizers), ", "))), f.quoteConditions(deletionConditions...)...),
 		Remedies: []string{shell.Command(remedyGetNamespace, f.Namespace.Name), remedyControllerLog},
 	}
 	switch {

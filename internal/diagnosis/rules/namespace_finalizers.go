@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -40,9 +41,8 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 		finding := f.namespaceFinalizerFinding(finalizer, specFinalizers, diagnosis.CauseNamespaceFinalizer)
 		f.addInitializer(&finding, finalizer)
 		finding.Remedies = append(finding.Remedies, f.forceCommand(flagNamespaceFinalizer, finalizer))
-		finding.Certainty = diagnosis.Confirmed
-		if hasKubernetes {
-			finding.Certainty = diagnosis.Likely
+		if hasKubernetes && finding.Rank == diagnosis.RankProven {
+			finding.Rank = diagnosis.RankInferred
 		}
 		findings = append(findings, finding)
 	}
@@ -52,7 +52,6 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 	for _, finalizer := range f.Namespace.Finalizers {
 		finding := f.namespaceFinalizerFinding(finalizer, metadataFinalizers, diagnosis.CauseNamespaceMetadataFinalizer)
 		finding.Remedies = append(finding.Remedies, f.forceCommand(flagMetadataFinalizer, finalizer))
-		finding.Certainty = diagnosis.Confirmed
 		findings = append(findings, finding)
 	}
 	return findings
@@ -60,21 +59,29 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 
 func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.Cause) diagnosis.Finding {
 	finding := f.ownerFinding(finalizer, nil, cause)
-	finding.Cause = cause
+	finding.Cause, finding.Rank = cause, diagnosis.RankProven
 	finding.Message = fmt.Sprintf(messageNamespaceFinalizer, finalizer, list, f.Ago(f.lastStep()))
-	finding.Evidence[0] = fmt.Sprintf(evidenceNamespaceFinalizers, list, strings.Join(f.finalizersIn(list), ", "),
-		diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time))
+	finding.Evidence = append(diagnosis.Proven(fmt.Sprintf(evidenceNamespaceFinalizers, list,
+		strings.Join(f.finalizersIn(list), ", "), diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time))),
+		finding.Evidence...)
+	// An agent of pkg/finalizer publishes a condition with the name of its finalizer.
+	if report := f.publishedCondition(finalizer); report != "" {
+		finding.Rank = diagnosis.RankPublished
+		finding.Message += "; " + report
+		finding.Evidence = append(diagnosis.Published(quoteCondition(
+			f.Condition(corev1.NamespaceConditionType(finalizer)))), finding.Evidence...)
+	}
 	finding.Remedies = []string{
 		fmt.Sprintf(remedyNamespaceFinalizer, finalizer), shell.Command(remedyInspectNamespace, f.Namespace.Name),
 	}
 	return f.aboutNamespace(finding)
 }
 
-// addInitializer adds the initializer that a namespace finalizer belongs to. The controller of the
-// initializer can run anywhere, so the finalizer's owner is not reported as missing.
+// addInitializer adds the initializer that a namespace finalizer belongs to. Its owner is gone only if
+// the initializer has subjects, and all of them are ServiceAccounts that do not exist.
 func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	if !f.IsRead(diagnosis.SourceConfigurations) {
-		finding.IsOwnerGone = false
+		finding.OwnerState = diagnosis.OwnerUnknown
 		return
 	}
 	at := slices.IndexFunc(f.Initializers, func(initializer diagnosis.RegisteredInitializer) bool {
@@ -84,11 +91,19 @@ func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 		return
 	}
 	initializer := f.Initializers[at]
-	finding.IsOwnerGone = false
 	finding.Message += fmt.Sprintf(messageInitializerFinalizer, initializer.Name, initializer.Configuration)
-	finding.Evidence = append(finding.Evidence,
-		fmt.Sprintf(evidenceInitializerFinalizer, initializer.Configuration, finalizer, initializer.Name))
+	finding.Evidence = append(finding.Evidence, diagnosis.Proven(
+		fmt.Sprintf(evidenceInitializerFinalizer, initializer.Configuration, finalizer, initializer.Name))...)
 	finding.Remedies[0] = fmt.Sprintf(remedyInitializer, initializer.Name, finalizer)
+	finding.OwnerState = diagnosis.OwnerUnknown
+	identities, isExact := owners.InitializerIdentities(f.Facts, initializer.Name)
+	isMissing := func(identity owners.Identity) bool { return identity.Status == owners.StatusMissing }
+	if isExact && !slices.ContainsFunc(identities, func(i owners.Identity) bool { return !isMissing(i) }) {
+		finding.OwnerState = diagnosis.OwnerGone
+		for _, identity := range identities {
+			finding.Evidence = append(finding.Evidence, diagnosis.Proven(identity.Text)...)
+		}
+	}
 }
 
 // finalizersIn returns one of the Namespace's two lists of finalizers.

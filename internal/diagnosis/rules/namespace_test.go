@@ -43,26 +43,26 @@ func TestFindNamespaceCauses(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a remaining namespace finalizer": {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin")),
-			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "openshift.com/origin in its spec.finalizers", "[openshift.com/origin]", object}},
+			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.RankProven, "openshift.com/origin in its spec.finalizers", "[openshift.com/origin]", object}},
 		},
 		"a remaining namespace finalizer of an initializer": {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withInitializerFinalizer("openshift.com/origin")),
-			want: []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed,
+			want: []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.RankProven,
 				fmt.Sprintf(messageInitializerFinalizer, "index.corp.com", "search"),
 				`NamespaceInitializerConfiguration "search" has finalizer openshift.com/origin for initializer index.corp.com`,
 				object}},
 		},
 		"a namespace finalizer that no initializer registers": {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withInitializerFinalizer("example.com/other")),
-			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "9m55s", "[openshift.com/origin]", object}},
+			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.RankProven, "9m55s", "[openshift.com/origin]", object}},
 		},
 		"a namespace finalizer in addition to that of the namespace controller": {
 			facts: makeTerminating(withNamespaceFinalizers("kubernetes", "openshift.com/origin")),
-			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Likely, "", "", object}},
+			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.RankInferred, "", "", object}},
 		},
 		"a namespace finalizer whose owner waits for the content to be deleted": {
 			facts: makeTerminating(withNamespaceFinalizers("kubernetes", "openshift.com/origin"), withContent(contentOf(configMaps, makeDeleted("a", held)))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, "", nil}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, held, "", nil}},
 		},
 		"a namespace finalizer within the progress deadline": {facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), func(facts *diagnosis.Facts) {
 			facts.Namespace.Status.Conditions[3].LastTransitionTime.Time = now.Add(-time.Second)
@@ -71,45 +71,45 @@ func TestFindNamespaceCauses(t *testing.T) {
 			facts: makeTerminating(withNamespaceFinalizers(), func(facts *diagnosis.Facts) {
 				facts.Namespace.Finalizers = []string{"controller.cattle.io/namespace-auth"}
 			}),
-			want: []want{{diagnosis.CauseNamespaceMetadataFinalizer, diagnosis.Confirmed, "controller.cattle.io/namespace-auth in its metadata.finalizers", "", object}},
+			want: []want{{diagnosis.CauseNamespaceMetadataFinalizer, diagnosis.RankProven, "controller.cattle.io/namespace-auth in its metadata.finalizers", "", object}},
 		},
 		"an entry of metadata.finalizers while spec.finalizers is not empty": {
 			facts: makeTerminating(withNamespaceFinalizers("agent.example.com"), func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{"a.example.org/b"} }),
-			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "agent.example.com", "", object}},
+			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.RankProven, "agent.example.com", "", object}},
 		},
 		"a namespace controller that is not running": {
 			facts: makeTerminating(silent, staleLease, left),
-			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Confirmed, literal(messageNotProcessed), "renewed 60m ago", object}},
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankProven, literal(messageNotProcessed), "renewed 60m ago", object}},
 		},
 		"a namespace controller without a Lease": {
 			facts: makeTerminating(silent, noLeases, left),
-			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, literal(messageNotProcessed), fmt.Sprintf(evidenceNoLease, "kube-controller-manager"), object}},
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, literal(messageNotProcessed), fmt.Sprintf(evidenceNoLease, "kube-controller-manager"), object}},
 		},
 		"no namespace controller before the progress deadline": {facts: makeTerminating(silent, noLeases, left, deletedAgo(29*time.Second))},
 		"a namespace controller that is busy or disabled": {
 			facts: makeTerminating(silent, left),
-			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, "", "renewed 1s ago", object}},
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, "", "renewed 1s ago", object}},
 		},
 		"a namespace controller whose Lease cannot be read": {
 			facts: makeTerminating(silent, noLeases, left, withUnread(diagnosis.SourceLeases)),
-			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, "", evidenceLeasesUnread, object}},
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, "", evidenceLeasesUnread, object}},
 		},
 		"a namespace controller that stopped during finalization": {
 			facts: makeTerminating(left, staleLease),
-			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageObjectsRemain, "renewed 60m ago", object}},
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, messageObjectsRemain, "renewed 60m ago", object}},
 		},
 		"a namespace controller without a Lease that reports a failure": {
 			facts: makeTerminating(left, noLeases, withContentFailure(`deleting configmaps "a": configmaps "a" is forbidden: `+
 				`User "system:serviceaccount:default:x" cannot delete resource "configmaps" in API group "" in the namespace "shop"`)),
-			want: []want{{diagnosis.CauseForbidden, diagnosis.Confirmed, "cannot delete configmaps", "ContentDeletionFailed", nil}},
+			want: []want{{diagnosis.CauseForbidden, diagnosis.RankProven, "cannot delete configmaps", "ContentDeletionFailed", nil}},
 		},
 		"an unexplained failure": {
 			facts: makeTerminating(left, withContentFailure("the disk is full")),
-			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps still exists", "the disk is full", []string{"configmaps/a"}}},
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.RankInferred, "1 configmaps still exists", "the disk is full", []string{"configmaps/a"}}},
 		},
 		"an object in a namespace whose kubernetes finalizer was removed": {
 			facts: makeTerminating(left, withNamespaceFinalizers("agent.example.com")),
-			want: []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps still exists" + literal(messageUnprotected), "agent.example.com",
+			want: []want{{diagnosis.CauseUnknown, diagnosis.RankInferred, "1 configmaps still exists" + literal(messageUnprotected), "agent.example.com",
 				[]string{"configmaps/a"}}},
 		},
 		"an object that is deleted between two lists": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
@@ -121,11 +121,11 @@ func TestFindNamespaceCauses(t *testing.T) {
 		},
 		"an empty namespace that a stopped namespace controller does not observe": {
 			facts: makeTerminating(unnoticed, staleLease),
-			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageEmptyUnnoticed, "renewed 60m ago", object}},
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, messageEmptyUnnoticed, "renewed 60m ago", object}},
 		},
 		"an empty namespace that makes no progress": {
 			facts: makeTerminating(),
-			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, messageUnknown, "", nil}},
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.RankInferred, messageUnknown, "", nil}},
 		},
 	})
 }

@@ -135,9 +135,9 @@ func (f view) isNodeUnreachable(name string) bool {
 func (f view) nodeFinding(node string, pods []diagnosis.RemainingObject) diagnosis.Finding {
 	problem := f.nodeProblem(node)
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CausePodOnUnreachableNode, Certainty: diagnosis.Likely,
+		Cause: diagnosis.CausePodOnUnreachableNode, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messagePodNode, describe(pods), f.Ago(firstDeletedAt(pods)), problem),
-		Evidence: append([]string{problem, podEvidence(pods)}, f.waitingPVCs(pods)...),
+		Evidence: append(diagnosis.Proven(problem, podEvidence(pods)), f.waitingPVCs(pods)...),
 		Remedies: []string{
 			shell.Command(remedyGetNode, node),
 			remedyRestoreNode + shell.Command(remedyDeleteNode, node),
@@ -146,7 +146,7 @@ func (f view) nodeFinding(node string, pods []diagnosis.RemainingObject) diagnos
 		Loss: lossPod,
 	}
 	if f.isNodeUnreachable(node) {
-		finding.Certainty = diagnosis.Confirmed
+		finding.Rank = diagnosis.RankProven
 	}
 	if f.isNodeMissing(node) {
 		finding.Remedies = nil
@@ -157,9 +157,9 @@ func (f view) nodeFinding(node string, pods []diagnosis.RemainingObject) diagnos
 
 func (f view) kubeletFinding(pods []diagnosis.RemainingObject) diagnosis.Finding {
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CausePodNotTerminating, Certainty: diagnosis.Likely,
+		Cause: diagnosis.CausePodNotTerminating, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messagePodKubelet, describe(pods), f.Ago(firstDeletedAt(pods))),
-		Evidence: append([]string{podEvidence(pods)}, f.waitingPVCs(pods)...),
+		Evidence: append(diagnosis.Proven(podEvidence(pods)), f.waitingPVCs(pods)...),
 		Remedies: []string{
 			shell.Command(remedyDescribePod, pods[0].Name, f.Namespace.Name),
 			remedyKubelet,
@@ -168,7 +168,7 @@ func (f view) kubeletFinding(pods []diagnosis.RemainingObject) diagnosis.Finding
 		Loss: lossPod,
 	}
 	if pod := f.podFor(pods[0].UID); pod != nil && f.IsRead(diagnosis.SourceNodes) {
-		finding.Certainty = diagnosis.Confirmed
+		finding.Rank = diagnosis.RankProven
 		finding.Message += fmt.Sprintf(messagePodKubeletNode, pod.Spec.NodeName)
 	}
 	return finding.WithRemaining(pods)
@@ -176,7 +176,7 @@ func (f view) kubeletFinding(pods []diagnosis.RemainingObject) diagnosis.Finding
 
 func (f view) podFinalizerFinding(finalizer string, pods []diagnosis.RemainingObject) diagnosis.Finding {
 	var finding diagnosis.Finding
-	if known, ok := owners.Known(finalizer); ok && known.Manager != "" {
+	if known, ok := owners.Known(finalizer, pods); ok && known.Manager != "" {
 		finding = f.builtInFinding(finalizer, known, pods)
 		if finding.Cause == diagnosis.CauseFinalizerPending {
 			finding.Cause = diagnosis.CausePodFinalizer
@@ -195,7 +195,7 @@ func podEvidence(pods []diagnosis.RemainingObject) string {
 }
 
 // waitingPVCs describes the PersistentVolumeClaims that wait for the given pods.
-func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []string {
+func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []diagnosis.Evidence {
 	var texts []string
 	for _, object := range f.RemainingObjects() {
 		if object.GroupResource() != diagnosis.PVCResource || object.DeletionTimestamp == nil {
@@ -208,7 +208,7 @@ func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []string {
 			}
 		}
 	}
-	return texts
+	return diagnosis.Proven(texts...)
 }
 
 // podsUsing returns the pods that mount a PersistentVolumeClaim. Like the pvc-protection controller, it

@@ -52,23 +52,23 @@ func TestFindPods(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a pod on a node that does not exist": {
 			facts: makeTerminating(withPod("web", nil), claim),
-			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, `node "worker-1" does not exist`, `persistentvolumeclaims "data" is waiting for pod "web"`, object}},
+			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.RankProven, `node "worker-1" does not exist`, `persistentvolumeclaims "data" is waiting for pod "web"`, object}},
 		},
 		"a pod on a node that does not report its status": {
 			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionUnknown)),
-			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, "Ready=Unknown", "Kubelet stopped posting", object}},
+			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.RankProven, "Ready=Unknown", "Kubelet stopped posting", object}},
 		},
 		"a pod on a node that is not ready": {
 			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionFalse)),
-			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Likely, "Ready=False", "", object}},
+			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.RankInferred, "Ready=False", "", object}},
 		},
 		"a pod on a ready node": {
 			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionTrue), claim),
-			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Confirmed, fmt.Sprintf(messagePodKubeletNode, "worker-1"), "grace period of 30s", object}},
+			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.RankProven, fmt.Sprintf(messagePodKubeletNode, "worker-1"), "grace period of 30s", object}},
 		},
 		"a pod on a node that cannot be read": {
 			facts: makeTerminating(withPod("web", nil), withUnread(diagnosis.SourceNodes)),
-			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Likely, literal(messagePodKubelet), "", object}},
+			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.RankInferred, literal(messagePodKubelet), "", object}},
 		},
 		"a pod within its grace period that uses a PersistentVolumeClaim": {
 			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp.Time = now.Add(time.Hour) })),
@@ -81,23 +81,23 @@ func TestFindPods(t *testing.T) {
 		})},
 		"a pod with the finalizer of the job controller": {
 			facts: makeTerminating(withPod("web", withFinalizer(owners.FinalizerJob)), withNode(corev1.ConditionTrue)),
-			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.Likely, "the job controller", "renewed 1s ago", object}},
+			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.RankInferred, "the job controller", "renewed 1s ago", object}},
 		},
 		"a pod with a finalizer of a running owner": {
 			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(1))),
-			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.Likely, literal(messageOwnerRunning), "", object}},
+			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.RankInferred, literal(messageOwnerRunning), "", object}},
 		},
 		"a pod with a finalizer of an owner that is not running": {
 			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(0))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, "", "", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankProven, "", "", object}},
 		},
 		"a running pod with a finalizer on an unreachable node": {
 			facts: makeTerminating(withPod("web", func(pod *corev1.Pod) { pod.Finalizers = []string{held} })),
-			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, "", "", object}},
+			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.RankProven, "", "", object}},
 		},
 		"pods that cannot be read": {
 			facts: makeTerminating(withContent(contentOf(pods, makeDeleted("web"))), withUnread(diagnosis.SourcePods, diagnosis.SourceNodes)),
-			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Likely, "", "", object}},
+			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.RankInferred, "", "", object}},
 		},
 	})
 }
@@ -113,33 +113,33 @@ func TestFindDependencies(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a PersistentVolumeClaim in use by a pod that is not being deleted": {
 			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil })),
-			want:  []want{{diagnosis.CauseVolumeInUse, diagnosis.Confirmed, `in use by pod "web"`, `is Running on node "worker-1"`, []string{"persistentvolumeclaims/data"}}},
+			want:  []want{{diagnosis.CauseVolumeInUse, diagnosis.RankProven, `in use by pod "web"`, `is Running on node "worker-1"`, []string{"persistentvolumeclaims/data"}}},
 		},
 		"a PersistentVolumeClaim in use by a pod that was never scheduled": {
 			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.Spec.NodeName = nil, "" })),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "pvc-protection controller", "", nil}},
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "pvc-protection controller", "", nil}},
 		},
 		"a Service with a load balancer": {
 			facts: makeTerminating(balancer),
-			want:  []want{{diagnosis.CauseCloudResource, diagnosis.Likely, literal(messageCloud), "", []string{"services/web"}}},
+			want:  []want{{diagnosis.CauseCloudResource, diagnosis.RankInferred, literal(messageCloud), "", []string{"services/web"}}},
 		},
 		"a Service whose load balancer cannot be deleted": {
 			facts: makeTerminating(balancer, func(facts *diagnosis.Facts) {
 				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(services, "web", "Event SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer: quota", now)}
 			}),
-			want: []want{{diagnosis.CauseCloudResource, diagnosis.Confirmed, "the service controller", "failed to delete load balancer: quota", nil}},
+			want: []want{{diagnosis.CauseCloudResource, diagnosis.RankProven, "the service controller", "failed to delete load balancer: quota", nil}},
 		},
 		"foreground deletion with a dependent that is not being deleted": {
 			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeObject("web-1"))))),
-			want:  []want{{diagnosis.CauseForegroundDeletion, diagnosis.Confirmed, literal(messageForeground), `replicasets.apps "web-1"`, []string{"deployments.apps/web"}}},
+			want:  []want{{diagnosis.CauseForegroundDeletion, diagnosis.RankProven, literal(messageForeground), `replicasets.apps "web-1"`, []string{"deployments.apps/web"}}},
 		},
 		"foreground deletion with a dependent that has a finalizer": {
 			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeDeleted("web-1", held))))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, "", []string{"replicasets.apps/web-1"}}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, held, "", []string{"replicasets.apps/web-1"}}},
 		},
 		"foreground deletion without dependents": {
 			facts: makeTerminating(withContent(foreground)),
-			want:  []want{{diagnosis.CauseForegroundDeletion, diagnosis.Likely, "the garbage collector", evidenceNoDependent, nil}},
+			want:  []want{{diagnosis.CauseForegroundDeletion, diagnosis.RankInferred, "the garbage collector", evidenceNoDependent, nil}},
 		},
 	})
 }

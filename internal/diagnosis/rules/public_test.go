@@ -164,12 +164,12 @@ func TestPublicFindings(t *testing.T) {
 					Service: types.NamespacedName{Namespace: "other", Name: "server"},
 					Message: `service/server in "other" is not present`,
 				}}
-			}), diagnosis.CauseFinalizerOwnerGone, "APIService v1.widgets.example.com is not available: ServiceNotFound",
+			}), diagnosis.CauseFinalizerOwnerNotFound, "APIService v1.widgets.example.com is not available: ServiceNotFound",
 		},
 		"a kube-controller-manager that is not running": {
 			makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC))), func(facts *diagnosis.Facts) {
 				facts.Leases = []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "x", deleted)}
-			}), diagnosis.CauseFinalizerOwnerGone, "the pvc-protection controller of kube-controller-manager, which is not running",
+			}), diagnosis.CauseFinalizerOwnerNotFound, "the pvc-protection controller of kube-controller-manager, which is not running",
 		},
 		"a running initializer": {
 			makeInitializing(withHolder(account, "quota", initializeRule()), withWorkloads(quotaPod)), diagnosis.CauseInitializerSlow,

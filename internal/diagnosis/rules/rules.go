@@ -50,8 +50,8 @@ func (r Rule) appliesTo(facts *diagnosis.Facts) bool {
 
 // ownerNeeds are the facts that can be evidence of a finalizer's owner.
 var ownerNeeds = []diagnosis.Fact{
-	diagnosis.FactLeases, diagnosis.FactWorkloads, diagnosis.FactClusterRoleBindings, diagnosis.FactServiceAccounts,
-	diagnosis.FactAccessReviews, diagnosis.FactAPIServices, diagnosis.FactCRDNames,
+	diagnosis.FactWorkloads, diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings,
+	diagnosis.FactServiceAccounts, diagnosis.FactAccessReviews, diagnosis.FactCRDNames, diagnosis.FactCRDs,
 }
 
 // view adds two kinds of methods to the facts: the rules, and queries that several rules share.
@@ -65,5 +65,5 @@ func (f view) find() []diagnosis.Finding {
 			findings = append(findings, rule.find(f)...)
 		}
 	}
-	return findings
+	return append(findings, f.findPublished(findings)...)
 }

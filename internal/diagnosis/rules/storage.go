@@ -41,16 +41,16 @@ func (f view) findUnreadable() []diagnosis.Finding {
 			continue
 		}
 		finding := diagnosis.Finding{
-			Cause: diagnosis.CauseStorageUnreadable, Certainty: diagnosis.Likely,
+			Cause: diagnosis.CauseStorageUnreadable, Rank: diagnosis.RankInferred,
 			Message:  fmt.Sprintf(messageStorageUnreadable, content.Type) + f.Detail(err.Error()),
-			Evidence: []string{diagnosis.OneLine(err.Error())},
+			Evidence: diagnosis.Proven(diagnosis.OneLine(err.Error())),
 			Remedies: []string{
 				shell.Command(remedyListObjects, content.Type, f.Namespace.Name), remedyStorageCheck, remedyStorageDelete,
 			},
 			Loss: lossStorage,
 		}
 		if isStoreReadError(err) {
-			finding.Certainty = diagnosis.Confirmed
+			finding.Rank = diagnosis.RankProven
 		}
 		finding.Evidence = append(finding.Evidence, f.quoteConditions(corev1.NamespaceDeletionContentFailure)...)
 		findings = append(findings, finding)
@@ -70,7 +70,7 @@ func (f view) findTooManyObjects() []diagnosis.Finding {
 			continue
 		}
 		findings = append(findings, diagnosis.Finding{
-			Cause: diagnosis.CauseTooManyObjects, Certainty: diagnosis.Likely,
+			Cause: diagnosis.CauseTooManyObjects, Rank: diagnosis.RankInferred,
 			Message:  fmt.Sprintf(messageTooManyObjects, content.Count, content.Type),
 			Evidence: f.quoteConditions(corev1.NamespaceDeletionContentFailure), Count: content.Count,
 			Remedies: []string{
@@ -83,17 +83,17 @@ func (f view) findTooManyObjects() []diagnosis.Finding {
 
 func (f view) findThrottled() []diagnosis.Finding {
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseThrottled, Certainty: diagnosis.Likely,
+		Cause: diagnosis.CauseThrottled, Rank: diagnosis.RankInferred,
 		Message:  messageThrottled,
 		Remedies: []string{remedyRejectedRequests, remedyListFlowSchemas, remedyThrottled},
 	}
 	if throttled.MatchString(f.ConditionMessage(corev1.NamespaceDeletionContentFailure)) {
-		finding.Certainty = diagnosis.Confirmed
+		finding.Rank = diagnosis.RankPublished
 		finding.Evidence = f.quoteConditions(corev1.NamespaceDeletionContentFailure)
 	}
 	for _, content := range f.Content {
 		if content.Err != nil && apierrors.IsTooManyRequests(content.Err) {
-			finding.Evidence = append(finding.Evidence, diagnosis.OneLine(content.Err.Error()))
+			finding.Evidence = append(finding.Evidence, diagnosis.Proven(diagnosis.OneLine(content.Err.Error()))...)
 		}
 	}
 	if len(finding.Evidence) == 0 {
@@ -111,7 +111,7 @@ func (f view) findForbidden() []diagnosis.Finding {
 	}
 	resource := strings.TrimSuffix(permission.Resource+"."+permission.Group, ".")
 	return []diagnosis.Finding{{
-		Cause: diagnosis.CauseForbidden, Certainty: diagnosis.Confirmed,
+		Cause: diagnosis.CauseForbidden, Rank: diagnosis.RankPublished,
 		Message: fmt.Sprintf(messageForbidden, f.UnlessPublic(fmt.Sprintf("user %q", permission.User), "it"),
 			permission.Verb, resource),
 		Evidence: f.quoteConditions(corev1.NamespaceDeletionContentFailure),

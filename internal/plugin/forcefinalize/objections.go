@@ -4,8 +4,6 @@
 package forcefinalize
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
@@ -24,21 +22,18 @@ func computeObjections(plan *Plan, allowed Permissions) []string {
 	return objections
 }
 
-// activeOwnerReason returns why the owner of a finalizer might still be active, or "" if the
-// diagnosis rules this out.
+// activeOwnerReason returns why the owner of a finalizer might still be active, or "" if it provably does
+// not exist. That no owner was found is not sufficient, because it can run outside the cluster.
 func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
-	if found.State != diagnosis.Blocked {
-		return reasonNotBlocked(found.Summary)
-	}
-	if wanted.NamespaceFinalizer == string(corev1.FinalizerKubernetes) {
-		return "" // The owner of this finalizer waits for other owners, and one of them is blocked.
-	}
 	matching := matchingFindings(found, wanted)
-	if len(matching) == 0 {
+	switch {
+	case found.State != diagnosis.Blocked:
+		return reasonNotBlocked(found.Summary)
+	case len(matching) == 0:
 		return reasonNoFinding(wanted)
 	}
 	for i := range matching {
-		if !matching[i].IsOwnerGone {
+		if matching[i].OwnerState != diagnosis.OwnerGone {
 			return reasonOwnerNotGone(wanted, &matching[i])
 		}
 	}

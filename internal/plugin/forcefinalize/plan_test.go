@@ -73,7 +73,7 @@ func blockedBy(cause diagnosis.Cause, finalizer, loss string) *diagnosis.Diagnos
 	return &diagnosis.Diagnosis{
 		Namespace: "shop", UID: "1", Stage: diagnosis.StageTerminating, State: diagnosis.Blocked, Summary: message,
 		Findings: []diagnosis.Finding{{
-			Cause: cause, Certainty: diagnosis.Confirmed, Message: message, Loss: loss, Finalizer: finalizer, IsOwnerGone: true,
+			Cause: cause, Rank: diagnosis.RankProven, Message: message, Loss: loss, Finalizer: finalizer, IsOwnerGone: true,
 		}},
 	}
 }
@@ -89,7 +89,7 @@ func stuckNamespace() *clusterState {
 			},
 			Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes, agent}},
 		},
-		diagnosis: blockedBy(diagnosis.CauseFinalizerOwnerGone, hold, "a bucket"),
+		diagnosis: blockedBy(diagnosis.CauseFinalizerOwnerNotFound, hold, "a bucket"),
 		objects:   []RemainingObject{terminating(configMaps, "a", "other/one", hold), notDeleted(terminating(claims, "disk"))},
 	}
 }

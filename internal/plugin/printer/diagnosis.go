@@ -78,11 +78,11 @@ func findingBranches(result *diagnosis.Diagnosis, colors Palette) []Branch {
 
 func findingBranch(finding *diagnosis.Finding, namespace string, colors Palette) Branch {
 	paint := colors.Yellow
-	if finding.Certainty == diagnosis.Confirmed {
+	if finding.Rank != diagnosis.RankInferred {
 		paint = colors.Red
 	}
 	node := Branch{
-		Label: fmt.Sprintf("%s (%s)", finding.Cause, strings.ToLower(string(finding.Certainty))),
+		Label: fmt.Sprintf("%s (%s)", finding.Cause, strings.ToLower(string(finding.Rank))),
 		Text:  finding.Message, Paint: paint,
 	}
 	if len(finding.Objects) > 0 {
@@ -90,12 +90,21 @@ func findingBranch(finding *diagnosis.Finding, namespace string, colors Palette)
 			Label: labelObjects, Text: ListObjects(finding.Objects, finding.Count, namespace), Paint: colors.Faint,
 		})
 	}
-	node.Children = append(node.Children, textBranches(labelEvidence, finding.Evidence, colors)...)
+	node.Children = append(node.Children, textBranches(labelEvidence, evidenceTexts(finding.Evidence), colors)...)
 	node.Children = append(node.Children, textBranches(labelRemedies, finding.Remedies, colors)...)
 	if finding.Loss != "" {
 		node.Children = append(node.Children, Branch{Label: labelLoss, Text: finding.Loss, Paint: colors.Faint})
 	}
 	return node
+}
+
+// evidenceTexts returns the evidence with its ranks.
+func evidenceTexts(evidence []diagnosis.Evidence) []string {
+	var texts []string
+	for _, one := range evidence {
+		texts = append(texts, strings.ToLower(string(one.Rank))+": "+one.Text)
+	}
+	return texts
 }
 
 // textBranches returns a branch for one string, or a branch with children for a command or for

@@ -24,7 +24,7 @@ func stuck() *diagnosis.Diagnosis {
 		Since: noon.Add(-62 * time.Minute), Summary: "5 widgets wait for a controller that no longer exists",
 		Findings: []diagnosis.Finding{
 			{
-				Cause: diagnosis.CauseFinalizerOwnerGone, Certainty: diagnosis.Confirmed,
+				Cause: diagnosis.CauseFinalizerOwnerNotFound, Rank: diagnosis.RankProven,
 				Message: "5 widgets wait for a controller that no longer exists",
 				Objects: []diagnosis.Object{
 					{Resource: "widgets.example.com", Namespace: "shop", Name: "a"},
@@ -37,7 +37,7 @@ func stuck() *diagnosis.Diagnosis {
 				Loss:     "a bucket outside the cluster",
 			},
 			{
-				Cause: diagnosis.CauseUnknown, Certainty: diagnosis.Likely, Message: "one object still exists",
+				Cause: diagnosis.CauseUnknown, Rank: diagnosis.RankInferred, Message: "one object still exists",
 				Objects:  []diagnosis.Object{{Resource: "pods", Namespace: "shop", Name: "p"}},
 				Evidence: []string{"one line"},
 			},
@@ -92,7 +92,7 @@ func TestRenderDiagnosis(t *testing.T) {
 			"Namespace shop: Terminating for 62m, blocked",
 			msgFindings(2),
 			"",
-			"├── FinalizerOwnerGone (confirmed): 5 widgets wait for a controller that no longer exists",
+			"├── FinalizerOwnerNotFound (confirmed): 5 widgets wait for a controller that no longer exists",
 			"│   ├── Objects: widgets.example.com/a, " +
 				"deployments.apps/controller in namespace widgets-system, nodes/n1, and 2 more",
 			"│   ├── Evidence",
@@ -102,7 +102,7 @@ func TestRenderDiagnosis(t *testing.T) {
 			"│   │   ├── Install the controller again.",
 			"│   │   └── kubectl nslifecycle finalize shop",
 			"│   └── " + labelLoss + ": a bucket outside the cluster",
-			"└── Unknown (likely): one object still exists",
+			"└── Unknown (inferred): one object still exists",
 			"    ├── Objects: pods/p",
 			"    └── Evidence: one line",
 		}},
@@ -128,7 +128,7 @@ func TestRenderDiagnosisOnTerminal(t *testing.T) {
 	}
 	for _, expected := range []string{
 		"Namespace \x1b[1mshop\x1b[0m: Terminating for 62m, \x1b[31mblocked\x1b[0m\n",
-		"\x1b[31mFinalizerOwnerGone (confirmed):\x1b[0m", "\x1b[33mUnknown (likely):\x1b[0m",
+		"\x1b[31mFinalizerOwnerNotFound (proven):\x1b[0m", "\x1b[33mUnknown (inferred):\x1b[0m",
 		"\x1b[36mkubectl nslifecycle finalize shop\x1b[0m",
 	} {
 		if !strings.Contains(text, expected) {

@@ -26,10 +26,10 @@ const (
 	maxEvents = 1000
 )
 
-// readReportedErrors reads what controllers report about overdue objects: in the conditions of
+// readReports reads what controllers report about overdue objects: in the conditions of
 // custom resources, and in Events. Events cannot be created in a terminating namespace, but
 // controllers can still update the Events that they created before the deletion.
-func (c *collection) readReportedErrors(ctx context.Context) {
+func (c *collection) readReports(ctx context.Context) {
 	overdue := slices.DeleteFunc(c.facts.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
 		return !c.facts.IsObjectOverdue(object) || len(object.Finalizers) == 0
 	})
@@ -46,7 +46,7 @@ func (c *collection) readReportedErrors(ctx context.Context) {
 	}
 	group.Wait()
 	c.update(func(facts *diagnosis.Facts) {
-		slices.SortFunc(facts.ReportedErrors, func(a, b diagnosis.ReportedError) int {
+		slices.SortFunc(facts.Reports, func(a, b diagnosis.Report) int {
 			return cmp.Or(cmp.Compare(a.Type.String(), b.Type.String()), cmp.Compare(a.Name, b.Name),
 				cmp.Compare(a.Source, b.Source), cmp.Compare(a.Text, b.Text))
 		})
@@ -65,19 +65,15 @@ func (c *collection) readConditions(ctx context.Context, of diagnosis.RemainingO
 	}
 	for i := range list.Items {
 		for _, condition := range conditionsOf(&list.Items[i]) {
-			if condition.Message != "" {
-				c.addReportedError(of, "condition "+condition.Type, condition.Message, condition.LastTransitionTime.Time)
-			}
+			c.addReport(diagnosis.MakeConditionReport(of, &condition))
 		}
 	}
 }
 
-func (c *collection) addReportedError(of diagnosis.RemainingObject, source, text string, at time.Time) {
-	c.update(func(facts *diagnosis.Facts) {
-		facts.ReportedErrors = append(facts.ReportedErrors, diagnosis.ReportedError{
-			Type: of.Type, Name: of.Name, Source: source, Text: text, At: at,
-		})
-	})
+func (c *collection) addReport(report diagnosis.Report) {
+	if report.Text != "" {
+		c.update(func(facts *diagnosis.Facts) { facts.Reports = append(facts.Reports, report) })
+	}
 }
 
 func (c *collection) readEvents(ctx context.Context, overdue []diagnosis.RemainingObject) {
@@ -96,7 +92,7 @@ func (c *collection) readEvents(ctx context.Context, overdue []diagnosis.Remaini
 			involved := event.InvolvedObject
 			if involved.Kind == object.Kind && involved.Name == object.Name &&
 				(involved.UID == "" || involved.UID == object.UID) {
-				c.addReportedError(object, diagnosis.SourcePrefixEvent+event.Reason, event.Message, lastSeen(event))
+				c.addReport(diagnosis.MakeEventReport(object, event.Reason, event.Message, lastSeen(event)))
 			}
 		}
 	}

@@ -1,0 +1,122 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+// reportsAbout returns the failures that controllers published about objects: first those since the
+// deletion of the object, and the latest first.
+func (f view) reportsAbout(objects []diagnosis.RemainingObject) []diagnosis.Report {
+	type entry struct {
+		report          diagnosis.Report
+		isSinceDeletion bool
+	}
+	var entries []entry
+	for _, report := range f.Reports {
+		at := slices.IndexFunc(objects, func(object diagnosis.RemainingObject) bool {
+			return object.Name == report.Name && object.GroupResource() == report.Type.GroupResource()
+		})
+		if at < 0 || !report.IsFailure {
+			continue
+		}
+		isSince := !report.At.Before(objects[at].DeletedAt())
+		if report.IsEvent() && !isSince {
+			continue // An Event does not show whether the problem still exists.
+		}
+		entries = append(entries, entry{report, isSince})
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int {
+		return cmp.Or(compareBool(b.isSinceDeletion, a.isSinceDeletion), b.report.At.Compare(a.report.At))
+	})
+	var reports []diagnosis.Report
+	for _, entry := range entries {
+		reports = append(reports, entry.report)
+	}
+	return reports
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// quoteReports quotes at most MaxObjects reports.
+func quoteReports(reports []diagnosis.Report) []string {
+	var texts []string
+	for _, report := range reports[:min(len(reports), diagnosis.MaxObjects)] {
+		texts = append(texts, quoteReport(report))
+	}
+	return texts
+}
+
+// quoteReport quotes a condition or an Event about an object.
+func quoteReport(report diagnosis.Report) string {
+	at := ""
+	if !report.At.IsZero() {
+		at = " at " + diagnosis.FormatTime(report.At)
+	}
+	return fmt.Sprintf(evidenceReport, report.Source, report.Type, strings.TrimSpace(report.Name), at,
+		diagnosis.OneLine(report.Text))
+}
+
+// findPublished quotes the finding that the manager published on the Namespace. If much could not be
+// read, the other findings can lack it.
+func (f view) findPublished(found []diagnosis.Finding) []diagnosis.Finding {
+	stage := diagnosis.StageOf(f.Namespace)
+	if f.IsPublic || len(f.Unread) == 0 || !diagnosis.IsBlocked(f.Namespace, stage) {
+		return nil
+	}
+	condition := f.Condition(diagnosis.BlockedCondition(stage))
+	if slices.ContainsFunc(found, func(finding diagnosis.Finding) bool {
+		return string(finding.Cause) == condition.Reason
+	}) {
+		return nil
+	}
+	return []diagnosis.Finding{f.aboutNamespace(diagnosis.Finding{
+		Cause: diagnosis.Cause(condition.Reason), Rank: diagnosis.RankPublished, Message: condition.Message,
+		Evidence: diagnosis.Published(quoteCondition(condition)),
+		Remedies: []string{remedyReadMore},
+	})}
+}
+
+// missingDependency returns a text if a report names an object that does not exist in the namespace,
+// according to the API server. Whether the object ever existed is unknown.
+func (f view) missingDependency(report diagnosis.Report, objects []diagnosis.RemainingObject) string {
+	match := notFound.FindStringSubmatch(report.Text)
+	if match == nil || f.ResourceTypes == nil {
+		return ""
+	}
+	for _, candidate := range f.ResourceTypes.Types {
+		isSelf := slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
+			return object.GroupResource() == candidate.GroupResource() && object.Name == match[2]
+		})
+		if !candidate.IsNamed(strings.ToLower(match[1])) || isSelf {
+			continue
+		}
+		for _, content := range f.Content {
+			if content.Type.GroupResource() == candidate.GroupResource() &&
+				(content.Err != nil || len(content.Objects) < content.Count) {
+				return "" // The object may be among those that were not listed.
+			}
+		}
+		if f.exists(candidate.GroupResource(), match[2]) {
+			return ""
+		}
+		return fmt.Sprintf(evidenceDependency, candidate, match[2])
+	}
+	return ""
+}
