@@ -204,7 +204,7 @@ func TestFindingKey(t *testing.T) {
 		isSame bool
 	}{
 		"other numbers and times": {change: func(f *Finding) { f.Message = "has waited since 12:01 for 2 objects"; f.Count = 2 }, isSame: true},
-		"another certainty":       {change: func(f *Finding) { f.Rank = Confirmed }, isSame: true},
+		"another rank":            {change: func(f *Finding) { f.Rank = RankProven }, isSame: true},
 		"another cause":           {change: func(f *Finding) { f.Cause = CauseFinalizerOwnerNotFound }},
 		"other objects":           {change: func(f *Finding) { f.Objects = makeConfigMaps("b") }},
 		"other words":             {change: func(f *Finding) { f.Message = "has waited for another object" }},

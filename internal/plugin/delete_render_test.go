@@ -49,6 +49,6 @@ func TestDiagnosisLines(t *testing.T) {
 	}
 	blocked := &diagnosis.Diagnosis{State: diagnosis.Blocked, Findings: []diagnosis.Finding{finding, finding, finding, finding}}
 	lines := diagnosisLines(blocked, plain)
-	g.Expect(lines[:2]).To(Equal([]string{"Forbidden (confirmed): cannot list pods", "  " + labelTry + " grant the permission"}))
+	g.Expect(lines[:2]).To(Equal([]string{"Forbidden (proven): cannot list pods", "  " + labelTry + " grant the permission"}))
 	g.Expect(lines[6:]).To(Equal([]string{"and 1 more finding"}))
 }

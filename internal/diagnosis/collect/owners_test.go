@@ -4,13 +4,14 @@
 package collect
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
 // Commands, arguments and environment variables of containers can be confidential, so they are ignored.
@@ -21,9 +22,8 @@ func TestMakeWorkloadIgnoresArguments(t *testing.T) {
 	}}}}
 	workload := makeWorkload(diagnosis.SourceDeployments, &metav1.ObjectMeta{Namespace: "shop", Name: "web"}, template, 1, 1)
 	for _, secret := range []string{"command", "argument", "variable", "value"} {
-		owner := owners.Of(secret, nil)
-		if match := owner.MatchWorkload(&workload); match != owners.NoMatch {
-			t.Errorf("%s matches %d", secret, match)
+		if text := fmt.Sprintf("%+v", workload); strings.Contains(text, secret) {
+			t.Errorf("%s contains %q", text, secret)
 		}
 	}
 }

@@ -121,6 +121,19 @@ func initializerSubjects(facts *diagnosis.Facts, name string) map[v1alpha1.Subje
 	return result
 }
 
+// HasWildcardHolder reports whether any subject may initialize the namespace because it has all verbs.
+func HasWildcardHolder(facts *diagnosis.Facts) bool {
+	holders := subjectsWith(facts.ClusterRoles, facts.ClusterRoleBindings, func(rule *rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.Verbs, rbacv1.VerbAll) && grantsInitialize(rule)
+	})
+	for holder := range holders {
+		if !slices.Contains(facts.WaitingSubjects, makeSubject(holder)) {
+			return true
+		}
+	}
+	return false
+}
+
 func registeredSubjects(facts *diagnosis.Facts, name string) []v1alpha1.Subject {
 	for _, initializer := range facts.Initializers {
 		if initializer.Name == name {

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 func TestCanAnyoneInitialize(t *testing.T) {
@@ -28,19 +30,23 @@ func TestCanAnyoneInitialize(t *testing.T) {
 	tests := map[string]struct {
 		role    rbacv1.ClusterRole
 		binding rbacv1.ClusterRoleBinding
+		waiting []v1alpha1.Subject
 		want    bool
 	}{
-		"the initialize verb":            {role: role("initialize"), binding: to(account), want: true},
-		"all verbs":                      {role: role("*"), binding: to(account), want: true},
-		"another verb":                   {role: role("get"), binding: to(account)},
-		"a binding without subjects":     {role: role("initialize"), binding: to()},
-		"a binding of the control plane": {role: role("initialize"), binding: to(systemSubjects...)},
+		"the initialize verb": {role: role("initialize"), binding: to(account), want: true},
+		"all verbs":           {role: role("*"), binding: to(account), want: true},
+		"a waiting subject": {role: role("*"), binding: to(account), waiting: []v1alpha1.Subject{
+			{Kind: v1alpha1.SubjectServiceAccount, Namespace: account.Namespace, Name: account.Name},
+		}},
+		"another verb":                                      {role: role("get"), binding: to(account)},
+		"a binding without subjects":                        {role: role("initialize"), binding: to()},
+		"a binding of the control plane":                    {role: role("initialize"), binding: to(systemSubjects...)},
 		"a binding of the control plane and an initializer": {role: role("initialize"), binding: to(append(slices.Clone(systemSubjects), account)...), want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(CanAnyoneInitialize([]rbacv1.ClusterRole{test.role},
-				[]rbacv1.ClusterRoleBinding{test.binding})).To(Equal(test.want))
+				[]rbacv1.ClusterRoleBinding{test.binding}, test.waiting)).To(Equal(test.want))
 		})
 	}
 }

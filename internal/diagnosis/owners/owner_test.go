@@ -5,32 +5,35 @@ package owners
 
 import "testing"
 
-func TestOf(t *testing.T) {
+func TestDomainOf(t *testing.T) {
 	for finalizer, domain := range map[string]string{
 		"foo.example.com/bar": "foo.example.com", "finalizer.example.com": "example.com",
 		"resources-finalizer.argocd.argoproj.io": "argocd.argoproj.io", "hold": "", "hold/it": "", "": "",
 	} {
-		if got := Of(finalizer, nil).Domain; got != domain {
+		if got := domainOf(finalizer); got != domain {
 			t.Errorf("domain of %q is %q, want %q", finalizer, got, domain)
 		}
 	}
-	owner := Of("foo.example.com/bar", nil)
-	for text, fit := range map[string]Match{
-		"foo.example.com": StrongMatch, "x-foo.example.com/lock": StrongMatch, "foo-operator": WeakMatch, "food": NoMatch, "": NoMatch,
+}
+
+func TestImageName(t *testing.T) {
+	for image, name := range map[string]string{
+		"registry.test:5000/a/operator:v1": "operator", "operator@sha256:0": "operator", "a/operator:v1@sha256:0": "operator",
+		"operator": "operator", "": ".",
 	} {
-		if got := owner.match(text); got != fit {
-			t.Errorf("%q matches %d, want %d", text, got, fit)
+		if got := imageName(image); got != name {
+			t.Errorf("name of image %q is %q, want %q", image, got, name)
 		}
 	}
-	// Many images are from this registry.
-	registry := Of("records.cnrm.google.com/bar", nil)
-	if got := registry.match("registry.k8s.io/google-containers/pause"); got != NoMatch {
-		t.Errorf("the name of a registry matches %d", got)
-	}
-	if isRelated("resource.k8s.io", "snapshot.k8s.io") || isRelated("k8s.io", "x.k8s.io") || isRelated("", "") {
-		t.Error("unrelated groups are related")
-	}
-	if !isRelated("sub.example.com", "example.com") || !isRelated("example.com", "sub.example.com") {
-		t.Error("related groups are not related")
+}
+
+func TestIdentifiesController(t *testing.T) {
+	for manager, want := range map[string]bool{
+		"widget-operator": true, "source-controller": true, "manager": false, "kubectl-edit": false, "helm": false,
+		"argocd-controller": false, "kustomize-controller": false, "abc": false, "": false,
+	} {
+		if got := identifiesController(manager); got != want {
+			t.Errorf("%q identifies a controller: %t, want %t", manager, got, want)
+		}
 	}
 }

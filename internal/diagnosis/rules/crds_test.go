@@ -96,7 +96,7 @@ func TestFindStorage(t *testing.T) {
 		})},
 		"a throttled namespace controller": {
 			facts: makeTerminating(few, withContentFailure("the server has received too many requests and has asked us to try again later")),
-			want:  []want{{diagnosis.CauseThrottled, diagnosis.RankProven, literal(messageThrottled), "too many requests", nil}},
+			want:  []want{{diagnosis.CauseThrottled, diagnosis.RankPublished, literal(messageThrottled), "too many requests", nil}},
 		},
 		"a throttled diagnosis": {
 			facts: makeTerminating(withContent(failing(configMaps, answer(429, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")))),
@@ -105,7 +105,7 @@ func TestFindStorage(t *testing.T) {
 		"a namespace controller without a permission": {
 			facts: makeTerminating(few, withContentFailure(`configmaps is forbidden: User "system:serviceaccount:kube-system:namespace-controller" cannot `+
 				`deletecollection resource "configmaps" in API group "" in the namespace "shop"`)),
-			want: []want{{diagnosis.CauseForbidden, diagnosis.RankProven, "cannot deletecollection configmaps", "namespace-controller", nil}},
+			want: []want{{diagnosis.CauseForbidden, diagnosis.RankPublished, "cannot deletecollection configmaps", "namespace-controller", nil}},
 		},
 	})
 }

@@ -29,7 +29,7 @@ var volumeRule = Rule{
 var cloudRule = Rule{
 	Name: "cloud-resources", Stage: diagnosis.StageTerminating,
 	Needs: append([]diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReports,
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
 	}, ownerNeeds...),
 	find: view.findCloud,
 }

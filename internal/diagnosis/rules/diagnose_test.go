@@ -69,7 +69,7 @@ func TestDiagnoseArbitraryFacts(t *testing.T) {
 		},
 		func(facts *diagnosis.Facts) { facts.Progress.Released = map[string]int{held: 1} },
 		func(facts *diagnosis.Facts) {
-			facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "", `x "y" not found`, time.Time{})}
+			facts.Reports = []diagnosis.Report{makeReport("Ready", "False", `x "y" not found`)}
 		},
 	}
 	for range 1000 {
@@ -125,7 +125,7 @@ func onlyNeeded(facts *diagnosis.Facts, needs []diagnosis.Fact) *diagnosis.Facts
 		diagnosis.FactCRDs:            func() { reduced.CRDs = nil },
 		diagnosis.FactPods:            func() { reduced.Pods, reduced.Nodes = nil, nil },
 		diagnosis.FactDryRuns:         func() { reduced.DryRuns = nil },
-		diagnosis.FactReportedErrors:  func() { reduced.ReportedErrors = nil },
+		diagnosis.FactReports:         func() { reduced.Reports = nil },
 		diagnosis.FactLeases:          func() { reduced.Leases = nil },
 		diagnosis.FactClusterRoles:    func() { reduced.ClusterRoles = nil },
 		diagnosis.FactAccessReviews:   func() { reduced.AccessReviews = nil },

@@ -95,7 +95,7 @@ func TestFindDiscovery(t *testing.T) {
 		},
 		"failed discovery and a condition about discovery": {
 			facts: makeTerminating(reported, withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
-			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.RankInferred, literal(messageControllerDiscovery), "DiscoveryFailed since", nil}},
+			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.RankPublished, literal(messageControllerDiscovery), "DiscoveryFailed since", nil}},
 		},
 		"failed discovery and an unavailable APIService": {
 			facts: makeTerminating(reported, withAPIService(false), withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),

@@ -18,8 +18,7 @@ import (
 var finalizerRule = Rule{
 	Name: "finalizers", Stage: diagnosis.StageTerminating,
 	Needs: append([]diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReports,
-		diagnosis.FactCRDs, diagnosis.FactPods,
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactPods,
 	}, ownerNeeds...),
 	find: view.findFinalizers,
 }

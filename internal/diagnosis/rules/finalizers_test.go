@@ -5,35 +5,78 @@ package rules
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 var operator = types.NamespacedName{Namespace: "widgets-system", Name: "widgets"}
 
+// makeOperator returns the workload of the controller of widgets. It is identified by its ServiceAccount.
 func makeOperator(ready int32) diagnosis.Workload {
 	return diagnosis.Workload{
 		Source: diagnosis.SourceDeployments, Namespace: operator.Namespace, Name: "controller",
-		Names: []string{"controller", "widgets.example.com"}, ServiceAccount: operator, Desired: 1, Ready: ready,
+		Containers: []string{"manager"}, Images: []string{"registry.test/widgets/operator:v1"},
+		ServiceAccount: operator, Desired: 1, Ready: ready,
 	}
 }
 
+// withBinding allows a ServiceAccount named widgets to write the status of widgets.
 func withBinding(namespace string, exists bool) func(*diagnosis.Facts) {
+	role := rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"widgets.example.com"}, Resources: []string{"widgets/status"}, Verbs: []string{"update"},
+	}}}
 	binding := rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"}}
+	binding.RoleRef.Name = role.Name
 	binding.Subjects = []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "widgets"}}
 	return func(facts *diagnosis.Facts) {
+		withDefinition()(facts)
+		facts.ClusterRoles = append(facts.ClusterRoles, role)
 		facts.ClusterRoleBindings = append(facts.ClusterRoleBindings, binding)
 		facts.ServiceAccounts = map[types.NamespacedName]bool{{Namespace: namespace, Name: "widgets"}: exists}
 	}
+}
+
+// withOperator adds the controller of widgets, with a decoy that only has similar names.
+func withOperator(ready int32) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) {
+		withBinding(operator.Namespace, true)(facts)
+		withWorkloads(makeOperator(ready), makeDecoy(1-ready))(facts)
+	}
+}
+
+// makeDecoy returns a workload that shares words with the finalizer of widgets, but is not its owner.
+func makeDecoy(ready int32) diagnosis.Workload {
+	return diagnosis.Workload{
+		Source: diagnosis.SourceDeployments, Namespace: "decoys", Name: "widgets.example.com",
+		Labels:     map[string]string{"app": "widgets", "widgets.example.com/records": "true"},
+		Containers: []string{"widgets"}, Images: []string{"widgets.example.com/records:v1"},
+		ServiceAccount: types.NamespacedName{Namespace: "decoys", Name: "widgets"}, Desired: 1, Ready: ready,
+	}
+}
+
+// makeReport returns a condition of widget a.
+func makeReport(conditionType string, status metav1.ConditionStatus, message string) diagnosis.Report {
+	object := makeDeleted("a")
+	return diagnosis.MakeConditionReport(diagnosis.RemainingObject{Type: widgets, PartialObjectMetadata: &object}, &metav1.Condition{
+		Type: conditionType, Status: status, Reason: "DeleteFailed", Message: message, LastTransitionTime: metav1.Time{Time: deleted},
+	})
+}
+
+func withReports(reports ...diagnosis.Report) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) { facts.Reports = append(facts.Reports, reports...) }
 }
 
 func withReview(isAllowed bool) func(*diagnosis.Facts) {
@@ -55,6 +98,9 @@ func TestFindFinalizers(t *testing.T) {
 	byHand := *touched.DeepCopy()
 	byHand.ManagedFields[0].Manager = "kubectl-edit"
 
+	failure := makeReport("Synced", "False", "BucketNotEmpty")
+	withTypes := func(facts *diagnosis.Facts) { facts.ResourceTypes.Types = []resourcetypes.Type{configMaps, widgets} }
+
 	runCases(t, map[string]diagnoseCase{
 		"a finalizer within the progress deadline": {facts: makeTerminating(withContent(contentOf(widgets, young)))},
 		"a finalizer that is being removed from other objects": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
@@ -68,71 +114,105 @@ func TestFindFinalizers(t *testing.T) {
 		},
 		"another finalizer that is being removed": {
 			facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Released = map[string]int{"other.example.org/x": 3} }),
-			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerUninstalled), evidenceSearch, object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotFound), evidenceSearch, object}},
 		},
 		"a running owner": {
-			facts: makeTerminating(left, withWorkloads(makeOperator(1)), withReview(true)),
+			facts: makeTerminating(left, withOperator(1), withReview(true)),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "widgets-system/controller has 1 of 1", object}},
 		},
-		"an owner that holds its Lease": {
-			facts: makeTerminating(left, withLeases(makeLease("elsewhere", "widgets.example.com", "x", now.Add(-10*time.Second)))),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "Lease elsewhere/widgets.example.com", object}},
+		"workloads and Leases with similar names": {
+			facts: makeTerminating(left, withDefinition(), withWorkloads(makeDecoy(1), makeDecoy(0)),
+				withLeases(makeLease("decoys", "widgets.example.com", "x", now))),
+			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotFound), "", object}},
+		},
+		"a ServiceAccount with all permissions": {
+			facts: makeTerminating(left, withDefinition(), withWorkloads(makeOperator(1)), withHolder(
+				rbacv1.Subject{Kind: "ServiceAccount", Namespace: operator.Namespace, Name: operator.Name}, "all",
+				rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})),
+			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "", "", object}},
 		},
 		"an owner without permissions": {
-			facts: makeTerminating(left, withWorkloads(makeOperator(1)), withReview(false)),
-			want:  []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.RankProven, literal(messageOwnerForbidden), literal(evidenceForbidden), object}},
-		},
-		"one of two possible owners without permissions": {
-			facts: makeTerminating(left, withReview(false), withWorkloads(makeOperator(1), diagnosis.Workload{
-				Source: diagnosis.SourceDeployments, Namespace: "other", Name: "widgets.example.com", Names: []string{"widgets.example.com"},
-				ServiceAccount: types.NamespacedName{Namespace: "other", Name: "default"}, Desired: 1, Ready: 1,
-			})),
-			want: []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.RankInferred, "", "", object}},
+			facts: makeTerminating(left, withOperator(1), withReview(false)),
+			want:  []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.RankInferred, literal(messageOwnerForbidden), literal(evidenceForbidden), object}},
 		},
 		"an owner that is scaled to zero": {
-			facts: makeTerminating(left, withWorkloads(makeOperator(0))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankProven, literal(messageOwnerNotRunning), "has 0 of 1 pods ready", object}},
+			facts: makeTerminating(left, withOperator(0)),
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.RankInferred, literal(messageOwnerNotRunning), "has 0 of 1 pods ready", object}},
 		},
-		"an owner with an expired Lease": {
-			facts: makeTerminating(left, withDefinition(), withLeases(makeLease("widgets-system", "widgets.example.com", "x", now.Add(-time.Hour)))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotRunning), "renewed 60m ago", object}},
+		"an owner that is scaled to zero, and Deployments that cannot be read": {
+			facts: makeTerminating(left, withOperator(0), withUnread(diagnosis.SourceStatefulSets)),
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), "could not read statefulsets.apps", object}},
 		},
-		"an owner with an expired Lease, and workloads that cannot be read": {
-			facts: makeTerminating(left, withUnread(diagnosis.SourceDeployments),
-				withLeases(makeLease("widgets-system", "widgets.example.com", "x", now.Add(-time.Hour)))),
-			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "", "could not read deployments.apps", object}},
+		"one of two possible owners is running": {
+			facts: makeTerminating(left, withOperator(0), withWorkloads(makeOperator(1))),
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), "has 1 of 1", object}},
+		},
+		"an owner that was installed with the CustomResourceDefinition": {
+			facts: makeTerminating(left, withDefinition(func(crd *apiextensionsv1.CustomResourceDefinition) {
+				crd.Annotations = map[string]string{"meta.helm.sh/release-name": "w", "meta.helm.sh/release-namespace": "widgets-system"}
+			}), func(facts *diagnosis.Facts) {
+				released := makeOperator(0)
+				released.Releases = []string{"Helm release widgets-system/w"}
+				withWorkloads(released, makeDecoy(1))(facts)
+			}),
+			want: []want{{diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.RankInferred, literal(messageOwnerNotRunning), "Helm release widgets-system/w", object}},
 		},
 		"an owner whose ServiceAccount was deleted": {
 			facts: makeTerminating(left, withBinding("widgets-system", false)),
-			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankProven, "", "ServiceAccount widgets-system/widgets", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "", "ServiceAccount widgets-system/widgets", object}},
 		},
 		"an owner that was in the namespace": {
 			facts: makeTerminating(left, withBinding(shop, false)),
-			want:  []want{{diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.RankProven, literal(messageOwnerInNamespace), "ServiceAccount shop/widgets", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.RankInferred, literal(messageOwnerInNamespace), "ServiceAccount shop/widgets", object}},
 		},
 		"an existing ServiceAccount is not evidence of a running owner": {
 			facts: makeTerminating(left, withBinding("widgets-system", true)),
-			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerUninstalled), "", object}},
-		},
-		"an owner for which only a CustomResourceDefinition exists": {
-			facts: makeTerminating(left, withDefinition()),
-			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerOnlyCRDs), literal(evidenceCRDsOfDomain) + "widgets", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotFound), "", object}},
 		},
 		"an owner that has updated the object since the deletion": {
 			facts: makeTerminating(withContent(contentOf(widgets, touched))),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "widget-engine", literal(evidenceFieldManagers) + "widget-engine", object}},
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "widget-engine", "added by widget-engine", object}},
+		},
+		"a workload with the name of the field manager that added the finalizer": {
+			facts: makeTerminating(withContent(contentOf(widgets, touched)), withOperator(1), withWorkloads(diagnosis.Workload{
+				Source: diagnosis.SourceDeployments, Namespace: "engine", Name: "widget-engine", Desired: 1,
+			})),
+			want: []want{{diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.RankInferred, "engine/widget-engine has 0 of 1", "", object}},
+		},
+		"a workload with an image with the name of the field manager that added the finalizer": {
+			facts: makeTerminating(withContent(contentOf(widgets, touched)), withWorkloads(diagnosis.Workload{
+				Source: diagnosis.SourceDeployments, Namespace: "engine", Name: "x", Images: []string{"test:5000/a/widget-engine:v1"}, Desired: 1, Ready: 1,
+			})),
+			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "engine/x has 1 of 1", "its image is named widget-engine", object}},
 		},
 		"an update by a user is not evidence of a running owner": {
 			facts: makeTerminating(withContent(contentOf(widgets, byHand))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "", "kubectl-edit", object}},
 		},
-		"Leases that cannot be read": {
-			facts: makeTerminating(left, withUnread(diagnosis.SourceLeases)),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), "could not read leases", object}},
+		"ClusterRoles that cannot be read": {
+			facts: makeTerminating(left, withUnread(diagnosis.SourceClusterRoles)),
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), "could not read clusterroles", object}},
+		},
+		"a reason that the running owner published": {
+			facts: makeTerminating(left, withOperator(1), withReports(failure)),
+			want: []want{{diagnosis.CauseFinalizerOwnerFailing, diagnosis.RankPublished, "condition Synced=False, DeleteFailed: BucketNotEmpty",
+				"condition Synced=False, DeleteFailed of widgets.widgets.example.com a", object}},
+		},
+		"a reason that an unknown owner published": {
+			facts: makeTerminating(left, withReports(failure)),
+			want:  []want{{diagnosis.CauseFinalizerOwnerFailing, diagnosis.RankPublished, "BucketNotEmpty", "", object}},
+		},
+		"a reason that an owner published that is no longer running": {
+			facts: makeTerminating(left, withOperator(0), withReports(failure)),
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.RankInferred, "0 of 1", "BucketNotEmpty", object}},
+		},
+		"a condition without a problem": {
+			facts: makeTerminating(left, withOperator(1), withReports(makeReport("Ready", "True", "all is well"))),
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "", "", object}},
 		},
 		"a finalizer without a domain": {
 			facts: makeTerminating(withContent(contentOf(configMaps, makeDeleted("a", "hold")))),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), evidenceSearch, []string{"configmaps/a"}}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotFound), evidenceSearch, []string{"configmaps/a"}}},
 		},
 		"a finalizer of a running kube-controller-manager": {
 			facts: makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC)))),
@@ -142,70 +222,87 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC))), func(facts *diagnosis.Facts) {
 				facts.Leases[0] = makeLease("kube-system", "kube-controller-manager", "x", now.Add(-time.Hour))
 			}),
-			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankProven, literal(messageBuiltInNotRunning), "renewed 60m ago", nil}},
+			want: []want{{diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.RankInferred, literal(messageBuiltInNotRunning), "renewed 60m ago", nil}},
 		},
-		"a dependency that was deleted first": {
-			facts: makeTerminating(left, withWorkloads(makeOperator(1)), func(facts *diagnosis.Facts) {
-				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "condition Ready", `providers.example.com "p" not found`, deleted)}
-			}),
-			want: []want{{diagnosis.CauseDependencyMissing, diagnosis.RankInferred, `needs providers.example.com "p"`, "condition Ready of widgets", object}},
+		"a dependency that does not exist": {
+			facts: makeTerminating(left, withOperator(1), withTypes, withReports(makeReport("Ready", "False", `configmaps "p" not found`))),
+			want:  []want{{diagnosis.CauseDependencyMissing, diagnosis.RankPublished, `configmaps "p" not found`, `configmaps "p" does not exist in the namespace`, object}},
 		},
-		"an error about a dependency that exists": {
-			facts: makeTerminating(left, withContent(contentOf(configMaps, makeObject("p"))), withWorkloads(makeOperator(1)), func(facts *diagnosis.Facts) {
-				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "condition Ready", `configmaps "p" not found`, deleted)}
-			}),
-			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "", "", object}},
+		"a dependency that exists": {
+			facts: makeTerminating(left, withContent(contentOf(configMaps, makeObject("p"))), withOperator(1), withTypes,
+				withReports(makeReport("Ready", "False", `configmaps "p" not found`))),
+			want: []want{{diagnosis.CauseFinalizerOwnerFailing, diagnosis.RankPublished, "", "", object}},
+		},
+		"a dependency of a type that cannot be listed": {
+			facts: makeTerminating(left, withContent(failing(configMaps, answer(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))),
+				withOperator(1), withTypes, withReports(makeReport("Ready", "False", `configmaps "p" not found`))),
+			want: []want{{diagnosis.CauseFinalizerOwnerFailing, diagnosis.RankPublished, "", "", object}},
 		},
 	})
 }
 
-// Finalizer and IsOwnerGone determine which finalizers the plugin can remove by force.
+// Finalizer and OwnerState determine which finalizers the plugin can remove by force.
 func TestFinalizerOfFinding(t *testing.T) {
 	const agent = "openshift.com/origin"
+	subject := v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "search", Name: "index"}
+	withAccount := func(exists bool) func(*diagnosis.Facts) {
+		return func(facts *diagnosis.Facts) {
+			facts.ServiceAccounts = map[types.NamespacedName]bool{{Namespace: "search", Name: "index"}: exists}
+		}
+	}
 	for name, test := range map[string]struct {
-		facts       *diagnosis.Facts
-		finalizer   string
-		isOwnerGone bool
-		remedy      string
+		facts     *diagnosis.Facts
+		finalizer string
+		state     diagnosis.OwnerState
+		remedy    string
 	}{
-		"a finalizer whose owner does not exist": {
-			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held)))), held, true,
+		"a finalizer whose owner was not found": {
+			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held)))), held, diagnosis.OwnerNotFound,
 			"kubectl nslifecycle finalize shop --finalizer=" + held,
 		},
 		"a finalizer whose owner is running": {
-			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held))), withWorkloads(makeOperator(1))), held, false,
+			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held))), withOperator(1)), held, diagnosis.OwnerRunning,
 			"kubectl nslifecycle finalize shop --finalizer=" + held,
 		},
-		"a namespace finalizer whose owner does not exist": {
-			makeTerminating(withNamespaceFinalizers(agent)), agent, true, "kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
+		"a namespace finalizer whose owner was not found": {
+			makeTerminating(withNamespaceFinalizers(agent)), agent, diagnosis.OwnerNotFound, "kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"a namespace finalizer of a registered initializer": {
-			makeTerminating(withNamespaceFinalizers(agent), withInitializerFinalizer(agent)), agent, false,
+			makeTerminating(withNamespaceFinalizers(agent), withInitializerFinalizer(agent)), agent, diagnosis.OwnerUnknown,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"a namespace finalizer, and configurations that cannot be read": {
-			makeTerminating(withNamespaceFinalizers(agent), withUnread(diagnosis.SourceConfigurations)), agent, false,
+			makeTerminating(withNamespaceFinalizers(agent), withUnread(diagnosis.SourceConfigurations)), agent, diagnosis.OwnerUnknown,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
-		"a namespace finalizer whose owner is running": {
-			makeTerminating(withNamespaceFinalizers("widgets.example.com/agent"), withWorkloads(makeOperator(1))), "widgets.example.com/agent", false,
-			"kubectl nslifecycle finalize shop --namespace-finalizer=widgets.example.com/agent",
+		"a namespace finalizer of an initializer whose ServiceAccount does not exist": {
+			makeTerminating(withNamespaceFinalizers(agent), withInitializerFinalizer(agent, subject), withAccount(false)), agent, diagnosis.OwnerGone,
+			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
+		},
+		"a namespace finalizer of an initializer whose ServiceAccount exists": {
+			makeTerminating(withNamespaceFinalizers(agent), withInitializerFinalizer(agent, subject), withAccount(true)), agent, diagnosis.OwnerUnknown,
+			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
+		},
+		"a namespace finalizer of an initializer with another subject": {
+			makeTerminating(withNamespaceFinalizers(agent), withAccount(false),
+				withInitializerFinalizer(agent, subject, v1alpha1.Subject{Kind: v1alpha1.SubjectUser, Name: "ci"})), agent, diagnosis.OwnerUnknown,
+			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"a namespace finalizer whose owner is unknown": {
-			makeTerminating(withNamespaceFinalizers("hold")), "hold", false, "kubectl nslifecycle finalize shop --namespace-finalizer=hold",
+			makeTerminating(withNamespaceFinalizers("hold")), "hold", diagnosis.OwnerNotFound, "kubectl nslifecycle finalize shop --namespace-finalizer=hold",
 		},
 		"a namespace finalizer, and workloads that cannot be read": {
-			makeTerminating(withNamespaceFinalizers(agent), withUnread(diagnosis.SourceDeployments)), agent, false,
+			makeTerminating(withNamespaceFinalizers(agent), withUnread(diagnosis.SourceDeployments)), agent, diagnosis.OwnerUnknown,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"an entry of metadata.finalizers of the Namespace": {
-			makeTerminating(withNamespaceFinalizers(), func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{agent} }), agent, true,
+			makeTerminating(withNamespaceFinalizers(), func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{agent} }), agent, diagnosis.OwnerNotFound,
 			"kubectl nslifecycle finalize shop --metadata-finalizer=" + agent,
 		},
 		"a PersistentVolumeClaim in use": {
 			makeTerminating(withContent(contentOf(claims, makeDeleted("data", owners.FinalizerPVC))),
 				withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil })),
-			owners.FinalizerPVC, false, "kubectl nslifecycle finalize shop --finalizer=" + owners.FinalizerPVC,
+			owners.FinalizerPVC, "", "kubectl nslifecycle finalize shop --finalizer=" + owners.FinalizerPVC,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,10 +310,10 @@ func TestFinalizerOfFinding(t *testing.T) {
 			if len(findings) != 1 {
 				t.Fatalf("got %+v", findings)
 			}
-			if got := findings[0]; got.Finalizer != test.finalizer || got.IsOwnerGone != test.isOwnerGone ||
+			if got := findings[0]; got.Finalizer != test.finalizer || got.OwnerState != test.state ||
 				!slices.Contains(got.Remedies, test.remedy) {
-				t.Errorf("got %q, %t, %q, want %q, %t, %q", got.Finalizer, got.IsOwnerGone, got.Remedies,
-					test.finalizer, test.isOwnerGone, test.remedy)
+				t.Errorf("got %q, %q, %q, want %q, %q, %q", got.Finalizer, got.OwnerState, got.Remedies,
+					test.finalizer, test.state, test.remedy)
 			}
 		})
 	}

@@ -102,7 +102,7 @@ func (f view) setIdentities(finding *diagnosis.Finding, waits, name string) {
 	switch {
 	case !canReadRoles && !isExact:
 		finding.Message = fmt.Sprintf(messageInitializerSubjects, waits)
-	case len(identities) == 0 && owners.CanAnyoneInitialize(f.ClusterRoles, f.ClusterRoleBindings, f.WaitingSubjects):
+	case len(identities) == 0 && owners.HasWildcardHolder(f.Facts):
 		finding.Message = fmt.Sprintf(messageOnlyWildcards, waits)
 	case len(identities) == 0:
 		finding.Cause = diagnosis.CauseInitializerNotRunning

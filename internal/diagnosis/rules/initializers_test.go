@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -73,6 +74,13 @@ func TestFindInitializers(t *testing.T) {
 		return func(facts *diagnosis.Facts) { facts.ServiceAccounts = map[types.NamespacedName]bool{account: exists} }
 	}
 	runs := withWorkloads(diagnosis.Workload{Source: diagnosis.SourcePods, Namespace: "quota-system", Name: "quota-1", ServiceAccount: account, Desired: 1, Ready: 1})
+	registered := func(facts *diagnosis.Facts) {
+		facts.Initializers[1].Subjects = []v1alpha1.Subject{{Kind: "ServiceAccount", Namespace: "quota-system", Name: "quota"}}
+	}
+	published := func(facts *diagnosis.Facts) {
+		facts.Namespace.Status.Conditions[1].Reason = "NoPlan"
+		facts.Namespace.Status.Conditions[1].Message = "ConfigMap quota/plan is missing"
+	}
 	object := []string{"namespaces/shop"}
 	runCases(t, map[string]diagnoseCase{
 		"an initializer within the progress deadline": {facts: makeInitializing(func(facts *diagnosis.Facts) {
@@ -83,11 +91,11 @@ func TestFindInitializers(t *testing.T) {
 		})},
 		"no subject with the permission": {
 			facts: makeInitializing(),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankProven, literal(messageNoInitializerSubject), "quota.corp.com has been first in the pending list since 2026-03-01T11:50:00Z", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, literal(messageNoInitializerSubject), "quota.corp.com has been first in the pending list since 2026-03-01T11:50:00Z", object}},
 		},
 		"a subject with the permission for another namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule("other")), exists(true), runs),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankProven, literal(messageNoInitializerSubject), "", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, literal(messageNoInitializerSubject), "", object}},
 		},
 		"a subject with the permission for this namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule(shop)), exists(true), runs),
@@ -96,11 +104,40 @@ func TestFindInitializers(t *testing.T) {
 		"a subject with all permissions": {
 			facts: makeInitializing(exists(true), runs, withHolder(subject, "all", rbacv1.PolicyRule{
 				Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})),
-			want: []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, "1 running pod", "", object}},
+			want: []want{{diagnosis.CauseInitializerPending, diagnosis.RankInferred, literal(messageOnlyWildcards), "", object}},
+		},
+		"a stopped ServiceAccount, and another one with all permissions": {
+			facts: makeInitializing(holds, exists(true), withHolder(rbacv1.Subject{Kind: "ServiceAccount", Namespace: "argocd", Name: "controller"},
+				"all", rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})),
+			want: []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, "quota-system/quota", "", object}},
+		},
+		"a reason that the initializer published": {
+			facts: makeInitializing(holds, exists(true), published),
+			want: []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished, "NoPlan: ConfigMap quota/plan is missing",
+				"condition quota.corp.com/Initialized=False, NoPlan", object}},
+		},
+		"a registered subject that is running": {
+			facts: makeInitializing(registered, exists(true), runs),
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, "1 running pod", "is a subject of initializer", object}},
+		},
+		"a registered subject without pods, and another holder that is running": {
+			facts: makeInitializing(registered, exists(true), withHolder(
+				rbacv1.Subject{Kind: "ServiceAccount", Namespace: "other", Name: "x"}, "other", initializeRule())),
+			want: []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, "quota-system/quota", "", object}},
+		},
+		"a registered subject that does not exist": {
+			facts: makeInitializing(registered, exists(false)),
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankProven, "does not exist", "", object}},
+		},
+		"a waiting subject": {
+			facts: makeInitializing(holds, exists(true), runs, func(facts *diagnosis.Facts) {
+				facts.WaitingSubjects = []v1alpha1.Subject{{Kind: "ServiceAccount", Namespace: "quota-system", Name: "quota"}}
+			}),
+			want: []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, literal(messageNoInitializerSubject), "", object}},
 		},
 		"a ServiceAccount that does not exist": {
 			facts: makeInitializing(holds, exists(false)),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankProven, "quota-system/quota", "ServiceAccount quota-system/quota", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, "quota-system/quota", "ServiceAccount quota-system/quota", object}},
 		},
 		"a ServiceAccount without pods": {
 			facts: makeInitializing(holds, exists(true)),
@@ -108,15 +145,15 @@ func TestFindInitializers(t *testing.T) {
 		},
 		"a ServiceAccount whose pods cannot be read": {
 			facts: makeInitializing(holds, exists(true), withUnread(diagnosis.SourcePods)),
-			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, literal(messageInitializerUnknown), "", object}},
+			want:  []want{{diagnosis.CauseInitializerPending, diagnosis.RankInferred, literal(messageInitializerUnknown), "", object}},
 		},
 		"a user who may be running the initializer": {
 			facts: makeInitializing(withHolder(rbacv1.Subject{Kind: "User", Name: "ci"}, "ci", initializeRule())),
-			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, literal(messageInitializerUnknown), `User "ci"`, object}},
+			want:  []want{{diagnosis.CauseInitializerPending, diagnosis.RankInferred, literal(messageInitializerUnknown), `User "ci"`, object}},
 		},
 		"permissions that cannot be read": {
 			facts: makeInitializing(withUnread(diagnosis.SourceClusterRoles)),
-			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, literal(messageInitializerSubjects), "", object}},
+			want:  []want{{diagnosis.CauseInitializerPending, diagnosis.RankInferred, literal(messageInitializerSubjects), "", object}},
 		},
 		"an initializer that is no longer registered": {
 			facts: makeInitializing(holds, exists(true), runs, func(facts *diagnosis.Facts) { facts.Initializers = nil }),
@@ -136,7 +173,7 @@ func TestTimeoutsAreEvidence(t *testing.T) {
 		Type: "nslifecycle.dev/InitializerTurn", Status: corev1.ConditionTrue, Reason: "Pending", Message: "it has a timeout",
 	}
 	facts.Namespace.Status.Conditions = append(facts.Namespace.Status.Conditions, condition)
-	g.Expect(view{facts}.turnEvidence(quota, now)).To(ContainElement(ContainSubstring("it has a timeout")))
+	g.Expect(view{facts}.turnEvidence(quota, now)).To(ContainElement(HaveField("Text", ContainSubstring("it has a timeout"))))
 	facts.Namespace.Status.Conditions[len(facts.Namespace.Status.Conditions)-1].Status = corev1.ConditionFalse
-	g.Expect(view{facts}.turnEvidence(quota, now)).NotTo(ContainElement(ContainSubstring("it has a timeout")))
+	g.Expect(view{facts}.turnEvidence(quota, now)).NotTo(ContainElement(HaveField("Text", ContainSubstring("it has a timeout"))))
 }

@@ -20,7 +20,7 @@ import (
 var namespaceFinalizerRule = Rule{
 	Name: "namespace-finalizers", Stage: diagnosis.StageTerminating,
 	Needs: append([]diagnosis.Fact{
-		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactInitializers,
+		diagnosis.FactContent, diagnosis.FactInitializers,
 	}, ownerNeeds...),
 	find: view.findNamespaceFinalizers,
 }

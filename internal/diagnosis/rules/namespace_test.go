@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
@@ -19,9 +20,11 @@ func withNamespaceFinalizers(finalizers ...corev1.FinalizerName) func(*diagnosis
 	return func(facts *diagnosis.Facts) { facts.Namespace.Spec.Finalizers = finalizers }
 }
 
-func withInitializerFinalizer(finalizer string) func(*diagnosis.Facts) {
+func withInitializerFinalizer(finalizer string, subjects ...v1alpha1.Subject) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) {
-		facts.Initializers = []diagnosis.RegisteredInitializer{{Name: "index.corp.com", Finalizer: finalizer, Configuration: "search"}}
+		facts.Initializers = []diagnosis.RegisteredInitializer{{
+			Name: "index.corp.com", Finalizer: finalizer, Configuration: "search", Subjects: subjects,
+		}}
 	}
 }
 
@@ -52,6 +55,13 @@ func TestFindNamespaceCauses(t *testing.T) {
 				`NamespaceInitializerConfiguration "search" has finalizer openshift.com/origin for initializer index.corp.com`,
 				object}},
 		},
+		"a reason that the owner of a namespace finalizer published": {
+			facts: makeTerminating(withNamespaceFinalizers("corp.example.com/backup"), func(facts *diagnosis.Facts) {
+				setStatus(facts, "corp.example.com/backup", corev1.ConditionFalse, "Retrying", "s3: AccessDenied")
+			}),
+			want: []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.RankPublished,
+				"condition corp.example.com/backup=False, Retrying: s3: AccessDenied", "s3: AccessDenied", object}},
+		},
 		"a namespace finalizer that no initializer registers": {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withInitializerFinalizer("example.com/other")),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.RankProven, "9m55s", "[openshift.com/origin]", object}},
@@ -79,7 +89,7 @@ func TestFindNamespaceCauses(t *testing.T) {
 		},
 		"a namespace controller that is not running": {
 			facts: makeTerminating(silent, staleLease, left),
-			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankProven, literal(messageNotProcessed), "renewed 60m ago", object}},
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, literal(messageNotProcessed), "renewed 60m ago", object}},
 		},
 		"a namespace controller without a Lease": {
 			facts: makeTerminating(silent, noLeases, left),
@@ -101,7 +111,7 @@ func TestFindNamespaceCauses(t *testing.T) {
 		"a namespace controller without a Lease that reports a failure": {
 			facts: makeTerminating(left, noLeases, withContentFailure(`deleting configmaps "a": configmaps "a" is forbidden: `+
 				`User "system:serviceaccount:default:x" cannot delete resource "configmaps" in API group "" in the namespace "shop"`)),
-			want: []want{{diagnosis.CauseForbidden, diagnosis.RankProven, "cannot delete configmaps", "ContentDeletionFailed", nil}},
+			want: []want{{diagnosis.CauseForbidden, diagnosis.RankPublished, "cannot delete configmaps", "ContentDeletionFailed", nil}},
 		},
 		"an unexplained failure": {
 			facts: makeTerminating(left, withContentFailure("the disk is full")),

@@ -84,12 +84,17 @@ func TestFindPods(t *testing.T) {
 			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.RankInferred, "the job controller", "renewed 1s ago", object}},
 		},
 		"a pod with a finalizer of a running owner": {
-			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(1))),
-			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.RankInferred, literal(messageOwnerRunning), "", object}},
+			facts: makeTerminating(withPod("web", withFinalizer("resource.corp.example.com/x")), func(facts *diagnosis.Facts) {
+				facts.Content[0].Objects[0].ManagedFields = []metav1.ManagedFieldsEntry{{
+					Manager: "corp-operator", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"resource.corp.example.com/x\"":{}}}}`),
+				}}
+				withWorkloads(diagnosis.Workload{Source: diagnosis.SourceDeployments, Namespace: "operators", Name: "corp-operator", Desired: 1, Ready: 1})(facts)
+			}),
+			want: []want{{diagnosis.CausePodFinalizer, diagnosis.RankInferred, literal(messageOwnerRunning), "", object}},
 		},
-		"a pod with a finalizer of an owner that is not running": {
-			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(0))),
-			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankProven, "", "", object}},
+		"a pod with a finalizer of an unknown owner": {
+			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeDecoy(0))),
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "", "", object}},
 		},
 		"a running pod with a finalizer on an unreachable node": {
 			facts: makeTerminating(withPod("web", func(pod *corev1.Pod) { pod.Finalizers = []string{held} })),
@@ -125,9 +130,11 @@ func TestFindDependencies(t *testing.T) {
 		},
 		"a Service whose load balancer cannot be deleted": {
 			facts: makeTerminating(balancer, func(facts *diagnosis.Facts) {
-				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(services, "web", "Event SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer: quota", now)}
+				object := makeDeleted("web")
+				facts.Reports = []diagnosis.Report{diagnosis.MakeEventReport(diagnosis.RemainingObject{Type: services, PartialObjectMetadata: &object},
+					"SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer: quota", now)}
 			}),
-			want: []want{{diagnosis.CauseCloudResource, diagnosis.RankProven, "the service controller", "failed to delete load balancer: quota", nil}},
+			want: []want{{diagnosis.CauseCloudResource, diagnosis.RankPublished, "the service controller", "failed to delete load balancer: quota", nil}},
 		},
 		"foreground deletion with a dependent that is not being deleted": {
 			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeObject("web-1"))))),

@@ -85,7 +85,7 @@ func expectPublishable(t *testing.T, facts *diagnosis.Facts) {
 // Users choose the names of finalizers. Matches in other namespaces must not change public findings.
 func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 	elsewhere := diagnosis.Workload{
-		Source: diagnosis.SourceDeployments, Namespace: "other", Name: "widgets", Names: []string{"widgets.example.com", held},
+		Source: diagnosis.SourceDeployments, Namespace: "other", Name: "widgets", Labels: map[string]string{"app": "widgets.example.com"},
 		Images: []string{"registry.test/widgets.example.com"}, Desired: 1, Ready: 1,
 		ServiceAccount: types.NamespacedName{Namespace: "other", Name: "widgets"},
 	}
@@ -127,9 +127,9 @@ func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 func TestPublicFindings(t *testing.T) {
 	left := withContent(contentOf(widgets, makeDeleted("a", held)))
 	here := makeOperator(0)
-	here.Namespace = shop
-	similar := here
-	similar.Names = []string{"widgets"}
+	here.Namespace, here.ServiceAccount.Namespace = shop, shop
+	similar := makeDecoy(0)
+	similar.Namespace = shop
 	snapshot := "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection"
 	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "quota-system", Name: "quota"}
 	quotaPod := diagnosis.Workload{
@@ -149,27 +149,18 @@ func TestPublicFindings(t *testing.T) {
 			fmt.Sprintf(messageOwnerKnown, "", "the snapshot controller"),
 		},
 		"an owner in the namespace": {
-			makeTerminating(left, withWorkloads(here)), diagnosis.CauseFinalizerOwnerInNamespace, "deployments.apps shop/controller has 0 of 1 pods ready",
+			makeTerminating(left, withBinding(shop, true), withWorkloads(here)), diagnosis.CauseFinalizerOwnerInNamespace, `through ClusterRoleBinding "widgets.example.com"`,
 		},
 		"a missing ServiceAccount in the namespace": {
-			makeTerminating(left, withBinding(shop, false)), diagnosis.CauseFinalizerOwnerInNamespace, "ServiceAccount shop/widgets, which does not exist",
+			makeTerminating(left, withBinding(shop, false)), diagnosis.CauseFinalizerOwnerInNamespace, "ServiceAccount shop/widgets, which may write widgets/status.widgets.example.com but does not exist",
 		},
 		"a workload with a similar name in the namespace": {
 			makeTerminating(left, withWorkloads(similar)), diagnosis.CauseFinalizerPending, literal(messageOwnerUnknown),
 		},
-		"an APIService of the same domain": {
-			makeTerminating(left, func(facts *diagnosis.Facts) {
-				facts.APIServices = []diagnosis.APIService{{
-					Name: "v1.widgets.example.com", GroupVersion: widgets.GroupVersion(), Reason: "ServiceNotFound",
-					Service: types.NamespacedName{Namespace: "other", Name: "server"},
-					Message: `service/server in "other" is not present`,
-				}}
-			}), diagnosis.CauseFinalizerOwnerNotFound, "APIService v1.widgets.example.com is not available: ServiceNotFound",
-		},
 		"a kube-controller-manager that is not running": {
 			makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC))), func(facts *diagnosis.Facts) {
 				facts.Leases = []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "x", deleted)}
-			}), diagnosis.CauseFinalizerOwnerNotFound, "the pvc-protection controller of kube-controller-manager, which is not running",
+			}), diagnosis.CauseFinalizerOwnerNotRunning, "the pvc-protection controller of kube-controller-manager, which is not running",
 		},
 		"a running initializer": {
 			makeInitializing(withHolder(account, "quota", initializeRule()), withWorkloads(quotaPod)), diagnosis.CauseInitializerSlow,

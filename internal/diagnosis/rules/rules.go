@@ -50,8 +50,9 @@ func (r Rule) appliesTo(facts *diagnosis.Facts) bool {
 
 // ownerNeeds are the facts that can be evidence of a finalizer's owner.
 var ownerNeeds = []diagnosis.Fact{
-	diagnosis.FactWorkloads, diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings,
-	diagnosis.FactServiceAccounts, diagnosis.FactAccessReviews, diagnosis.FactCRDNames, diagnosis.FactCRDs,
+	diagnosis.FactResourceTypes, diagnosis.FactReports, diagnosis.FactLeases, diagnosis.FactWorkloads,
+	diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings, diagnosis.FactServiceAccounts,
+	diagnosis.FactAccessReviews, diagnosis.FactCRDNames, diagnosis.FactCRDs,
 }
 
 // view adds two kinds of methods to the facts: the rules, and queries that several rules share.

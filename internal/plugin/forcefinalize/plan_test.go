@@ -73,7 +73,7 @@ func blockedBy(cause diagnosis.Cause, finalizer, loss string) *diagnosis.Diagnos
 	return &diagnosis.Diagnosis{
 		Namespace: "shop", UID: "1", Stage: diagnosis.StageTerminating, State: diagnosis.Blocked, Summary: message,
 		Findings: []diagnosis.Finding{{
-			Cause: cause, Rank: diagnosis.RankProven, Message: message, Loss: loss, Finalizer: finalizer, IsOwnerGone: true,
+			Cause: cause, Rank: diagnosis.RankProven, Message: message, Loss: loss, Finalizer: finalizer, OwnerState: diagnosis.OwnerGone,
 		}},
 	}
 }
@@ -143,7 +143,7 @@ func TestComputePlan(t *testing.T) {
 		"finalizer whose owner might be active": {
 			change: func(state *clusterState) {
 				state.diagnosis.Findings[0].Cause = diagnosis.CauseFinalizerPending
-				state.diagnosis.Findings[0].IsOwnerGone = false
+				state.diagnosis.Findings[0].OwnerState = diagnosis.OwnerNotFound
 			},
 			wanted: finalizer, targets: []string{"configmaps/a"}, heldBy: held,
 			objections: []string{objectionActiveOwner(reasonOwnerNotGone(&finalizer, &diagnosis.Finding{
@@ -202,7 +202,7 @@ func TestComputePlan(t *testing.T) {
 		"namespace finalizer kubernetes, with content": {
 			wanted: kubernetes, heldBy: []string{describeMetadataFinalizer(project), describeNamespaceFinalizer(agent)},
 			orphans:    []string{"configmaps/a", "persistentvolumeclaims/disk"},
-			objections: []string{objectionOrphans(2)},
+			objections: []string{objectionOrphans(2), objectionActiveOwner(reasonNoFinding(&kubernetes))},
 		},
 		"duplicate namespace finalizer kubernetes, with content": {
 			change: func(state *clusterState) {
@@ -210,11 +210,12 @@ func TestComputePlan(t *testing.T) {
 			},
 			wanted: kubernetes, heldBy: []string{describeMetadataFinalizer(project)},
 			orphans:    []string{"configmaps/a", "persistentvolumeclaims/disk"},
-			objections: []string{objectionOrphans(2)},
+			objections: []string{objectionOrphans(2), objectionActiveOwner(reasonNoFinding(&kubernetes))},
 		},
 		"namespace finalizer kubernetes, without content": {
 			change: func(state *clusterState) { state.objects = nil },
 			wanted: kubernetes, heldBy: []string{describeMetadataFinalizer(project), describeNamespaceFinalizer(agent)},
+			objections: []string{objectionActiveOwner(reasonNoFinding(&kubernetes))},
 		},
 		"all objections": {
 			change: func(state *clusterState) {
