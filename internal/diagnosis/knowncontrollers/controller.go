@@ -14,8 +14,8 @@ type Controller struct {
 	// Sources are the paths in the repository that the facts were read from, by the name of the field.
 	// A source in another repository has the form OWNER/NAME@COMMIT:PATH.
 	Sources map[string]string `json:"sources"`
-	// Outside reports whether the controller runs outside the cluster, at a cloud provider. The
-	// cluster contains no workload of such a controller.
+	// Outside reports whether the controller can run outside the cluster, at a cloud provider. If it has
+	// no workloads, it never runs in the cluster.
 	Outside bool `json:"outside,omitempty"`
 	// Finalizers are the finalizers that the controller removes.
 	Finalizers []Finalizer `json:"finalizers"`
@@ -42,9 +42,10 @@ type Finalizer struct {
 	// Name is the finalizer. If it is empty, Prefix is the start of the finalizer.
 	Name   string `json:"name,omitempty"`
 	Prefix string `json:"prefix,omitempty"`
-	// Resources are the types of the objects with the finalizer. If it is empty, the finalizer can be on
-	// objects of many types.
-	Resources []Resource `json:"resources,omitempty"`
+	// Resources are the types of the objects with the finalizer. If HasMoreResources is true or the list
+	// is empty, objects of other types can have the finalizer too.
+	Resources        []Resource `json:"resources,omitempty"`
+	HasMoreResources bool       `json:"hasMoreResources,omitempty"`
 	// Loss is a sentence that states what is left behind if the finalizer is removed by force.
 	Loss string `json:"loss"`
 }

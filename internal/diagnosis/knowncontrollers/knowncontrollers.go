@@ -54,8 +54,8 @@ func ByFinalizer(finalizer, resource string) (_ *Controller, _ *Finalizer, ok bo
 	for _, matches := range []func(*Finalizer) bool{
 		func(f *Finalizer) bool { return f.Name == finalizer && f.isOn(resource) },
 		func(f *Finalizer) bool { return f.hasPrefixOf(finalizer) && f.isOn(resource) },
-		func(f *Finalizer) bool { return f.Name == finalizer && (resource == "" || len(f.Resources) == 0) },
-		func(f *Finalizer) bool { return f.hasPrefixOf(finalizer) && (resource == "" || len(f.Resources) == 0) },
+		func(f *Finalizer) bool { return f.Name == finalizer && f.canBeOn(resource) },
+		func(f *Finalizer) bool { return f.hasPrefixOf(finalizer) && f.canBeOn(resource) },
 	} {
 		controller, found, isAmbiguous := find(matches)
 		if controller != nil {
@@ -87,4 +87,9 @@ func (f *Finalizer) hasPrefixOf(finalizer string) bool {
 
 func (f *Finalizer) isOn(resource string) bool {
 	return slices.ContainsFunc(f.Resources, func(r Resource) bool { return r.Name == resource })
+}
+
+// canBeOn reports whether the finalizer can be on objects of a type that the data does not contain.
+func (f *Finalizer) canBeOn(resource string) bool {
+	return resource == "" || len(f.Resources) == 0 || f.HasMoreResources
 }
