@@ -117,6 +117,8 @@ type Facts struct {
 	Nodes []corev1.Node
 	// Reports are conditions and Events about remaining objects.
 	Reports []Report
+	// Fields are the values of the fields that pause the controllers of remaining objects.
+	Fields map[FieldKey]string
 
 	// Workloads are workloads in the cluster that might be owners of finalizers or initializers.
 	Workloads []Workload
@@ -299,6 +301,12 @@ func MakeConditionReport(of RemainingObject, condition *metav1.Condition) Report
 		Type: of.Type, Name: of.Name, Source: source, Text: condition.Message,
 		IsFailure: condition.Status == problem, At: condition.LastTransitionTime.Time,
 	}
+}
+
+// FieldKey identifies a field of a remaining object. Field is a path such as spec.paused.
+type FieldKey struct {
+	Resource    schema.GroupResource
+	Name, Field string
 }
 
 // Workload is a workload in the cluster.

@@ -6,6 +6,7 @@ package collect
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -134,13 +135,23 @@ func makeWorkload(
 	workload := diagnosis.Workload{
 		Source: source, Namespace: object.GetNamespace(), Name: object.GetName(),
 		ServiceAccount: types.NamespacedName{Namespace: object.GetNamespace(), Name: account},
-		Desired:        desired, Ready: ready, Labels: object.GetLabels(), Releases: diagnosis.ReleasesOf(object),
+		Desired:        desired, Ready: ready, Labels: labelsOf(object, template), Releases: diagnosis.ReleasesOf(object),
 	}
 	for _, container := range template.Spec.Containers {
 		workload.Containers = append(workload.Containers, container.Name)
 		workload.Images = append(workload.Images, container.Image)
 	}
 	return workload
+}
+
+// labelsOf returns the labels of a workload and of its pods.
+func labelsOf(object metav1.Object, template *corev1.PodTemplateSpec) map[string]string {
+	labels := maps.Clone(object.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, template.Labels)
+	return labels
 }
 
 // readAccessReviews checks whether the ServiceAccounts of possible owners have permission to remove

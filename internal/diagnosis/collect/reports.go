@@ -6,16 +6,21 @@ package collect
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/knowncontrollers"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
@@ -67,7 +72,48 @@ func (c *collection) readConditions(ctx context.Context, of diagnosis.RemainingO
 		for _, condition := range conditionsOf(&list.Items[i]) {
 			c.addReport(diagnosis.MakeConditionReport(of, &condition))
 		}
+		for _, finalizer := range of.Finalizers {
+			if known, ok := owners.Known(finalizer, []diagnosis.RemainingObject{of}); ok && known.Controller != nil {
+				c.readFields(of, &list.Items[i], known.Controller)
+			}
+		}
 	}
+}
+
+// readFields reads the fields of an object that pause its controller, and those in which the controller
+// reports failures.
+func (c *collection) readFields(
+	of diagnosis.RemainingObject, object *unstructured.Unstructured, controller *knowncontrollers.Controller,
+) {
+	for _, pause := range controller.Pauses {
+		if value := fieldOf(object, pause.Field); value != "" {
+			c.update(func(facts *diagnosis.Facts) {
+				if facts.Fields == nil {
+					facts.Fields = map[diagnosis.FieldKey]string{}
+				}
+				facts.Fields[diagnosis.FieldKey{Resource: of.GroupResource(), Name: of.Name, Field: pause.Field}] = value
+			})
+		}
+	}
+	for _, failure := range controller.Failures {
+		if value := fieldOf(object, failure.Field); value != "" {
+			c.addReport(diagnosis.Report{
+				Type: of.Type, Name: of.Name, Source: "field " + failure.Field, Text: value, IsFailure: true,
+			})
+		}
+	}
+}
+
+// fieldOf returns a field as text, or "" if it is not set.
+func fieldOf(object *unstructured.Unstructured, path string) string {
+	if path == "" {
+		return ""
+	}
+	value, ok, err := unstructured.NestedFieldNoCopy(object.Object, strings.Split(path, ".")...)
+	if !ok || err != nil || value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
 }
 
 func (c *collection) addReport(report diagnosis.Report) {

@@ -91,6 +91,9 @@ type Setting struct {
 	Value string `json:"value,omitempty"`
 }
 
+// HasEffect reports whether a value of the setting has the effect.
+func (s *Setting) HasEffect(value string) bool { return s.Value == "" || s.Value == value }
+
 // Failure is a condition, an Event of type Warning, or a field of the status. Message is an example.
 type Failure struct {
 	// Condition is the type of the condition. Status and Reason can be empty.

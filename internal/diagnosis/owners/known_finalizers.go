@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/knowncontrollers"
 )
 
 // Processes that run the controllers of Kubernetes.
@@ -26,7 +27,7 @@ const (
 	finalizerOrphan = "orphan"
 )
 
-// KnownFinalizer describes a finalizer of a common controller.
+// KnownFinalizer describes a finalizer of a controller of Kubernetes or of another common controller.
 type KnownFinalizer struct {
 	// Owner is the controller that removes the finalizer. If the controller is part of Kubernetes,
 	// Manager is the name of its process and of the Lease of this process.
@@ -35,27 +36,14 @@ type KnownFinalizer struct {
 	External bool
 	// Loss states what is lost or left behind if the finalizer is removed by force.
 	Loss string
-	// FieldManagers are the field managers of the owner if it is an add-on.
-	FieldManagers []string
-	// Pauses are the annotations that make the owner ignore an object.
-	Pauses []Pause
-	// workloads are the names of the workloads of the owner if it is an add-on.
-	workloads []string
+	// Controller contains the other facts about the owner if it is not part of Kubernetes.
+	Controller *knowncontrollers.Controller
 }
 
-// Pause is an annotation that makes a controller ignore an object. If Value is empty, any value does.
-type Pause struct{ Annotation, Value string }
-
 // IsBuiltIn reports whether a process of Kubernetes itself removes the finalizer.
-func (k *KnownFinalizer) IsBuiltIn() bool { return k.Manager != "" && len(k.workloads) == 0 }
+func (k *KnownFinalizer) IsBuiltIn() bool { return k.Controller == nil && !k.External }
 
-const (
-	awsLoadBalancers     = "aws-load-balancer-controller"
-	awsLoadBalancerOwner = "the AWS Load Balancer Controller"
-	gkeIngressOwner      = "the GKE ingress controller, which runs outside the cluster"
-)
-
-var knownFinalizers = map[string]KnownFinalizer{
+var builtInFinalizers = map[string]KnownFinalizer{
 	FinalizerForeground: {
 		Owner: "the garbage collector of " + ControllerManager, Manager: ControllerManager, Loss: lossForeground,
 	},
@@ -70,40 +58,10 @@ var knownFinalizers = map[string]KnownFinalizer{
 	},
 	FinalizerLoadBalancer: {
 		Owner: "the service controller of " + cloudControllerManager, Manager: cloudControllerManager, External: true,
-		Loss:      lossLoadBalancer,
-		workloads: []string{cloudControllerManager},
+		Loss: lossLoadBalancer,
 	},
 	"resource.kubernetes.io/delete-protection": {
 		Owner: "the resource claim controller of " + ControllerManager, Manager: ControllerManager, Loss: lossDevice,
-	},
-	"external-provisioner.volume.kubernetes.io/finalizer": {
-		Owner: "the external-provisioner of the CSI driver", workloads: []string{"csi-provisioner"}, Loss: lossCSI,
-	},
-	"service.k8s.aws/resources": {
-		Owner: awsLoadBalancerOwner, workloads: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
-	},
-	"ingress.k8s.aws/resources": {
-		Owner: awsLoadBalancerOwner, workloads: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
-	},
-	"elbv2.k8s.aws/resources": {
-		Owner: awsLoadBalancerOwner, workloads: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
-	},
-	"networking.gke.io/l4-netlb-v2":          {Owner: gkeIngressOwner, External: true, Loss: lossLoadBalancer},
-	"networking.gke.io/neg-finalizer":        {Owner: gkeIngressOwner, External: true, Loss: lossLoadBalancer},
-	"networking.gke.io/ingress-finalizer-V2": {Owner: gkeIngressOwner, External: true, Loss: lossLoadBalancer},
-}
-
-// knownPrefixes are the prefixes of finalizers with a variable suffix.
-var knownPrefixes = map[string]KnownFinalizer{
-	"snapshot.storage.kubernetes.io/": {
-		Owner: "the snapshot controller", workloads: []string{"snapshot-controller"},
-		Loss: lossSnapshot,
-	},
-	"external-attacher/": {
-		Owner: "the external-attacher of the CSI driver", workloads: []string{"csi-attacher"}, Loss: lossCSI,
-	},
-	"group.ingress.k8s.aws/": {
-		Owner: awsLoadBalancerOwner, workloads: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
 	},
 }
 
@@ -115,23 +73,67 @@ var cloudDomains = []string{
 }
 
 // Known returns the description of a finalizer of a common controller. Several controllers can use the
-// same finalizer for objects of different types.
+// same finalizer for objects of different types, so ok is false if the objects have several controllers.
 func Known(finalizer string, objects []diagnosis.RemainingObject) (known *KnownFinalizer, ok bool) {
-	if known, ok := knownFinalizers[finalizer]; ok {
-		return &known, true
+	if builtIn, ok := builtInFinalizers[finalizer]; ok {
+		return &builtIn, true
 	}
-	for prefix, known := range knownPrefixes {
-		if strings.HasPrefix(finalizer, prefix) {
-			return &known, true
-		}
+	controller, entry, ok := controllerOf(finalizer, objects)
+	if !ok {
+		return nil, false
 	}
-	return nil, false
+	return &KnownFinalizer{
+		Owner: controller.Name, External: controller.Outside, Loss: entry.Loss, Controller: controller,
+	}, true
 }
 
-// isWorkload reports whether a workload is the controller.
-func (k *KnownFinalizer) isWorkload(workload *diagnosis.Workload) bool {
-	return slices.Contains(k.workloads, workload.Name) ||
-		slices.Contains(k.workloads, workload.Labels["app.kubernetes.io/name"])
+func controllerOf(
+	finalizer string, objects []diagnosis.RemainingObject,
+) (controller *knowncontrollers.Controller, entry *knowncontrollers.Finalizer, ok bool) {
+	if len(objects) == 0 {
+		return knowncontrollers.ByFinalizer(finalizer, "")
+	}
+	for i, object := range objects {
+		next, nextEntry, ok := knowncontrollers.ByFinalizer(finalizer, object.Type.String())
+		if !ok || i > 0 && next != controller {
+			return nil, nil, false
+		}
+		controller, entry = next, nextEntry
+	}
+	return controller, entry, true
+}
+
+// GroupByOwner splits objects with the same finalizer into groups with the same known owner.
+func GroupByOwner(finalizer string, objects []diagnosis.RemainingObject) [][]diagnosis.RemainingObject {
+	groups := map[string][]diagnosis.RemainingObject{}
+	for _, object := range objects {
+		name := ""
+		if known, ok := Known(finalizer, []diagnosis.RemainingObject{object}); ok {
+			name = known.Owner
+		}
+		groups[name] = append(groups[name], object)
+	}
+	var result [][]diagnosis.RemainingObject
+	for _, group := range diagnosis.Sorted(groups) {
+		result = append(result, group)
+	}
+	return result
+}
+
+// isWorkload reports whether a workload is the controller: it has its labels, and its image or one of its
+// names. Users can rename a workload, but rarely everything.
+func isWorkload(controller *knowncontrollers.Controller, workload *diagnosis.Workload) bool {
+	return slices.ContainsFunc(controller.Workloads, func(known knowncontrollers.Workload) bool {
+		for key, value := range known.Labels {
+			if workload.Labels[key] != value {
+				return false
+			}
+		}
+		isDefault := slices.Contains(controller.Namespaces, workload.Namespace)
+		return len(known.Labels) > 0 && (isDefault || workload.Name == known.Name ||
+			workload.ServiceAccount.Name == known.ServiceAccount && known.ServiceAccount != "" ||
+			slices.ContainsFunc(workload.Images, func(image string) bool { return imageName(image) == known.Image }))
+	})
 }
 
 func isCloudDomain(domain string) bool {

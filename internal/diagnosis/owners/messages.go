@@ -20,8 +20,6 @@ const (
 	lossOrphan     = "Dependents refer to an owner that does not exist, and are therefore garbage-collected"
 	lossJob        = "The Job can count this Pod incorrectly; in a terminating namespace, nothing is lost"
 	lossDevice     = "A device can be allocated again while it is in use"
-	lossCSI        = "The volume can remain in the storage system, or stay attached to a node"
-	lossSnapshot   = "The snapshot can remain in the storage system"
 
 	lossLoadBalancer = "The load balancer and its resources remain at the cloud provider, and still incur costs"
 )
@@ -39,7 +37,7 @@ const (
 
 // Reasons why a workload is inferred to be the owner.
 const (
-	basisKnown        = "its labels or its name are those of %s"
+	basisKnown        = "its labels and its name or image are those of %s"
 	basisManagerName  = "its name or a container name is %s, the field manager that added the finalizer"
 	basisManagerImage = "its image is named %s, like the field manager that added the finalizer"
 	basisPermission   = "its ServiceAccount %s may write %s through ClusterRoleBinding %q"

@@ -41,21 +41,20 @@ type AccessReview struct {
 // AccessReviewsNeeded returns the access reviews for the ServiceAccounts of possible owners.
 func AccessReviewsNeeded(facts *diagnosis.Facts) []AccessReview {
 	var reviews []AccessReview
-	for finalizer, objects := range diagnosis.Sorted(ExternalFinalizers(facts)) {
-		if len(objects) == 0 {
-			continue
+	add := func(account types.NamespacedName, objects []diagnosis.RemainingObject) {
+		for _, object := range objects {
+			isDuplicate := slices.ContainsFunc(reviews, func(other AccessReview) bool {
+				return other.ServiceAccount == account && other.Type.GroupVersionResource == object.GroupVersionResource
+			})
+			if !isDuplicate && len(reviews) < MaxChecked {
+				reviews = append(reviews, AccessReview{account, object.Type})
+			}
 		}
-		for _, workload := range Find(facts, finalizer, objects).Workloads {
-			account := workload.ServiceAccount
-			for _, object := range objects {
-				review := AccessReview{account, object.Type}
-				isDuplicate := slices.ContainsFunc(reviews, func(other AccessReview) bool {
-					return other.ServiceAccount == account &&
-						other.Type.GroupVersionResource == object.GroupVersionResource
-				})
-				if !isDuplicate && len(reviews) < MaxChecked {
-					reviews = append(reviews, review)
-				}
+	}
+	for finalizer, all := range diagnosis.Sorted(ExternalFinalizers(facts)) {
+		for _, objects := range GroupByOwner(finalizer, all) {
+			for _, workload := range Find(facts, finalizer, objects).Workloads {
+				add(workload.ServiceAccount, objects)
 			}
 		}
 	}

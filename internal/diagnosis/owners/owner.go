@@ -46,7 +46,11 @@ func Find(facts *diagnosis.Facts, finalizer string, objects []diagnosis.Remainin
 		s.owner.Known = known
 	}
 	s.readManagers()
-	for _, identify := range []func() []match{s.byKnown, s.byFieldManager, s.byPermission, s.byRelease} {
+	steps := []func() []match{s.byFieldManager, s.byPermission, s.byRelease}
+	if s.owner.Known != nil {
+		steps = []func() []match{s.byKnown}
+	}
+	for _, identify := range steps {
 		if matches := identify(); len(matches) > 0 {
 			s.add(matches)
 			break
@@ -96,7 +100,7 @@ func (s *search) readManagers() {
 	for _, object := range s.objects {
 		for _, entry := range object.ManagedFields {
 			isOwner := slices.Contains(s.managers, entry.Manager) && identifiesController(entry.Manager) ||
-				s.owner.Known != nil && slices.Contains(s.owner.Known.FieldManagers, entry.Manager)
+				slices.Contains(s.knownManagers(), entry.Manager)
 			if isOwner && entry.Time != nil && object.DeletionTimestamp != nil &&
 				entry.Time.After(object.DeletionTimestamp.Time) && entry.Time.After(s.lastChangeAt) {
 				s.lastManager, s.lastChangeAt = entry.Manager, entry.Time.Time
@@ -114,13 +118,20 @@ func hasFinalizer(fields []byte, finalizer string) bool {
 	return bytes.Contains(fields, []byte(`"v:\"`+finalizer+`\""`))
 }
 
+func (s *search) knownManagers() []string {
+	if s.owner.Known == nil || s.owner.Known.Controller == nil {
+		return nil
+	}
+	return s.owner.Known.Controller.FieldManagers
+}
+
 // byKnown finds the workloads of a known controller.
 func (s *search) byKnown() []match {
-	if s.owner.Known == nil {
+	if s.owner.Known.Controller == nil {
 		return nil
 	}
 	return s.matches(func(workload *diagnosis.Workload) string {
-		if s.owner.Known.isWorkload(workload) {
+		if isWorkload(s.owner.Known.Controller, workload) {
 			return fmt.Sprintf(basisKnown, s.owner.Known.Owner)
 		}
 		return ""
@@ -131,9 +142,6 @@ func (s *search) byKnown() []match {
 // managers that added the finalizer. By default, the field manager is the name of the client's
 // executable.
 func (s *search) byFieldManager() []match {
-	if s.owner.Known != nil {
-		return nil // Users add the finalizers of some known controllers.
-	}
 	return s.matches(func(workload *diagnosis.Workload) string {
 		for _, manager := range s.managers {
 			if !identifiesController(manager) {

@@ -185,17 +185,26 @@ func (f view) setOwnerNotFound(finding *diagnosis.Finding, c ownerCase) {
 	}
 }
 
-// pauses describes the annotations and fields that make the owner ignore the objects.
+// pauses describes the annotations, labels and fields that make the owner ignore the objects.
 func (f view) pauses(c ownerCase) []string {
-	if c.owner.Known == nil {
+	if c.owner.Known == nil || c.owner.Known.Controller == nil {
 		return nil
 	}
 	var texts []string
+	add := func(object diagnosis.RemainingObject, what, key, value string) {
+		texts = append(texts, fmt.Sprintf(evidencePaused, object.Type, object.Name, what, key, value))
+	}
 	for _, object := range c.objects {
-		for _, pause := range c.owner.Known.Pauses {
-			value, ok := object.Annotations[pause.Annotation]
-			if ok && pause.Annotation != "" && (pause.Value == "" || pause.Value == value) {
-				texts = append(texts, fmt.Sprintf(evidencePaused, object.Type, object.Name, pause.Annotation, value))
+		for _, pause := range c.owner.Known.Controller.Pauses {
+			if value, ok := object.Annotations[pause.Annotation]; ok && pause.HasEffect(value) {
+				add(object, "annotation", pause.Annotation, value)
+			}
+			if value, ok := object.Labels[pause.Label]; ok && pause.HasEffect(value) {
+				add(object, "label", pause.Label, value)
+			}
+			key := diagnosis.FieldKey{Resource: object.GroupResource(), Name: object.Name, Field: pause.Field}
+			if value, ok := f.Fields[key]; ok && pause.HasEffect(value) {
+				add(object, "field", pause.Field, value)
 			}
 		}
 	}

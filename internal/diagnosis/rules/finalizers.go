@@ -25,27 +25,30 @@ var finalizerRule = Rule{
 
 func (f view) findFinalizers() []diagnosis.Finding {
 	var findings []diagnosis.Finding
-	for finalizer, objects := range diagnosis.Sorted(f.OverdueByFinalizer()) {
+	for finalizer, overdue := range diagnosis.Sorted(f.OverdueByFinalizer()) {
 		if f.IsFinalizerProgressing(finalizer) {
 			continue
 		}
-		objects = slices.DeleteFunc(objects, func(object diagnosis.RemainingObject) bool {
+		overdue = slices.DeleteFunc(overdue, func(object diagnosis.RemainingObject) bool {
 			return f.hasOtherRule(object, finalizer)
 		})
-		if len(objects) == 0 {
-			continue
+		for _, objects := range owners.GroupByOwner(finalizer, overdue) {
+			findings = append(findings, f.finalizerFinding(finalizer, objects))
 		}
-		var finding diagnosis.Finding
-		if known, ok := owners.Known(finalizer, objects); ok && known.IsBuiltIn() {
-			finding = f.builtInFinding(finalizer, known, objects)
-		} else {
-			finding = f.ownerFinding(finalizer, objects, diagnosis.CauseFinalizerPending)
-		}
-		finding.Evidence = append(finding.Evidence,
-			diagnosis.Proven(append(f.terminatingCRDs(objects), f.unlistedObjects(objects)...)...)...)
-		findings = append(findings, finding)
 	}
 	return findings
+}
+
+func (f view) finalizerFinding(finalizer string, objects []diagnosis.RemainingObject) diagnosis.Finding {
+	var finding diagnosis.Finding
+	if known, ok := owners.Known(finalizer, objects); ok && known.IsBuiltIn() {
+		finding = f.builtInFinding(finalizer, known, objects)
+	} else {
+		finding = f.ownerFinding(finalizer, objects, diagnosis.CauseFinalizerPending)
+	}
+	finding.Evidence = append(finding.Evidence,
+		diagnosis.Proven(append(f.terminatingCRDs(objects), f.unlistedObjects(objects)...)...)...)
+	return finding
 }
 
 // hasOtherRule reports whether another rule handles a finalizer of an object.

@@ -171,7 +171,7 @@ const (
 	messageBuiltInNotRunning   = "%s should have been deleted %s ago; finalizer %s must be removed by %s, which is " +
 		"not running"
 
-	evidencePaused     = "%s %s has annotation %s=%s"
+	evidencePaused     = "%s %s has %s %s=%s"
 	evidenceDependency = "%s %q does not exist in the namespace"
 	evidenceForbidden  = "ServiceAccount %s can neither patch nor update %s in namespace %q"
 	evidenceSearch     = "searched for the finalizer's owner in managedFields, Deployments, StatefulSets, DaemonSets, " +
