@@ -147,7 +147,7 @@ var _ = Describe("Admission control", func() {
 			f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
 			f.deleteNamespace(ctx)
 			configuration := strings.ToLower(kind) + `webhookconfigurations.admissionregistration.k8s.io "$id-guard"`
-			f.expectFindings(ctx, confirmed(diagnosis.CauseAdmissionWebhookFailing, "configmaps/one", "configmaps/two").
+			f.expectFindings(ctx, proven(diagnosis.CauseAdmissionWebhookFailing, "configmaps/one", "configmaps/two").
 				withMessage(f.text("guard.$id.example.com")).withEvidence("failed calling webhook", text, f.text(configuration)))
 			f.delete(ctx, objects)
 			f.expectDeleted(ctx)
@@ -181,7 +181,7 @@ var _ = Describe("Admission control", func() {
 		f.create(ctx, objects)
 		f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
+		f.expectFindings(ctx, proven(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
 			withMessage(f.text("guard.$id.example.com")).withEvidence("deletion is protected"))
 		f.delete(ctx, objects)
 		f.expectDeleted(ctx)
@@ -194,7 +194,7 @@ var _ = Describe("Admission control", func() {
 		f.create(ctx, objects)
 		f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
+		f.expectFindings(ctx, proven(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
 			withMessage(f.text("$id-guard")).withEvidence("deletion is protected"))
 		f.delete(ctx, objects)
 		f.expectDeleted(ctx)
@@ -222,13 +222,13 @@ var _ = Describe("Admission control", func() {
 		Entry("a policy denies the update", func() string {
 			return strings.ReplaceAll(policy, "$expression",
 				"request.operation != 'UPDATE' || has(object.metadata.finalizers)")
-		}, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("$id-guard", testFinalizer)),
+		}, proven(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("$id-guard", testFinalizer)),
 		Entry("a webhook denies the update", func() string {
 			return strings.NewReplacer("$kind", "Validating", "$client", denyFinalizerRemovals()).Replace(webhook)
-		}, likely(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("guard.$id.example.com", testFinalizer)),
+		}, inferred(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("guard.$id.example.com", testFinalizer)),
 		Entry("the Service of a webhook is missing", func() string {
 			return strings.NewReplacer("$kind", "Mutating", "$client",
 				"{service: {namespace: $id-system, name: guard}}", "[DELETE, UPDATE]", "[UPDATE]").Replace(webhook)
-		}, confirmed(diagnosis.CauseAdmissionWebhookFailing, "configmaps/held").withMessage("guard.$id.example.com")),
+		}, proven(diagnosis.CauseAdmissionWebhookFailing, "configmaps/held").withMessage("guard.$id.example.com")),
 	)
 })

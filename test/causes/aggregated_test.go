@@ -132,7 +132,7 @@ var _ = Describe("An aggregated API server", func() {
 			f := newFixture(ctx)
 			f.registerAPIService(ctx, setUp(ctx, f))
 			f.expectAvailable(ctx, "False")
-			f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseAPIServiceUnavailable).withEvidence(texts...))
+			f.expectStuckUntilUnregistered(ctx, proven(diagnosis.CauseAPIServiceUnavailable).withEvidence(texts...))
 		},
 		Entry("the Service is missing", func(context.Context, *fixture) string { return "443" }, "ServiceNotFound"),
 		Entry("the Service has no endpoints", func(ctx context.Context, f *fixture) string {
@@ -157,7 +157,7 @@ var _ = Describe("An aggregated API server", func() {
 			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, thingResources},
 		}))
 		f.expectAvailable(ctx, "True")
-		f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseDiscoveryStale))
+		f.expectStuckUntilUnregistered(ctx, proven(diagnosis.CauseDiscoveryStale))
 	})
 
 	It("makes discovery fail if its discovery document is invalid", func(ctx context.Context) {
@@ -167,7 +167,7 @@ var _ = Describe("An aggregated API server", func() {
 			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, "not a discovery document"},
 		}))
 		f.expectAvailable(ctx, "True")
-		f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseDiscoveryFailing))
+		f.expectStuckUntilUnregistered(ctx, proven(diagnosis.CauseDiscoveryFailing))
 	})
 
 	It("is reported if it rejects list requests", func(ctx context.Context) {
@@ -179,7 +179,7 @@ var _ = Describe("An aggregated API server", func() {
 			"/apis/$id.aggregated.example.com/v1/namespaces/$ns/things": {http.StatusServiceUnavailable, storageUnavailable},
 		}))
 		f.expectAvailable(ctx, "True")
-		f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseAPIServiceUnavailable).withEvidence("the storage is unavailable"))
+		f.expectStuckUntilUnregistered(ctx, proven(diagnosis.CauseAPIServiceUnavailable).withEvidence("the storage is unavailable"))
 	})
 
 	It("does not affect active namespaces", func(ctx context.Context) {

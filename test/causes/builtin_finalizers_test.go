@@ -25,7 +25,7 @@ spec: {type: LoadBalancer, ports: [{port: 80}]}
 `
 		f.create(ctx, service)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseCloudResource, "services/web").
+		f.expectFindings(ctx, inferred(diagnosis.CauseCloudResource, "services/web").
 			withEvidence("service.kubernetes.io/load-balancer-cleanup"))
 		removeFinalizers(ctx, f.objects(service)[0])
 		f.expectDeleted(ctx)
@@ -41,7 +41,7 @@ spec: {type: LoadBalancer, ports: [{port: 80}]}
 		f.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
 		Expect(admin.Delete(ctx, f.objects(owner)[0], client.PropagationPolicy("Foreground"))).To(Succeed())
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseForegroundDeletion, "configmaps/owner").withMessage("garbage collector"))
+		f.expectFindings(ctx, inferred(diagnosis.CauseForegroundDeletion, "configmaps/owner").withMessage("garbage collector"))
 		f.forceDeletePod(ctx)
 		f.expectDeleted(ctx)
 	})
@@ -62,7 +62,7 @@ metadata:
 		f.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
 		Expect(admin.Delete(ctx, f.objects(owner)[0], client.PropagationPolicy("Foreground"))).To(Succeed())
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseForegroundDeletion, "configmaps/owner").withEvidence(`configmaps "dependent"`))
+		f.expectFindings(ctx, proven(diagnosis.CauseForegroundDeletion, "configmaps/owner").withEvidence(`configmaps "dependent"`))
 		f.forceDeletePod(ctx)
 		f.expectDeleted(ctx)
 	})
@@ -83,29 +83,32 @@ metadata: {namespace: kube-system, name: kube-controller-manager}
 spec: {holderIdentity: control-plane_1, leaseDurationSeconds: 15, renewTime: "2026-01-01T00:00:00.000000Z"}
 `)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseFinalizerOwnerNotFound, "persistentvolumeclaims/data").
+		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotRunning, "persistentvolumeclaims/data").
 			withMessage("kubernetes.io/pvc-protection", "kube-controller-manager"))
 		removeFinalizers(ctx, f.objects(claim)[0])
 		f.expectDeleted(ctx)
 	})
 })
 
-var _ = Describe("A custom resource that depends on a deleted object", func() {
-	It("is reported based on its conditions", func(ctx context.Context) {
+var _ = DescribeTable("A custom resource that cannot be finalized is reported with its condition",
+	func(ctx context.Context, condition string, expected expectedFinding) {
 		f := newFixture(ctx)
 		f.create(ctx, strings.Replace(definition, "    storage: true", "    storage: true\n    subresources: {status: {}}", 1))
 		f.changeDefinition(ctx, preserveStatus)
 		f.createOperator(ctx)
-		f.create(ctx, heldWidget+`
-status:
-  conditions:
-  - {type: Ready, status: "False", reason: DeletionFailed, lastTransitionTime: "2026-01-01T00:00:00Z",
-     message: 'cannot log in to the database: secrets "admin-password" not found'}
-`)
+		f.create(ctx, heldWidget+"status: {conditions: ["+condition+"]}\n")
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseDependencyMissing, f.text("widgets.$id.example.com/held")).
-			withMessage("admin-password"))
+		expected.objects = []string{f.text("widgets.$id.example.com/held")}
+		f.expectFindings(ctx, expected)
 		removeFinalizers(ctx, f.objects(heldWidget)[0])
 		f.expectDeleted(ctx)
-	})
-})
+	},
+	Entry("that names an object that does not exist", `{type: Ready, status: "False", reason: DeletionFailed,
+     lastTransitionTime: "2026-01-01T00:00:00Z", message: 'cannot log in to the database: secrets "admin-password" not found'}`,
+		published(diagnosis.CauseDependencyMissing).withMessage("admin-password").
+			withEvidence(`secrets "admin-password" does not exist in the namespace`)),
+	Entry("that reports an error of a storage provider", `{type: Synced, status: "False", reason: ReconcileError,
+     lastTransitionTime: "2026-01-01T00:00:00Z", message: 'cannot delete S3 bucket: BucketNotEmpty'}`,
+		published(diagnosis.CauseFinalizerOwnerFailing).
+			withMessage("condition Synced=False, ReconcileError: cannot delete S3 bucket: BucketNotEmpty")),
+)

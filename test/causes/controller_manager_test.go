@@ -114,7 +114,7 @@ var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 		f := newFixture(ctx)
 		f.create(ctx, heldConfigMap)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held").withMessage(testFinalizer))
+		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held").withMessage(testFinalizer))
 		removeFinalizers(ctx, f.objects(heldConfigMap)[0])
 		f.expectDeleted(ctx)
 	})

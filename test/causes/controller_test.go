@@ -61,7 +61,7 @@ var _ = Describe("The namespace controller", func() {
 		f.create(ctx, twoConfigMaps)
 		f.delete(ctx, f.manifest())
 		// The cause is Likely because a namespace controller can run without a Lease.
-		f.expectFindings(ctx, likely(diagnosis.CauseNamespaceControllerUnresponsive, "namespaces/"+f.ns))
+		f.expectFindings(ctx, inferred(diagnosis.CauseNamespaceControllerUnresponsive, "namespaces/"+f.ns))
 
 		By("starting another manager")
 		other, err := plane.StartManager(ctx)
@@ -76,7 +76,7 @@ var _ = Describe("The namespace controller", func() {
 		stopManager()
 		f.startRestricted(ctx)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseForbidden).withMessage("configmaps").withEvidence("cannot delete resource"))
+		f.expectFindings(ctx, published(diagnosis.CauseForbidden).withMessage("configmaps").withEvidence("cannot delete resource"))
 
 		By("granting the permission")
 		role := &rbacv1.ClusterRole{}
@@ -101,7 +101,7 @@ var _ = Describe("The namespace controller", func() {
 			return framework.NewClient(config, apiextensionsv1.AddToScheme).Delete(ctx, f.objects(twoConfigMaps)[0], client.DryRunAll)
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("too many requests")))
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseThrottled))
+		f.expectFindings(ctx, published(diagnosis.CauseThrottled))
 		f.delete(ctx, noConcurrency)
 		stop()
 		f.expectDeleted(ctx)
@@ -115,7 +115,7 @@ var _ = Describe("The namespace controller", func() {
 		postToEtcd(ctx, "/v3/kv/put", map[string]string{"key": key, "value": "not an object"})
 		DeferCleanup(func(ctx context.Context) { postToEtcd(ctx, "/v3/kv/deleterange", map[string]string{"key": key}) })
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseStorageUnreadable).withMessage(f.text("widgets.$id.example.com")))
+		f.expectFindings(ctx, proven(diagnosis.CauseStorageUnreadable).withMessage(f.text("widgets.$id.example.com")))
 		postToEtcd(ctx, "/v3/kv/deleterange", map[string]string{"key": key})
 		f.expectTerminating(ctx, heldWidget)
 		removeFinalizers(ctx, f.objects(heldWidget)[0])

@@ -20,7 +20,9 @@ import (
 const definition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: widgets.$id.example.com}
+metadata:
+  name: widgets.$id.example.com
+  labels: {app.kubernetes.io/instance: $id, app.kubernetes.io/part-of: widgets}
 spec:
   group: $id.example.com
   scope: Namespaced
@@ -88,7 +90,7 @@ spec: {size: small}
 			return err
 		}).WithContext(ctx).ShouldNot(Succeed())
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseConversionWebhookFailing,
+		f.expectFindings(ctx, proven(diagnosis.CauseConversionWebhookFailing,
 			f.text("customresourcedefinitions.apiextensions.k8s.io/widgets.$id.example.com")).
 			withMessage(f.text("$id-system"), "converter"))
 
@@ -106,7 +108,7 @@ spec: {size: small}
 		f.delete(ctx, definition)
 		f.deleteNamespace(ctx)
 		// The CRD waits for the object, so it is evidence and not a finding.
-		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerNotFound, f.text("widgets.$id.example.com/held")).
+		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, f.text("widgets.$id.example.com/held")).
 			withEvidence(f.text(`CustomResourceDefinition "widgets.$id.example.com" has deletionTimestamp`), "InstanceDeletion"))
 		removeFinalizers(ctx, f.objects(heldWidget)[0])
 		f.expectDeleted(ctx)
@@ -125,7 +127,7 @@ spec: {size: small}
 			}}
 		})
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseFinalizerRemovalInvalid, f.text("widgets.$id.example.com/held")).
+		f.expectFindings(ctx, proven(diagnosis.CauseFinalizerRemovalInvalid, f.text("widgets.$id.example.com/held")).
 			withMessage(f.text("$id.example.com/cleanup")).withEvidence("only large widgets are allowed"))
 
 		By("correcting the object")
@@ -165,7 +167,7 @@ kind: Deployment
 metadata:
   namespace: $id-system
   name: widget-operator
-  labels: {app.kubernetes.io/name: $id-widget-operator, app.kubernetes.io/part-of: widgets.$id.example.com}
+  labels: {app.kubernetes.io/instance: $id, app.kubernetes.io/part-of: widgets}
 spec:
   selector: {matchLabels: {app: widget-operator}}
   template:

@@ -23,8 +23,8 @@ import (
 
 // expectedFinding describes a finding that a spec expects.
 type expectedFinding struct {
-	cause     diagnosis.Cause
-	certainty diagnosis.Rank
+	cause diagnosis.Cause
+	rank  diagnosis.Rank
 	// objects lists all objects of the finding as RESOURCE/NAME.
 	objects []string
 	// texts are expected substrings of the message.
@@ -33,12 +33,16 @@ type expectedFinding struct {
 	evidence []string
 }
 
-func confirmed(cause diagnosis.Cause, objects ...string) expectedFinding {
-	return expectedFinding{cause: cause, certainty: diagnosis.RankProven, objects: objects}
+func proven(cause diagnosis.Cause, objects ...string) expectedFinding {
+	return expectedFinding{cause: cause, rank: diagnosis.RankProven, objects: objects}
 }
 
-func likely(cause diagnosis.Cause, objects ...string) expectedFinding {
-	return expectedFinding{cause: cause, certainty: diagnosis.RankInferred, objects: objects}
+func inferred(cause diagnosis.Cause, objects ...string) expectedFinding {
+	return expectedFinding{cause: cause, rank: diagnosis.RankInferred, objects: objects}
+}
+
+func published(cause diagnosis.Cause, objects ...string) expectedFinding {
+	return expectedFinding{cause: cause, rank: diagnosis.RankPublished, objects: objects}
 }
 
 // withMessage adds expected substrings of the message.
@@ -106,7 +110,7 @@ func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding)
 func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
 	GinkgoHelper()
 	description := format(&diagnosis.Diagnosis{Findings: []diagnosis.Finding{finding}})
-	Expect(finding.Rank).To(Equal(expected.certainty), description)
+	Expect(finding.Rank).To(Equal(expected.rank), description)
 	objects := []string{}
 	for _, object := range finding.Objects {
 		objects = append(objects, object.Resource+"/"+object.Name)
@@ -116,17 +120,28 @@ func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
 		Expect(finding.Message).To(ContainSubstring(text), description)
 	}
 	for _, text := range expected.evidence {
-		Expect(strings.Join(finding.Evidence, "\n")).To(ContainSubstring(text), description)
+		Expect(evidenceText(finding)).To(ContainSubstring(text), description)
 	}
 	Expect(finding.Message).NotTo(BeEmpty(), description)
 	Expect(finding.Evidence).NotTo(BeEmpty(), description)
 	Expect(finding.Remedies).NotTo(BeEmpty(), description)
-	for _, text := range slices.Concat([]string{finding.Message}, finding.Evidence, finding.Remedies) {
+	for _, text := range slices.Concat([]string{finding.Message}, textsOf(finding), finding.Remedies) {
 		Expect(text).NotTo(ContainSubstring("%!"), description)
 		Expect(text).NotTo(ContainSubstring("\n"), description)
 		Expect(strings.TrimSpace(text)).NotTo(BeEmpty(), description)
 	}
 }
+
+// textsOf returns the texts of the evidence.
+func textsOf(finding diagnosis.Finding) []string {
+	var texts []string
+	for _, evidence := range finding.Evidence {
+		texts = append(texts, evidence.Text)
+	}
+	return texts
+}
+
+func evidenceText(finding diagnosis.Finding) string { return strings.Join(textsOf(finding), "\n") }
 
 // expectNoFindings expects that the diagnosis has no findings during the given duration.
 func (f *fixture) expectNoFindings(ctx context.Context, collector *collect.Collector, duration time.Duration) {
@@ -195,7 +210,7 @@ func isEvidence(output string, finding diagnosis.Finding) bool {
 		text = after
 	}
 	text = strings.TrimPrefix(text, ": ")
-	return isError && text != "" && strings.Contains(strings.Join(finding.Evidence, "\n"), text)
+	return isError && text != "" && strings.Contains(evidenceText(finding), text)
 }
 
 // runShell runs a command line in a shell, as a user who copies the command would.

@@ -35,7 +35,7 @@ var _ = Describe("A finalizer", func() {
 		f.create(ctx, heldWidget)
 		f.createOperator(ctx)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerPending, f.text("widgets.$id.example.com/held")).
+		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerPending, f.text("widgets.$id.example.com/held")).
 			withMessage(f.text("$id.example.com/cleanup"), "widget-operator"))
 		removeFinalizers(ctx, f.objects(heldWidget)[0])
 		f.expectDeleted(ctx)
@@ -56,20 +56,20 @@ var _ = Describe("A finalizer", func() {
 		Entry("the Deployment is scaled to zero and the Lease is expired", func(ctx context.Context, f *fixture) {
 			f.scaleOperator(ctx, 0)
 			f.expireLease(ctx)
-		}, confirmed(diagnosis.CauseFinalizerOwnerNotFound).withEvidence("widget-operator has 0 of 0 pods ready")),
+		}, inferred(diagnosis.CauseFinalizerOwnerNotRunning).withEvidence("widget-operator has 0 of 0 pods ready")),
 		Entry("the Deployment has no ready pods", func(ctx context.Context, f *fixture) {
 			f.scaleOperator(ctx, 1)
 			f.expireLease(ctx)
-		}, confirmed(diagnosis.CauseFinalizerOwnerNotFound).withEvidence("widget-operator has 0 of 1 pods ready")),
+		}, inferred(diagnosis.CauseFinalizerOwnerNotRunning).withEvidence("widget-operator has 0 of 1 pods ready")),
 		Entry("the Deployment is deleted and the Lease is expired", func(ctx context.Context, f *fixture) {
 			f.delete(ctx, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: $id-system, name: widget-operator}}`)
 			f.delete(ctx, operatorPod)
 			f.expireLease(ctx)
-		}, likely(diagnosis.CauseFinalizerOwnerNotFound).withMessage("was renewed")),
+		}, inferred(diagnosis.CauseFinalizerOwnerNotFound)),
 		Entry("the owner's namespace is deleted, but not its ClusterRoleBinding", func(ctx context.Context, f *fixture) {
 			f.delete(ctx, `{apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}`)
 			(&fixture{ns: f.text("$id-system")}).expectDeleted(ctx)
-		}, likely(diagnosis.CauseFinalizerOwnerNotFound).withMessage("ServiceAccount")),
+		}, inferred(diagnosis.CauseFinalizerOwnerNotFound).withMessage("ServiceAccount")),
 		Entry("everything except the CRD is uninstalled", func(ctx context.Context, f *fixture) {
 			f.delete(ctx, `
 {apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}
@@ -77,7 +77,7 @@ var _ = Describe("A finalizer", func() {
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: $id-widget-operator}}
 `)
 			(&fixture{ns: f.text("$id-system")}).expectDeleted(ctx)
-		}, likely(diagnosis.CauseFinalizerOwnerNotFound)),
+		}, inferred(diagnosis.CauseFinalizerOwnerNotFound)),
 	)
 
 	It("is reported if its owner is no longer authorized", func(ctx context.Context) {
@@ -91,7 +91,7 @@ kind: ClusterRoleBinding
 metadata: {name: $id-widget-operator}
 `)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseFinalizerOwnerForbidden, f.text("widgets.$id.example.com/held")).
+		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerForbidden, f.text("widgets.$id.example.com/held")).
 			withMessage(f.text("$id-system"), "widget-operator"))
 		removeFinalizers(ctx, f.objects(heldWidget)[0])
 		f.expectDeleted(ctx)
@@ -103,14 +103,20 @@ metadata: {name: $id-widget-operator}
 		f.create(ctx, heldWidget)
 		f.create(ctx, `
 apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: $id-widget-operator}
+rules:
+- {apiGroups: [$id.example.com], resources: [widgets/finalizers], verbs: [update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: $id-widget-operator}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: $id-widget-operator}
 subjects:
 - {kind: ServiceAccount, namespace: $ns, name: $id-widget-operator}
 `)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerInNamespace, f.text("widgets.$id.example.com/held")).
+		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerInNamespace, f.text("widgets.$id.example.com/held")).
 			withMessage("ServiceAccount", f.ns))
 		removeFinalizers(ctx, f.objects(heldWidget)[0])
 		f.expectDeleted(ctx)
@@ -123,7 +129,7 @@ subjects:
 {apiVersion: v1, kind: Secret, metadata: {namespace: $ns, name: also-held, finalizers: [`+testFinalizer+`]}}
 `)
 		f.deleteNamespace(ctx)
-		result := f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held", "secrets/also-held").
+		result := f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held", "secrets/also-held").
 			withMessage(testFinalizer))
 		Expect(result.Findings[0].Count).To(Equal(2))
 		removeFinalizers(ctx, f.objects(heldConfigMap)[0])
@@ -131,7 +137,7 @@ subjects:
 		f.expectDeleted(ctx)
 	})
 
-	It("is reported as pending if its name does not identify its owner", func(ctx context.Context) {
+	It("has no owner that was found if its name does not identify the owner", func(ctx context.Context) {
 		f := newFixture(ctx)
 		const held = `
 apiVersion: v1
@@ -140,7 +146,7 @@ metadata: {namespace: $ns, name: held, finalizers: [kubernetes]}
 `
 		f.create(ctx, held)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerPending, "configmaps/held"))
+		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held"))
 		removeFinalizers(ctx, f.objects(held)[0])
 		f.expectDeleted(ctx)
 	})
@@ -153,7 +159,7 @@ metadata: {namespace: $ns, name: held, finalizers: [kubernetes]}
 `, i))
 		}
 		f.deleteNamespace(ctx)
-		result := f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held-00", "configmaps/held-01",
+		result := f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held-00", "configmaps/held-01",
 			"configmaps/held-02", "configmaps/held-03", "configmaps/held-04").withMessage("30 configmaps"))
 		Expect(result.Findings[0].Count).To(Equal(30))
 	})
@@ -199,7 +205,7 @@ var _ = Describe("A Namespace", func() {
 		f := newFixture(ctx)
 		f.addNamespaceFinalizer(ctx, "agent.example.org/origin")
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns).withMessage("agent.example.org/origin"))
+		f.expectFindings(ctx, proven(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns).withMessage("agent.example.org/origin"))
 		setNamespaceFinalizer(ctx, f.ns, corev1.FinalizerKubernetes)
 		f.expectDeleted(ctx)
 	})
@@ -214,7 +220,7 @@ var _ = Describe("A Namespace", func() {
 		f := newFixture(ctx)
 		f.addNamespaceFinalizer(ctx, "search.example.com/index")
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns).withMessage("search.example.com/index",
+		f.expectFindings(ctx, proven(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns).withMessage("search.example.com/index",
 			"initializer index.search.example.com", `configuration "search"`))
 		setNamespaceFinalizer(ctx, f.ns, corev1.FinalizerKubernetes)
 		f.expectDeleted(ctx)
@@ -226,7 +232,7 @@ var _ = Describe("A Namespace", func() {
 			[]byte(`{"metadata":{"finalizers":["controller.cattle.io/namespace-auth"]}}`))
 		Expect(admin.Patch(ctx, f.namespace(Default, ctx), patch)).To(Succeed())
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CauseNamespaceMetadataFinalizer, "namespaces/"+f.ns).
+		f.expectFindings(ctx, proven(diagnosis.CauseNamespaceMetadataFinalizer, "namespaces/"+f.ns).
 			withMessage("controller.cattle.io/namespace-auth"))
 		removeFinalizers(ctx, f.namespace(Default, ctx))
 		f.expectDeleted(ctx)
@@ -237,13 +243,13 @@ var _ = Describe("A Namespace", func() {
 		f.addNamespaceFinalizer(ctx, "agent.example.org/origin")
 		f.create(ctx, heldConfigMap)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held"))
+		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held"))
 		removeFinalizers(ctx, f.objects(heldConfigMap)[0])
 		f.expectResolved(ctx, diagnosis.CauseFinalizerOwnerNotFound)
 		// On a busy machine, finalization can take longer than the progress deadline of this suite.
 		Eventually(func(g Gomega) []corev1.FinalizerName { return f.namespace(g, ctx).Spec.Finalizers }).
 			WithContext(ctx).ShouldNot(ContainElement(corev1.FinalizerKubernetes))
-		f.expectFindings(ctx, confirmed(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns))
+		f.expectFindings(ctx, proven(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns))
 		setNamespaceFinalizer(ctx, f.ns, corev1.FinalizerKubernetes)
 		f.expectDeleted(ctx)
 	})

@@ -89,7 +89,7 @@ func (f *fixture) expectRemedied(ctx context.Context, result *diagnosis.Diagnosi
 var _ = Describe("An initializing namespace", func() {
 	It("waits for an initializer without a controller", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, nil)
-		result := f.expectFindings(ctx, confirmed(diagnosis.CauseInitializerNotRunning, "namespaces/"+f.ns).
+		result := f.expectFindings(ctx, inferred(diagnosis.CauseInitializerNotRunning, "namespaces/"+f.ns).
 			withMessage(f.text("$id.init.example.com")))
 		f.expectRemedied(ctx, result)
 	})
@@ -101,7 +101,7 @@ var _ = Describe("An initializing namespace", func() {
 			f.scaleOperator(ctx, 0)
 			f.expireLease(ctx)
 		})
-		result := f.expectFindings(ctx, likely(diagnosis.CauseInitializerNotRunning, "namespaces/"+f.ns).
+		result := f.expectFindings(ctx, inferred(diagnosis.CauseInitializerNotRunning, "namespaces/"+f.ns).
 			withMessage(f.text("$id.init.example.com")).withEvidence("widget-operator"))
 		f.expectRemedied(ctx, result)
 	})
@@ -113,7 +113,7 @@ var _ = Describe("An initializing namespace", func() {
 			f.delete(ctx, `{apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}`)
 			(&fixture{ns: f.text("$id-system")}).expectDeleted(ctx)
 		})
-		result := f.expectFindings(ctx, confirmed(diagnosis.CauseInitializerNotRunning, "namespaces/"+f.ns).
+		result := f.expectFindings(ctx, inferred(diagnosis.CauseInitializerNotRunning, "namespaces/"+f.ns).
 			withMessage(f.text("$id.init.example.com")).withEvidence("widget-operator"))
 		f.expectRemedied(ctx, result)
 	})
@@ -123,7 +123,7 @@ var _ = Describe("An initializing namespace", func() {
 			f.createOperator(ctx)
 			f.create(ctx, initializerRBAC)
 		})
-		result := f.expectFindings(ctx, likely(diagnosis.CauseInitializerSlow, "namespaces/"+f.ns).
+		result := f.expectFindings(ctx, inferred(diagnosis.CauseInitializerSlow, "namespaces/"+f.ns).
 			withMessage(f.text("$id.init.example.com")).withEvidence("widget-operator"))
 		f.expectRemedied(ctx, result)
 	})
@@ -131,7 +131,7 @@ var _ = Describe("An initializing namespace", func() {
 	It("waits for an initializer that is no longer registered", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, nil)
 		f.delete(ctx, configuration)
-		result := f.expectFindings(ctx, confirmed(diagnosis.CauseInitializerUnregistered, "namespaces/"+f.ns).
+		result := f.expectFindings(ctx, proven(diagnosis.CauseInitializerUnregistered, "namespaces/"+f.ns).
 			withMessage(f.text("$id.init.example.com")))
 		f.expectRemedied(ctx, result)
 	})

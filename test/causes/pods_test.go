@@ -68,7 +68,7 @@ var _ = Describe("A pod", func() {
 		f.create(ctx, unreachableNode())
 		f.create(ctx, pod)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CausePodOnUnreachableNode, "pods/web").
+		f.expectFindings(ctx, proven(diagnosis.CausePodOnUnreachableNode, "pods/web").
 			withMessage(f.text("$id-node")).withEvidence("Kubelet stopped posting node status."))
 		f.forceDeletePod(ctx)
 		f.expectDeleted(ctx)
@@ -78,7 +78,7 @@ var _ = Describe("A pod", func() {
 		f := newFixture(ctx)
 		f.create(ctx, pod)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CausePodOnUnreachableNode, "pods/web").withMessage(f.text("$id-node")))
+		f.expectFindings(ctx, proven(diagnosis.CausePodOnUnreachableNode, "pods/web").withMessage(f.text("$id-node")))
 		f.forceDeletePod(ctx)
 		f.expectDeleted(ctx)
 	})
@@ -88,7 +88,7 @@ var _ = Describe("A pod", func() {
 		f.create(ctx, readyNode())
 		f.create(ctx, pod)
 		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").withMessage(f.text("$id-node")))
+		f.expectFindings(ctx, proven(diagnosis.CausePodNotTerminating, "pods/web").withMessage(f.text("$id-node")))
 		f.forceDeletePod(ctx)
 		f.expectDeleted(ctx)
 	})
@@ -99,7 +99,7 @@ var _ = Describe("A pod", func() {
 		f.deleteNamespace(ctx)
 		f.expectTerminating(ctx, pod)
 		f.forceDeletePod(ctx)
-		f.expectFindings(ctx, likely(diagnosis.CausePodFinalizer, "pods/web").withMessage("batch.kubernetes.io/job-tracking"))
+		f.expectFindings(ctx, inferred(diagnosis.CausePodFinalizer, "pods/web").withMessage("batch.kubernetes.io/job-tracking"))
 		removeFinalizers(ctx, f.objects(pod)[0])
 		f.expectDeleted(ctx)
 	})
@@ -119,7 +119,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 		Expect(admin.Delete(ctx, claim)).To(Succeed())
 		f.deleteNamespace(ctx)
 		// The PersistentVolumeClaim is evidence and not a finding.
-		f.expectFindings(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").
+		f.expectFindings(ctx, proven(diagnosis.CausePodNotTerminating, "pods/web").
 			withEvidence(`persistentvolumeclaims "data" is waiting for pod "web"`))
 		f.forceDeletePod(ctx)
 		removeFinalizers(ctx, claim)

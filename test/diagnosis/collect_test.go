@@ -100,7 +100,7 @@ var _ = Describe("A namespace", func() {
 		finding := findingOf(result, diagnosis.CauseAdmissionRefused)
 		Expect(finding.Rank).To(Equal(diagnosis.RankProven))
 		Expect(finding.Message).To(ContainSubstring(policy))
-		Expect(finding.Evidence).To(ContainElement(ContainSubstring("deletion is protected")))
+		Expect(finding.Evidence).To(ContainElement(HaveField("Text", ContainSubstring("deletion is protected"))))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(protected), protected)).To(Succeed(), "the diagnosis uses dry runs")
 		Expect(protected.DeletionTimestamp).To(BeNil())
 	})
@@ -115,9 +115,9 @@ var _ = Describe("A namespace", func() {
 		Eventually(func(g Gomega) {
 			result := diagnose(ctx, namespace.Name)
 			g.Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerNotFound))
-			g.Expect(result.Findings[len(result.Findings)-1].Evidence).To(ContainElement(And(
+			g.Expect(result.Findings[len(result.Findings)-1].Evidence).To(ContainElement(HaveField("Text", And(
 				ContainSubstring("CustomResourceDefinition %q has deletionTimestamp", custom.String()),
-				ContainSubstring("Terminating=True"))))
+				ContainSubstring("Terminating=True")))))
 		}).WithContext(ctx).Should(Succeed())
 	})
 

@@ -264,7 +264,9 @@ func explain(ctx context.Context, cluster *framework.Cluster, name string) strin
 	var texts []string
 	for _, finding := range found.Findings {
 		texts = append(texts, finding.Message)
-		texts = append(texts, finding.Evidence...)
+		for _, evidence := range finding.Evidence {
+			texts = append(texts, evidence.Text)
+		}
 	}
 	return strings.Join(texts, "\n")
 }

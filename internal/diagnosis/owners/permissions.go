@@ -6,7 +6,6 @@ package owners
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +27,7 @@ func (a *Account) text() string {
 
 // Controllers returns the ServiceAccounts that may write the finalizers or the status of custom
 // resources like the given objects. Only controllers have these permissions: the default roles for
-// users do not grant them. Wildcards are ignored, because many identities have them.
+// users do not grant them. Rules for all API groups are ignored, because many identities have them.
 func Controllers(facts *diagnosis.Facts, objects []diagnosis.RemainingObject) []Account {
 	granting := map[string]string{}
 	for i := range facts.ClusterRoles {
@@ -58,7 +57,7 @@ func controllerPermission(
 	facts *diagnosis.Facts, role *rbacv1.ClusterRole, objects []diagnosis.RemainingObject,
 ) string {
 	for _, rule := range role.Rules {
-		if !slices.Contains(rule.Verbs, "update") && !slices.Contains(rule.Verbs, "patch") {
+		if !containsAny(rule.Verbs, "update", "patch", rbacv1.VerbAll) {
 			continue
 		}
 		for _, object := range objects {
@@ -67,11 +66,16 @@ func controllerPermission(
 				continue
 			}
 			for _, subresource := range []string{"/finalizers", "/status"} {
-				if resource := object.Resource + subresource; slices.Contains(rule.Resources, resource) {
-					return strings.TrimSuffix(resource+"."+object.Group, ".")
+				resource := object.Resource + subresource
+				if containsAny(rule.Resources, resource, "*"+subresource, rbacv1.ResourceAll) {
+					return resource + "." + object.Group
 				}
 			}
 		}
 	}
 	return ""
+}
+
+func containsAny(list []string, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(list, name) })
 }
