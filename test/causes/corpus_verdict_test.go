@@ -45,10 +45,9 @@ type verdict struct {
 	outcome outcome
 	// accused are the workloads, ServiceAccounts and Leases that the finding names as the owner.
 	accused []string
-	// isRemovable reports whether finalize removes the finalizer without a flag. isGoneProven reports
-	// whether the finding states that the owner is proven to be gone.
-	isRemovable, isGoneProven bool
-	message                   string
+	// isRemovable reports whether finalize removes the finalizer without a flag.
+	isRemovable bool
+	message     string
 }
 
 // verdictOf maps the finding about the finalizer of a case to a verdict. It is the only function that
@@ -60,19 +59,19 @@ func (c *corpus) verdictOf(one *corpusCase, result *diagnosis.Diagnosis) verdict
 	}
 	finding := result.Findings[at]
 	found := verdict{
-		message: finding.Message, accused: c.namesIn(finding.Message), isRemovable: finding.IsOwnerGone,
-		isGoneProven: finding.IsOwnerGone && finding.Certainty == diagnosis.Confirmed,
+		message: finding.Message, accused: c.namesIn(finding.Message), isRemovable: finding.OwnerState == diagnosis.OwnerGone,
 	}
 	switch {
-	case one.failure != nil && strings.Contains(finding.Message, diagnosis.OneLine(messageOf(one))):
+	case finding.Rank == diagnosis.RankPublished && one.failure != nil &&
+		strings.Contains(finding.Message, diagnosis.OneLine(messageOf(one))):
 		found.outcome = outcomePublished
 	case finding.Cause == diagnosis.CauseFinalizerOwnerForbidden:
 		found.outcome = outcomeForbidden
-	case finding.Cause == diagnosis.CauseFinalizerOwnerGone && len(found.accused) == 0:
+	case finding.OwnerState == diagnosis.OwnerNotFound:
 		found.outcome = outcomeNotFound
-	case finding.Cause == diagnosis.CauseFinalizerOwnerGone:
+	case finding.OwnerState == diagnosis.OwnerNotRunning:
 		found.outcome = outcomeNotRunning
-	case len(found.accused) > 0:
+	case finding.OwnerState == diagnosis.OwnerRunning:
 		found.outcome = outcomeRunning
 	default:
 		found.outcome = outcomeUnknown
@@ -146,20 +145,32 @@ func (r *corpusReport) add(one *corpusCase, in situation, expected outcome, foun
 	r.entries = append(r.entries, corpusEntry{one.controller, one.finalizer, in, expected, found})
 }
 
-// isUnsafe reports whether finalize removes the finalizer without a flag although its owner is not
-// proven to be gone.
-func (e *corpusEntry) isUnsafe() bool {
-	isAlive := e.in == situationRunning || e.in == situationFailing || e.expected == outcomeUnknown
-	return e.found.isRemovable && (isAlive || !e.found.isGoneProven)
+// isHarmful reports whether the verdict names another owner, states that a running owner does not run,
+// or makes finalize remove the finalizer without a flag. Nothing in the corpus proves that an owner is
+// gone.
+func (e *corpusEntry) isHarmful() bool {
+	isRunning := e.in == situationRunning || e.in == situationFailing
+	return e.found.isRemovable || e.found.outcome == outcomeWrongOwner ||
+		isRunning && e.found.outcome == outcomeNotRunning
+}
+
+// harmful describes the harmful verdicts.
+func (r *corpusReport) harmful() []string {
+	return r.describe(func(entry *corpusEntry) bool { return entry.isHarmful() })
 }
 
 // wrong describes the verdicts that are not the expected ones.
 func (r *corpusReport) wrong() []string {
+	return r.describe(func(entry *corpusEntry) bool {
+		return entry.found.outcome != entry.expected || entry.isHarmful()
+	})
+}
+
+func (r *corpusReport) describe(matches func(*corpusEntry) bool) []string {
 	var lines []string
 	for i := range r.entries {
-		entry := &r.entries[i]
-		if entry.found.outcome != entry.expected || entry.isUnsafe() {
-			lines = append(lines, entry.String())
+		if matches(&r.entries[i]) {
+			lines = append(lines, r.entries[i].String())
 		}
 	}
 	slices.Sort(lines)
@@ -169,7 +180,7 @@ func (r *corpusReport) wrong() []string {
 func (e *corpusEntry) String() string {
 	text := fmt.Sprintf("%-11s expected %-11s found %-11s %s (%s): %s", e.in, e.expected, e.found.outcome,
 		e.controller.Name, e.finalizer, e.found.message)
-	if e.isUnsafe() {
+	if e.found.isRemovable {
 		text += " [finalize removes it]"
 	}
 	return text
@@ -192,7 +203,7 @@ func (r *corpusReport) String() string {
 		if entry.found.outcome == outcomeWrongOwner {
 			accusations++
 		}
-		if entry.isUnsafe() {
+		if entry.found.isRemovable {
 			unsafe++
 		}
 	}
