@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
@@ -68,8 +67,8 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 				"--hold-url="+balancer.url(), "--hold-max-writes-per-user=25"))
 			balancer.backends = append(balancer.backends, address)
 		}
-		Expect(plane.WaitForHold(ctx, &hold.Options{URL: balancer.url()})).To(Succeed())
-		By("waiting until both replicas, of which one is the leader, serve the certificate")
+		Expect(plane.WaitForHold(ctx, balancer.url())).To(Succeed())
+		By("waiting until the leader and the other replica serve the certificate")
 		for _, address := range balancer.backends {
 			Eventually(func() error {
 				connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
@@ -114,7 +113,7 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 		defer cancel()
 		done := make(chan error, 1)
 		go func() {
-			_, err := user.CoreV1().ConfigMaps(name).Create(again, makeConfigMap("again"), metav1.CreateOptions{})
+			_, err := user.CoreV1().ConfigMaps(name).Create(again, wrappers.MakeConfigMap(name, "again"), metav1.CreateOptions{})
 			done <- err
 		}()
 		Consistently(done).WithContext(ctx).WithTimeout(500 * time.Millisecond).ShouldNot(Receive())
@@ -135,7 +134,7 @@ func startWrites(ctx context.Context, user kubernetes.Interface, number int) (st
 	results := make(chan error, number)
 	for i := range number {
 		go func() {
-			_, err := user.CoreV1().ConfigMaps(name).Create(ctx, makeConfigMap(fmt.Sprint(i)), metav1.CreateOptions{})
+			_, err := user.CoreV1().ConfigMaps(name).Create(ctx, wrappers.MakeConfigMap(name, fmt.Sprint(i)), metav1.CreateOptions{})
 			results <- err
 		}()
 	}
@@ -168,10 +167,6 @@ func outcomeOf(err error) string {
 		return string(apierrors.ReasonForError(err))
 	}
 	return "connection error"
-}
-
-func makeConfigMap(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // loadBalancer forwards each connection to the next backend that accepts it, like a Service.

@@ -36,8 +36,8 @@ func HoldOptions() (*hold.Options, error) {
 	}, nil
 }
 
-// WaitForHold waits until the API server knows the URL and the certificate of the hold webhooks.
-func (c *ControlPlane) WaitForHold(ctx context.Context, options *hold.Options) error {
+// WaitForHold waits until the API server knows the given URL and the certificate of the hold webhooks.
+func (c *ControlPlane) WaitForHold(ctx context.Context, url string) error {
 	api, err := client.New(c.Admin, client.Options{})
 	if err != nil {
 		return fmt.Errorf("failed to create a client: %w", err)
@@ -50,7 +50,7 @@ func (c *ControlPlane) WaitForHold(ctx context.Context, options *hold.Options) e
 			}
 			for _, webhook := range configuration.Webhooks {
 				target := webhook.ClientConfig
-				if target.URL == nil || !strings.HasPrefix(*target.URL, options.URL) || len(target.CABundle) == 0 {
+				if target.URL == nil || !strings.HasPrefix(*target.URL, url) || len(target.CABundle) == 0 {
 					return false, nil
 				}
 			}

@@ -153,7 +153,7 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	d.stops = append(d.stops, d.manager.Stop)
-	if err := controlPlane.WaitForHold(ctx, options); err != nil {
+	if err := controlPlane.WaitForHold(ctx, options.URL); err != nil {
 		return fmt.Errorf("the API server cannot call the webhooks: %w", err)
 	}
 

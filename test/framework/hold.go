@@ -32,6 +32,6 @@ func (c *Cluster) StartHoldingManager(ctx context.Context, changes ...func(*hold
 		change(options)
 	}
 	c.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
-	Expect(c.WaitForHold(ctx, options)).To(Succeed())
+	Expect(c.WaitForHold(ctx, options.URL)).To(Succeed())
 	return options
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 const (
@@ -132,7 +133,7 @@ var _ = DescribeTable("A client fails with the names of the pending initializers
 			"install", "shop", makeChart(), "--namespace="+name)
 	}),
 	Entry("client-go", func(ctx context.Context, name string) error {
-		return cluster.Ordinary.Create(ctx, inNamespace(makeConfigMap("web"), name))
+		return cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(name, "web"))
 	}),
 )
 

@@ -30,6 +30,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 var _ = Describe("A write while the webhooks do not work", func() {
@@ -113,7 +114,7 @@ var _ = Describe("1,000 writes to ten initializing namespaces", func() {
 					requests.Go(func() {
 						defer GinkgoRecover()
 						_, err := cluster.Ordinary.Clientset().CoreV1().ConfigMaps(name).Create(ctx,
-							makeConfigMap(fmt.Sprint(i)), metav1.CreateOptions{})
+							wrappers.MakeConfigMap(name, fmt.Sprint(i)), metav1.CreateOptions{})
 						Expect(err).NotTo(HaveOccurred())
 					})
 				}
@@ -149,7 +150,7 @@ func latencies(ctx context.Context, user *framework.User, f func()) string {
 		default:
 		}
 		start := time.Now()
-		Expect(user.Create(ctx, inNamespace(makeConfigMap(fmt.Sprint(i)), namespace))).To(Succeed())
+		Expect(user.Create(ctx, wrappers.MakeConfigMap(namespace, fmt.Sprint(i)))).To(Succeed())
 		Expect(user.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace), client.Limit(1))).To(Succeed())
 		durations = append(durations, time.Since(start))
 		time.Sleep(20 * time.Millisecond)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 // otherUser is a user without the verb, like framework.OrdinaryUser.
@@ -31,7 +32,7 @@ type result struct {
 func createOnce(ctx context.Context, user *framework.User, namespace, name string) result {
 	start := time.Now()
 	err := user.Clientset().CoreV1().RESTClient().Post().MaxRetries(0).
-		Namespace(namespace).Resource("configmaps").Body(makeConfigMap(name)).Do(ctx).Error()
+		Namespace(namespace).Resource("configmaps").Body(wrappers.MakeConfigMap(namespace, name)).Do(ctx).Error()
 	return result{Err: err, Duration: time.Since(start)}
 }
 
@@ -42,10 +43,6 @@ func startCreate(ctx context.Context, user *framework.User, namespace, name stri
 	go func() { done <- createOnce(ctx, user, namespace, name) }()
 	Consistently(done).WithContext(ctx).WithTimeout(200 * time.Millisecond).ShouldNot(Receive())
 	return done
-}
-
-func makeConfigMap(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // annotate sets annotations of a namespace as the initializer.

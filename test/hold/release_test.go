@@ -18,6 +18,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 var _ = Describe("A write to an initializing namespace", func() {
@@ -69,12 +70,12 @@ var _ = Describe("A write to an initializing namespace", func() {
 
 	It("is held if it is a dry run, a DELETE or an Event of a user", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "kinds")
-		Expect(cluster.Initializer.Create(ctx, inNamespace(makeConfigMap("web"), namespace.Name))).To(Succeed())
+		Expect(cluster.Initializer.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "web"))).To(Succeed())
 		writes := []func() error{
 			func() error {
-				return cluster.Ordinary.Create(ctx, inNamespace(makeConfigMap("api"), namespace.Name), client.DryRunAll)
+				return cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "api"), client.DryRunAll)
 			},
-			func() error { return cluster.Ordinary.Delete(ctx, inNamespace(makeConfigMap("web"), namespace.Name)) },
+			func() error { return cluster.Ordinary.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "web")) },
 			func() error {
 				return cluster.Ordinary.Create(ctx, &corev1.Event{
 					ObjectMeta:     metav1.ObjectMeta{Name: "web", Namespace: namespace.Name},
@@ -135,8 +136,3 @@ var _ = Describe("The number of held writes", func() {
 		Eventually(bob).WithContext(ctx).Should(Receive())
 	})
 })
-
-func inNamespace(configMap *corev1.ConfigMap, namespace string) *corev1.ConfigMap {
-	configMap.Namespace = namespace
-	return configMap
-}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 var _ = Describe("Held writes", func() {
@@ -69,7 +70,7 @@ func fill(ctx context.Context, number int, clients []kubernetes.Interface) {
 				writes.Go(func() {
 					defer GinkgoRecover()
 					_, err := clientset.CoreV1().ConfigMaps(name).Create(ctx,
-						makeConfigMap(fmt.Sprintf("%d-%d", i, j)), metav1.CreateOptions{})
+						wrappers.MakeConfigMap(name, fmt.Sprintf("%d-%d", i, j)), metav1.CreateOptions{})
 					Expect(err).NotTo(HaveOccurred())
 					lock.Lock()
 					defer lock.Unlock()

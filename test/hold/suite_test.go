@@ -22,10 +22,9 @@ const holdDuration = 3 * time.Second
 
 var (
 	// cluster is shared by all specs.
-	cluster *framework.Cluster
-	options *hold.Options
-	// auditLog is the path of the API server's audit log.
-	auditLog string
+	cluster  *framework.Cluster
+	options  *hold.Options
+	auditLog framework.AuditLog
 )
 
 func TestHold(t *testing.T) {
@@ -36,9 +35,10 @@ func TestHold(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	buildHelm(ctx)
+	auditLog = framework.NewAuditLog()
 	// With many rounds, the default range has too few addresses for all Services.
 	cluster = framework.Start(ctx,
-		append(auditFlags(), controlplane.WithAPIServerFlag("service-cluster-ip-range", "10.0.0.0/16"))...)
+		append(auditLog.Options(), controlplane.WithAPIServerFlag("service-cluster-ip-range", "10.0.0.0/16"))...)
 	Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 	options = cluster.StartHoldingManager(ctx, func(o *hold.Options) { o.Duration = holdDuration })
 }, NodeTimeout(15*time.Minute))
@@ -49,5 +49,5 @@ func restartManager(ctx context.Context) {
 	options = framework.HoldOptions()
 	options.Duration = holdDuration
 	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
-	Expect(cluster.WaitForHold(ctx, options)).To(Succeed())
+	Expect(cluster.WaitForHold(ctx, options.URL)).To(Succeed())
 }

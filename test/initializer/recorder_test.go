@@ -4,11 +4,8 @@
 package initializer
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,11 +14,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // version is the state of the initialization in one version of a namespace.
@@ -113,58 +111,11 @@ func (r *recording) conditions(ctx context.Context, uid types.UID) []string {
 	return all
 }
 
-// write is a write request in the audit log.
-type write struct {
-	Verb string `json:"verb"`
-	User struct {
-		Username string `json:"username"`
-	} `json:"user"`
-	ObjectRef struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-	ResponseObject struct {
-		Metadata struct {
-			UID             types.UID `json:"uid"`
-			ResourceVersion string    `json:"resourceVersion"`
-		} `json:"metadata"`
-	} `json:"responseObject"`
-	Received  metav1.MicroTime `json:"requestReceivedTimestamp"`
-	Completed metav1.MicroTime `json:"stageTimestamp"`
-}
-
-func (w *write) succeeded() bool { return w.ResponseStatus.Code >= 200 && w.ResponseStatus.Code < 300 }
-
 // isUnanswered reports whether the client disconnected before it received a response, for example
 // because it was killed. The API server might still have executed the write.
-func (w *write) isUnanswered() bool {
-	return w.ResponseStatus.Code == 0 || w.ResponseStatus.Code >= 500 ||
-		w.succeeded() && w.ResponseObject.Metadata.ResourceVersion == ""
-}
-
-// audited returns all writes in the audit log, sorted by the time of the response.
-func audited() []write {
-	GinkgoHelper()
-	file, err := os.Open(auditLog)
-	Expect(err).NotTo(HaveOccurred())
-	defer file.Close()
-	var writes []write
-	reader := bufio.NewReader(file)
-	for {
-		line, err := reader.ReadBytes('\n')
-		if err != nil {
-			// The text after the last newline is incomplete.
-			return writes
-		}
-		var entry write
-		Expect(json.Unmarshal(line, &entry)).To(Succeed(), string(line))
-		writes = append(writes, entry)
-	}
+func isUnanswered(write *framework.AuditEvent) bool {
+	return write.ResponseStatus.Code == 0 || write.ResponseStatus.Code >= 500 ||
+		write.Succeeded() && write.ResponseObject.ResourceVersion == ""
 }
 
 // removal records which user removed a name from the list of a namespace, and when.
@@ -178,7 +129,7 @@ type history struct {
 	// removals contains the removals by namespace UID and initializer name.
 	removals map[types.UID]map[string]removal
 	names    map[types.UID]string
-	writes   []write
+	writes   []framework.AuditEvent
 }
 
 // combine determines which user removed which name. The response to a write contains the
@@ -187,15 +138,15 @@ type history struct {
 func (r *recording) combine(ctx context.Context) *history {
 	GinkgoHelper()
 	versions := r.upToNow(ctx)
-	t := &history{removals: map[types.UID]map[string]removal{}, names: map[types.UID]string{}, writes: audited()}
-	makers, unanswered := map[string][]write{}, map[string][]write{}
+	t := &history{removals: map[types.UID]map[string]removal{}, names: map[types.UID]string{}, writes: auditLog.Read()}
+	makers, unanswered := map[string][]framework.AuditEvent{}, map[string][]framework.AuditEvent{}
 	for _, write := range t.writes {
-		version := write.ResponseObject.Metadata.ResourceVersion
+		version := write.ResponseObject.ResourceVersion
 		switch {
 		case write.ObjectRef.Resource != "namespaces":
-		case write.isUnanswered():
+		case isUnanswered(&write):
 			unanswered[write.ObjectRef.Name] = append(unanswered[write.ObjectRef.Name], write)
-		case write.succeeded():
+		case write.Succeeded():
 			makers[version] = append(makers[version], write)
 		}
 	}

@@ -248,7 +248,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		for _, name := range []string{terminating.Name, waiting.Name} {
 			Expect(pendingOf(get(Default, ctx, name))).To(HaveSuffix(shellInitializer))
 		}
-		for _, write := range audited() {
+		for _, write := range auditLog.Read() {
 			if write.User.Username == shellUser {
 				Expect(write.ObjectRef.Name).NotTo(BeElementOf(terminating.Name, waiting.Name))
 				Expect(write.ObjectRef.Namespace).NotTo(BeElementOf(terminating.Name, waiting.Name))

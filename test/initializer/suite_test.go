@@ -5,7 +5,6 @@ package initializer
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -26,9 +25,8 @@ var (
 	plane   *controlplane.ControlPlane
 	manager *controlplane.Manager
 	// admin is a client with the permissions of system:masters.
-	admin client.WithWatch
-	// auditLog is the path of the API server's audit log.
-	auditLog string
+	admin    client.WithWatch
+	auditLog framework.AuditLog
 )
 
 func TestInitializer(t *testing.T) {
@@ -39,11 +37,8 @@ func TestInitializer(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 
-	auditLog = filepath.Join(GinkgoT().TempDir(), "audit.log")
-	cluster := framework.StartControlPlane(ctx,
-		controlplane.WithAPIServerFlag("audit-policy-file",
-			filepath.Join(controlplane.Root(), "test", "initializer", "testdata", "audit-policy.yaml")),
-		controlplane.WithAPIServerFlag("audit-log-path", auditLog))
+	auditLog = framework.NewAuditLog()
+	cluster := framework.StartControlPlane(ctx, auditLog.Options()...)
 	plane = cluster.ControlPlane
 	var err error
 	admin, err = client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: newScheme()})

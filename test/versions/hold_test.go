@@ -32,7 +32,7 @@ var _ = Describe("A write to an initializing namespace", func() {
 			})).To(Succeed())
 			startManager(ctx)
 		})
-		Expect(plane.WaitForHold(ctx, options)).To(Succeed())
+		Expect(plane.WaitForHold(ctx, options.URL)).To(Succeed())
 		register(ctx, "hold", "hold.test.example.com")
 
 		name := unique("hold")
