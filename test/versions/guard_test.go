@@ -56,7 +56,7 @@ var _ = Describe("The guard", func() {
 				forge(namespace)
 				err := who.Create(ctx, namespace)
 				if byOperator {
-					Expect(err).To(BeDeniedBy("guard", "are set by the operator"), key)
+					Expect(err).To(BeDeniedBy("guard", "the operator sets the labels and annotations under "+v1alpha1.Prefix), key)
 					continue
 				}
 				Expect(err).NotTo(HaveOccurred(), key)
