@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
 // Exit statuses of the plugin. They are part of its public interface.
@@ -56,7 +54,7 @@ func report(errOut io.Writer, err error) int {
 		return ExitInterrupted
 	}
 	if err != nil {
-		fmt.Fprintln(errOut, "error:", printer.IndentContinuation(err.Error()))
+		printf(errOut, "error: %v", err)
 	}
 	return code
 }

@@ -125,7 +125,8 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	case len(plan.Objections) > 0:
 		return forcefinalize.Refused(errors.New(strings.Join(plan.Objections, ";\n")))
 	case isDryRun:
-		fmt.Fprintln(o.ErrOut, msgDryRun)
+		fmt.Fprintln(o.ErrOut)
+		printf(o.ErrOut, msgDryRun)
 		return nil
 	}
 	return o.apply(ctx, finalizer, plan)
@@ -182,7 +183,8 @@ func (o *finalizeOptions) apply(
 		for _, one := range missing {
 			o.warnf(msgNotBackedUp, one)
 		}
-		fmt.Fprintf(o.ErrOut, msgFinalizeBackup, printable.Count(saved, "object"), plan.Backup,
+		fmt.Fprintln(o.ErrOut)
+		printf(o.ErrOut, msgFinalizeBackup, printable.Count(saved, "object"), plan.Backup,
 			shell.Command("kubectl apply --server-side -f %s", plan.Backup))
 	}
 	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
@@ -215,7 +217,7 @@ func (o *finalizeOptions) printResult(format string, args ...any) {
 	if o.output.IsStructured() {
 		out = o.ErrOut
 	}
-	fmt.Fprintf(out, format+"\n", args...)
+	printf(out, format, args...)
 }
 
 // printOutcome prints the state of the namespace after the removal and what the user must do next.

@@ -148,7 +148,8 @@ that overrides it, if any.`
     --resource=widgets.example.com --dry-run=false
 
   # Remove a namespace finalizer whose owner has been uninstalled, in a script
-  kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent --dry-run=false --confirm=shop`
+  kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent --dry-run=false \
+    --confirm=shop`
 
 	helpNamespaceFinalizer = "The namespace finalizer to remove, an entry of spec.finalizers of the Namespace."
 	helpMetadataFinalizer  = "The finalizer to remove from metadata.finalizers of the Namespace."

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -124,8 +125,14 @@ func (s *session) contentClients() (*discovery.DiscoveryClient, metadata.Interfa
 
 // warnf prints a warning to stderr.
 func (s *session) warnf(format string, args ...any) {
-	fmt.Fprintln(s.ErrOut, printer.NewPalette(s.ErrOut).Yellow("Warning:")+" "+
-		printer.IndentContinuation(fmt.Sprintf(format, args...)))
+	const label = "Warning:"
+	text := printer.Wrap(label+" "+fmt.Sprintf(format, args...), printer.TextWidth(s.ErrOut))
+	fmt.Fprintln(s.ErrOut, printer.NewPalette(s.ErrOut).Yellow(label)+strings.TrimPrefix(text, label))
+}
+
+// printf wraps a message and writes it as a paragraph.
+func printf(out io.Writer, format string, args ...any) {
+	fmt.Fprintln(out, printer.Wrap(fmt.Sprintf(format, args...), printer.TextWidth(out)))
 }
 
 // warnEach prints one warning for each string. If there are too many, for example one for each

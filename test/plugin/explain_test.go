@@ -52,10 +52,10 @@ var _ = Describe("explain", func() {
 		}).WithContext(ctx).Should(Equal(3))
 		Expect(explained.stdout).To(And(
 			ContainSubstring("Namespace %s: Terminating for ", namespace.Name), ContainSubstring(", blocked\n"),
-			ContainSubstring("── FinalizerOwnerGone ("), ContainSubstring("Objects: configmaps/held\n"),
+			ContainSubstring("\n  Cause: FinalizerOwnerGone ("), ContainSubstring("Objects: configmaps/held\n"),
 			ContainSubstring(testFinalizer),
-			ContainSubstring("── kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
-			MatchRegexp(`── Lost if forced: \S+`),
+			ContainSubstring("\n    kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
+			MatchRegexp(`\n  Lost if forced: \S+`),
 		))
 		Expect(explained.stderr).To(BeEmpty(), "a blocked namespace must not be reported as an error")
 
