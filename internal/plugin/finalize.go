@@ -39,7 +39,7 @@ func newFinalizeCommand(session *session) *cobra.Command {
 		Long:              longFinalize,
 		Example:           exampleFinalize,
 		Args:              oneNamespace,
-		ValidArgsFunction: session.completeNamespace,
+		ValidArgsFunction: session.completeTerminating,
 		RunE: func(command *cobra.Command, args []string) error {
 			// An empty shell variable must not select all objects.
 			if command.Flags().Changed("resource") && len(options.removal.Resources) == 0 {
@@ -70,6 +70,13 @@ func (o *finalizeOptions) addFlags(command *cobra.Command) {
 	command.MarkFlagsMutuallyExclusive(
 		forcefinalize.FlagNamespaceFinalizer, forcefinalize.FlagMetadataFinalizer, forcefinalize.FlagFinalizer)
 	command.MarkFlagsMutuallyExclusive("backup", "no-backup")
+	for flag, finalizerOf := range map[string]func(forcefinalize.Candidate) string{
+		forcefinalize.FlagNamespaceFinalizer: func(one forcefinalize.Candidate) string { return one.NamespaceFinalizer },
+		forcefinalize.FlagMetadataFinalizer:  func(one forcefinalize.Candidate) string { return one.MetadataFinalizer },
+		forcefinalize.FlagFinalizer:          func(one forcefinalize.Candidate) string { return one.Finalizer },
+	} {
+		_ = command.RegisterFlagCompletionFunc(flag, o.completeFinalizers(finalizerOf))
+	}
 	_ = command.RegisterFlagCompletionFunc("dry-run",
 		cobra.FixedCompletions([]string{dryRunServer, dryRunNone}, cobra.ShellCompDirectiveNoFileComp))
 }
