@@ -114,7 +114,7 @@ func (u *user) kubectl(ctx context.Context, environment []string, args ...string
 func newResult(stdout, stderr string, command *exec.Cmd) result {
 	GinkgoHelper()
 	isComplete := slices.ContainsFunc(command.Args, func(arg string) bool {
-		return arg == "-o" || strings.HasPrefix(arg, "--output") || arg == "backup" || arg == "__complete"
+		return arg == "-o" || strings.HasPrefix(arg, "--output") || strings.HasPrefix(arg, "-v") || arg == "backup" || arg == "__complete"
 	})
 	for line := range strings.Lines(stdout + stderr) {
 		text := strings.TrimSpace(line)

@@ -108,7 +108,7 @@ var _ = Describe("completion", func() {
 		Expect(complete(namespace.Name, "--finalizer")).To(Equal(
 			another + "configmaps/held\n" + testFinalizer + "\tremoves the finalizer from configmaps/held, configmaps/second\n:4\n"))
 		Expect(complete(namespace.Name, "--metadata-finalizer")).To(MatchRegexp(
-			`^` + another + `.*\n` + testFinalizer + `\t.*\n:4\n$`))
+			`^` + testFinalizer + `\t.*\n` + another + `.*\n:4\n$`))
 		Expect(complete(namespace.Name, "--namespace-finalizer")).To(MatchRegexp(
 			`^` + testNamespaceFinalizer + `\t.*\nkubernetes\torphans .*\n:4\n$`))
 		for _, args := range [][]string{{"--finalizer"}, {active.Name, "--finalizer"}, {"missing", "--finalizer"}} {
