@@ -31,6 +31,8 @@ const (
 	Progressing State = "Progressing"
 	// Blocked means that there is at least one finding.
 	Blocked State = "Blocked"
+	// Unknown means that no cause was found and that it might be among what could not be read.
+	Unknown State = "Unknown"
 )
 
 // Certainty states how certain a finding is.

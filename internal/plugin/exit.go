@@ -14,7 +14,8 @@ import (
 const (
 	// ExitOK means that the command succeeded, or that the namespace is healthy.
 	ExitOK = 0
-	// ExitError means that an error occurred or that some data could not be read.
+	// ExitError means that an error occurred, or that the result is unknown because some data could not
+	// be read.
 	ExitError = 1
 	// ExitBlocked means that the namespace is stuck and the plugin found a cause.
 	ExitBlocked = 3

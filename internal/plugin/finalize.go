@@ -128,7 +128,7 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	}
 	switch {
 	case plan.Removal == nil:
-		return blockedStatus(found)
+		return diagnosisStatus(found)
 	case len(plan.Objections) > 0:
 		return forcefinalize.Refused(errors.New(strings.Join(plan.Objections, ";\n")))
 	case isDryRun:

@@ -102,7 +102,7 @@ were removed by force. A namespace that makes progress has no findings.
 
 The command changes nothing. Without NAME, it explains the namespace of the current context.
 
-Exit status: 0 healthy or progressing, 3 blocked, 1 error.`
+Exit status: 0 healthy or progressing, 3 blocked, 1 error, or unknown because objects cannot be read.`
 	exampleExplain = `  # Explain why a namespace is stuck
   kubectl nslifecycle explain shop
 

@@ -52,6 +52,7 @@ const (
 	msgRetryGet          = "Failed to get namespace %q, retrying: %v"
 	msgInterrupted       = "Interrupted."
 	msgMoreWarnings      = "%d more warnings like this; use -v=1 to print them all"
+	msgMissingPermission = "%s cannot be read: user %q has no permission to %s them"
 	msgAfter             = "after %s"
 	msgNotBackedUp       = "Missing from the backup: %s"
 )

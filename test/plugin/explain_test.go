@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
@@ -73,6 +74,20 @@ var _ = Describe("explain", func() {
 		Expect(document.Stage).To(Equal(diagnosis.StageTerminating))
 		Expect(document.State).To(Equal(diagnosis.Blocked))
 		Expect(document.Findings).NotTo(BeEmpty())
+	})
+
+	It("does not report progress if the content cannot be read", func(ctx context.Context) {
+		namespace := makeNamespace(ctx, bareAdmin, "unreadable")
+		Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
+		tenant := newRestrictedUser(ctx, bare, unique("tenant"), rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"},
+		})
+		for _, deadline := range []string{"1h", "1ms"} {
+			explained := tenant.run(ctx, "explain", namespace.Name, "--progress-deadline="+deadline)
+			Expect(explained.stdout).To(MatchRegexp(`^Namespace .*, (unknown|blocked)\n`))
+			Expect(explained.stderr).To(MatchRegexp(`is incomplete: .*\bconfigmaps, .*: permission to list them is missing`))
+			Expect(explained.code).To(Equal(1), explained.stdout)
+		}
 	})
 
 	It("fails if the namespace does not exist", func(ctx context.Context) {

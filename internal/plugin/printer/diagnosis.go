@@ -47,7 +47,7 @@ func colorState(state diagnosis.State, colors Palette) string {
 	switch state {
 	case diagnosis.Blocked:
 		return colors.Red(text)
-	case diagnosis.Progressing:
+	case diagnosis.Progressing, diagnosis.Unknown:
 		return colors.Yellow(text)
 	}
 	return colors.Green(text)
