@@ -32,6 +32,8 @@ const (
 	Progressing State = "Progressing"
 	// Blocked means that there is at least one finding.
 	Blocked State = "Blocked"
+	// Unknown means that no cause was found and that it might be among what could not be read.
+	Unknown State = "Unknown"
 )
 
 // Rank states what evidence is based on, and what a finding is based on.

@@ -60,7 +60,7 @@ func (o *backupOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	for _, reason := range slices.Sorted(maps.Keys(collected.Skipped)) {
-		fmt.Fprintln(o.ErrOut, msgSkipped(reason, collected.Skipped[reason]))
+		printf(o.ErrOut, "%s", msgSkipped(reason, collected.Skipped[reason]))
 	}
 	for _, unread := range collected.Unread {
 		o.warnf(msgNotBackedUp, unread)
@@ -82,6 +82,6 @@ func (o *backupOptions) write(collected *backup.Backup) error {
 	if err := writeFile(o.filename, text.Bytes()); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.ErrOut, msgBackupWritten, printable.Count(len(collected.Objects), "object"), o.filename)
+	printf(o.ErrOut, msgBackupWritten, printable.Count(len(collected.Objects), "object"), o.filename)
 	return nil
 }

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
 )
 
 // completionTimeout limits the duration of requests for shell completion.
@@ -20,6 +23,21 @@ const completionTimeout = 3 * time.Second
 // if namespaces cannot be listed.
 func (s *session) completeNamespace(
 	command *cobra.Command, args []string, _ string,
+) ([]string, cobra.ShellCompDirective) {
+	return s.completeNamespaces(command, args, func(*corev1.Namespace) bool { return true })
+}
+
+// completeTerminating is like completeNamespace, but only for namespaces that are being deleted.
+func (s *session) completeTerminating(
+	command *cobra.Command, args []string, _ string,
+) ([]string, cobra.ShellCompDirective) {
+	return s.completeNamespaces(command, args, func(namespace *corev1.Namespace) bool {
+		return namespace.DeletionTimestamp != nil
+	})
+}
+
+func (s *session) completeNamespaces(
+	command *cobra.Command, args []string, isProposed func(*corev1.Namespace) bool,
 ) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -36,10 +54,35 @@ func (s *session) completeNamespace(
 	}
 	var names []string
 	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
+		if isProposed(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
 	}
 	slices.Sort(names)
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFinalizers returns a function that completes a flag with the finalizers of the namespace in
+// the first argument. It describes each finalizer with the effect of its removal.
+func (s *session) completeFinalizers(finalizerOf func(forcefinalize.Candidate) string) cobra.CompletionFunc {
+	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		finalizer, err := s.newFinalizer(args[0])
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
+		defer cancel()
+		var proposed []string
+		for _, candidate := range finalizer.Candidates(ctx) {
+			if name := finalizerOf(candidate); name != "" {
+				proposed = append(proposed, cobra.CompletionWithDesc(name, candidate.Effect))
+			}
+		}
+		return proposed, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 func (s *session) completeContexts(

@@ -33,7 +33,8 @@ func (s *session) confirm(ctx context.Context, name, confirmed, question string)
 	if confirmed == name {
 		return nil
 	}
-	fmt.Fprintf(s.ErrOut, "%s\n%s", question, msgConfirmPrompt)
+	printf(s.ErrOut, "%s", question)
+	fmt.Fprint(s.ErrOut, msgConfirmPrompt)
 	typed, err := s.readLine(ctx)
 	switch {
 	case err != nil:

@@ -87,7 +87,7 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if pending := initialization.ParseState(created).Pending; len(pending) > 0 {
-		fmt.Fprintf(o.ErrOut, msgPendingInitializers, printable.Count(len(pending), "initializer"), waitCommand(name))
+		printf(o.ErrOut, msgPendingInitializers, printable.Count(len(pending), "initializer"), waitCommand(name))
 	}
 	return nil
 }

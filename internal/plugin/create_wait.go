@@ -29,7 +29,8 @@ type createWaiter struct {
 	name    string
 	started time.Time
 	// state is the latest known state.
-	state initialization.State
+	state  initialization.State
+	outage outage
 }
 
 // wait waits until the Namespace is ready and returns it. It returns an error if the Namespace
@@ -64,8 +65,10 @@ func (w *createWaiter) wait(
 			case event.isDeleted:
 				return nil, w.deletedError(event)
 			case event.err != nil:
-				w.warnf(msgRetryGet, w.name, event.err)
+				w.display.Erase()
+				w.outage.warn(w.session, w.name, event.err)
 			default:
+				w.outage = outage{}
 				current = event.namespace
 			}
 		}
@@ -77,7 +80,7 @@ func (w *createWaiter) wait(
 func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (isReady bool, err error) {
 	w.state = initialization.ParseState(namespace)
 	colors := printer.NewPalette(w.display.Out)
-	w.display.Show(progressLines(computeProgress(namespace, &w.state), printer.Width(w.display.Out), colors))
+	w.display.Show(progressLines(computeProgress(namespace, &w.state), printer.TextWidth(w.display.Out), colors))
 	switch {
 	case w.state.Failure != nil:
 		w.display.Keep()

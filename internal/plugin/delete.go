@@ -93,7 +93,7 @@ func (o *deleteOptions) delete(
 	ctx context.Context, client corev1client.NamespaceInterface, namespace *corev1.Namespace,
 ) error {
 	if namespace.DeletionTimestamp != nil {
-		fmt.Fprintf(o.ErrOut, msgAlreadyTerminating, namespace.Name, printer.Age(*namespace.DeletionTimestamp, time.Now()))
+		printf(o.ErrOut, msgAlreadyTerminating, namespace.Name, printer.Age(*namespace.DeletionTimestamp, time.Now()))
 		return nil
 	}
 	if o.dryRun == dryRunClient {

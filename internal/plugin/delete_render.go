@@ -20,27 +20,33 @@ const (
 	// maxShownFindings is the maximum number of findings that are printed during the wait.
 	maxShownFindings = 3
 	barWidth         = 24
+	// maxWaitingFor is the maximum length of a text about what the Namespace waits for.
+	maxWaitingFor = 300
 )
 
 // draw shows the remaining objects and what the Namespace waits for.
 func (w *deleteWaiter) draw() {
-	waitingFor := w.waitingFor()
+	columns := printer.TextWidth(w.display.Out)
 	if !w.display.IsLive {
-		lines := plainProgressLines(w.progress)
-		for _, text := range waitingFor {
-			lines = append(lines, fmt.Sprintf(msgWaitingFor, printer.Clip(text, printer.Unlimited)))
+		w.display.Show(plainProgressLines(w.progress))
+		for _, text := range w.waitingFor() {
+			if w.isNew(text) {
+				w.display.Printf("%s", waitingForText(text, columns))
+			}
 		}
-		w.display.Show(lines)
 		return
 	}
 	colors := printer.NewPalette(w.display.Out)
-	lines := []string{headerLine(w, colors)}
-	lines = append(lines, barLines(w.progress, colors)...)
-	columns := printer.Width(w.display.Out)
-	for _, text := range waitingFor {
-		lines = append(lines, "  "+colors.Faint(printer.Clip(fmt.Sprintf(msgWaitingFor, text), columns-3)))
+	lines := []string{headerLine(w, columns, colors)}
+	lines = append(lines, barLines(w.progress, columns, colors)...)
+	for _, text := range w.waitingFor() {
+		lines = append(lines, colors.Faint("  "+waitingForText(text, columns)))
 	}
 	w.display.Show(lines)
+}
+
+func waitingForText(text string, columns int) string {
+	return printer.Wrap(fmt.Sprintf(msgWaitingFor, printer.Shorten(text, maxWaitingFor)), columns)
 }
 
 // waitingFor returns what the Namespace waits for. It omits the conditions that repeat the counts,
@@ -53,25 +59,39 @@ func (w *deleteWaiter) waitingFor() []string {
 	return append(deletionFailures(w.namespace), deletionHolders(w.namespace)...)
 }
 
-func headerLine(w *deleteWaiter, colors printer.Palette) string {
-	text := fmt.Sprintf(msgDeleting, colors.Bold(w.name), time.Since(w.started).Round(time.Second))
+func headerLine(w *deleteWaiter, columns int, colors printer.Palette) string {
+	elapsed := time.Since(w.started).Round(time.Second)
+	text := fmt.Sprintf(msgDeleting, colors.Bold(w.name), elapsed)
 	if highest, current := w.progress.totals(); highest > 0 {
-		bar := printer.Bar(highest-current, highest, barWidth, colors)
-		text += "  " + bar + "  " + fmt.Sprintf(msgObjectsRemaining, current, highest)
+		remaining := fmt.Sprintf(msgObjectsRemaining, current, highest)
+		available := columns - len(fmt.Sprintf(msgDeleting, w.name, elapsed)) - len(remaining) - 4
+		text += "  " + barText(highest, current, available, colors) + remaining
 	}
 	return text
 }
 
+// barText returns a progress bar of at most barWidth columns, followed by a separator.
+func barText(highest, current, available int, colors printer.Palette) string {
+	bar := printer.Bar(highest-current, highest, min(barWidth, available), colors)
+	if bar != "" {
+		bar += "  "
+	}
+	return bar
+}
+
 // barLines returns a line with a bar for each of the first maxShownTypes types that have remaining
 // objects, and a line for the others.
-func barLines(progress *deletionProgress, colors printer.Palette) []string {
+func barLines(progress *deletionProgress, columns int, colors printer.Palette) []string {
 	var lines []string
-	others, longest := 0, 0
+	others, longest, width := 0, 0, barWidth
 	names := progress.resources()
 	for _, name := range names[:min(len(names), maxShownTypes)] {
 		if progress.current[name] > 0 {
 			longest = max(longest, len(name))
 		}
+	}
+	for _, name := range names {
+		width = min(width, columns-longest-len(remainingText(progress, name))-6)
 	}
 	for i, name := range names {
 		highest, current := progress.highest[name], progress.current[name]
@@ -80,8 +100,8 @@ func barLines(progress *deletionProgress, colors printer.Palette) []string {
 		case i >= maxShownTypes:
 			others += current
 		default:
-			bar := printer.Bar(highest-current, highest, barWidth, colors)
-			lines = append(lines, fmt.Sprintf("  %-*s  %s  "+msgRemaining, longest, name, bar, current, highest))
+			bar := barText(highest, current, width, colors)
+			lines = append(lines, fmt.Sprintf("  %-*s  %s%s", longest, name, bar, remainingText(progress, name)))
 		}
 	}
 	if others > 0 {
@@ -90,31 +110,36 @@ func barLines(progress *deletionProgress, colors printer.Palette) []string {
 	return lines
 }
 
+func remainingText(progress *deletionProgress, name string) string {
+	return fmt.Sprintf(msgRemaining, progress.current[name], progress.highest[name])
+}
+
 // plainProgressLines returns a line for each type that has or had objects.
 func plainProgressLines(progress *deletionProgress) []string {
 	var lines []string
 	for _, name := range progress.resources() {
-		lines = append(lines, fmt.Sprintf("%s: "+msgRemaining, name, progress.current[name], progress.highest[name]))
+		lines = append(lines, name+": "+remainingText(progress, name))
 	}
 	return lines
 }
 
-// diagnosisLines returns the first findings of a diagnosis, each with its first remedy.
-func diagnosisLines(result *diagnosis.Diagnosis, colors printer.Palette) []string {
+// diagnosisTexts returns the first findings of a diagnosis, each with its first remedy, or the reason
+// why there are none.
+func diagnosisTexts(result *diagnosis.Diagnosis, columns int, colors printer.Palette) []string {
 	if result.State != diagnosis.Blocked {
-		return []string{fmt.Sprintf(msgNoCauseFound, printable.Escape(result.Summary))}
+		return []string{printer.Wrap(fmt.Sprintf(msgNoCauseFound, printable.Escape(result.Summary)), columns)}
 	}
-	var lines []string
+	var texts []string
 	for i := range result.Findings[:min(len(result.Findings), maxShownFindings)] {
 		finding := &result.Findings[i]
-		lines = append(lines, fmt.Sprintf("%s (%s): %s", colors.Red(string(finding.Cause)),
-			strings.ToLower(string(finding.Rank)), printable.Escape(finding.Message)))
+		cause := printer.FindingCause(finding)
+		text := printer.Wrap(cause+": "+printable.Escape(finding.Message), columns)
+		text = colors.Red(cause) + strings.TrimPrefix(text, cause)
 		if len(finding.Remedies) > 0 {
-			lines = append(lines, "  "+colors.Cyan(labelTry)+" "+printable.Escape(finding.Remedies[0]))
+			text += "\n" + printer.Continuation +
+				printer.Wrap(labelTry+" "+printable.Escape(finding.Remedies[0]), columns)
 		}
+		texts = append(texts, text)
 	}
-	if more := len(result.Findings) - maxShownFindings; more > 0 {
-		lines = append(lines, fmt.Sprintf(msgMoreFindings, printable.Count(more, "more finding")))
-	}
-	return lines
+	return texts
 }

@@ -6,8 +6,11 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -45,8 +48,9 @@ type deleteWaiter struct {
 	progressedAt time.Time
 	diagnosedAt  time.Time
 	diagnosis    *diagnosis.Diagnosis
-	// shown is the text of the last printed diagnosis.
-	shown string
+	// reported contains the keys of all permanent texts.
+	reported map[string]bool
+	outage   outage
 }
 
 func newDeleteWaiter(
@@ -65,6 +69,7 @@ func newDeleteWaiter(
 		session: session, display: printer.NewDisplay(session.Out), name: namespace.Name, started: now,
 		counter: counter, progress: newDeletionProgress(), namespace: namespace,
 		progressDeadline: progressDeadline, collector: collector, progressedAt: now,
+		reported: map[string]bool{},
 	}, nil
 }
 
@@ -134,9 +139,10 @@ func (w *deleteWaiter) sendSnapshots(ctx context.Context, snapshots chan<- snaps
 func (w *deleteWaiter) handleEvent(event namespaceEvent) {
 	if event.err != nil {
 		w.display.Erase()
-		w.warnf(msgRetryGet, w.name, event.err)
+		w.outage.warn(w.session, w.name, event.err)
 	}
 	if event.namespace != nil {
+		w.outage = outage{}
 		w.namespace = event.namespace
 		w.recordProgress()
 	}
@@ -186,18 +192,42 @@ func (w *deleteWaiter) sendDiagnosis(ctx context.Context, results chan<- *diagno
 	}
 }
 
-// showDiagnosis prints a diagnosis unless its text equals the last printed text.
+// showDiagnosis prints the findings of a diagnosis that have not been printed before.
 func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 	w.diagnosis = result
-	text := strings.Join(diagnosisLines(result, printer.NewPalette(w.display.Out)), "\n")
-	if text == w.shown {
+	columns := printer.TextWidth(w.display.Out)
+	texts := slices.DeleteFunc(diagnosisTexts(result, columns, printer.NewPalette(w.display.Out)), func(text string) bool {
+		return !w.isNew(text)
+	})
+	if len(texts) == 0 {
 		return
 	}
-	w.shown = text
-	w.display.Printf(msgNoProgress+"\n%s", time.Since(w.progressedAt).Round(time.Second), text)
-	if result.State == diagnosis.Blocked {
-		w.display.Printf(msgDetails, explainCommand(w.name))
+	w.display.Printf(msgNoProgress+"\n%s", time.Since(w.progressedAt).Round(time.Second), strings.Join(texts, "\n"))
+	if details := printer.Wrap(fmt.Sprintf(msgDetails, explainCommand(w.name)), columns); w.isNew(details) {
+		w.display.Printf("%s", details)
 	}
+}
+
+// isNew reports whether no text with the same key has been reported before, and records the key.
+func (w *deleteWaiter) isNew(text string) bool {
+	key := stateKey(text)
+	isNew := !w.reported[key]
+	w.reported[key] = true
+	return isNew
+}
+
+// varying matches times, durations and numbers.
+var varying = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b(\d+(\.\d+)?(ms|[ydhms])?)+\b`)
+
+// stateKey returns a string that is equal for texts about the same state. It ignores times, durations
+// and numbers, such as ports, and the order of words, because kube-controller-manager lists errors in
+// random order.
+func stateKey(text string) string {
+	words := strings.FieldsFunc(varying.ReplaceAllString(text, ""), func(char rune) bool {
+		return unicode.IsSpace(char) || unicode.IsPunct(char)
+	})
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), " ")
 }
 
 func (w *deleteWaiter) printDeleted(event namespaceEvent) {

@@ -8,15 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
 // Exit statuses of the plugin. They are part of its public interface.
 const (
 	// ExitOK means that the command succeeded, or that the namespace is healthy.
 	ExitOK = 0
-	// ExitError means that an error occurred or that some data could not be read.
+	// ExitError means that an error occurred, or that the result is unknown because some data could not
+	// be read.
 	ExitError = 1
 	// ExitBlocked means that the namespace is stuck and the plugin found a cause.
 	ExitBlocked = 3
@@ -56,7 +55,7 @@ func report(errOut io.Writer, err error) int {
 		return ExitInterrupted
 	}
 	if err != nil {
-		fmt.Fprintln(errOut, "error:", printer.IndentContinuation(err.Error()))
+		printf(errOut, "error: %v", err)
 	}
 	return code
 }

@@ -79,7 +79,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err := o.print("Diagnosis", result, result); err != nil {
 		return err
 	}
-	return blockedStatus(result)
+	return diagnosisStatus(result)
 }
 
 // newCollector returns a collector that reports findings only for namespaces that make no progress
@@ -131,7 +131,7 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
 	}
-	return blockedStatus(all...)
+	return diagnosisStatus(all...)
 }
 
 // inactiveNames returns the sorted names of all namespaces that are initializing or terminating.
@@ -176,12 +176,17 @@ func (s *session) warnUnread(namespace string, unread []string) {
 	s.warnEach(fmt.Sprintf(msgIncompleteDiagnosis, namespace), unread)
 }
 
-// blockedStatus returns an error with the status ExitBlocked if at least one namespace is blocked.
-func blockedStatus(all ...*diagnosis.Diagnosis) error {
-	for _, result := range all {
-		if result.State == diagnosis.Blocked {
-			return &StatusError{Code: ExitBlocked}
-		}
+// diagnosisStatus returns an error with the status ExitBlocked if at least one namespace is blocked, and
+// with the status ExitError if the state of at least one namespace is unknown.
+func diagnosisStatus(all ...*diagnosis.Diagnosis) error {
+	hasState := func(state diagnosis.State) bool {
+		return slices.ContainsFunc(all, func(result *diagnosis.Diagnosis) bool { return result.State == state })
+	}
+	switch {
+	case hasState(diagnosis.Blocked):
+		return &StatusError{Code: ExitBlocked}
+	case hasState(diagnosis.Unknown):
+		return &StatusError{Code: ExitError}
 	}
 	return nil
 }

@@ -10,15 +10,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-func TestBlockedStatus(t *testing.T) {
+func TestDiagnosisStatus(t *testing.T) {
 	healthy := &diagnosis.Diagnosis{State: diagnosis.Healthy}
 	progressing := &diagnosis.Diagnosis{State: diagnosis.Progressing}
-	if err := blockedStatus(healthy, progressing); err != nil {
+	if err := diagnosisStatus(healthy, progressing); err != nil {
 		t.Errorf("healthy and progressing: %v", err)
 	}
 	blocked := &diagnosis.Diagnosis{State: diagnosis.Blocked}
 	var exit *StatusError
-	if err := blockedStatus(healthy, blocked); !errors.As(err, &exit) || exit.Code != ExitBlocked {
+	unknown := &diagnosis.Diagnosis{State: diagnosis.Unknown}
+	if err := diagnosisStatus(healthy, unknown, blocked); !errors.As(err, &exit) || exit.Code != ExitBlocked {
 		t.Errorf("blocked: %v", err)
+	}
+	if err := diagnosisStatus(healthy, unknown); !errors.As(err, &exit) || exit.Code != ExitError {
+		t.Errorf("unknown: %v", err)
 	}
 }

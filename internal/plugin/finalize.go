@@ -39,7 +39,7 @@ func newFinalizeCommand(session *session) *cobra.Command {
 		Long:              longFinalize,
 		Example:           exampleFinalize,
 		Args:              oneNamespace,
-		ValidArgsFunction: session.completeNamespace,
+		ValidArgsFunction: session.completeTerminating,
 		RunE: func(command *cobra.Command, args []string) error {
 			// An empty shell variable must not select all objects.
 			if command.Flags().Changed("resource") && len(options.removal.Resources) == 0 {
@@ -70,6 +70,13 @@ func (o *finalizeOptions) addFlags(command *cobra.Command) {
 	command.MarkFlagsMutuallyExclusive(
 		forcefinalize.FlagNamespaceFinalizer, forcefinalize.FlagMetadataFinalizer, forcefinalize.FlagFinalizer)
 	command.MarkFlagsMutuallyExclusive("backup", "no-backup")
+	for flag, finalizerOf := range map[string]func(forcefinalize.Candidate) string{
+		forcefinalize.FlagNamespaceFinalizer: func(one forcefinalize.Candidate) string { return one.NamespaceFinalizer },
+		forcefinalize.FlagMetadataFinalizer:  func(one forcefinalize.Candidate) string { return one.MetadataFinalizer },
+		forcefinalize.FlagFinalizer:          func(one forcefinalize.Candidate) string { return one.Finalizer },
+	} {
+		_ = command.RegisterFlagCompletionFunc(flag, o.completeFinalizers(finalizerOf))
+	}
 	_ = command.RegisterFlagCompletionFunc("dry-run",
 		cobra.FixedCompletions([]string{dryRunServer, dryRunNone}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -121,11 +128,12 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	}
 	switch {
 	case plan.Removal == nil:
-		return blockedStatus(found)
+		return diagnosisStatus(found)
 	case len(plan.Objections) > 0:
 		return forcefinalize.Refused(errors.New(strings.Join(plan.Objections, ";\n")))
 	case isDryRun:
-		fmt.Fprintln(o.ErrOut, msgDryRun)
+		fmt.Fprintln(o.ErrOut)
+		printf(o.ErrOut, msgDryRun)
 		return nil
 	}
 	return o.apply(ctx, finalizer, plan)
@@ -182,7 +190,8 @@ func (o *finalizeOptions) apply(
 		for _, one := range missing {
 			o.warnf(msgNotBackedUp, one)
 		}
-		fmt.Fprintf(o.ErrOut, msgFinalizeBackup, printable.Count(saved, "object"), plan.Backup,
+		fmt.Fprintln(o.ErrOut)
+		printf(o.ErrOut, msgFinalizeBackup, printable.Count(saved, "object"), plan.Backup,
 			shell.Command("kubectl apply --server-side -f %s", plan.Backup))
 	}
 	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
@@ -215,7 +224,7 @@ func (o *finalizeOptions) printResult(format string, args ...any) {
 	if o.output.IsStructured() {
 		out = o.ErrOut
 	}
-	fmt.Fprintf(out, format+"\n", args...)
+	printf(out, format, args...)
 }
 
 // printOutcome prints the state of the namespace after the removal and what the user must do next.

@@ -102,7 +102,7 @@ were removed by force. A namespace that makes progress has no findings.
 
 The command changes nothing. Without NAME, it explains the namespace of the current context.
 
-Exit status: 0 healthy or progressing, 3 blocked, 1 error.`
+Exit status: 0 healthy or progressing, 3 blocked, 1 error, or unknown because objects cannot be read.`
 	exampleExplain = `  # Explain why a namespace is stuck
   kubectl nslifecycle explain shop
 
@@ -148,7 +148,8 @@ that overrides it, if any.`
     --resource=widgets.example.com --dry-run=false
 
   # Remove a namespace finalizer whose owner has been uninstalled, in a script
-  kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent --dry-run=false --confirm=shop`
+  kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent --dry-run=false \
+    --confirm=shop`
 
 	helpNamespaceFinalizer = "The namespace finalizer to remove, an entry of spec.finalizers of the Namespace."
 	helpMetadataFinalizer  = "The finalizer to remove from metadata.finalizers of the Namespace."

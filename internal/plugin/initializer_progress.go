@@ -17,6 +17,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
+// maxProgressMessage is the maximum length of an initializer's message.
+const maxProgressMessage = 300
+
 // initializerProgress is the progress of one initializer for a namespace.
 type initializerProgress struct {
 	name  string
@@ -65,19 +68,20 @@ func initializerMessage(namespace *corev1.Namespace, name string) string {
 	return fmt.Sprintf("%s: %s", condition.Reason, strings.TrimPrefix(condition.Message, phaseSkipped+": "))
 }
 
-// progressLines returns one line for each initializer.
-func progressLines(all []initializerProgress, width int, colors printer.Palette) []string {
+// progressLines returns the text for each initializer.
+func progressLines(all []initializerProgress, columns int, colors printer.Palette) []string {
 	longest := 0
 	for _, one := range all {
 		longest = max(longest, len(one.name))
 	}
 	lines := make([]string, 0, len(all))
 	for _, one := range all {
-		line := fmt.Sprintf("  %-*s  %s", longest, one.name, colorPhase(one.phase, colors))
-		if available := width - longest - len(one.phase) - 6; one.message != "" && available > 0 {
-			line += "  " + colors.Faint(printer.Clip(one.message, available))
+		start := fmt.Sprintf("  %-*s  ", longest, one.name)
+		line := start + one.phase
+		if one.message != "" {
+			line = printer.Wrap(line+"  "+printer.Shorten(one.message, maxProgressMessage), columns)
 		}
-		lines = append(lines, line)
+		lines = append(lines, start+colorPhase(one.phase, colors)+strings.TrimPrefix(line, start+one.phase))
 	}
 	return lines
 }

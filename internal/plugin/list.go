@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -94,8 +95,8 @@ func (o *listOptions) print(summaries []namespaceSummary) error {
 		return nil
 	}
 	var text bytes.Buffer
-	table := summaryTable(summaries, time.Now(), o.output.IsWide())
-	if err := printer.PrintTable(&text, table, o.output.IsWide(), o.noHeaders); err != nil {
+	options := printer.TableOptions{IsWide: o.output.IsWide(), NoHeaders: o.noHeaders, Columns: printer.Width(o.Out)}
+	if err := printer.PrintTable(&text, summaryTable(summaries, time.Now(), options.IsWide), options); err != nil {
 		return err
 	}
 	_, err := o.Out.Write(colorStages(text.Bytes(), summaries, printer.NewPalette(o.Out)))
@@ -115,8 +116,13 @@ func parseStage(text string) (diagnosis.Stage, error) {
 	return "", fmt.Errorf(msgUnknownStage, text, strings.Join(stages, ", "))
 }
 
-// waitsForWidth is the maximum width of the column "Waiting For" unless the output format is wide.
-const waitsForWidth = 100
+// maxWaitsFor is the maximum length of a cell of the column "Waiting For" unless the output format is
+// wide.
+const maxWaitsFor = 200
+
+// detailsPattern matches what follows the sentence in the message of a condition that reports a lack
+// of progress.
+var detailsPattern = regexp.MustCompile(`(; objects: |; remedy: | \(as of ).*`)
 
 // summaryTable returns a table with one row for each namespace.
 func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *metav1.Table {
@@ -128,7 +134,7 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 			first, others = summary.WaitsFor[0], strings.Join(summary.WaitsFor[1:], "; ")
 		}
 		if !isWide {
-			first = printer.Clip(first, waitsForWidth)
+			first = printer.Shorten(detailsPattern.ReplaceAllString(first, ""), maxWaitsFor)
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 			summary.Metadata.Name, string(summary.Stage),
@@ -144,11 +150,14 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 // would escape them.
 func colorStages(text []byte, summaries []namespaceSummary, colors printer.Palette) []byte {
 	lines := strings.SplitAfter(string(text), "\n")
-	first := len(lines) - 1 - len(summaries) // Skip the headers, if any.
-	for i := range summaries {
-		stage := string(summaries[i].Stage)
+	for i := range lines {
+		if len(summaries) == 0 || !strings.HasPrefix(lines[i], summaries[0].Metadata.Name+" ") {
+			continue // This is the header or the continuation of a row.
+		}
+		stage := string(summaries[0].Stage)
 		// The name precedes the stage but cannot contain it, because names are lowercase.
-		lines[first+i] = strings.Replace(lines[first+i], stage, colorStage(&summaries[i], colors), 1)
+		lines[i] = strings.Replace(lines[i], stage, colorStage(&summaries[0], colors), 1)
+		summaries = summaries[1:]
 	}
 	return []byte(strings.Join(lines, ""))
 }

@@ -52,6 +52,7 @@ const (
 	msgRetryGet          = "Failed to get namespace %q, retrying: %v"
 	msgInterrupted       = "Interrupted."
 	msgMoreWarnings      = "%d more warnings like this; use -v=1 to print them all"
+	msgMissingPermission = "%s cannot be read: user %q has no permission to %s them"
 	msgAfter             = "after %s"
 	msgNotBackedUp       = "Missing from the backup: %s"
 )
@@ -67,7 +68,7 @@ const (
 // Messages of the backup command.
 const (
 	msgBackupIncomplete = "the backup of namespace %q is incomplete"
-	msgBackupWritten    = "%s written to %s.\n"
+	msgBackupWritten    = "%s written to %s."
 )
 
 func msgSkipped(reason backup.Reason, number int) string {
@@ -91,7 +92,7 @@ const (
 
 // Messages of the create command.
 const (
-	msgPendingInitializers = "The namespace is waiting for %s. To wait until it is initialized, run: %s\n"
+	msgPendingInitializers = "The namespace is waiting for %s. To wait until it is initialized, run: %s"
 
 	msgInitializationFailed = "initialization of namespace %q failed: %s; the operator deletes the namespace unless it " +
 		"is protected"
@@ -121,7 +122,7 @@ const (
 	msgDeleteTimeout     = "timed out after %s waiting for the deletion of namespace %q, which is still in progress; " +
 		"to see what blocks it, run: %s"
 
-	msgAlreadyTerminating = "Namespace %q has already been terminating for %s.\n"
+	msgAlreadyTerminating = "Namespace %q has already been terminating for %s."
 	msgDeleting           = "Deleting namespace %s  %s"
 	msgRemaining          = "%d of %d remaining"
 	msgObjectsRemaining   = "%d of %d objects remaining"
@@ -131,7 +132,6 @@ const (
 	msgNoProgress         = "No progress for %s."
 	msgNoCauseFound       = "No cause found: %s"
 	msgDiagnosisFailed    = "failed to diagnose the namespace: %v"
-	msgMoreFindings       = "and %s"
 	msgDetails            = "For details, run: %s"
 	msgReplaced           = "Another client has created a new namespace %q.\n"
 )
@@ -144,10 +144,10 @@ const (
 
 // Messages of the finalize command.
 const (
-	msgDryRun            = "\nNothing was changed (dry run). Use --dry-run=false to apply the plan."
+	msgDryRun            = "Nothing was changed (dry run). Use --dry-run=false to apply the plan."
 	msgMoreObjects       = "Namespace %s might contain more objects"
 	msgDryRunUnsupported = "The API server could not test the removal: %v"
-	msgFinalizeBackup    = "\nBackup of %s, including the data of Secrets, written to %s. To restore them, run: %s\n"
+	msgFinalizeBackup    = "Backup of %s, including the data of Secrets, written to %s. To restore them, run: %s"
 	msgRemoved           = "Removed %s."
 	msgRemovedFrom       = "Removed %s from %s."
 	msgUnanswered        = "The API server did not respond. The last request to remove the %s might have succeeded. " +

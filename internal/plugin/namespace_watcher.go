@@ -32,6 +32,17 @@ type namespaceEvent struct {
 	err error
 }
 
+// outage is a series of failures to read a Namespace. It ends when the Namespace can be read again.
+type outage struct{ reported string }
+
+// warn prints a warning unless it equals the previous warning of the outage.
+func (o *outage) warn(session *session, name string, err error) {
+	if key := stateKey(err.Error()); key != o.reported {
+		o.reported = key
+		session.warnf(msgRetryGet, name, err)
+	}
+}
+
 // namespaceWatcher watches the Namespace with the given UID until it is deleted. If the user is
 // allowed to get but not to watch namespaces, namespaceWatcher polls.
 type namespaceWatcher struct {

@@ -98,10 +98,12 @@ func (o *orphansOptions) print(found *orphans.Result) error {
 	for _, orphan := range found.Orphans {
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 			orphan.Namespace, orphan.Resource, printable.Name(orphan.Name), printer.Age(orphan.CreationTimestamp, now),
-			printer.OrNone(strings.Join(orphan.Finalizers, ",")), string(orphan.UID),
+			printer.OrNone(strings.Join(orphan.Finalizers, ", ")), string(orphan.UID),
 		}})
 	}
-	return printer.PrintTable(o.Out, table, o.output.IsWide(), o.noHeaders)
+	return printer.PrintTable(o.Out, table, printer.TableOptions{
+		IsWide: o.output.IsWide(), NoHeaders: o.noHeaders, Columns: printer.Width(o.Out),
+	})
 }
 
 func (o *orphansOptions) confirmAndDelete(ctx context.Context, finder *orphans.Finder, found []orphans.Orphan) error {

@@ -68,6 +68,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w; "+msgSeeHelp, err, command.CommandPath())
 	})
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages",
+		fmt.Sprintf(".FlagUsagesWrapped %d", printer.MaxTextWidth)))
 	session.addFlags(root)
 	root.AddCommand(
 		newBackupCommand(session),

@@ -29,13 +29,15 @@ type remainingCounter struct {
 	namespace  string
 
 	lastFullCount time.Time
-	// nonEmpty contains the types that had objects in the previous count.
+	// nonEmpty contains the types that had objects in the previous count, and counts the numbers.
 	nonEmpty []resourcetypes.Type
+	counts   map[string]int
 }
 
 // snapshot is the result of a count.
 type snapshot struct {
-	// counts are the numbers of objects by type, without types that have no objects.
+	// counts are the numbers of objects by type, without types that have no objects. The number of a
+	// type that could not be counted is that of the previous count.
 	counts map[string]int
 	// unread lists the types that could not be counted and why.
 	unread []string
@@ -66,13 +68,16 @@ func (r *remainingCounter) count(ctx context.Context) snapshot {
 	r.nonEmpty = nil
 	for _, content := range contents {
 		r.nonEmpty = append(r.nonEmpty, content.Type)
+		name, count := printable.Escape(content.Type.String()), content.Count
 		if content.Err != nil {
 			result.unread = append(result.unread, content.Err.Error())
+			count = max(count, r.counts[name])
 		}
-		if content.Count > 0 {
-			result.counts[printable.Escape(content.Type.String())] = content.Count
+		if count > 0 {
+			result.counts[name] = count
 		}
 	}
+	r.counts = result.counts
 	return result
 }
 
@@ -83,10 +88,16 @@ func (r *remainingCounter) discoverTypes(ctx context.Context, result *snapshot) 
 		result.unread = append(result.unread, err.Error())
 		return r.nonEmpty
 	}
+	types := orphans.StoredTypes(discovered.Types)
 	if err := discovered.Err(); err != nil {
 		result.unread = append(result.unread, err.Error())
+		for _, known := range r.nonEmpty {
+			if !slices.ContainsFunc(types, func(found resourcetypes.Type) bool { return found.String() == known.String() }) {
+				types = append(types, known)
+			}
+		}
 	}
-	return orphans.StoredTypes(discovered.Types)
+	return types
 }
 
 // deletionProgress contains the numbers of objects during a deletion.

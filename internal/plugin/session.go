@@ -8,10 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
@@ -20,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/version"
@@ -124,15 +128,22 @@ func (s *session) contentClients() (*discovery.DiscoveryClient, metadata.Interfa
 
 // warnf prints a warning to stderr.
 func (s *session) warnf(format string, args ...any) {
-	fmt.Fprintln(s.ErrOut, printer.NewPalette(s.ErrOut).Yellow("Warning:")+" "+
-		printer.IndentContinuation(fmt.Sprintf(format, args...)))
+	const label = "Warning:"
+	text := printer.Wrap(label+" "+fmt.Sprintf(format, args...), printer.TextWidth(s.ErrOut))
+	fmt.Fprintln(s.ErrOut, printer.NewPalette(s.ErrOut).Yellow(label)+strings.TrimPrefix(text, label))
 }
 
-// warnEach prints one warning for each string. If there are too many, for example one for each
-// resource type because the API server does not respond, it prints only the first warnings and the
-// number of further warnings.
+// printf wraps a message and writes it as a paragraph.
+func printf(out io.Writer, format string, args ...any) {
+	fmt.Fprintln(out, printer.Wrap(fmt.Sprintf(format, args...), printer.TextWidth(out)))
+}
+
+// warnEach prints one warning for each string, or for several strings that differ only in the resource
+// type. If there are too many, for example because the API server does not respond, it prints only the
+// first warnings and the number of further warnings.
 func (s *session) warnEach(prefix string, texts []string) {
 	const limit = 5
+	texts = joinByReason(texts)
 	shown := texts
 	if s.verbosity == 0 && len(texts) > limit {
 		shown = texts[:limit]
@@ -143,4 +154,29 @@ func (s *session) warnEach(prefix string, texts []string) {
 	if more := len(texts) - len(shown); more > 0 {
 		s.warnf("%s: "+msgMoreWarnings, prefix, more)
 	}
+}
+
+// joinByReason joins texts that differ only in their first word, which is the resource type. It
+// shortens errors about missing permissions accordingly.
+func joinByReason(texts []string) []string {
+	var reasons []string
+	resources := map[string][]string{}
+	for _, text := range texts {
+		if missing, ok := diagnosis.ParseMissingPermission(text); ok {
+			resource := schema.GroupResource{Group: missing.Group, Resource: missing.Resource}
+			text = fmt.Sprintf(msgMissingPermission, resource, missing.User, missing.Verb)
+		}
+		resource, reason, _ := strings.Cut(text, " ")
+		if resources[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		if !slices.Contains(resources[reason], resource) {
+			resources[reason] = append(resources[reason], resource)
+		}
+	}
+	joined := make([]string, 0, len(reasons))
+	for _, reason := range reasons {
+		joined = append(joined, strings.TrimSpace(strings.Join(resources[reason], ", ")+" "+reason))
+	}
+	return joined
 }

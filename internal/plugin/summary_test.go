@@ -143,16 +143,22 @@ func TestSummaryTable(t *testing.T) {
 	}
 	now := testEnd.Add(time.Minute)
 	var narrow, wide, bare bytes.Buffer
-	g.Expect(printer.PrintTable(&narrow, summaryTable(summaries, now, false), false, false)).To(Succeed())
+	g.Expect(printer.PrintTable(&narrow, summaryTable(summaries, now, false), printer.TableOptions{Columns: 100})).To(Succeed())
 	g.Expect(narrow.String()).To(Equal("NAME     STAGE         AGE   WAITING FOR\n" +
 		"active   Active        61m   \nb        Terminating   61m   this\n"))
-	g.Expect(printer.PrintTable(&wide, summaryTable(summaries, now, true), true, false)).To(Succeed())
+	g.Expect(printer.PrintTable(&wide, summaryTable(summaries, now, true), printer.TableOptions{IsWide: true, Columns: 100})).To(Succeed())
 	g.Expect(wide.String()).To(MatchRegexp(`PROTECTED +EXPIRES +WAITING FOR +ALSO WAITING FOR\n`))
 	g.Expect(wide.String()).To(MatchRegexp(`active +Active +61m +60s +<none> +no +<never> `))
 	g.Expect(wide.String()).To(ContainSubstring("b        Terminating   61m   60s     me             yes         in 179m   this          that; more\n"))
 
-	g.Expect(printer.PrintTable(&bare, summaryTable(summaries, now, false), false, true)).To(Succeed())
-	for _, table := range []*bytes.Buffer{&narrow, &bare} {
+	g.Expect(printer.PrintTable(&bare, summaryTable(summaries, now, false), printer.TableOptions{NoHeaders: true, Columns: 100})).To(Succeed())
+
+	waiting := "the controller of the remaining finalizer"
+	summaries[1].WaitsFor = []string{waiting}
+	var wrapped bytes.Buffer
+	g.Expect(printer.PrintTable(&wrapped, summaryTable(summaries, now, false), printer.TableOptions{Columns: 61})).To(Succeed())
+	g.Expect(wrapped.String()).To(HaveSuffix("61m   the controller of the remaining\n                             finalizer\n"))
+	for _, table := range []*bytes.Buffer{&narrow, &bare, &wrapped} {
 		colored := terminalText(string(colorStages(table.Bytes(), summaries, printer.Palette{})))
 		g.Expect(colored).To(ContainSubstring("active   \x1b[32mActive\x1b[0m "))
 		g.Expect(colored).To(ContainSubstring("b        \x1b[31mTerminating\x1b[0m "))

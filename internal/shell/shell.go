@@ -16,8 +16,8 @@ import (
 // Quoting does not make other words safe, because the rules of sh, fish and PowerShell differ.
 var safe = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./:@=,+-]*$`)
 
-// program is the prefix of every command.
-const program = "kubectl "
+// Program is the prefix of every command.
+const Program = "kubectl "
 
 // Command formats a kubectl command with names. If a name is not safe in a shell, it returns a
 // sentence that cannot be mistaken for a command.
@@ -31,7 +31,7 @@ func Command(format string, names ...any) string {
 }
 
 // IsCommand reports whether Command returned a command and not a sentence.
-func IsCommand(text string) bool { return strings.HasPrefix(text, program) }
+func IsCommand(text string) bool { return strings.HasPrefix(text, Program) }
 
 func sentence(format string, names []any) string {
 	words := make([]any, 0, len(names))
@@ -42,6 +42,6 @@ func sentence(format string, names []any) string {
 		}
 		words = append(words, word)
 	}
-	return fmt.Sprintf("Run kubectl with the arguments "+strings.TrimPrefix(format, program)+
+	return fmt.Sprintf("Run kubectl with the arguments "+strings.TrimPrefix(format, Program)+
 		"; one of the names cannot be safely pasted into a shell", words...)
 }

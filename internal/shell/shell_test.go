@@ -32,7 +32,7 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	for _, name := range interpreted {
-		if got := Command("kubectl get a %s --to=b", name); IsCommand(got) || strings.Contains(got, program+"get") {
+		if got := Command("kubectl get a %s --to=b", name); IsCommand(got) || strings.Contains(got, Program+"get") {
 			t.Errorf("%q: got command %s", name, got)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
@@ -52,10 +53,10 @@ var _ = Describe("explain", func() {
 		}).WithContext(ctx).Should(Equal(3))
 		Expect(explained.stdout).To(And(
 			ContainSubstring("Namespace %s: Terminating for ", namespace.Name), ContainSubstring(", blocked\n"),
-			ContainSubstring("── FinalizerOwnerNotFound ("), ContainSubstring("Objects: configmaps/held\n"),
+			ContainSubstring("\n  Cause: FinalizerOwnerNotFound ("), ContainSubstring("Objects: configmaps/held\n"),
 			ContainSubstring(testFinalizer),
-			ContainSubstring("── kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
-			MatchRegexp(`── Lost if forced: \S+`),
+			ContainSubstring("\n    kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
+			MatchRegexp(`\n  Lost if forced: \S+`),
 		))
 		Expect(explained.stderr).To(BeEmpty(), "a blocked namespace must not be reported as an error")
 
@@ -73,6 +74,20 @@ var _ = Describe("explain", func() {
 		Expect(document.Stage).To(Equal(diagnosis.StageTerminating))
 		Expect(document.State).To(Equal(diagnosis.Blocked))
 		Expect(document.Findings).NotTo(BeEmpty())
+	})
+
+	It("does not report progress if the content cannot be read", func(ctx context.Context) {
+		namespace := makeNamespace(ctx, bareAdmin, "unreadable")
+		Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
+		tenant := newRestrictedUser(ctx, bare, unique("tenant"), rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"},
+		})
+		for _, deadline := range []string{"1h", "1ms"} {
+			explained := tenant.run(ctx, "explain", namespace.Name, "--progress-deadline="+deadline)
+			Expect(explained.stdout).To(MatchRegexp(`^Namespace .*, (unknown|blocked)\n`))
+			Expect(explained.stderr).To(MatchRegexp(`is incomplete: .*\bconfigmaps, .*: permission to list them is missing`))
+			Expect(explained.code).To(Equal(1), explained.stdout)
+		}
 	})
 
 	It("fails if the namespace does not exist", func(ctx context.Context) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,7 +106,26 @@ func (u *user) kubectl(ctx context.Context, environment []string, args ...string
 	GinkgoWriter.Printf("$ kubectl %s\n%s%s", strings.Join(args, " "), stdout.String(), stderr.String())
 	Expect(stdout.String() + stderr.String()).NotTo(ContainSubstring("panic:"))
 	Expect(stdout.String()).NotTo(ContainSubstring("\x1b"), "output to a pipe must not have colors")
-	return result{stdout: stdout.String(), stderr: stderr.String(), code: command.ProcessState.ExitCode()}
+	return newResult(stdout.String(), stderr.String(), command)
+}
+
+// newResult verifies that the output fits into 100 columns, and joins the lines of wrapped messages
+// in stderr.
+func newResult(stdout, stderr string, command *exec.Cmd) result {
+	GinkgoHelper()
+	isComplete := slices.ContainsFunc(command.Args, func(arg string) bool {
+		return arg == "-o" || strings.HasPrefix(arg, "--output") || strings.HasPrefix(arg, "-v") || arg == "backup" || arg == "__complete"
+	})
+	for line := range strings.Lines(stdout + stderr) {
+		text := strings.TrimSpace(line)
+		isVerbatim := strings.HasPrefix(text, "kubectl ") || !strings.Contains(text, " ")
+		if !isComplete && !isVerbatim {
+			Expect(len([]rune(strings.TrimSuffix(line, "\n")))).To(BeNumerically("<=", 100), line)
+		}
+	}
+	return result{
+		stdout: stdout, stderr: strings.ReplaceAll(stderr, "\n  ", " "), code: command.ProcessState.ExitCode(),
+	}
 }
 
 // running is a command that was started with start.
@@ -138,10 +158,7 @@ func (u *user) start(args ...string) *running {
 func (r *running) wait(ctx context.Context) result {
 	GinkgoHelper()
 	Eventually(r.done).WithContext(ctx).WithTimeout(60 * time.Second).Should(BeClosed())
-	finished := result{
-		stdout: string(r.stdout.Contents()), stderr: string(r.stderr.Contents()),
-		code: r.command.ProcessState.ExitCode(),
-	}
+	finished := newResult(string(r.stdout.Contents()), string(r.stderr.Contents()), r.command)
 	GinkgoWriter.Printf("$ %s\n%s%s", strings.Join(r.command.Args, " "), finished.stdout, finished.stderr)
 	return finished
 }

@@ -94,6 +94,27 @@ var _ = Describe("completion", func() {
 		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "list", "--context", "").stdout).
 			To(HavePrefix("nslifecycle\n"))
 	}, NodeTimeout(testTimeout))
+
+	It("completes the terminating namespaces and the finalizers of the finalize command", func(ctx context.Context) {
+		namespace, active := makeStuckNamespace(ctx), makeNamespace(ctx, bareAdmin, "active")
+		makeConfigMap(ctx, bareAdmin, active.Name, "held", testFinalizer)
+		adminUser := newUser(bare.Admin)
+		complete := func(args ...string) string {
+			words := append([]string{"__complete", "nslifecycle", "finalize"}, args...)
+			return adminUser.kubectl(ctx, nil, append(words, "")...).stdout
+		}
+		Expect(complete()).To(And(ContainSubstring(namespace.Name+"\n"), Not(ContainSubstring(active.Name))))
+		another := "test.example.com/another\tremoves the finalizer from "
+		Expect(complete(namespace.Name, "--finalizer")).To(Equal(
+			another + "configmaps/held\n" + testFinalizer + "\tremoves the finalizer from configmaps/held, configmaps/second\n:4\n"))
+		Expect(complete(namespace.Name, "--metadata-finalizer")).To(MatchRegexp(
+			`^` + testFinalizer + `\t.*\n` + another + `.*\n:4\n$`))
+		Expect(complete(namespace.Name, "--namespace-finalizer")).To(MatchRegexp(
+			`^` + testNamespaceFinalizer + `\t.*\nkubernetes\torphans .*\n:4\n$`))
+		for _, args := range [][]string{{"--finalizer"}, {active.Name, "--finalizer"}, {"missing", "--finalizer"}} {
+			Expect(complete(args...)).To(Equal(":4\n"))
+		}
+	}, NodeTimeout(testTimeout))
 })
 
 func kubeconfigOf(u *user) string { return filepath.Join(u.home, "kubeconfig") }

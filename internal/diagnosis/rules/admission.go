@@ -91,11 +91,11 @@ func (f view) isCorroborated(r rejection) bool {
 	return len(r.quotes) > 0 || f.IsOverdue(f.Namespace.DeletionTimestamp.Time)
 }
 
-// webhookFailingFinding returns the finding about a webhook that does not respond.
+// webhookFailingFinding returns the finding about a webhook that the API server cannot call.
 func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseAdmissionWebhookFailing, Rank: diagnosis.RankProven,
-		Message:  fmt.Sprintf(messageWebhookFailing, r.name, r.effect()),
+		Message:  fmt.Sprintf(messageWebhookFailing, r.name, r.connectionProblem(), r.effect()),
 		Evidence: r.evidence(),
 		Loss:     lossWebhookFailing,
 	}
@@ -236,6 +236,11 @@ func (r rejection) effect() string {
 		return fmt.Sprintf(rejectedObject, first.Type, first.Name)
 	}
 	return fmt.Sprintf(rejectedObjects, first.Type, first.Name)
+}
+
+// connectionProblem describes why the API server cannot call the webhook.
+func (r rejection) connectionProblem() string {
+	return connectionProblems[diagnosis.FindConnectionProblem(textsOf(r.evidence())...)]
 }
 
 // evidence returns the errors returned to the dry runs and to the namespace controller.

@@ -14,6 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // Diagnose applies all rules to the facts about a namespace.
@@ -78,18 +79,37 @@ func stageBegan(namespace *corev1.Namespace, stage diagnosis.Stage) time.Time {
 }
 
 func summarize(f view, result *diagnosis.Diagnosis) (diagnosis.State, string) {
-	if len(result.Findings) > 0 {
-		return diagnosis.Blocked, result.Findings[0].Message
+	state := diagnosis.Progressing
+	if f.isUnknown(result) {
+		state = diagnosis.Unknown
+	} else if len(result.Findings) > 0 {
+		state = diagnosis.Blocked
 	}
-	switch result.Stage {
-	case diagnosis.StageInitializing:
+	switch {
+	case len(result.Findings) > 0:
+		return state, result.Findings[0].Message
+	case result.Stage == diagnosis.StageInitializing:
 		pending := diagnosis.PendingInitializers(f.Namespace)
-		return diagnosis.Progressing, fmt.Sprintf(summaryInitializing, pending[0], len(pending))
-	case diagnosis.StageTerminating:
-		return diagnosis.Progressing, fmt.Sprintf(summaryDeleted, f.Ago(f.Namespace.DeletionTimestamp.Time)) +
+		return state, fmt.Sprintf(summaryInitializing, pending[0], len(pending))
+	case result.Stage == diagnosis.StageTerminating:
+		return state, fmt.Sprintf(summaryDeleted, f.Ago(f.Namespace.DeletionTimestamp.Time)) +
 			f.terminatingSummary()
 	}
 	return diagnosis.Healthy, summaryActive
+}
+
+// isUnknown reports whether the diagnosis has found no cause, and a cause might be among what could
+// not be read. Until the progress deadline, only the content of the namespace is relevant.
+func (f view) isUnknown(result *diagnosis.Diagnosis) bool {
+	hasCause := slices.ContainsFunc(result.Findings, func(finding diagnosis.Finding) bool {
+		return finding.Cause != diagnosis.CauseUnknown
+	})
+	if hasCause || result.Stage == diagnosis.StageActive || f.Progress.Observed() {
+		return false
+	}
+	isContentUnread := !f.IsRead(diagnosis.SourceDiscovery, diagnosis.SourceContent) ||
+		slices.ContainsFunc(f.Content, func(content resourcetypes.Content) bool { return content.Err != nil })
+	return isContentUnread || len(f.Unread) > 0 && f.IsOverdue(result.Since)
 }
 
 func (f view) terminatingSummary() string {

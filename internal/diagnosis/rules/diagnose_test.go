@@ -42,6 +42,34 @@ func TestDiagnoseActiveNamespace(t *testing.T) {
 	}
 }
 
+func TestState(t *testing.T) {
+	unread := withContent(failing(configMaps, unavailable))
+	young := func(facts *diagnosis.Facts) { facts.ProgressDeadline = time.Hour }
+	for name, test := range map[string]struct {
+		facts *diagnosis.Facts
+		want  diagnosis.State
+	}{
+		"everything was read":                 {makeTerminating(young), diagnosis.Progressing},
+		"some content is unread":              {makeTerminating(young, unread), diagnosis.Unknown},
+		"no resource types are known":         {makeTerminating(young, withUnread(diagnosis.SourceDiscovery)), diagnosis.Unknown},
+		"other unread objects are irrelevant": {makeTerminating(young, withUnread(diagnosis.SourceNodes)), diagnosis.Progressing},
+		"the deadline has passed":             {makeTerminating(withUnread(diagnosis.SourceNodes)), diagnosis.Unknown},
+		"objects remain for an unknown reason, and everything was read": {
+			makeTerminating(withContent(contentOf(configMaps, makeObject("a")))), diagnosis.Blocked,
+		},
+		"objects remain, and some are unread": {
+			makeTerminating(withContent(contentOf(configMaps, makeObject("a"))), withUnread(diagnosis.SourceNodes)), diagnosis.Unknown,
+		},
+		"a cause is known": {
+			makeTerminating(withUnread(diagnosis.SourceNodes), withContentFailure(deadText)), diagnosis.Blocked,
+		},
+	} {
+		if got := Diagnose(test.facts); got.State != test.want {
+			t.Errorf("%s: got %s, want %s: %+v", name, got.State, test.want, got)
+		}
+	}
+}
+
 // TestDiagnoseArbitraryFacts combines arbitrary, even contradictory facts. Rules must not panic,
 // return a finding without a message, or depend on anything except the facts.
 func TestDiagnoseArbitraryFacts(t *testing.T) {

@@ -74,7 +74,7 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 	first := services[0]
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseAPIServiceUnavailable, Rank: diagnosis.RankProven,
-		Message: fmt.Sprintf(messageAPIServiceUnavailable, first.Name),
+		Message: fmt.Sprintf(messageAPIServiceUnavailable, first.Name, f.connectionProblem(services)),
 		Remedies: []string{
 			shell.Command(remedyGetAPIService, first.Name),
 			shell.Command(remedyListBackend, name.Namespace),
@@ -102,6 +102,18 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 		finding.Rank = diagnosis.RankInferred
 	}
 	return finding.WithObjects(objects)
+}
+
+// connectionProblem describes why the API server cannot call the server of APIServices.
+func (f view) connectionProblem(services []*diagnosis.APIService) string {
+	var texts []string
+	for _, service := range services {
+		if !service.Available {
+			texts = append(texts, service.Reason+" "+service.Message)
+		}
+		texts = append(texts, f.groupVersionErrors(service.GroupVersion)...)
+	}
+	return connectionProblems[diagnosis.FindConnectionProblem(texts...)]
 }
 
 // quoteIfAbout quotes a condition if it names the group of one of the APIServices.

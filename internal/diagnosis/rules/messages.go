@@ -3,6 +3,8 @@
 
 package rules
 
+import "github.com/nslifecycle/nslifecycle/internal/diagnosis"
+
 // Summaries of a diagnosis without findings.
 const (
 	summaryActive         = "The namespace is ready for use"
@@ -46,9 +48,26 @@ const (
 	remainingUnknown = "an unknown number of objects still exist"
 )
 
+// connectionProblems describe what prevents the API server from calling a webhook or an aggregated
+// API server.
+var connectionProblems = map[diagnosis.ConnectionProblem]string{
+	diagnosis.ConnectionProblemUnknown:     "is failing",
+	diagnosis.ConnectionRefused:            "refuses connections",
+	diagnosis.ConnectionClosed:             "closes connections before it responds",
+	diagnosis.ConnectionTimeout:            "does not respond in time",
+	diagnosis.ConnectionUnroutable:         "cannot be reached through the network",
+	diagnosis.ConnectionUnresolvable:       "has a host name that cannot be resolved",
+	diagnosis.ConnectionNoEndpoints:        "has no ready endpoint",
+	diagnosis.ConnectionNoService:          "has no Service",
+	diagnosis.ConnectionCertificateExpired: "has a certificate that has expired or is not yet valid",
+	diagnosis.ConnectionCertificateName:    "has a certificate for another host name",
+	diagnosis.ConnectionCertificateUnknown: "has a certificate that the API server does not trust",
+	diagnosis.ConnectionTLS:                "fails in the TLS handshake",
+}
+
 // Discovery.
 const (
-	messageAPIServiceUnavailable = "APIService %s does not respond, so its objects in this namespace can be neither " +
+	messageAPIServiceUnavailable = "The server of APIService %s %s, so its objects in this namespace can be neither " +
 		"listed nor deleted"
 	messageDiscoveryStale = "The discovery cache of the API server is stale for %s: a direct request returns its " +
 		"resource types"
@@ -119,7 +138,7 @@ const (
 
 // Admission.
 const (
-	messageWebhookFailing = "Admission webhook %q is failing, so %s"
+	messageWebhookFailing = "Admission webhook %q %s, so %s"
 	messageWebhookDenies  = "Admission webhook %q denies requests, so %s"
 	messagePolicyDenies   = "ValidatingAdmissionPolicy %q denies requests, so %s"
 	messageServerDenies   = "The API server denies requests, so %s"

@@ -123,8 +123,8 @@ func changeUnreadable(text string) string           { return "some objects are n
 
 // Advice after a rejected write.
 const (
-	adviceWebhookFailing = "the webhook does not respond: restore its backend or, if the backend no longer " +
-		"exists, delete the webhook configuration, then try again"
+	adviceWebhookFailing = "the API server cannot call the webhook: repair the problem that the message reports or, if " +
+		"the webhook was uninstalled, delete its configuration, then try again"
 	adviceAdmissionDenied = "an admission policy or webhook denies the change: meet its requirements or add an " +
 		"exception, then try again"
 	adviceForbidden = "you do not have this permission: ask a cluster administrator for it"

@@ -37,7 +37,7 @@ const (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func plainScreen() printer.Screen {
-	return printer.Screen{Colors: printer.Palette{IsPlain: true}, Now: noon}
+	return printer.Screen{Columns: 500, Colors: printer.Palette{IsPlain: true}, Now: noon}
 }
 
 var (
@@ -387,13 +387,13 @@ func TestRender(t *testing.T) {
 	plan.Backup = "shop.yaml"
 	_, text, _ := strings.Cut(Render(plan, plainScreen()), headingPlan+"\n\n")
 	expected := "" +
-		"├── " + labelRemove + ": finalizer example.com/hold\n" +
-		"│   └── from configmaps/a\n" +
-		"├── " + labelNotDeleted + ": configmaps/b\n" +
-		"├── " + labelResult + ": " + textResult(plan) + "\n" +
-		"├── " + labelLosses + "\n" +
-		"│   └── A bucket.\n" +
-		"└── " + labelBackup + ": " + textBackup(plan) + "\n"
+		labelRemove + ": finalizer example.com/hold\n" +
+		"  - from configmaps/a\n" +
+		labelNotDeleted + ": configmaps/b\n" +
+		labelResult + ": " + textResult(plan) + "\n" +
+		labelLosses + ":\n" +
+		"  - A bucket.\n" +
+		labelBackup + ": " + textBackup(plan) + "\n"
 	if diff := cmp.Diff(expected, text); diff != "" {
 		t.Error(diff)
 	}
@@ -414,11 +414,11 @@ func TestRender(t *testing.T) {
 	plan.HeldBy = nil
 	_, text, _ = strings.Cut(Render(plan, plainScreen()), headingPlan+"\n\n")
 	for _, expected := range []string{
-		"├── " + labelRemove + ": " + describeNamespaceFinalizer("kubernetes") + "\n",
-		"├── " + labelResult + ": " + textResult(plan) + "\n",
-		"├── " + labelOrphans(3) + "\n│   ├── configmaps/a, configmaps/b\n" +
-			"│   └── persistentvolumeclaims/disk\n",
-		"└── " + labelBackup + ": " + textBackup(plan) + "\n",
+		labelRemove + ": " + describeNamespaceFinalizer("kubernetes") + "\n",
+		labelResult + ": " + textResult(plan) + "\n",
+		labelOrphans(3) + ":\n  - configmaps/a, configmaps/b\n" +
+			"  - persistentvolumeclaims/disk\n",
+		labelBackup + ": " + textBackup(plan) + "\n",
 	} {
 		if !strings.Contains(text, expected) {
 			t.Errorf("%q not found in\n%s", expected, text)

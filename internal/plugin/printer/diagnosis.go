@@ -23,9 +23,13 @@ func RenderDiagnosis(result *diagnosis.Diagnosis, screen Screen) string {
 	for _, line := range wrap(printable.Escape(summaryText(result)), screen.Columns) {
 		out.WriteString(line + "\n")
 	}
-	if len(result.Findings) > 0 {
+	for i := range result.Findings {
+		finding := &result.Findings[i]
 		out.WriteString("\n")
-		out.WriteString(RenderTree(findingBranches(result, screen.Colors), screen.Columns))
+		for _, line := range wrap(printable.Escape(finding.Message), screen.Columns) {
+			out.WriteString(colorFinding(finding, screen.Colors)(line) + "\n")
+		}
+		writeBranches(&out, findingBranches(finding, result.Namespace, screen.Colors), Continuation, screen.Columns)
 	}
 	return out.String()
 }
@@ -43,7 +47,7 @@ func colorState(state diagnosis.State, colors Palette) string {
 	switch state {
 	case diagnosis.Blocked:
 		return colors.Red(text)
-	case diagnosis.Progressing:
+	case diagnosis.Progressing, diagnosis.Unknown:
 		return colors.Yellow(text)
 	}
 	return colors.Green(text)
@@ -68,56 +72,48 @@ func summaryText(result *diagnosis.Diagnosis) string {
 	return summary
 }
 
-func findingBranches(result *diagnosis.Diagnosis, colors Palette) []Branch {
-	branches := make([]Branch, 0, len(result.Findings))
-	for i := range result.Findings {
-		branches = append(branches, findingBranch(&result.Findings[i], result.Namespace, colors))
+func colorFinding(finding *diagnosis.Finding, colors Palette) func(string) string {
+	if finding.Rank != diagnosis.RankInferred {
+		return colors.Red
+	}
+	return colors.Yellow
+}
+
+// FindingCause returns the cause of a finding and its rank.
+func FindingCause(finding *diagnosis.Finding) string {
+	return fmt.Sprintf("%s (%s)", finding.Cause, strings.ToLower(string(finding.Rank)))
+}
+
+// findingBranches returns what is printed below the message of a finding.
+func findingBranches(finding *diagnosis.Finding, namespace string, colors Palette) []Branch {
+	branches := []Branch{{Label: labelCause, Text: FindingCause(finding), Paint: colors.Faint}}
+	if len(finding.Objects) > 0 {
+		branches = append(branches, Branch{
+			Label: labelObjects, Text: ListObjects(finding.Objects, finding.Count, namespace), Paint: colors.Faint,
+		})
+	}
+	branches = append(branches, evidenceBranches(finding, colors)...)
+	branches = append(branches, textBranches(labelRemedies, finding.Remedies, colors)...)
+	if finding.Loss != "" {
+		branches = append(branches, Branch{Label: labelLoss, Text: finding.Loss, Paint: colors.Faint})
 	}
 	return branches
 }
 
-func findingBranch(finding *diagnosis.Finding, namespace string, colors Palette) Branch {
-	paint := colors.Yellow
-	if finding.Rank != diagnosis.RankInferred {
-		paint = colors.Red
-	}
-	node := Branch{
-		Label: fmt.Sprintf("%s (%s)", finding.Cause, strings.ToLower(string(finding.Rank))),
-		Text:  finding.Message, Paint: paint,
-	}
-	if len(finding.Objects) > 0 {
-		node.Children = append(node.Children, Branch{
-			Label: labelObjects, Text: ListObjects(finding.Objects, finding.Count, namespace), Paint: colors.Faint,
-		})
-	}
-	node.Children = append(node.Children, textBranches(labelEvidence, evidenceTexts(finding.Evidence), colors)...)
-	node.Children = append(node.Children, textBranches(labelRemedies, finding.Remedies, colors)...)
-	if finding.Loss != "" {
-		node.Children = append(node.Children, Branch{Label: labelLoss, Text: finding.Loss, Paint: colors.Faint})
-	}
-	return node
-}
-
-// evidenceTexts returns the evidence with its ranks.
-func evidenceTexts(evidence []diagnosis.Evidence) []string {
+func evidenceBranches(finding *diagnosis.Finding, colors Palette) []Branch {
 	var texts []string
-	for _, one := range evidence {
-		texts = append(texts, strings.ToLower(string(one.Rank))+": "+one.Text)
+	for _, evidence := range finding.Evidence {
+		texts = append(texts, strings.ToLower(string(evidence.Rank))+": "+evidence.Text)
 	}
-	return texts
+	return textBranches(labelEvidence, texts, colors)
 }
 
-// textBranches returns a branch for one string, or a branch with children for a command or for
-// several strings.
+// textBranches returns a branch with a child for each text, or no branch without texts.
 func textBranches(label string, texts []string, colors Palette) []Branch {
 	if len(texts) == 0 {
 		return nil
 	}
 	node := Branch{Label: label, Paint: colors.Faint}
-	if len(texts) == 1 && !shell.IsCommand(texts[0]) {
-		node.Text = texts[0]
-		return []Branch{node}
-	}
 	for _, text := range texts {
 		child := Branch{Text: text}
 		if shell.IsCommand(text) {

@@ -15,7 +15,9 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func plainScreen() Screen { return Screen{Colors: Palette{IsPlain: true}, Now: noon} }
+func plainScreen() Screen {
+	return Screen{Columns: MaxTextWidth, Colors: Palette{IsPlain: true}, Now: noon}
+}
 
 // stuck returns a diagnosis whose findings cover all forms of output.
 func stuck() *diagnosis.Diagnosis {
@@ -92,19 +94,23 @@ func TestRenderDiagnosis(t *testing.T) {
 			"Namespace shop: Terminating for 62m, blocked",
 			msgFindings(2),
 			"",
-			"├── FinalizerOwnerNotFound (proven): 5 widgets wait for a controller that no longer exists",
-			"│   ├── Objects: widgets.example.com/a, " +
-				"deployments.apps/controller in namespace widgets-system, nodes/n1, and 2 more",
-			"│   ├── Evidence",
-			"│   │   ├── published: condition Ready=False",
-			"│   │   └── inferred: no workload was found",
-			"│   ├── " + labelRemedies,
-			"│   │   ├── Install the controller again.",
-			"│   │   └── kubectl nslifecycle finalize shop",
-			"│   └── " + labelLoss + ": a bucket outside the cluster",
-			"└── Unknown (inferred): one object still exists",
-			"    ├── Objects: pods/p",
-			"    └── Evidence: proven: one line",
+			"5 widgets wait for a controller that no longer exists",
+			"  Cause: FinalizerOwnerNotFound (proven)",
+			"  Objects: widgets.example.com/a, deployments.apps/controller in namespace widgets-system,",
+			"    nodes/n1, and 2 more",
+			"  Evidence:",
+			"    - published: condition Ready=False",
+			"    - inferred: no workload was found",
+			"  " + labelRemedies + ":",
+			"    - Install the controller again.",
+			"    kubectl nslifecycle finalize shop",
+			"  " + labelLoss + ": a bucket outside the cluster",
+			"",
+			"one object still exists",
+			"  Cause: Unknown (inferred)",
+			"  Objects: pods/p",
+			"  Evidence:",
+			"    - proven: one line",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +134,8 @@ func TestRenderDiagnosisOnTerminal(t *testing.T) {
 	}
 	for _, expected := range []string{
 		"Namespace \x1b[1mshop\x1b[0m: Terminating for 62m, \x1b[31mblocked\x1b[0m\n",
-		"\x1b[31mFinalizerOwnerNotFound (proven):\x1b[0m", "\x1b[33mUnknown (inferred):\x1b[0m",
+		"\x1b[31m5 widgets wait for a controller that no longer exists\x1b[0m\n",
+		"\x1b[33mone object still exists\x1b[0m\n",
 		"\x1b[36mkubectl nslifecycle finalize shop\x1b[0m",
 	} {
 		if !strings.Contains(text, expected) {

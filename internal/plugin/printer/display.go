@@ -6,6 +6,7 @@ package printer
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -15,15 +16,13 @@ import (
 type Display struct {
 	Out    io.Writer
 	IsLive bool
-	// drawn contains the lines of the last call of Show, on a terminal.
+	// drawn contains the lines of the last call of Show.
 	drawn []string
-	// printed contains these lines if the stream is not a terminal.
-	printed map[string]bool
 }
 
 // NewDisplay returns a Display that writes to a stream.
 func NewDisplay(out io.Writer) *Display {
-	return &Display{Out: out, IsLive: IsTerminal(out), printed: map[string]bool{}}
+	return &Display{Out: out, IsLive: IsTerminal(out)}
 }
 
 // Printf erases the block and prints a permanent line.
@@ -32,33 +31,24 @@ func (d *Display) Printf(format string, args ...any) {
 	fmt.Fprintf(d.Out, format+"\n", args...)
 }
 
-// Show replaces the block. A line must not be wider than the terminal: if the terminal wraps the
-// line, Erase does not remove all of it.
+// Show replaces the block. An element of lines can be wrapped text that contains line feeds.
 func (d *Display) Show(lines []string) {
-	if d.IsLive {
-		if !slices.Equal(lines, d.drawn) {
-			d.Erase()
-			for _, line := range lines {
-				fmt.Fprintln(d.Out, line)
-			}
-			d.drawn = lines
-		}
+	if slices.Equal(lines, d.drawn) {
 		return
 	}
-	current := make(map[string]bool, len(lines))
+	d.Erase()
 	for _, line := range lines {
-		current[line] = true
-		if !d.printed[line] {
+		if d.IsLive || !slices.Contains(d.drawn, line) {
 			fmt.Fprintln(d.Out, line)
 		}
 	}
-	d.printed = current
+	d.drawn = lines
 }
 
 // Erase removes the block from the terminal.
 func (d *Display) Erase() {
-	if len(d.drawn) > 0 {
-		fmt.Fprintf(d.Out, control+"%dA"+control+"J", len(d.drawn))
+	if d.IsLive && len(d.drawn) > 0 {
+		fmt.Fprintf(d.Out, control+"%dA"+control+"J", countRows(d.drawn, Width(d.Out)))
 		d.drawn = nil
 	}
 }
@@ -66,8 +56,25 @@ func (d *Display) Erase() {
 // Keep makes the block permanent. Subsequent output follows below the block.
 func (d *Display) Keep() { d.drawn = nil }
 
-// Bar renders a progress bar.
+var colorSequence = regexp.MustCompile(regexp.QuoteMeta(control) + `\d+m`)
+
+// countRows returns the number of rows that lines occupy on a terminal, which continues lines that
+// are too long in the next row.
+func countRows(lines []string, columns int) int {
+	rows := 0
+	for line := range strings.SplitSeq(strings.Join(lines, "\n"), "\n") {
+		length := len([]rune(colorSequence.ReplaceAllString(line, "")))
+		rows += max(1, (length+columns-1)/columns)
+	}
+	return rows
+}
+
+// Bar renders a progress bar, or nothing if the width is too small.
 func Bar(done, total, width int, colors Palette) string {
+	const minWidth = 8
+	if width < minWidth {
+		return ""
+	}
 	filled := width
 	if total > 0 {
 		filled = min(width, done*width/total)

@@ -5,6 +5,7 @@ package printer
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -33,19 +34,41 @@ func TestDisplayOnTerminal(t *testing.T) {
 	shown.Show([]string{"d"})
 	shown.Keep()
 	shown.Show([]string{"e"})
-	g.Expect(out.String()).To(Equal("a\nb\n\x1b[2A\x1b[Jc\n\x1b[1A\x1b[Jpermanent\nd\ne\n"))
+	shown.Show([]string{"two\nlines"})
+	shown.Erase()
+	g.Expect(out.String()).To(Equal("a\nb\n\x1b[2A\x1b[Jc\n\x1b[1A\x1b[Jpermanent\nd\ne\n" +
+		"\x1b[1A\x1b[Jtwo\nlines\n\x1b[2A\x1b[J"))
+	g.Expect(countRows([]string{"1234567890", Palette{}.Red("12345678901"), "", "a\nb"}, 10)).To(Equal(6))
 }
 
-func TestClipAndBar(t *testing.T) {
+func TestShortenAndBar(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Clip("  two\nwords ", 20)).To(Equal("two words"))
-	g.Expect(Clip("übermäßig", 9)).To(Equal("übermäßig"))
-	g.Expect(Clip("übermäßig", 8)).To(Equal("überm..."))
+	g.Expect(Shorten("  two\nwords ", 20)).To(Equal("two words"))
+	g.Expect(Shorten("finalizer example.com/übermäßig", 31)).To(Equal("finalizer example.com/übermäßig"))
+	g.Expect(Shorten("finalizer example.com/übermäßig", 30)).To(Equal("finalizer ..."))
+	g.Expect(Shorten("übermäßig", 3)).To(Equal("übermäßig ..."), "a name is never cut")
 	plain := Palette{IsPlain: true}
 	g.Expect(Bar(0, 4, 8, plain)).To(Equal("░░░░░░░░"))
 	g.Expect(Bar(3, 4, 8, plain)).To(Equal("██████░░"))
 	g.Expect(Bar(9, 4, 8, plain)).To(Equal("████████"), "done exceeds total")
-	g.Expect(Bar(0, 0, 4, plain)).To(Equal("████"), "total is 0")
+	g.Expect(Bar(0, 0, 8, plain)).To(Equal("████████"), "total is 0")
+	g.Expect(Bar(0, 4, 3, plain)).To(BeEmpty(), "too narrow")
+}
+
+func TestWrap(t *testing.T) {
+	g := NewWithT(t)
+	command := "kubectl get configmaps --namespace=shop"
+	for text, expected := range map[string]string{
+		"short":                         "short",
+		"to see it, run: kubectl get a": "to see it, run: kubectl get a",
+		"a sentence that is too long for one of the lines": "a sentence that is too long for one of\n" +
+			"  the lines",
+		"to see it, run: " + command:     "to see it, run:\n  " + command,
+		"two errors:\nfirst\nsecond":     "two errors:\n  first\n  second",
+		strings.Repeat("x", 50) + " y z": strings.Repeat("x", 50) + "\n  y z",
+	} {
+		g.Expect(Wrap(text, 40)).To(Equal(expected))
+	}
 }
 
 func TestColumns(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 // Labels of a finding.
 const (
+	labelCause    = "Cause"
 	labelObjects  = "Objects"
 	labelEvidence = "Evidence"
 	labelRemedies = "Remedies"

@@ -42,7 +42,3 @@ func EscapeStreams(streams genericiooptions.IOStreams) genericiooptions.IOStream
 	streams.Out, streams.ErrOut = stream{streams.Out}, stream{streams.ErrOut}
 	return streams
 }
-
-// IndentContinuation indents all lines except the first, so that they do not look like separate
-// errors or warnings.
-func IndentContinuation(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

@@ -94,11 +94,11 @@ func TestDocumentsAreEscaped(t *testing.T) {
 	}
 }
 
-func TestTableAndClipEscape(t *testing.T) {
+func TestTableAndShortenEscape(t *testing.T) {
 	g := NewWithT(t)
 	var out bytes.Buffer
 	table := &metav1.Table{ColumnDefinitions: Columns("Name"), Rows: []metav1.TableRow{{Cells: []any{malicious}}}}
-	g.Expect(PrintTable(&out, table, false, true)).To(Succeed())
+	g.Expect(PrintTable(&out, table, TableOptions{NoHeaders: true, Columns: 80})).To(Succeed())
 	g.Expect(out.String()).To(Equal(printable.Escape(malicious) + "\n"))
-	g.Expect(Clip(malicious, Unlimited)).To(Equal(printable.Escape("x b " + malicious[4:])))
+	g.Expect(Shorten(malicious, 100)).To(Equal(printable.Escape("x b " + malicious[4:])))
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,15 +18,69 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// PrintTable escapes the cells of a table and writes the table. It includes columns with a priority
-// above 0 only if isWide is set.
-func PrintTable(out io.Writer, table *metav1.Table, isWide, noHeaders bool) error {
+// TableOptions select how a table is printed.
+type TableOptions struct {
+	// IsWide includes columns with a priority above 0, and prints each row as one line.
+	IsWide, NoHeaders bool
+	// Columns is the width to which the last column is wrapped.
+	Columns int
+}
+
+// PrintTable escapes the cells of a table and writes the table. The lines of a cell in the last
+// column below its first line start with a space.
+func PrintTable(out io.Writer, table *metav1.Table, options TableOptions) error {
 	for _, row := range table.Rows {
 		for i, cell := range row.Cells {
 			row.Cells[i] = printable.Escape(fmt.Sprint(cell))
 		}
 	}
-	return printers.NewTablePrinter(printers.PrintOptions{Wide: isWide, NoHeaders: noHeaders}).PrintObj(table, out)
+	if !options.IsWide {
+		table = wrapLastColumn(table, options.Columns)
+	}
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: options.IsWide, NoHeaders: options.NoHeaders}).
+		PrintObj(table, out)
+}
+
+// wrapLastColumn returns the narrow columns of a table. A cell in the last of them that does not fit
+// into the given width is continued in additional rows.
+func wrapLastColumn(table *metav1.Table, columns int) *metav1.Table {
+	const separator = 3 // spaces that the printer adds after each column
+	var shown []int
+	available := columns
+	for i, definition := range table.ColumnDefinitions {
+		if definition.Priority > 0 {
+			continue
+		}
+		if len(shown) > 0 {
+			available -= columnWidth(table, shown[len(shown)-1]) + separator
+		}
+		shown = append(shown, i)
+	}
+	wrapped := &metav1.Table{}
+	for _, i := range shown {
+		wrapped.ColumnDefinitions = append(wrapped.ColumnDefinitions, table.ColumnDefinitions[i])
+	}
+	last := len(shown) - 1
+	for _, row := range table.Rows {
+		cells := make([]any, len(shown))
+		for i, from := range shown {
+			cells[i] = row.Cells[from]
+		}
+		for _, line := range wrap(fmt.Sprint(cells[last]), available) {
+			cells[last] = line
+			wrapped.Rows = append(wrapped.Rows, metav1.TableRow{Cells: cells})
+			cells = slices.Repeat([]any{""}, len(shown))
+		}
+	}
+	return wrapped
+}
+
+func columnWidth(table *metav1.Table, column int) int {
+	width := len(table.ColumnDefinitions[column].Name)
+	for _, row := range table.Rows {
+		width = max(width, len([]rune(fmt.Sprint(row.Cells[column]))))
+	}
+	return width
 }
 
 // Columns returns the column definitions of a table. The prefix + marks columns that are printed

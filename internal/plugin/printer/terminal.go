@@ -11,12 +11,12 @@ import (
 	"golang.org/x/term"
 )
 
-// Unlimited is the width of a stream that is not a terminal.
-const Unlimited = 1 << 20
+// MaxTextWidth is the maximum width of sentences, and the width of a stream that is not a terminal.
+const MaxTextWidth = 100
 
 // Screen describes the stream for which text is rendered.
 type Screen struct {
-	// Columns is the width to which text is wrapped. 0 means no wrapping.
+	// Columns is the width to which text is wrapped.
 	Columns int
 	Colors  Palette
 	// Now is the current time, for computing ages.
@@ -25,11 +25,7 @@ type Screen struct {
 
 // NewScreen returns the Screen for a stream.
 func NewScreen(out io.Writer) Screen {
-	screen := Screen{Colors: NewPalette(out), Now: time.Now()}
-	if IsTerminal(out) {
-		screen.Columns = Width(out)
-	}
-	return screen
+	return Screen{Columns: TextWidth(out), Colors: NewPalette(out), Now: time.Now()}
 }
 
 // IsTerminal reports whether a stream is a terminal.
@@ -38,14 +34,17 @@ func IsTerminal(of any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Width returns the number of columns of a terminal, or Unlimited for any other stream.
+// TextWidth returns the width to which sentences are wrapped.
+func TextWidth(of any) int { return min(Width(of), MaxTextWidth) }
+
+// Width returns the number of columns of a terminal, or MaxTextWidth for any other stream.
 func Width(of any) int {
 	if file, ok := fileOf(of); ok {
 		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
 			return columns
 		}
 	}
-	return Unlimited
+	return MaxTextWidth
 }
 
 // fileOf returns the file of stdin, stdout or stderr, even if EscapeStreams has wrapped it.

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mitchellh/go-wordwrap"
+
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // Sentence capitalizes a phrase and adds a period unless the phrase already ends with a punctuation
@@ -55,12 +58,47 @@ func ListObjects(objects []diagnosis.Object, total int, namespace string) string
 	return strings.Join(names, ", ")
 }
 
-// Clip returns text as one line of printable characters, truncated to the given width.
-func Clip(text string, width int) string {
+// Shorten returns text as one line of printable characters. If the text is longer than the given
+// number of characters, it removes words at the end.
+func Shorten(text string, length int) string {
+	const ellipsis = " ..."
 	text = printable.Escape(strings.Join(strings.Fields(text), " "))
-	runes := []rune(text)
-	if len(runes) <= width {
+	if len([]rune(text)) <= length {
 		return text
 	}
-	return string(runes[:max(0, width-3)]) + "..."
+	words := strings.Fields(text)
+	short, runes := words[0], len([]rune(words[0]))
+	for _, word := range words[1:] {
+		if runes += 1 + len([]rune(word)); runes > length-len(ellipsis) {
+			break
+		}
+		short += " " + word
+	}
+	return short + ellipsis
+}
+
+// Continuation is the indentation of the second and further lines of a message.
+const Continuation = "  "
+
+// Wrap wraps text to the given number of columns, and indents all lines except the first, so that
+// they do not look like separate messages. A command at the end of the text, after a colon, gets its
+// own line, so that users can copy it.
+func Wrap(text string, columns int) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		command := ""
+		if at := strings.LastIndex(line, ": "+shell.Program); at >= 0 && len([]rune(line)) > columns {
+			line, command = line[:at+1], line[at+2:]
+		}
+		lines = append(lines, wrap(line, columns-len(Continuation))...)
+		if command != "" {
+			lines = append(lines, command)
+		}
+	}
+	return strings.Join(lines, "\n"+Continuation)
+}
+
+// wrap splits text into lines with at most the given number of columns. It does not split words.
+func wrap(text string, columns int) []string {
+	return strings.Split(wordwrap.WrapString(text, uint(max(columns, minWrapWidth))), "\n")
 }

@@ -6,8 +6,6 @@ package printer
 import (
 	"strings"
 
-	"github.com/mitchellh/go-wordwrap"
-
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -17,7 +15,7 @@ const minWrapWidth = 30
 
 // Branch is a node of a tree.
 type Branch struct {
-	// Label precedes the text if Label is not empty.
+	// Label precedes the text. A branch without a label is an element of a list.
 	Label string
 	Text  string
 	// Paint colors the label or, without a label, the text. A nil function applies no color.
@@ -27,8 +25,8 @@ type Branch struct {
 	Children   []Branch
 }
 
-// RenderTree renders branches as a tree that is wrapped to the given number of columns. 0 means no
-// wrapping.
+// RenderTree renders branches as a tree that is wrapped to the given number of columns. Branches are
+// indented below their parent. Lines have no other prefix, so that users can copy whole lines.
 func RenderTree(branches []Branch, columns int) string {
 	var out strings.Builder
 	writeBranches(&out, branches, "", columns)
@@ -37,26 +35,13 @@ func RenderTree(branches []Branch, columns int) string {
 
 func writeBranches(out *strings.Builder, branches []Branch, indent string, columns int) {
 	for i := range branches {
-		tick, below := "├── ", "│   "
-		if i == len(branches)-1 {
-			tick, below = "└── ", "    "
+		first, below := indent, indent+Continuation
+		if branches[i].Label == "" && !branches[i].IsVerbatim {
+			first += "- "
 		}
-		below = indent + below
-		// A vertical line next to the wrapped text connects the branch with its children.
-		hanging := below
-		if len(branches[i].Children) > 0 {
-			hanging += "│   "
-		} else {
-			hanging += "    "
-		}
-		available := columns
-		if columns > 0 {
-			available = max(columns-len([]rune(hanging)), minWrapWidth)
-		}
-		first := indent + tick
-		for _, line := range branches[i].lines(available) {
+		for _, line := range branches[i].lines(columns - len(below)) {
 			out.WriteString(strings.TrimRight(first+line, " ") + "\n")
-			first = hanging
+			first = below
 		}
 		writeBranches(out, branches[i].Children, below, columns)
 	}
@@ -65,11 +50,9 @@ func writeBranches(out *strings.Builder, branches []Branch, indent string, colum
 // lines returns the label and the text of a branch, first wrapped and then colored.
 func (b *Branch) lines(columns int) []string {
 	text, label := printable.Escape(b.Text), printable.Escape(b.Label)
-	if label != "" && text != "" {
+	if label != "" {
 		label += ":"
-		text = label + " " + text
-	} else if label != "" {
-		text = label
+		text = strings.TrimSuffix(label+" "+text, " ")
 	}
 	lines := []string{text}
 	if !b.IsVerbatim {
@@ -87,13 +70,4 @@ func (b *Branch) lines(columns int) []string {
 		}
 	}
 	return lines
-}
-
-// wrap splits text into lines with at most the given number of columns. If columns is 0, it splits
-// only at line feeds.
-func wrap(text string, columns int) []string {
-	if columns > 0 {
-		text = wordwrap.WrapString(text, uint(columns))
-	}
-	return strings.Split(text, "\n")
 }

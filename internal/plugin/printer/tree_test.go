@@ -23,32 +23,32 @@ func TestRenderTree(t *testing.T) {
 		columns  int
 		expected []string
 	}{
-		"pipe": {0, []string{
-			"├── First: a sentence that is a little too long for one line",
-			"│   ├── Do",
-			"│   │   └── " + command,
-			"│   └── a branch without a label whose text is wrapped at the end of the line",
-			"└── Second: short",
+		"wide": {100, []string{
+			"First: a sentence that is a little too long for one line",
+			"  Do:",
+			"    " + command,
+			"  - a branch without a label whose text is wrapped at the end of the line",
+			"Second: short",
 		}},
-		"terminal": {48, []string{
-			"├── First: a sentence that is a little too",
-			"│   │   long for one line",
-			"│   ├── Do",
-			"│   │   └── " + command,
-			"│   └── a branch without a label whose text",
-			"│           is wrapped at the end of the line",
-			"└── Second: short",
+		"narrow": {48, []string{
+			"First: a sentence that is a little too long",
+			"  for one line",
+			"  Do:",
+			"    " + command,
+			"  - a branch without a label whose text is",
+			"    wrapped at the end of the line",
+			"Second: short",
 		}},
 		// Text is wrapped to a minimum width that is readable, even if the terminal is narrower.
-		"narrow terminal": {10, []string{
-			"├── First: a sentence that is a",
-			"│   │   little too long for one line",
-			"│   ├── Do",
-			"│   │   └── " + command,
-			"│   └── a branch without a label whose",
-			"│           text is wrapped at the end of",
-			"│           the line",
-			"└── Second: short",
+		"too narrow": {10, []string{
+			"First: a sentence that is a",
+			"  little too long for one line",
+			"  Do:",
+			"    " + command,
+			"  - a branch without a label whose",
+			"    text is wrapped at the end of",
+			"    the line",
+			"Second: short",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,10 +66,10 @@ func TestRenderTreeColors(t *testing.T) {
 		{Label: "Label", Text: "some words that stay for more than one line", Paint: colors.Red},
 		{Text: "two lines of long text without any label at all", Paint: colors.Cyan},
 	}, 36)
-	expected := "├── \x1b[31mLabel:\x1b[0m some words that stay\n" +
-		"│       for more than one line\n" +
-		"└── \x1b[36mtwo lines of long text without\x1b[0m\n" +
-		"        \x1b[36many label at all\x1b[0m\n"
+	expected := "\x1b[31mLabel:\x1b[0m some words that stay for\n" +
+		"  more than one line\n" +
+		"- \x1b[36mtwo lines of long text without any\x1b[0m\n" +
+		"  \x1b[36mlabel at all\x1b[0m\n"
 	if diff := cmp.Diff(expected, terminalText(actual)); diff != "" {
 		t.Error(diff)
 	}
@@ -78,8 +78,8 @@ func TestRenderTreeColors(t *testing.T) {
 func TestRenderTreeEscapes(t *testing.T) {
 	tree := RenderTree([]Branch{
 		{Text: "kubectl get roles \x1b[2Ka\nb", IsVerbatim: true}, {Label: "a\nb", Text: "\u202ec"},
-	}, 0)
-	if expected := "├── kubectl get roles \\x1b[2Ka\\nb\n└── a\\nb: \\u202ec\n"; tree != expected {
+	}, 100)
+	if expected := "kubectl get roles \\x1b[2Ka\\nb\na\\nb: \\u202ec\n"; tree != expected {
 		t.Errorf("got %q, want %q", tree, expected)
 	}
 }
