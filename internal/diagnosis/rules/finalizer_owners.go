@@ -48,9 +48,9 @@ func (f view) ownerFinding(
 		f.setOwnerNotFound(&finding, held, &owner, report)
 	}
 	if len(objects) > 0 {
-		finding.Remedies = append(finding.Remedies, f.inspectCommand(objects[0]))
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(f.inspectCommand(objects[0])))
 	}
-	finding.Remedies = append(finding.Remedies, f.forceCommand(flagFinalizer, finalizer))
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(f.forceCommand(flagFinalizer, finalizer)))
 	return finding.WithRemaining(objects)
 }
 
@@ -61,7 +61,7 @@ func (f view) setOwnerRunning(
 	finding.Message = fmt.Sprintf(messageOwnerRunning, held, owners.Best(report.Running).Text)
 	finding.Evidence = append(finding.Evidence, textsOf(report.Running)...)
 	finding.Remedies = append(finding.Remedies, f.logsCommand(report)...)
-	finding.Remedies = append(finding.Remedies, remedyOwnerRunning)
+	finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyOwnerRunning))
 
 	denied := f.missingPermissions(objects, report)
 	if len(denied) == 0 {
@@ -74,9 +74,10 @@ func (f view) setOwnerRunning(
 	}
 	finding.Message = fmt.Sprintf(messageOwnerForbidden, held, denied[0])
 	finding.Evidence = append(finding.Evidence, denied...)
-	finding.Remedies = []string{
-		shell.Command(remedyOwnerCanPatch, objects[0].Type, f.Namespace.Name, account.Namespace, account.Name),
-		remedyOwnerGrant,
+	finding.Remedies = []diagnosis.Remedy{
+		diagnosis.Inspect(shell.Command(remedyOwnerCanPatch, objects[0].Type, f.Namespace.Name, account.Namespace,
+			account.Name)),
+		diagnosis.Resolve(remedyOwnerGrant),
 	}
 }
 
@@ -106,11 +107,11 @@ func (f view) setOwnerNotRunning(finding *diagnosis.Finding, held string, report
 	best := owners.Best(report.NotRunning)
 	finding.Cause, finding.IsOwnerGone = diagnosis.CauseFinalizerOwnerGone, true
 	finding.Message = fmt.Sprintf(messageOwnerNotRunning, held, best.Text)
-	finding.Remedies = append(finding.Remedies, remedyOwnerNotRunning)
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerNotRunning))
 	if best.InNamespace {
 		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
 		finding.Message = fmt.Sprintf(messageOwnerInNamespace, held, best.Text)
-		finding.Remedies = []string{remedyOwnerInNamespace}
+		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyOwnerInNamespace)}
 	}
 	if best.Match == owners.StrongMatch && f.isOwnerSearchComplete() {
 		finding.Certainty = diagnosis.Confirmed
@@ -126,9 +127,9 @@ func (f view) setOwnerNotFound(
 ) {
 	finding.Evidence = append(finding.Evidence, f.searchEvidence())
 	known, ok := owners.Known(owner.Finalizer)
-	install := fmt.Sprintf(remedyOwnerInstall, owner.Domain)
+	install := diagnosis.Resolve(fmt.Sprintf(remedyOwnerInstall, owner.Domain))
 	if ok {
-		install = fmt.Sprintf(remedyOwnerKnown, known.Owner)
+		install = diagnosis.Inspect(fmt.Sprintf(remedyOwnerKnown, known.Owner))
 	}
 	isComplete := owner.Domain != "" && f.isOwnerSearchComplete()
 	if isComplete {
@@ -146,7 +147,7 @@ func (f view) setOwnerNotFound(
 		finding.Remedies = append(finding.Remedies, install)
 	default:
 		finding.Message = fmt.Sprintf(messageOwnerUnknown, held)
-		finding.Remedies = append(finding.Remedies, remedyOwnerUnknown)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyOwnerUnknown))
 	}
 }
 

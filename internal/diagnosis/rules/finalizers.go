@@ -72,8 +72,9 @@ func (f view) builtInFinding(
 		Cause: diagnosis.CauseFinalizerPending, Certainty: diagnosis.Likely, Finalizer: finalizer,
 		Message:  fmt.Sprintf(messageBuiltInPending, describe(objects), ago, known.Owner, finalizer),
 		Evidence: []string{finalizerEvidence(finalizer, objects), lease.text},
-		Remedies: []string{
-			fmt.Sprintf(remedyBuiltIn, known.Manager), remedyListLeases, f.forceCommand(flagFinalizer, finalizer),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(fmt.Sprintf(remedyBuiltIn, known.Manager)), diagnosis.Inspect(remedyListLeases),
+			diagnosis.Resolve(f.forceCommand(flagFinalizer, finalizer)),
 		},
 		Loss: known.Loss,
 	}
@@ -125,8 +126,9 @@ func (f view) dependencyFinding(
 				Cause: diagnosis.CauseDependencyDeleted, Certainty: diagnosis.Likely, Finalizer: finalizer,
 				Message:  fmt.Sprintf(messageDependencyDeleted, describe(objects[:1]), dependency),
 				Evidence: []string{quoteReportedError(reported), finalizerEvidence(finalizer, objects)},
-				Remedies: []string{
-					remedyDependency, f.inspectCommand(object), f.forceCommand(flagFinalizer, finalizer),
+				Remedies: []diagnosis.Remedy{
+					diagnosis.Inspect(remedyDependency), diagnosis.Inspect(f.inspectCommand(object)),
+					diagnosis.Resolve(f.forceCommand(flagFinalizer, finalizer)),
 				},
 				Loss: lossUnknownFinalizer,
 			}.WithRemaining(objects), true
@@ -145,12 +147,14 @@ func (f view) exists(name string) bool {
 
 // logsCommand returns the command that prints the log of a running workload with one of the
 // ServiceAccounts, if there is such a workload.
-func (f view) logsCommand(report owners.Report) []string {
+func (f view) logsCommand(report owners.Report) []diagnosis.Remedy {
 	for i := range f.Workloads {
 		workload := &f.Workloads[i]
 		if slices.Contains(report.ServiceAccounts, workload.ServiceAccount) && workload.IsReady() &&
 			workload.Source != diagnosis.SourcePods {
-			return []string{shell.Command(remedyLogs, workload.Namespace, workload.Source, workload.Name)}
+			return []diagnosis.Remedy{
+				diagnosis.Inspect(shell.Command(remedyLogs, workload.Namespace, workload.Source, workload.Name)),
+			}
 		}
 	}
 	return nil

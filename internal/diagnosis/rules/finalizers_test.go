@@ -214,7 +214,7 @@ func TestFinalizerOfFinding(t *testing.T) {
 				t.Fatalf("got %+v", findings)
 			}
 			if got := findings[0]; got.Finalizer != test.finalizer || got.IsOwnerGone != test.isOwnerGone ||
-				!slices.Contains(got.Remedies, test.remedy) {
+				!slices.Contains(got.Remedies, diagnosis.Resolve(test.remedy)) {
 				t.Errorf("got %q, %t, %q, want %q, %t, %q", got.Finalizer, got.IsOwnerGone, got.Remedies,
 					test.finalizer, test.isOwnerGone, test.remedy)
 			}

@@ -38,8 +38,9 @@ func (f view) findInitializer() []diagnosis.Finding {
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseInitializerSlow, Certainty: diagnosis.Likely,
 		Evidence: f.turnEvidence(first, turn),
-		Remedies: []string{
-			fmt.Sprintf(remedyStartInitializer, first), remedyListConfigurations, remedySkip, f.skipCommand(pending),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Resolve(fmt.Sprintf(remedyStartInitializer, first)), diagnosis.Inspect(remedyListConfigurations),
+			diagnosis.ResolveWith(remedySkip, f.skipCommand(pending)),
 		},
 		Loss: lossInitializer,
 	}
@@ -87,7 +88,7 @@ func (f view) setIdentities(finding *diagnosis.Finding, waits string, identities
 	case len(identities) == 0:
 		finding.Cause, finding.Certainty = diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed
 		finding.Message = fmt.Sprintf(messageNoInitializerSubject, waits)
-		finding.Remedies = append([]string{remedyInstallInitializer}, finding.Remedies...)
+		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyInstallInitializer)}, finding.Remedies...)
 	case running >= 0:
 		finding.Message = fmt.Sprintf(messageInitializerRunning, waits) + f.Detail(identities[running].Text)
 	case with(owners.StatusUnknown) >= 0 || !canRead:

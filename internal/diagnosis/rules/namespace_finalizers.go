@@ -39,7 +39,7 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 	for _, finalizer := range f.ExternalNamespaceFinalizers() {
 		finding := f.namespaceFinalizerFinding(finalizer, specFinalizers, diagnosis.CauseNamespaceFinalizer)
 		f.addInitializer(&finding, finalizer)
-		finding.Remedies = append(finding.Remedies, f.forceCommand(flagNamespaceFinalizer, finalizer))
+		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(f.forceCommand(flagNamespaceFinalizer, finalizer)))
 		finding.Certainty = diagnosis.Confirmed
 		if hasKubernetes {
 			finding.Certainty = diagnosis.Likely
@@ -51,7 +51,7 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 	}
 	for _, finalizer := range f.Namespace.Finalizers {
 		finding := f.namespaceFinalizerFinding(finalizer, metadataFinalizers, diagnosis.CauseNamespaceMetadataFinalizer)
-		finding.Remedies = append(finding.Remedies, f.forceCommand(flagMetadataFinalizer, finalizer))
+		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(f.forceCommand(flagMetadataFinalizer, finalizer)))
 		finding.Certainty = diagnosis.Confirmed
 		findings = append(findings, finding)
 	}
@@ -64,8 +64,9 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 	finding.Message = fmt.Sprintf(messageNamespaceFinalizer, finalizer, list, f.Ago(f.lastStep()))
 	finding.Evidence[0] = fmt.Sprintf(evidenceNamespaceFinalizers, list, strings.Join(f.finalizersIn(list), ", "),
 		diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time))
-	finding.Remedies = []string{
-		fmt.Sprintf(remedyNamespaceFinalizer, finalizer), shell.Command(remedyInspectNamespace, f.Namespace.Name),
+	finding.Remedies = []diagnosis.Remedy{
+		diagnosis.Resolve(fmt.Sprintf(remedyNamespaceFinalizer, finalizer)),
+		diagnosis.Inspect(shell.Command(remedyInspectNamespace, f.Namespace.Name)),
 	}
 	return f.aboutNamespace(finding)
 }
@@ -88,7 +89,7 @@ func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	finding.Message += fmt.Sprintf(messageInitializerFinalizer, initializer.Name, initializer.Configuration)
 	finding.Evidence = append(finding.Evidence,
 		fmt.Sprintf(evidenceInitializerFinalizer, initializer.Configuration, finalizer, initializer.Name))
-	finding.Remedies[0] = fmt.Sprintf(remedyInitializer, initializer.Name, finalizer)
+	finding.Remedies[0] = diagnosis.Resolve(fmt.Sprintf(remedyInitializer, initializer.Name, finalizer))
 }
 
 // finalizersIn returns one of the Namespace's two lists of finalizers.
