@@ -49,6 +49,13 @@ func DenyingWebhooks(texts ...string) []string { return namesIn(webhookDenied, t
 // according to the error messages.
 func DenyingPolicies(texts ...string) []string { return namesIn(policyDenied, texts) }
 
+// DenyingBindings returns the sorted names of the bindings with which a ValidatingAdmissionPolicy denies
+// a request according to the error messages.
+func DenyingBindings(policy string, texts ...string) []string {
+	return namesIn(regexp.MustCompile(
+		`ValidatingAdmissionPolicy '`+regexp.QuoteMeta(policy)+`' with binding '([^']*)' denied request`), texts)
+}
+
 // IsFromAdmission reports whether an error comes from an admission webhook or policy.
 func IsFromAdmission(text string) bool {
 	return webhookFailing.MatchString(text) || webhookDenied.MatchString(text) || policyDenied.MatchString(text)

@@ -97,7 +97,7 @@ func blockedMessage(diagnosis *Diagnosis, now metav1.Time) string {
 func (f Finding) Note() string {
 	remedy := ""
 	if len(f.Remedies) > 0 {
-		remedy = f.Remedies[0]
+		remedy = f.Remedies[0].String()
 	}
 	return note(f.Message, f.objectNames(), remedy)
 }

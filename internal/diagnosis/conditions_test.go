@@ -36,7 +36,7 @@ func TestComputeBlocked(t *testing.T) {
 	held := Finding{
 		Cause: CauseFinalizerOwnerNotFound, Message: "the owner of finalizer example.com/hold is not running.",
 		Objects: makeConfigMaps("a", "b"), Count: 2,
-		Remedies: []string{"reinstall it.", "kubectl patch"},
+		Remedies: []Remedy{Resolve("reinstall it."), Resolve("kubectl patch")},
 	}
 	const heldNote = "the owner of finalizer example.com/hold is not running; objects: configmaps/a, configmaps/b; " +
 		"remedy: reinstall it"

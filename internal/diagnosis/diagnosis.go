@@ -116,9 +116,8 @@ type Finding struct {
 	Count   int      `json:"count,omitempty"`
 	// Evidence lists what the finding is based on. Conditions, Events and errors are quoted.
 	Evidence []Evidence `json:"evidence,omitempty"`
-	// Remedies list what the user can do, the recommended action first. Each is a sentence, or a
-	// command that starts with "kubectl ".
-	Remedies []string `json:"remedies,omitempty"`
+	// Remedies list what the user can do, the recommended action first.
+	Remedies []Remedy `json:"remedies,omitempty"`
 	// Finalizer is the finalizer that the finding is about, if any. For CauseNamespaceFinalizer it
 	// is an entry of spec.finalizers of the Namespace, for CauseNamespaceMetadataFinalizer an entry
 	// of metadata.finalizers of the Namespace, and otherwise an entry of metadata.finalizers of

@@ -135,11 +135,24 @@ func diagnosisTexts(result *diagnosis.Diagnosis, columns int, colors printer.Pal
 		cause := printer.FindingCause(finding)
 		text := printer.Wrap(cause+": "+printable.Escape(finding.Message), columns)
 		text = colors.Red(cause) + strings.TrimPrefix(text, cause)
-		if len(finding.Remedies) > 0 {
+		if remedy := firstRemedy(finding); remedy != "" {
 			text += "\n" + printer.Continuation +
-				printer.Wrap(labelTry+" "+printable.Escape(finding.Remedies[0]), columns)
+				printer.Wrap(labelTry+" "+printable.Escape(remedy), columns)
 		}
 		texts = append(texts, text)
 	}
 	return texts
+}
+
+// firstRemedy returns the first remedy that changes something, or else the first remedy.
+func firstRemedy(finding *diagnosis.Finding) string {
+	for _, remedy := range finding.Remedies {
+		if remedy.Changes {
+			return remedy.String()
+		}
+	}
+	if len(finding.Remedies) > 0 {
+		return finding.Remedies[0].String()
+	}
+	return ""
 }

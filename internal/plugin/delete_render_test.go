@@ -54,7 +54,10 @@ func TestDiagnosisTexts(t *testing.T) {
 	g.Expect(diagnosisTexts(unknown, 50, plain)).To(Equal([]string{"No cause found: is being deleted"}))
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseForbidden, Rank: diagnosis.RankProven, Message: "cannot list the pods of the namespace",
-		Remedies: []string{"grant the permission to list pods in the namespace", "another remedy"},
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect("kubectl get pods"),
+			diagnosis.Resolve("grant the permission to list pods in the namespace"),
+		},
 	}
 	blocked := &diagnosis.Diagnosis{State: diagnosis.Blocked, Findings: []diagnosis.Finding{finding, finding, finding, finding}}
 	texts := diagnosisTexts(blocked, 50, plain)

@@ -125,7 +125,11 @@ func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
 	Expect(finding.Message).NotTo(BeEmpty(), description)
 	Expect(finding.Evidence).NotTo(BeEmpty(), description)
 	Expect(finding.Remedies).NotTo(BeEmpty(), description)
-	for _, text := range slices.Concat([]string{finding.Message}, textsOf(finding), finding.Remedies) {
+	texts := append(textsOf(finding), finding.Message)
+	for _, remedy := range finding.Remedies {
+		texts = append(texts, remedy.String())
+	}
+	for _, text := range texts {
 		Expect(text).NotTo(ContainSubstring("%!"), description)
 		Expect(text).NotTo(ContainSubstring("\n"), description)
 		Expect(strings.TrimSpace(text)).NotTo(BeEmpty(), description)
@@ -186,13 +190,15 @@ var mutatingCommands = []string{"annotate", "apply", "create", "delete", "label"
 func expectRemediesWork(ctx context.Context, finding diagnosis.Finding) {
 	GinkgoHelper()
 	for _, remedy := range finding.Remedies {
-		words := strings.Fields(remedy)
+		command := remedy.Command
+		words := strings.Fields(command)
 		// No kubelet is running to serve logs, and the plugin has its own tests.
-		if words[0] != "kubectl" || words[1] == "nslifecycle" || words[1] == "logs" {
+		if len(words) == 0 || words[1] == "nslifecycle" || words[1] == "logs" {
 			continue
 		}
-		command := remedy
-		if slices.Contains(mutatingCommands, words[1]) {
+		isMutating := slices.Contains(mutatingCommands, words[1])
+		Expect(remedy.Changes).To(Equal(isMutating || words[1] == "edit"), command)
+		if isMutating {
 			command += " --dry-run=server"
 		}
 		output, err := runShell(ctx, command)

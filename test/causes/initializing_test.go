@@ -73,10 +73,10 @@ func expectInjected(ctx context.Context, isExpected bool) {
 func (f *fixture) expectRemedied(ctx context.Context, result *diagnosis.Diagnosis) {
 	GinkgoHelper()
 	remedies := result.Findings[0].Remedies
-	Expect(remedies).To(ContainElement(HavePrefix("kubectl annotate namespace " + f.ns)))
+	Expect(remedies).To(ContainElement(HaveField("Command", HavePrefix("kubectl annotate namespace "+f.ns))))
 	for _, remedy := range remedies {
-		if strings.HasPrefix(remedy, "kubectl annotate") {
-			_, err := runShell(ctx, remedy)
+		if strings.HasPrefix(remedy.Command, "kubectl annotate") {
+			_, err := runShell(ctx, remedy.Command)
 			Expect(err).NotTo(HaveOccurred())
 		}
 	}

@@ -151,7 +151,7 @@ var _ = Describe("finalize", func() {
 			adminUser = newRestrictedUser(ctx, bare, unique("limited"), append(rulesToRead("configmaps"),
 				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}})...)
 			expectRefusal(ctx, namespace, "--allow-unread", "--namespace-finalizer="+testNamespaceFinalizer, "--ignore-active-owner")
-			expectRefusal(ctx, namespace, "cannot list resource \"secrets\"", "--namespace-finalizer="+testNamespaceFinalizer, "--ignore-active-owner", "-v=1")
+			expectRefusal(ctx, namespace, "secrets, serviceaccounts", "--namespace-finalizer="+testNamespaceFinalizer, "--ignore-active-owner")
 		})
 
 		It("if the user lacks a permission, before the confirmation", func(ctx context.Context) {

@@ -135,7 +135,7 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 		Cause: diagnosis.CauseAdmissionRefused, Rank: diagnosis.RankProven,
 		Message:  fmt.Sprintf(messagePolicyDenies, r.name, r.effect()),
 		Evidence: r.evidence(),
-		Remedies: []string{shell.Command(remedyGetPolicy, r.name), remedyListBindings, remedyPolicyDenies},
+		Remedies: r.policyRemedies(),
 		Loss:     lossPolicyDenies,
 	}
 	if r.isContradicted || len(r.quotes) == 0 && dependsOnUser {
@@ -159,7 +159,7 @@ func (f view) findServerDenies() []diagnosis.Finding {
 		Cause: diagnosis.CauseAdmissionRefused, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messageServerDenies, denied.effect()),
 		Evidence: denied.evidence(),
-		Remedies: []string{remedyServerDenies},
+		Remedies: []diagnosis.Remedy{diagnosis.Resolve(remedyServerDenies)},
 	}
 	return []diagnosis.Finding{finding.WithObjects(denied.objects(f.Namespace.Name))}
 }
@@ -181,8 +181,9 @@ func (f view) findInvalid() []diagnosis.Finding {
 			Cause: diagnosis.CauseFinalizerRemovalInvalid, Rank: diagnosis.RankProven, Finalizer: r.finalizer(),
 			Message:  fmt.Sprintf(messageInvalid, first.Finalizer, resource, first.Name),
 			Evidence: r.evidence(),
-			Remedies: []string{
-				remedyInvalidFix, shell.Command(remedyEdit, resource, first.Name, f.Namespace.Name), remedyInvalidSchema,
+			Remedies: []diagnosis.Remedy{
+				diagnosis.ResolveWith(remedyInvalidFix, shell.Command(remedyEdit, resource, first.Name, f.Namespace.Name)),
+				diagnosis.Resolve(remedyInvalidSchema),
 			},
 			Loss: lossUnknownFinalizer,
 		}
@@ -195,6 +196,10 @@ func (f view) findInvalid() []diagnosis.Finding {
 // to a finding.
 func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 	isFailing := finding.Cause == diagnosis.CauseAdmissionWebhookFailing
+	resolve := []diagnosis.Remedy{diagnosis.Resolve(remedyWebhookDenies)}
+	if isFailing {
+		resolve[0] = diagnosis.Resolve(remedyWebhookFailing)
+	}
 	for _, webhook := range f.Webhooks {
 		if webhook.Name != name {
 			continue
@@ -202,8 +207,16 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 		if webhook.DependsOnUser && isFailing && !finding.HasEvidence(diagnosis.RankPublished) {
 			finding.Rank = diagnosis.RankInferred
 		}
+		kind := kindOf(webhook.Resource)
 		finding.Remedies = append(finding.Remedies,
-			shell.Command(remedyGetConfiguration, webhook.Resource, webhook.Configuration))
+			diagnosis.Inspect(shell.Command(remedyGetConfiguration, kind, webhook.Configuration)))
+		if isFailing {
+			resolve = append(resolve, diagnosis.ResolveWith(remedyDeleteWebhook,
+				shell.Command(remedyDeleteConfiguration, kind, webhook.Configuration)))
+		} else {
+			resolve = append(resolve, diagnosis.ResolveWith(remedyExcludeFromWebhook,
+				shell.Command(remedyEditConfiguration, kind, webhook.Configuration)))
+		}
 		if webhook.Service == nil {
 			finding.Evidence = append(finding.Evidence, diagnosis.Proven(
 				fmt.Sprintf(evidenceWebhookURL, webhook.Resource, webhook.Configuration, webhook.URL))...)
@@ -214,13 +227,29 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 		if isFailing {
 			f.addBackendProblem(finding, *webhook.Service)
 		}
-		finding.Remedies = append(finding.Remedies, shell.Command(remedyListBackend, webhook.Service.Namespace))
+		finding.Remedies = append(finding.Remedies,
+			diagnosis.Inspect(shell.Command(remedyListBackend, webhook.Service.Namespace)))
 	}
-	if isFailing {
-		finding.Remedies = append(finding.Remedies, remedyWebhookFailing)
-	} else {
-		finding.Remedies = append(finding.Remedies, remedyWebhookDenies)
+	finding.Remedies = append(finding.Remedies, resolve...)
+}
+
+// kindOf returns the name of a resource type of the API server as users write it in commands.
+func kindOf(resource string) string {
+	plural, _, _ := strings.Cut(resource, ".")
+	return strings.TrimSuffix(plural, "s")
+}
+
+// policyRemedies returns the remedies for a ValidatingAdmissionPolicy. The errors name its binding.
+func (r rejection) policyRemedies() []diagnosis.Remedy {
+	remedies := []diagnosis.Remedy{diagnosis.Inspect(shell.Command(remedyGetPolicy, r.name))}
+	resolve := []diagnosis.Remedy{diagnosis.Resolve(remedyPolicyDenies)}
+	for _, binding := range diagnosis.DenyingBindings(r.name, textsOf(r.evidence())...) {
+		remedies = append(remedies, diagnosis.Inspect(shell.Command(remedyGetBinding, binding)))
+		resolve = append(resolve,
+			diagnosis.ResolveWith(remedyExcludeFromBinding, shell.Command(remedyEditBinding, binding)),
+			diagnosis.ResolveWith(remedyPolicyUnused, shell.Command(remedyDeleteBinding, binding)))
 	}
+	return append(remedies, resolve...)
 }
 
 // effect describes what the rejection prevents.

@@ -4,6 +4,8 @@
 package rules
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,4 +113,34 @@ func TestFindAdmission(t *testing.T) {
 			},
 		},
 	})
+}
+
+func TestAdmissionRemedies(t *testing.T) {
+	left := withContent(contentOf(configMaps, makeObject("a")))
+	for name, test := range map[string]struct {
+		facts *diagnosis.Facts
+		want  []string
+	}{
+		"failing webhook": {
+			makeTerminating(left, withContentFailure(deadText), withWebhook),
+			[]string{"kubectl delete validatingwebhookconfiguration "},
+		},
+		"denying policy": {
+			makeTerminating(left, withContentFailure(policyText)),
+			[]string{
+				"kubectl edit validatingadmissionpolicybinding all",
+				"kubectl delete validatingadmissionpolicybinding all",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, want := range test.want {
+				if !slices.ContainsFunc(Diagnose(test.facts).Findings[0].Remedies, func(remedy diagnosis.Remedy) bool {
+					return remedy.Changes && strings.HasPrefix(remedy.Command, want)
+				}) {
+					t.Errorf("%q not found in %+v", want, Diagnose(test.facts).Findings[0].Remedies)
+				}
+			}
+		})
+	}
 }

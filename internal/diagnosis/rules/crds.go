@@ -84,20 +84,23 @@ func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
 	}
 	crd := f.crdFor(failure)
 	if crd == nil {
-		finding.Remedies = append(finding.Remedies, remedyListCRDs, remedyRestoreConversion)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyListCRDs),
+			diagnosis.Resolve(remedyRestoreConversion))
 		return finding
 	}
-	finding.Remedies = append(finding.Remedies, shell.Command(remedyGetConversion, crd.Name))
+	finding.Remedies = append(finding.Remedies, diagnosis.Inspect(shell.Command(remedyGetConversion, crd.Name)))
 	if service := conversionService(crd); service != nil {
 		finding.Evidence = append(finding.Evidence,
 			diagnosis.Proven(fmt.Sprintf(evidenceServiceOfWebhook, service))...)
 		f.addBackendProblem(&finding, *service)
-		finding.Remedies = append(finding.Remedies, shell.Command(remedyListBackend, service.Namespace))
+		finding.Remedies = append(finding.Remedies,
+			diagnosis.Inspect(shell.Command(remedyListBackend, service.Namespace)))
 	}
 	if webhook := conversionWebhook(crd); webhook != nil && len(webhook.CABundle) == 0 {
 		finding.Evidence = append(finding.Evidence, diagnosis.Proven(evidenceNoCABundle)...)
 	}
-	finding.Remedies = append(finding.Remedies, remedyMoveConversion, shell.Command(remedyDisableConversion, crd.Name))
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyMoveConversion),
+		diagnosis.Resolve(shell.Command(remedyDisableConversion, crd.Name)))
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceCRDs), Name: crd.Name}})
 }
 
@@ -153,9 +156,9 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 			Cause: diagnosis.CauseCRDTerminating, Rank: diagnosis.RankInferred,
 			Message:  fmt.Sprintf(messageCRDTerminating, crd.Name, describe(objects)),
 			Evidence: diagnosis.Proven(describeCRD(crd)),
-			Remedies: []string{
-				shell.Command(remedyGetCRDConditions, crd.Name),
-				shell.Command(remedyDeleteAll, crd.Name, f.Namespace.Name),
+			Remedies: []diagnosis.Remedy{
+				diagnosis.Inspect(shell.Command(remedyGetCRDConditions, crd.Name)),
+				diagnosis.Resolve(shell.Command(remedyDeleteAll, crd.Name, f.Namespace.Name)),
 			},
 			Loss: lossCRD,
 		}

@@ -65,9 +65,9 @@ func (f view) findVolumes() []diagnosis.Finding {
 				finalizerEvidence(owners.FinalizerPVC, []diagnosis.RemainingObject{object}),
 				fmt.Sprintf(evidencePodMounts, pod.Name, pod.Status.Phase, pod.Spec.NodeName),
 			),
-			Remedies: []string{
-				shell.Command(remedyDeletePod, pod.Name, f.Namespace.Name),
-				f.forceCommand(flagFinalizer, owners.FinalizerPVC),
+			Remedies: []diagnosis.Remedy{
+				diagnosis.Resolve(shell.Command(remedyDeletePod, pod.Name, f.Namespace.Name)),
+				diagnosis.Resolve(f.forceCommand(flagFinalizer, owners.FinalizerPVC)),
 			},
 			Loss: owners.LossVolume,
 		}

@@ -75,10 +75,10 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseAPIServiceUnavailable, Rank: diagnosis.RankProven,
 		Message: fmt.Sprintf(messageAPIServiceUnavailable, first.Name, f.connectionProblem(services)),
-		Remedies: []string{
-			shell.Command(remedyGetAPIService, first.Name),
-			shell.Command(remedyListBackend, name.Namespace),
-			remedyRestoreAPIService + shell.Command(remedyDeleteAPIService, first.Name),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(shell.Command(remedyGetAPIService, first.Name)),
+			diagnosis.Inspect(shell.Command(remedyListBackend, name.Namespace)),
+			diagnosis.ResolveWith(remedyRestoreAPIService, deleteCommand(services)),
 		},
 		Loss: lossAPIService,
 	}
@@ -102,6 +102,16 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 		finding.Rank = diagnosis.RankInferred
 	}
 	return finding.WithObjects(objects)
+}
+
+// deleteCommand returns the command that deletes APIServices, but at most MaxObjects.
+func deleteCommand(services []*diagnosis.APIService) string {
+	services = services[:min(len(services), diagnosis.MaxObjects)]
+	names := make([]any, 0, len(services))
+	for _, service := range services {
+		names = append(names, service.Name)
+	}
+	return shell.Command(remedyDeleteAPIServices+strings.Repeat(" %s", len(names)), names...)
 }
 
 // connectionProblem describes why the API server cannot call the server of APIServices.
@@ -202,8 +212,10 @@ func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Findi
 	failure := f.ResourceTypes.Failed[groupVersion]
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseDiscoveryFailing, Rank: diagnosis.RankProven,
-		Message:  fmt.Sprintf(messageDiscoveryFailing, groupVersion) + f.Detail(failure.Error()),
-		Remedies: []string{path, shell.Command(remedyGetAPIService, name)},
+		Message: fmt.Sprintf(messageDiscoveryFailing, groupVersion) + f.Detail(failure.Error()),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(path), diagnosis.Inspect(shell.Command(remedyGetAPIService, name)),
+		},
 		Evidence: append(diagnosis.Proven(f.groupVersionErrors(groupVersion)...),
 			f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure)...),
 	}
@@ -211,7 +223,7 @@ func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Findi
 		finding.Cause = diagnosis.CauseDiscoveryStale
 		finding.Message = fmt.Sprintf(messageDiscoveryStale, groupVersion)
 		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceDirectDiscovery, path))...)
-		finding.Remedies = append(finding.Remedies, remedyDiscoveryStale)
+		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyDiscoveryStale))
 	}
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceAPIServices), Name: name}})
 }
@@ -232,7 +244,7 @@ func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 		Cause: diagnosis.CauseDiscoveryFailing, Rank: diagnosis.RankPublished,
 		Message:  messageControllerDiscovery + f.Detail(text),
 		Evidence: f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure),
-		Remedies: []string{remedyListTypes, remedyListServices},
+		Remedies: []diagnosis.Remedy{diagnosis.Inspect(remedyListTypes), diagnosis.Inspect(remedyListServices)},
 	}}
 }
 
@@ -242,6 +254,9 @@ func (f view) groupVersionFinding(text string) diagnosis.Finding {
 		Message: messageGroupVersionInvalid + f.Detail(text),
 		Evidence: append(diagnosis.Proven(diagnosis.OneLine(text)),
 			f.quoteConditions(corev1.NamespaceDeletionGVParsingFailure)...),
-		Remedies: []string{remedyListTypes, remedyListServices, remedyGroupVersionInvalid},
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(remedyListTypes), diagnosis.Inspect(remedyListServices),
+			diagnosis.Resolve(remedyGroupVersionInvalid),
+		},
 	}
 }

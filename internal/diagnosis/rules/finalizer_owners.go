@@ -50,9 +50,9 @@ func (f view) ownerFinding(
 		finding.Evidence = append(finding.Evidence, diagnosis.Inferred(f.searchEvidence(c.owner))...)
 	}
 	if len(objects) > 0 {
-		finding.Remedies = append(finding.Remedies, f.inspectCommand(objects[0]))
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(f.inspectCommand(objects[0])))
 	}
-	finding.Remedies = append(finding.Remedies, f.forceCommand(flagFinalizer, finalizer))
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(f.forceCommand(flagFinalizer, finalizer)))
 	return finding.WithRemaining(objects)
 }
 
@@ -73,7 +73,7 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 	case len(pauses) > 0:
 		finding.Cause = diagnosis.CauseObjectPaused
 		finding.Message = fmt.Sprintf(messagePaused, c.held, pauses[0])
-		finding.Remedies = append(finding.Remedies, remedyPaused)
+		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyPaused))
 	case c.owner.State == diagnosis.OwnerNotRunning:
 		f.setOwnerNotRunning(finding, c)
 	case len(denied) > 0:
@@ -84,7 +84,7 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 		f.setAccountMissing(finding, c)
 	case c.owner.State == diagnosis.OwnerRunning:
 		finding.Message = fmt.Sprintf(messageOwnerRunning, c.held) + f.Detail(lastText(c.owner.Evidence))
-		finding.Remedies = append(finding.Remedies, append(logsCommands(c.owner), remedyOwnerRunning)...)
+		finding.Remedies = append(finding.Remedies, append(logsCommands(c.owner), diagnosis.Inspect(remedyOwnerRunning))...)
 	default:
 		f.setOwnerNotFound(finding, c)
 	}
@@ -93,13 +93,13 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 func (f view) setOwnerNotRunning(finding *diagnosis.Finding, c ownerCase) {
 	finding.Cause = diagnosis.CauseFinalizerOwnerNotRunning
 	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held, lastText(c.owner.Evidence))
-	finding.Remedies = append(finding.Remedies, remedyOwnerNotRunning)
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerNotRunning))
 	if slices.ContainsFunc(c.owner.Workloads, func(workload *diagnosis.Workload) bool {
 		return workload.Namespace == f.Namespace.Name
 	}) {
 		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
 		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held, lastText(c.owner.Evidence))
-		finding.Remedies = []string{remedyOwnerInNamespace}
+		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyOwnerInNamespace)}
 	}
 }
 
@@ -107,11 +107,11 @@ func (f view) setAccountMissing(finding *diagnosis.Finding, c ownerCase) {
 	account := c.owner.MissingAccount
 	finding.Cause = diagnosis.CauseFinalizerOwnerNotFound
 	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held, lastText(c.owner.Evidence))
-	finding.Remedies = append(finding.Remedies, remedyOwnerNotRunning)
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerNotRunning))
 	if account.Name.Namespace == f.Namespace.Name {
 		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
 		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held, lastText(c.owner.Evidence))
-		finding.Remedies = []string{remedyOwnerInNamespace}
+		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyOwnerInNamespace)}
 	}
 }
 
@@ -120,9 +120,10 @@ func (f view) setOwnerForbidden(finding *diagnosis.Finding, c ownerCase, denied 
 	finding.Cause = diagnosis.CauseFinalizerOwnerForbidden
 	finding.Message = fmt.Sprintf(messageOwnerForbidden, c.held, denied[0])
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(denied...)...)
-	finding.Remedies = []string{
-		shell.Command(remedyOwnerCanPatch, c.objects[0].Type, f.Namespace.Name, account.Namespace, account.Name),
-		remedyOwnerGrant,
+	finding.Remedies = []diagnosis.Remedy{
+		diagnosis.Inspect(shell.Command(remedyOwnerCanPatch, c.objects[0].Type, f.Namespace.Name, account.Namespace,
+			account.Name)),
+		diagnosis.Resolve(remedyOwnerGrant),
 	}
 }
 
@@ -153,12 +154,13 @@ func (f view) setOwnerFailing(finding *diagnosis.Finding, c ownerCase) {
 	first := c.reports[0]
 	finding.Cause, finding.Rank = diagnosis.CauseFinalizerOwnerFailing, diagnosis.RankPublished
 	finding.Message = fmt.Sprintf(messageOwnerFailing, c.held, first.Source) + f.Detail(first.Text)
-	finding.Remedies = append(finding.Remedies, append([]string{remedyOwnerFailing}, logsCommands(c.owner)...)...)
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerFailing))
+	finding.Remedies = append(finding.Remedies, logsCommands(c.owner)...)
 	for _, report := range c.reports {
 		if dependency := f.missingDependency(report, c.objects); dependency != "" {
 			finding.Cause = diagnosis.CauseDependencyMissing
 			finding.Evidence = append(finding.Evidence, diagnosis.Proven(dependency)...)
-			finding.Remedies = []string{remedyDependency}
+			finding.Remedies = []diagnosis.Remedy{diagnosis.Inspect(remedyDependency)}
 			return
 		}
 	}
@@ -172,16 +174,16 @@ func (f view) setOwnerNotFound(finding *diagnosis.Finding, c ownerCase) {
 	switch {
 	case c.owner.Known != nil && len(c.owner.Workloads) == 0 && c.owner.State == diagnosis.OwnerNotFound:
 		finding.Message = fmt.Sprintf(messageKnownNotFound, c.held, c.owner.Known.Owner)
-		finding.Remedies = append(finding.Remedies, fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner))
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner)))
 	case c.owner.Known != nil:
 		finding.Message = fmt.Sprintf(messageOwnerKnown, c.held, c.owner.Known.Owner)
-		finding.Remedies = append(finding.Remedies, fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner))
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner)))
 	case c.owner.State == diagnosis.OwnerNotFound:
 		finding.Message = fmt.Sprintf(messageOwnerNotFound, c.held)
-		finding.Remedies = append(finding.Remedies, remedyOwnerUnknown)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyOwnerUnknown))
 	default:
 		finding.Message = fmt.Sprintf(messageOwnerUnknown, c.held)
-		finding.Remedies = append(finding.Remedies, remedyOwnerUnknown)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyOwnerUnknown))
 	}
 }
 
@@ -225,10 +227,12 @@ func (f view) searchEvidence(owner owners.Owner) string {
 }
 
 // logsCommands returns the command that prints the log of the owner, if it is running.
-func logsCommands(owner owners.Owner) []string {
+func logsCommands(owner owners.Owner) []diagnosis.Remedy {
 	for _, workload := range owner.Workloads {
 		if workload.IsReady() {
-			return []string{shell.Command(remedyLogs, workload.Namespace, workload.Source, workload.Name)}
+			return []diagnosis.Remedy{
+				diagnosis.Inspect(shell.Command(remedyLogs, workload.Namespace, workload.Source, workload.Name)),
+			}
 		}
 	}
 	return nil

@@ -73,8 +73,9 @@ func (f view) builtInFinding(
 		Cause: diagnosis.CauseFinalizerPending, Rank: diagnosis.RankInferred, Finalizer: finalizer,
 		Message:  fmt.Sprintf(messageBuiltInPending, describe(objects), ago, known.Owner, finalizer),
 		Evidence: append(diagnosis.Proven(finalizerEvidence(finalizer, objects)), diagnosis.Inferred(lease.text)...),
-		Remedies: []string{
-			fmt.Sprintf(remedyBuiltIn, known.Manager), remedyListLeases, f.forceCommand(flagFinalizer, finalizer),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(fmt.Sprintf(remedyBuiltIn, known.Manager)), diagnosis.Inspect(remedyListLeases),
+			diagnosis.Resolve(f.forceCommand(flagFinalizer, finalizer)),
 		},
 		Loss: known.Loss, OwnerState: diagnosis.OwnerUnknown,
 	}

@@ -261,7 +261,7 @@ func expectForce(t *testing.T, got diagnosis.Finding) {
 	}
 	for _, remedy := range got.Remedies {
 		want := "kubectl nslifecycle finalize " + shop + " --" + flag + "=" + got.Finalizer
-		if strings.Contains(remedy, " finalize ") && (remedy != want || got.Finalizer == "") {
+		if strings.Contains(remedy.Command, " finalize ") && (remedy.Command != want || got.Finalizer == "" || !remedy.Changes) {
 			t.Errorf("remedy is %q, want %q", remedy, want)
 		}
 	}

@@ -38,8 +38,9 @@ func (f view) findInitializer() []diagnosis.Finding {
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseInitializerPending, Rank: diagnosis.RankInferred,
 		Evidence: f.turnEvidence(first, turn),
-		Remedies: []string{
-			fmt.Sprintf(remedyStartInitializer, first), remedyListConfigurations, remedySkip, f.skipCommand(pending),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Resolve(fmt.Sprintf(remedyStartInitializer, first)), diagnosis.Inspect(remedyListConfigurations),
+			diagnosis.ResolveWith(remedySkip, f.skipCommand(pending)),
 		},
 		Loss: lossInitializer,
 	}
@@ -53,7 +54,7 @@ func (f view) findInitializer() []diagnosis.Finding {
 	case report != "":
 		finding.Cause, finding.Rank = diagnosis.CauseInitializerFailing, diagnosis.RankPublished
 		finding.Message = fmt.Sprintf(messageInitializerFailing, waits, report)
-		finding.Remedies = append([]string{remedyOwnerFailing}, finding.Remedies...)
+		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyOwnerFailing)}, finding.Remedies...)
 	default:
 		f.setIdentities(&finding, waits, first)
 	}
@@ -107,7 +108,7 @@ func (f view) setIdentities(finding *diagnosis.Finding, waits, name string) {
 	case len(identities) == 0:
 		finding.Cause = diagnosis.CauseInitializerNotRunning
 		finding.Message = fmt.Sprintf(messageNoInitializerSubject, waits)
-		finding.Remedies = append([]string{remedyInstallInitializer}, finding.Remedies...)
+		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyInstallInitializer)}, finding.Remedies...)
 	case count[owners.StatusRunning] == len(identities):
 		finding.Cause = diagnosis.CauseInitializerSlow
 		finding.Message = fmt.Sprintf(messageInitializerRunning, waits) + f.Detail(identities[0].Text)

@@ -78,10 +78,10 @@ const (
 	evidenceDiscoveryError       = "discovery of %s: %s"
 	evidenceDirectDiscoveryError = "direct request for %s: %s"
 	evidenceDirectDiscovery      = "%s succeeds"
-	remedyDeleteAPIService       = "kubectl delete apiservice %s"
+	remedyDeleteAPIServices      = "kubectl delete apiservice"
 	remedyGetGroupVersion        = "kubectl get --raw=/apis/%s"
 	remedyRestoreAPIService      = "Restore the API server behind the APIService. If it was uninstalled permanently, " +
-		"delete the APIService: "
+		"delete the APIService"
 	remedyDiscoveryStale = "Wait a minute. If the error persists, restart kube-apiserver or the server of this API " +
 		"group: kube-apiserver cannot read its discovery response"
 	remedyGroupVersionInvalid = "Fix or remove the API server that serves this group version: a group version " +
@@ -156,12 +156,21 @@ const (
 
 	remedyGetConfiguration = "kubectl get %s %s --output=yaml"
 	remedyGetPolicy        = "kubectl get validatingadmissionpolicy %s --output=yaml"
-	remedyListBindings     = "kubectl get validatingadmissionpolicybindings"
+	remedyGetBinding       = "kubectl get validatingadmissionpolicybinding %s --output=yaml"
+	remedyEditBinding      = "kubectl edit validatingadmissionpolicybinding %s"
+	remedyDeleteBinding    = "kubectl delete validatingadmissionpolicybinding %s"
 	remedyEdit             = "kubectl edit %s %s --namespace=%s"
-	remedyWebhookFailing   = "Restore the webhook. If it was uninstalled permanently, delete the configuration that " +
-		"refers to it"
-	remedyWebhookDenies = "Meet the webhook's requirements, or exclude this namespace with the webhook's namespaceSelector"
-	remedyPolicyDenies  = "Meet the policy's requirements, or exclude this namespace with its binding's namespaceSelector"
+	remedyWebhookFailing   = "Restore the webhook"
+	remedyDeleteWebhook    = "If the webhook was uninstalled permanently, delete its configuration with all its webhooks"
+	remedyWebhookDenies    = "Meet the webhook's requirements"
+	remedyPolicyDenies     = "Meet the policy's requirements"
+
+	remedyDeleteConfiguration = "kubectl delete %s %s"
+	remedyEditConfiguration   = "kubectl edit %s %s"
+	remedyExcludeFromWebhook  = "Or exclude this namespace with the webhook's namespaceSelector"
+	remedyExcludeFromBinding  = "Or exclude this namespace with the binding's namespaceSelector"
+	remedyPolicyUnused        = "If the policy is no longer needed, delete its binding"
+
 	remedyServerDenies  = "Resolve the problem that the error reports"
 	remedyInvalidFix    = "Correct the fields that the error names, in the same patch that removes the finalizer"
 	remedyInvalidSchema = "If the schema of a CustomResourceDefinition became stricter, relax it until the object is " +
@@ -229,7 +238,7 @@ const (
 	evidencePod           = "pods %q has deletionTimestamp %s, which includes its grace period of %ds"
 
 	remedyGetNode     = "kubectl get node %s --output=wide"
-	remedyRestoreNode = "Restore the node. If it is lost permanently, delete its Node object, which deletes the pods: "
+	remedyRestoreNode = "Restore the node. If it is lost permanently, delete its Node object, which deletes the pods"
 	remedyDeleteNode  = "kubectl delete node %s"
 	remedyTaintNode   = "kubectl taint node %s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 	remedyForcePod    = "kubectl delete pod %s --namespace=%s --grace-period=0 --force"

@@ -61,8 +61,11 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messageNotProcessed, f.Ago(f.Namespace.DeletionTimestamp.Time)),
 		Evidence: diagnosis.Inferred(texts...),
-		Remedies: []string{remedyRunController, remedyListLeases, remedyListControllers},
-		Loss:     lossNamespace,
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(remedyRunController), diagnosis.Inspect(remedyListLeases),
+			diagnosis.Inspect(remedyListControllers),
+		},
+		Loss: lossNamespace,
 	}
 	if hasConditions {
 		reason := messageObjectsRemain
@@ -135,12 +138,14 @@ func (f view) findUnknown() []diagnosis.Finding {
 		Evidence: append(diagnosis.Proven(fmt.Sprintf(evidenceTerminating,
 			diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time),
 			strings.Join(f.finalizersIn(specFinalizers), ", "))), f.quoteConditions(deletionConditions...)...),
-		Remedies: []string{shell.Command(remedyGetNamespace, f.Namespace.Name), remedyControllerLog},
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(shell.Command(remedyGetNamespace, f.Namespace.Name)), diagnosis.Inspect(remedyControllerLog),
+		},
 	}
 	switch {
 	case len(f.Content) > 0 && !slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
 		finding.Message = fmt.Sprintf(messageUnprotected, f.remainingText())
-		finding.Remedies = append([]string{remedyUnprotected}, finding.Remedies...)
+		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyUnprotected)}, finding.Remedies...)
 		finding.Loss = lossUnprotected
 	case len(f.Content) > 0:
 		finding.Message = fmt.Sprintf(messageUnknownRemaining, f.remainingText())

@@ -40,7 +40,8 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 	for _, finalizer := range f.ExternalNamespaceFinalizers() {
 		finding := f.namespaceFinalizerFinding(finalizer, specFinalizers, diagnosis.CauseNamespaceFinalizer)
 		f.addInitializer(&finding, finalizer)
-		finding.Remedies = append(finding.Remedies, f.forceCommand(flagNamespaceFinalizer, finalizer))
+		finding.Remedies = append(finding.Remedies,
+			diagnosis.Resolve(f.forceCommand(flagNamespaceFinalizer, finalizer)))
 		if hasKubernetes && finding.Rank == diagnosis.RankProven {
 			finding.Rank = diagnosis.RankInferred
 		}
@@ -51,7 +52,8 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 	}
 	for _, finalizer := range f.Namespace.Finalizers {
 		finding := f.namespaceFinalizerFinding(finalizer, metadataFinalizers, diagnosis.CauseNamespaceMetadataFinalizer)
-		finding.Remedies = append(finding.Remedies, f.forceCommand(flagMetadataFinalizer, finalizer))
+		finding.Remedies = append(finding.Remedies,
+			diagnosis.Resolve(f.forceCommand(flagMetadataFinalizer, finalizer)))
 		findings = append(findings, finding)
 	}
 	return findings
@@ -71,8 +73,9 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 		finding.Evidence = append(diagnosis.Published(quoteCondition(
 			f.Condition(corev1.NamespaceConditionType(finalizer)))), finding.Evidence...)
 	}
-	finding.Remedies = []string{
-		fmt.Sprintf(remedyNamespaceFinalizer, finalizer), shell.Command(remedyInspectNamespace, f.Namespace.Name),
+	finding.Remedies = []diagnosis.Remedy{
+		diagnosis.Inspect(fmt.Sprintf(remedyNamespaceFinalizer, finalizer)),
+		diagnosis.Inspect(shell.Command(remedyInspectNamespace, f.Namespace.Name)),
 	}
 	return f.aboutNamespace(finding)
 }
@@ -94,7 +97,7 @@ func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	finding.Message += fmt.Sprintf(messageInitializerFinalizer, initializer.Name, initializer.Configuration)
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(
 		fmt.Sprintf(evidenceInitializerFinalizer, initializer.Configuration, finalizer, initializer.Name))...)
-	finding.Remedies[0] = fmt.Sprintf(remedyInitializer, initializer.Name, finalizer)
+	finding.Remedies[0] = diagnosis.Resolve(fmt.Sprintf(remedyInitializer, initializer.Name, finalizer))
 	finding.OwnerState = diagnosis.OwnerUnknown
 	identities, isExact := owners.InitializerIdentities(f.Facts, initializer.Name)
 	isMissing := func(identity owners.Identity) bool { return identity.Status == owners.StatusMissing }

@@ -138,10 +138,10 @@ func (f view) nodeFinding(node string, pods []diagnosis.RemainingObject) diagnos
 		Cause: diagnosis.CausePodOnUnreachableNode, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messagePodNode, describe(pods), f.Ago(firstDeletedAt(pods)), problem),
 		Evidence: append(diagnosis.Proven(problem, podEvidence(pods)), f.waitingPVCs(pods)...),
-		Remedies: []string{
-			shell.Command(remedyGetNode, node),
-			remedyRestoreNode + shell.Command(remedyDeleteNode, node),
-			shell.Command(remedyTaintNode, node),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(shell.Command(remedyGetNode, node)),
+			diagnosis.ResolveWith(remedyRestoreNode, shell.Command(remedyDeleteNode, node)),
+			diagnosis.Resolve(shell.Command(remedyTaintNode, node)),
 		},
 		Loss: lossPod,
 	}
@@ -151,7 +151,8 @@ func (f view) nodeFinding(node string, pods []diagnosis.RemainingObject) diagnos
 	if f.isNodeMissing(node) {
 		finding.Remedies = nil
 	}
-	finding.Remedies = append(finding.Remedies, shell.Command(remedyForcePod, pods[0].Name, f.Namespace.Name))
+	finding.Remedies = append(finding.Remedies,
+		diagnosis.Resolve(shell.Command(remedyForcePod, pods[0].Name, f.Namespace.Name)))
 	return finding.WithRemaining(pods)
 }
 
@@ -160,10 +161,10 @@ func (f view) kubeletFinding(pods []diagnosis.RemainingObject) diagnosis.Finding
 		Cause: diagnosis.CausePodNotTerminating, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messagePodKubelet, describe(pods), f.Ago(firstDeletedAt(pods))),
 		Evidence: append(diagnosis.Proven(podEvidence(pods)), f.waitingPVCs(pods)...),
-		Remedies: []string{
-			shell.Command(remedyDescribePod, pods[0].Name, f.Namespace.Name),
-			remedyKubelet,
-			shell.Command(remedyForcePod, pods[0].Name, f.Namespace.Name),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(shell.Command(remedyDescribePod, pods[0].Name, f.Namespace.Name)),
+			diagnosis.Inspect(remedyKubelet),
+			diagnosis.Resolve(shell.Command(remedyForcePod, pods[0].Name, f.Namespace.Name)),
 		},
 		Loss: lossPod,
 	}

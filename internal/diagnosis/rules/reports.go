@@ -89,7 +89,7 @@ func (f view) findPublished(found []diagnosis.Finding) []diagnosis.Finding {
 	return []diagnosis.Finding{f.aboutNamespace(diagnosis.Finding{
 		Cause: diagnosis.Cause(condition.Reason), Rank: diagnosis.RankPublished, Message: condition.Message,
 		Evidence: diagnosis.Published(quoteCondition(condition)),
-		Remedies: []string{remedyReadMore},
+		Remedies: []diagnosis.Remedy{diagnosis.Inspect(remedyReadMore)},
 	})}
 }
 

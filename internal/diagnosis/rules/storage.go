@@ -44,8 +44,9 @@ func (f view) findUnreadable() []diagnosis.Finding {
 			Cause: diagnosis.CauseStorageUnreadable, Rank: diagnosis.RankInferred,
 			Message:  fmt.Sprintf(messageStorageUnreadable, content.Type) + f.Detail(err.Error()),
 			Evidence: diagnosis.Proven(diagnosis.OneLine(err.Error())),
-			Remedies: []string{
-				shell.Command(remedyListObjects, content.Type, f.Namespace.Name), remedyStorageCheck, remedyStorageDelete,
+			Remedies: []diagnosis.Remedy{
+				diagnosis.Inspect(shell.Command(remedyListObjects, content.Type, f.Namespace.Name)),
+				diagnosis.Inspect(remedyStorageCheck), diagnosis.Resolve(remedyStorageDelete),
 			},
 			Loss: lossStorage,
 		}
@@ -73,8 +74,9 @@ func (f view) findTooManyObjects() []diagnosis.Finding {
 			Cause: diagnosis.CauseTooManyObjects, Rank: diagnosis.RankInferred,
 			Message:  fmt.Sprintf(messageTooManyObjects, content.Count, content.Type),
 			Evidence: f.quoteConditions(corev1.NamespaceDeletionContentFailure), Count: content.Count,
-			Remedies: []string{
-				shell.Command(remedyDeleteManyObjects, content.Type, f.Namespace.Name), remedyTooManyObjects,
+			Remedies: []diagnosis.Remedy{
+				diagnosis.Resolve(shell.Command(remedyDeleteManyObjects, content.Type, f.Namespace.Name)),
+				diagnosis.Resolve(remedyTooManyObjects),
 			},
 		})
 	}
@@ -84,8 +86,11 @@ func (f view) findTooManyObjects() []diagnosis.Finding {
 func (f view) findThrottled() []diagnosis.Finding {
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseThrottled, Rank: diagnosis.RankInferred,
-		Message:  messageThrottled,
-		Remedies: []string{remedyRejectedRequests, remedyListFlowSchemas, remedyThrottled},
+		Message: messageThrottled,
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(remedyRejectedRequests), diagnosis.Inspect(remedyListFlowSchemas),
+			diagnosis.Resolve(remedyThrottled),
+		},
 	}
 	if throttled.MatchString(f.ConditionMessage(corev1.NamespaceDeletionContentFailure)) {
 		finding.Rank = diagnosis.RankPublished
@@ -115,9 +120,9 @@ func (f view) findForbidden() []diagnosis.Finding {
 		Message: fmt.Sprintf(messageForbidden, f.UnlessPublic(fmt.Sprintf("user %q", permission.User), "it"),
 			permission.Verb, resource),
 		Evidence: f.quoteConditions(corev1.NamespaceDeletionContentFailure),
-		Remedies: []string{
-			remedyForbidden,
-			shell.Command(remedyCanI, permission.Verb, resource, f.Namespace.Name, permission.User),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Resolve(remedyForbidden),
+			diagnosis.Inspect(shell.Command(remedyCanI, permission.Verb, resource, f.Namespace.Name, permission.User)),
 		},
 	}}
 }

@@ -5,6 +5,7 @@ package printer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // RenderDiagnosis returns the state of a namespace and its findings as text.
@@ -93,7 +93,7 @@ func findingBranches(finding *diagnosis.Finding, namespace string, colors Palett
 		})
 	}
 	branches = append(branches, evidenceBranches(finding, colors)...)
-	branches = append(branches, textBranches(labelRemedies, finding.Remedies, colors)...)
+	branches = append(branches, remedyBranches(finding, colors)...)
 	if finding.Loss != "" {
 		branches = append(branches, Branch{Label: labelLoss, Text: finding.Loss, Paint: colors.Faint})
 	}
@@ -115,11 +115,28 @@ func textBranches(label string, texts []string, colors Palette) []Branch {
 	}
 	node := Branch{Label: label, Paint: colors.Faint}
 	for _, text := range texts {
-		child := Branch{Text: text}
-		if shell.IsCommand(text) {
-			child.IsVerbatim, child.Paint = true, colors.Cyan
-		}
-		node.Children = append(node.Children, child)
+		node.Children = append(node.Children, Branch{Text: text})
 	}
 	return []Branch{node}
+}
+
+// remedyBranches returns a branch for the remedies that change nothing, and one for all others.
+func remedyBranches(finding *diagnosis.Finding, colors Palette) []Branch {
+	inspect, resolve := Branch{Label: labelInspect, Paint: colors.Faint}, Branch{Label: labelResolve, Paint: colors.Faint}
+	for _, remedy := range finding.Remedies {
+		group := &inspect
+		if remedy.Changes {
+			group = &resolve
+		}
+		command := Branch{Text: remedy.Command, IsVerbatim: true, Paint: colors.Cyan}
+		switch {
+		case remedy.Text == "":
+			group.Children = append(group.Children, command)
+		case remedy.Command == "":
+			group.Children = append(group.Children, Branch{Text: remedy.Text})
+		default:
+			group.Children = append(group.Children, Branch{Text: remedy.Text + ":", Children: []Branch{command}})
+		}
+	}
+	return slices.DeleteFunc([]Branch{inspect, resolve}, func(group Branch) bool { return len(group.Children) == 0 })
 }

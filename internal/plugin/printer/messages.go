@@ -13,7 +13,8 @@ const (
 	labelCause    = "Cause"
 	labelObjects  = "Objects"
 	labelEvidence = "Evidence"
-	labelRemedies = "Remedies"
+	labelInspect  = "To inspect"
+	labelResolve  = "To resolve"
 	labelLoss     = "Lost if forced"
 )
 
