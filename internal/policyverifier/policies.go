@@ -143,7 +143,7 @@ func All() []Policy {
 	return append([]Policy{
 		{kind: mutatingKind, label: v1alpha1.PolicyInject},
 		{kind: mutatingKind, label: v1alpha1.PolicyComplete},
-		{kind: validatingKind, label: v1alpha1.PolicyRequireSet},
+		{kind: mutatingKind, label: v1alpha1.PolicyRequireSet},
 	}, Protecting()...)
 }
 

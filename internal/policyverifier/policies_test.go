@@ -33,7 +33,7 @@ func TestMissingPolicies(t *testing.T) {
 		"no policies are installed": {
 			want: []string{
 				`MutatingAdmissionPolicy "inject"`, `MutatingAdmissionPolicy "complete"`,
-				`ValidatingAdmissionPolicy "require-set"`,
+				`MutatingAdmissionPolicy "require-set"`,
 				`ValidatingAdmissionPolicy "gate"`, `ValidatingAdmissionPolicy "waiting-subjects"`,
 				`ValidatingAdmissionPolicy "initializer-subjects"`, `ValidatingAdmissionPolicy "guard"`,
 			},

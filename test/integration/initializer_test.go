@@ -182,10 +182,12 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch"},
 		}).Config
 		cluster.Register(ctx, framework.Unique("package"), name)
-		err := pkginitializer.Check(ctx, config, name)
 		var missing *pkginitializer.MissingPermissionsError
-		Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
-		Expect(missing.Missing).To(Equal([]string{"initialize namespaces"}))
+		Eventually(func(g Gomega) { // The API server might not have observed the new role yet.
+			err := pkginitializer.Check(ctx, config, name)
+			g.Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
+			g.Expect(missing.Missing).To(Equal([]string{"initialize namespaces"}))
+		}).WithContext(ctx).Should(Succeed())
 		Expect(missing.Message).To(HavePrefix("user %q is not allowed to initialize namespaces; as an administrator run: kubectl create clusterrole", user))
 
 		var calls atomic.Int32
@@ -226,11 +228,13 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"}, Verbs: []string{"get"},
 		})...).Config
 		unpermitted := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
-		var unregistered *pkginitializer.NotRegisteredError
-		err := pkginitializer.Check(ctx, permitted, name)
-		Expect(errors.As(err, &unregistered)).To(BeTrue(), "%v", err)
-		Expect(unregistered.Name).To(Equal(name))
-		Expect(pkginitializer.Check(ctx, unpermitted, name)).To(Succeed())
+		Eventually(func(g Gomega) { // The API server might not have observed the new roles yet.
+			var unregistered *pkginitializer.NotRegisteredError
+			err := pkginitializer.Check(ctx, permitted, name)
+			g.Expect(errors.As(err, &unregistered)).To(BeTrue(), "%v", err)
+			g.Expect(unregistered.Name).To(Equal(name))
+		}).WithContext(ctx).Should(Succeed())
+		Eventually(pkginitializer.Check).WithContext(ctx).WithArguments(unpermitted, name).Should(Succeed())
 		cluster.Register(ctx, framework.Unique("package"), name)
 		Expect(pkginitializer.Check(ctx, permitted, name)).To(Succeed())
 	}, SpecTimeout(time.Minute))

@@ -95,6 +95,39 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(string(output)).To(And(ContainSubstring("no cluster is configured"), Not(ContainSubstring("not installed"))))
 	}, SpecTimeout(time.Minute))
 
+	// This is the first installation: the API server cannot know the parameter kind from an earlier one.
+	It("does not block the creation of namespaces while it is applied or deleted", func(ctx context.Context) {
+		_, err := own.KubectlWithInput(ctx, own.Admin, otherParameters, "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		time.Sleep(2 * time.Second) // The API server refreshes policies every second.
+		stop := keepCreatingNamespaces(ctx, root)
+		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
+
+		Expect(own.Install(ctx)).To(Succeed())
+		running, err := own.StartManager(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { _ = running.Stop() })
+		configuration := wrappers.MakeConfiguration("first").Initializers("a.test.example.com").Obj()
+		createResource(ctx, root, configuration)
+
+		By("reporting the configuration as active only after the API server injects the initializer")
+		// The duration depends on when the API server last refreshed its cache.
+		Eventually(func(g Gomega) {
+			g.Expect(activeCondition(g, ctx, root, "first").Status).To(Equal(metav1.ConditionTrue))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+
+		By("applying it again")
+		Expect(own.Install(ctx)).To(Succeed())
+		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+
+		By("deleting it, as make undeploy does")
+		Expect(running.Stop()).To(Succeed())
+		undeploy(ctx, own)
+		Expect(stop()).To(BeNumerically(">", 50))
+		Expect(framework.CreateNamespace(ctx, root, framework.Unique("removed")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+	}, SpecTimeout(3*time.Minute))
+
 	// RBAC cannot restrict the permission to patch a policy to one field. Therefore, the binding
 	// restricts the requests to which a patched policy applies.
 	It("restricts the inject policy to new namespaces, even if the manager patches the policy", func(ctx context.Context) {
@@ -128,39 +161,6 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 	}, SpecTimeout(5*time.Minute))
 
-	It("does not block the creation of namespaces while it is applied or deleted", func(ctx context.Context) {
-		_, err := own.KubectlWithInput(ctx, own.Admin, otherParameters, "apply", "-f", "-")
-		Expect(err).NotTo(HaveOccurred())
-		time.Sleep(2 * time.Second) // The API server refreshes policies every second.
-		stop := keepCreatingNamespaces(ctx, root)
-		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
-
-		Expect(own.Install(ctx)).To(Succeed())
-		running, err := own.StartManager(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { _ = running.Stop() })
-		configuration := wrappers.MakeConfiguration("first").Initializers("a.test.example.com").Obj()
-		// The API server's cache might still contain the terminating CRD of the previous installation.
-		Eventually(func() error { return root.Create(ctx, configuration) }).WithContext(ctx).Should(Succeed())
-
-		By("reporting the configuration as active only after the API server injects the initializer")
-		// The duration depends on when the API server last refreshed its cache.
-		Eventually(func(g Gomega) {
-			g.Expect(activeCondition(g, ctx, root, "first").Status).To(Equal(metav1.ConditionTrue))
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
-
-		By("applying it again")
-		Expect(own.Install(ctx)).To(Succeed())
-		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
-
-		By("deleting it, as make undeploy does")
-		Expect(running.Stop()).To(Succeed())
-		undeploy(ctx, own)
-		Expect(stop()).To(BeNumerically(">", 50))
-		Expect(framework.CreateNamespace(ctx, root, framework.Unique("removed")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-	}, SpecTimeout(3*time.Minute))
-
 	It("uses failurePolicy Fail for inject after every API server has read the set", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
@@ -169,7 +169,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		By("rejecting namespaces that exceed the CEL budget of inject while its failurePolicy is Ignore")
 		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
 		set.Initializers = []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}}
-		Expect(root.Create(ctx, set)).To(Succeed())
+		createResource(ctx, root, set)
 		Eventually(func(g Gomega) {
 			probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
 			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
@@ -204,7 +204,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		running, err := own.StartManager(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
-		Expect(root.Create(ctx, wrappers.MakeConfiguration("policies").Initializers("a.test.example.com").Obj())).To(Succeed())
+		createResource(ctx, root, wrappers.MakeConfiguration("policies").Initializers("a.test.example.com").Obj())
 		Eventually(func(g Gomega) {
 			condition := activeCondition(g, ctx, root, "policies")
 			g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonPolicyMissing))
@@ -269,7 +269,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(second.Err.Contents()).NotTo(ContainSubstring("Successfully acquired lease"))
 
 		By("electing the second manager immediately after the first manager stops")
-		Expect(root.Create(ctx, wrappers.MakeConfiguration("leader").Initializers("a.test.example.com").Obj())).To(Succeed())
+		createResource(ctx, root, wrappers.MakeConfiguration("leader").Initializers("a.test.example.com").Obj())
 		first.Terminate()
 		Eventually(second.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
 		Eventually(func(g Gomega) {
@@ -373,10 +373,16 @@ func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 		_, err = clientset.CoreV1().Namespaces().Finalize(ctx, system, metav1.UpdateOptions{})
 		return errors.Join(client.IgnoreNotFound(err), errors.New("the system namespace still existed"))
 	}).WithContext(ctx).Should(Succeed())
-	Eventually(func() error {
-		_, err := own.Kubectl(ctx, own.Admin, "get", "crd", "namespaceinitializersets.nslifecycle.dev")
-		return err
-	}).WithContext(ctx).Should(MatchError(ContainSubstring("NotFound")))
+	// Otherwise, the next installation could apply a CRD that is about to be deleted.
+	Eventually(own.Kubectl).WithContext(ctx).WithArguments(own.Admin, "get", "crd", "--ignore-not-found",
+		"namespaceinitializersets.nslifecycle.dev", "namespaceinitializerconfigurations.nslifecycle.dev").Should(BeEmpty())
+}
+
+// createResource creates a custom resource immediately after an installation. The API server's cache
+// might not contain the CRD yet, or still contain the terminating CRD of the previous installation.
+func createResource(ctx context.Context, c client.Client, resource client.Object) {
+	GinkgoHelper()
+	Eventually(func() error { return c.Create(ctx, resource) }).WithContext(ctx).Should(Succeed())
 }
 
 // keepCreatingNamespaces creates namespaces in sequence until stop is called or a request fails.

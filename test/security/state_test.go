@@ -425,7 +425,8 @@ var _ = Describe("A cluster without a NamespaceInitializerSet", Ordered, func() 
 				Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())
 		}
 		// The API server might not have observed the deletion of the NamespaceInitializerSet yet.
-		Eventually(forge).WithContext(ctx).Should(BeDeniedBy("require-set"))
+		Eventually(forge).WithContext(ctx).Should(
+			MatchError(ContainSubstring("policy 'nslifecycle-require-set' with binding")))
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
 			Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())).To(BeDeniedBy("guard"))
 	}, SpecTimeout(time.Minute))

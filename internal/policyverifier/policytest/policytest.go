@@ -72,8 +72,8 @@ func Default(failurePolicy admissionv1.FailurePolicyType) []client.Object {
 		MutatingBinding("inject-binding", v1alpha1.PolicyInject, "nslifecycle-inject"),
 		MutatingPolicy("nslifecycle-complete", v1alpha1.PolicyComplete),
 		MutatingBinding("complete-binding", v1alpha1.PolicyComplete, "nslifecycle-complete"),
-		ValidatingPolicy("nslifecycle-require-set", v1alpha1.PolicyRequireSet),
-		ValidatingBinding("require-set-binding", v1alpha1.PolicyRequireSet, "nslifecycle-require-set"),
+		MutatingPolicy("nslifecycle-require-set", v1alpha1.PolicyRequireSet),
+		MutatingBinding("require-set-binding", v1alpha1.PolicyRequireSet, "nslifecycle-require-set"),
 	}, protecting()...)
 }
 
