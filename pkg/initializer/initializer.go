@@ -55,7 +55,7 @@ func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 	}
 	err = workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
 		return workrunner.Setup{
-			Handler:   engine.NewHandler(c, name, call(fn), options),
+			Handler:   engine.NewHandler(c, name, workrunner.NewCall(fn), options),
 			Options:   options.Options,
 			Selection: workrunner.Selection{Label: labels.NewSelector().Add(*waiting)},
 			Check: func(ctx context.Context) {
@@ -67,14 +67,6 @@ func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 		return fmt.Errorf("failed to add initializer %q to the manager: %w", name, err)
 	}
 	return nil
-}
-
-// call converts a Func to the type of package workrunner.
-func call(fn Func) workrunner.Call {
-	return func(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
-		result, err := fn(ctx, namespace)
-		return workrunner.Result(result), err
-	}
 }
 
 // Option configures [Add] and [Check].

@@ -152,10 +152,14 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 		return client.IgnoreNotFound(err)
 	}
 	log.FromContext(ctx).Info("Recorded the completion of the function", "uid", namespace.UID)
+	result := task.result
+	if result == (Result{}) {
+		result.Message = r.Handler.DoneMessage
+	}
 	// If no finalizers remain, the write has deleted the Namespace.
-	if task.result != (Result{}) && !isDeleted(namespace) {
+	if result != (Result{}) && !isDeleted(namespace) {
 		r.publish(ctx, task, namespace, corev1.ConditionTrue,
-			r.reason(task.result.Reason, r.Handler.DoneReason), task.result.Message)
+			r.reason(result.Reason, r.Handler.DoneReason), result.Message)
 	}
 	return nil
 }
