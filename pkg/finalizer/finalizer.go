@@ -58,6 +58,7 @@ func Add(mgr manager.Manager, name corev1.FinalizerName, fn Func, opts ...Option
 	if !options.AddsFinalizer {
 		return nil
 	}
+	options.Watches = nil
 	return workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
 		return workrunner.Setup{Handler: engine.NewAddHandler(c, name, options.Selects), Options: options.Options}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer/internal/engine"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
@@ -24,6 +25,23 @@ func WithWorkers(n int) Option {
 // with each further error and never exceeds max. The defaults are 200 ms and 1 minute.
 func WithBackoff(first, max time.Duration) Option {
 	return func(options *engine.Options) { options.Backoff = workrunner.Backoff{First: first, Max: max} }
+}
+
+// WithWatch calls the Func again when an object of this kind is created, changed or deleted, for each
+// Namespace that is being deleted and is waiting for the Func. affects limits the
+// calls to Namespaces to which the change of an object is relevant; nil means all. It must not block
+// or modify the object.
+//
+// The objects are watched in the manager's cache, which also serves reads by the manager's client. The
+// program requires the verbs list and watch on them. To watch only metadata, pass a
+// *metav1.PartialObjectMetadata with its kind set. The watch ends the wait of [NotYet], but does not
+// shorten the backoff after an error.
+func WithWatch(
+	object client.Object, affects func(object client.Object, namespace *corev1.Namespace) bool,
+) Option {
+	return func(options *engine.Options) {
+		options.Watches = append(options.Watches, workrunner.Watch{Object: object, Affects: affects})
+	}
 }
 
 // AfterContent calls the function only after all objects in the Namespace are deleted and the

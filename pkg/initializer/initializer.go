@@ -99,6 +99,23 @@ func WithFinalizer(name corev1.FinalizerName) Option {
 	return func(options *engine.Options) { options.Finalizer = &name }
 }
 
+// WithWatch calls the Func again when an object of this kind is created, changed or deleted, for each
+// Namespace that waits for the initializer and whose turn it is. affects limits the
+// calls to Namespaces to which the change of an object is relevant; nil means all. It must not block
+// or modify the object.
+//
+// The objects are watched in the manager's cache, which also serves reads by the manager's client. The
+// program requires the verbs list and watch on them. To watch only metadata, pass a
+// *metav1.PartialObjectMetadata with its kind set. The watch ends the wait of [NotYet], but does not
+// shorten the backoff after an error.
+func WithWatch(
+	object client.Object, affects func(object client.Object, namespace *corev1.Namespace) bool,
+) Option {
+	return func(options *engine.Options) {
+		options.Watches = append(options.Watches, workrunner.Watch{Object: object, Affects: affects})
+	}
+}
+
 // Progress publishes the progress of a Func in the condition "<name>/Initialized" of the Namespace.
 // ctx must be the context that was passed to the Func; with any other context, Progress does
 // nothing. It does not write if the condition is already up to date. If the write fails, the error

@@ -173,11 +173,15 @@ func (f *fatal) Fatalf(format string, args ...any) {
 func TestInvalidArgumentsFailTheTest(t *testing.T) {
 	namespace, succeed := finalizertest.NewNamespace("shop", own), returning(finalizer.Result{}, nil)
 	for want, run := range map[string]func(t finalizertest.TestingT){
-		"no domain":         func(t finalizertest.TestingT) { finalizertest.Run(t, "index", succeed, namespace) },
-		"function is nil":   func(t finalizertest.TestingT) { finalizertest.Run(t, own, nil, namespace) },
-		"Namespace is nil":  func(t finalizertest.TestingT) { finalizertest.Run(t, own, succeed, nil) },
-		"WithWorkers(0)":    func(t finalizertest.TestingT) { finalizertest.Run(t, own, succeed, namespace, finalizer.WithWorkers(0)) },
-		"AddFinalizer(nil)": func(t finalizertest.TestingT) { finalizertest.Run(t, own, succeed, namespace, finalizer.AddFinalizer(nil)) },
+		"no domain":        func(t finalizertest.TestingT) { finalizertest.Run(t, "index", succeed, namespace) },
+		"function is nil":  func(t finalizertest.TestingT) { finalizertest.Run(t, own, nil, namespace) },
+		"Namespace is nil": func(t finalizertest.TestingT) { finalizertest.Run(t, own, succeed, nil) },
+		"WithWorkers(0)": func(t finalizertest.TestingT) {
+			finalizertest.Run(t, own, succeed, namespace, finalizer.WithWorkers(0))
+		},
+		"AddFinalizer(nil)": func(t finalizertest.TestingT) {
+			finalizertest.Run(t, own, succeed, namespace, finalizer.AddFinalizer(nil))
+		},
 	} {
 		t.Run(want, func(t *testing.T) {
 			g := NewWithT(t)

@@ -83,8 +83,3 @@ type FailedError struct {
 func (e *FailedError) Error() string {
 	return fmt.Sprintf("permanent failure: %s: %s", e.Reason, e.Message)
 }
-
-// panicError is the error that a recovered panic is converted to.
-type panicError struct{ value any }
-
-func (p *panicError) Error() string { return PanicMessage(p.value) }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -216,8 +215,7 @@ func (r *Reconciler) call(ctx context.Context, task *task, namespace *corev1.Nam
 func (r *Reconciler) callRecovering(ctx context.Context, namespace *corev1.Namespace) (result Result, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &panicError{value: value}
-			log.FromContext(ctx).Error(err, "Recovered from a panic", "uid", namespace.UID, "stack", string(debug.Stack()))
+			err = logPanic(log.FromContext(ctx), value, namespace)
 		}
 	}()
 	return r.Handler.Call(ctx, namespace)
