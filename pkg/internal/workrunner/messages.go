@@ -26,6 +26,14 @@ const (
 	messageNoManager = "the manager is nil: create one with ctrl.NewManager"
 )
 
+// Help texts of the metrics.
+const (
+	helpCalls      = "Calls of the function of an initializer or finalizer, by result."
+	helpCompletion = "Time from the turn of an initializer or finalizer in a namespace until its success or failure " +
+		"is recorded, as seen by this process."
+	helpPending = "Namespaces in which it is the turn of an initializer or finalizer."
+)
+
 // PanicMessage returns the message of the condition with ReasonPanicked.
 func PanicMessage(value any) string {
 	return fmt.Sprintf("panic: %v; this is a bug in the function passed to package initializer or finalizer; "+

@@ -73,7 +73,11 @@ func (r *Reconciler) Track(namespace *corev1.Namespace) (isNew bool) {
 	r.start.Do(func() { r.startedAt = r.Clock.Now() })
 	if r.Handler.Match(namespace) {
 		isOlder := matchedSince(namespace).Before(r.startedAt.Add(r.StaleCacheWindow))
-		return r.tasks.add(namespace.UID, r.StaleCacheWindow > 0 && isOlder)
+		isNew = r.tasks.add(namespace.UID, r.StaleCacheWindow > 0 && isOlder)
+		if r.Handler.Ready == nil || r.Handler.Ready(namespace) {
+			r.setReady(namespace)
+		}
+		return isNew
 	}
 	r.Untrack(namespace)
 	return false
@@ -89,7 +93,11 @@ func matchedSince(namespace *corev1.Namespace) time.Time {
 }
 
 // Untrack removes a Namespace that was deleted or no longer matches, and cancels a running call.
-func (r *Reconciler) Untrack(namespace *corev1.Namespace) { r.tasks.remove(namespace.UID) }
+func (r *Reconciler) Untrack(namespace *corev1.Namespace) {
+	if r.tasks.remove(namespace.UID) {
+		pendingNamespaces.WithLabelValues(r.Handler.Name).Dec()
+	}
+}
 
 // Reconcile processes one Namespace if it is ready.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -101,6 +109,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if task == nil || !r.isReady(&namespace) {
 		return reconcile.Result{}, nil
 	}
+	// A change of another object can trigger the reconciliation before the event of the Namespace.
+	r.setReady(&namespace)
 	// A watch event does not shorten the backoff.
 	if left := task.retryAt.Sub(r.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
@@ -123,6 +133,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, r.retry(ctx, req, task, &namespace, err)
 }
 
+func (r *Reconciler) setReady(namespace *corev1.Namespace) {
+	if r.tasks.setReady(namespace.UID, r.Clock.Now()) {
+		pendingNamespaces.WithLabelValues(r.Handler.Name).Inc()
+	}
+}
+
 func (r *Reconciler) isReady(namespace *corev1.Namespace) bool {
 	return r.Handler.Match(namespace) && (r.Handler.Ready == nil || r.Handler.Ready(namespace))
 }
@@ -142,6 +158,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 		if err != nil || !isDone {
 			return client.IgnoreNotFound(err)
 		}
+		r.observeCompletion(task, resultFailed)
 		log.FromContext(ctx).Info("Recorded a permanent failure", "uid", namespace.UID,
 			"reason", task.failed.Reason, "message", task.failed.Message)
 		return nil
@@ -150,6 +167,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 	if err != nil || !isDone {
 		return client.IgnoreNotFound(err)
 	}
+	r.observeCompletion(task, resultSucceeded)
 	log.FromContext(ctx).Info("Recorded the completion of the function", "uid", namespace.UID)
 	result := task.result
 	if result == (Result{}) {
@@ -199,6 +217,7 @@ func (r *Reconciler) call(ctx context.Context, task *task, namespace *corev1.Nam
 	result, err := r.callRecovering(context.WithValue(callCtx, progressKey{}, progress), namespace.DeepCopy())
 	heartbeat.Stop()
 	progress.stop()
+	callsTotal.WithLabelValues(r.Handler.Name, r.callResult(callCtx, err)).Inc()
 	endCall()
 
 	var failed *FailedError

@@ -160,6 +160,7 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	if _, isTaken := handlerNames.LoadOrStore(setup.Handler.Name, true); isTaken && !skipsNames {
 		return errors.New(duplicateNameMessage(setup.Handler.Name))
 	}
+	initializeMetrics(setup.Handler.Name, setup.Handler.Fail != nil)
 	reconciler := &Reconciler{
 		Handler: setup.Handler, Cache: namespaces, Client: c, Clock: clock.RealClock{}, Backoff: setup.Options.Backoff,
 		StaleCacheWindow: staleCacheWindow,
