@@ -234,7 +234,7 @@ func (r *Reconciler) call(ctx context.Context, task *task, namespace *corev1.Nam
 func (r *Reconciler) callRecovering(ctx context.Context, namespace *corev1.Namespace) (result Result, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = logPanic(log.FromContext(ctx), value, namespace)
+			err = LogPanic(log.FromContext(ctx).WithValues("uid", namespace.UID), logPanicked, value)
 		}
 	}()
 	return r.Handler.Call(ctx, namespace)

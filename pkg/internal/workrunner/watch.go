@@ -81,8 +81,8 @@ func (r *Reconciler) affects(
 	defer func() {
 		if value := recover(); value != nil {
 			affected = true
-			logger := log.FromContext(ctx).WithValues("handler", r.Handler.Name, "name", namespace.Name)
-			_ = logPanic(logger, value, namespace)
+			logger := log.FromContext(ctx).WithValues("handler", r.Handler.Name, "name", namespace.Name, "uid", namespace.UID)
+			_ = LogPanic(logger, logWatchPanicked, value)
 		}
 	}()
 	return watch.Affects(object, namespace)

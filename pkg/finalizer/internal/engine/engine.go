@@ -8,8 +8,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +24,9 @@ const (
 	ReasonReleased = "Released"
 	// MessageReleased is the default message of that condition.
 	MessageReleased = "The cleanup is complete and the namespace finalizer was removed"
+
+	logSelectsPanicked = "Recovered from a panic in the function passed to finalizer.AddFinalizer; the finalizer is " +
+		"not added to the namespace"
 )
 
 // Options are the options of package finalizer.
@@ -110,9 +111,8 @@ func isSelected(
 	defer func() {
 		if value := recover(); value != nil {
 			selected = false
-			log.Log.WithName(LoggerName).Error(fmt.Errorf("panic: %v", value),
-				"The function passed to finalizer.AddFinalizer panicked; the finalizer is not added to the namespace",
-				"finalizer", name, "namespace", namespace.Name, "stack", string(debug.Stack()))
+			logger := log.Log.WithName(LoggerName).WithValues("finalizer", name, "name", namespace.Name)
+			_ = workrunner.LogPanic(logger, logSelectsPanicked, value)
 		}
 	}()
 	return selects(namespace.DeepCopy())
