@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/nslifecycle/nslifecycle/pkg/finalizer/internal/engine"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
@@ -60,7 +61,8 @@ func checkPermissions(ctx context.Context, c client.Client, name corev1.Finalize
 // grant them later.
 func logMissingPermissions(ctx context.Context, c client.Client, name corev1.FinalizerName) {
 	if err := checkPermissions(ctx, c, name); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).WithName(loggerName).Error(err, "Cannot remove the namespace finalizer", "finalizer", name)
+		log.FromContext(ctx).WithName(engine.LoggerName).
+			Error(err, "Cannot remove the namespace finalizer", "finalizer", name)
 	}
 }
 

@@ -51,7 +51,8 @@
 // The program requires the verbs get, list and watch on namespaces, and update on
 // namespaces/finalize, all at cluster scope. To publish the condition, it also requires patch on
 // namespaces/status. If this permission is missing, the program logs once that it does not publish
-// the condition. [Check] reports missing permissions.
+// the condition. [Check] reports missing permissions. [WithWatch] requires list and watch on the
+// objects.
 //
 // # Condition
 //

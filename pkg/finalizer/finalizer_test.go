@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/pkg/finalizer/internal/engine"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
@@ -75,13 +77,16 @@ func newFixture(t *testing.T, namespace *corev1.Namespace, fn Func, opts ...Opti
 	w.client = fake.NewClientBuilder().WithScheme(workrunner.NewScheme()).
 		WithStatusSubresource(&corev1.Namespace{}).WithObjects(namespace).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceUpdate: w.finalize}).Build()
-	o := newOptions(opts)
+	o, err := engine.NewOptions(own, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
 	counted := func(ctx context.Context, namespace *corev1.Namespace) (Result, error) {
 		w.calls++
 		return fn(ctx, namespace)
 	}
 	w.reconciler = &workrunner.Reconciler{
-		Handler: newHandler(w.client, own, counted, o), Cache: w.client, Client: w.client,
+		Handler: engine.NewHandler(w.client, own, workrunner.NewCall(counted), o), Cache: w.client, Client: w.client,
 		Clock: w.clock, Backoff: o.Backoff,
 	}
 	w.reconciler.Track(namespace)
@@ -154,7 +159,7 @@ func TestReconcile(t *testing.T) {
 		},
 		"success": {
 			namespace: namespaceWith(held...), fn: succeed, calls: 1, want: released,
-			condition: conditionText{corev1.ConditionTrue, "Released", messageReleased},
+			condition: conditionText{corev1.ConditionTrue, "Released", engine.MessageReleased},
 		},
 		"success with a result": {
 			namespace: namespaceWith(held...), calls: 1, want: released,
@@ -166,7 +171,7 @@ func TestReconcile(t *testing.T) {
 		"duplicate finalizer": {
 			namespace: namespaceWith(own, other, own), fn: succeed, calls: 1,
 			want:      []corev1.FinalizerName{other},
-			condition: conditionText{corev1.ConditionTrue, "Released", messageReleased},
+			condition: conditionText{corev1.ConditionTrue, "Released", engine.MessageReleased},
 		},
 		"an error": {
 			namespace: namespaceWith(held...), calls: 1, want: held, isError: true,
@@ -199,7 +204,7 @@ func TestReconcile(t *testing.T) {
 		"AfterContent, after the content is deleted": {
 			namespace: namespaceWith(other, own), fn: succeed, opts: []Option{AfterContent()}, calls: 1,
 			want:      []corev1.FinalizerName{other},
-			condition: conditionText{corev1.ConditionTrue, "Released", messageReleased},
+			condition: conditionText{corev1.ConditionTrue, "Released", engine.MessageReleased},
 		},
 		"the function modifies its argument": {
 			namespace: namespaceWith(held...), calls: 1, want: released,
@@ -207,7 +212,7 @@ func TestReconcile(t *testing.T) {
 				namespace.Spec.Finalizers, namespace.Labels = nil, map[string]string{"a": "b"}
 				return Result{}, nil
 			},
-			condition: conditionText{corev1.ConditionTrue, "Released", messageReleased},
+			condition: conditionText{corev1.ConditionTrue, "Released", engine.MessageReleased},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +301,7 @@ func TestOnlyTheWriteIsRetried(t *testing.T) {
 	if _, err := w.reconcile(); err != nil {
 		t.Error(err)
 	}
-	if w.calls != 1 || hasFinalizer(w.namespace(), own) {
+	if w.calls != 1 || slices.Contains(w.namespace().Spec.Finalizers, own) {
 		t.Errorf("%d calls, finalizers %v; want 1 and none", w.calls, w.namespace().Spec.Finalizers)
 	}
 }
@@ -325,10 +330,10 @@ func TestAnotherUIDIsNotReleased(t *testing.T) {
 	if result, err := w.reconcile(); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("Reconcile: %v, %v", result, err)
 	}
-	if !hasFinalizer(w.namespace(), own) || w.condition() != (conditionText{}) {
+	if !slices.Contains(w.namespace().Spec.Finalizers, own) || w.condition() != (conditionText{}) {
 		t.Errorf("The new namespace was changed: %v", w.namespace())
 	}
-	if _, err := w.reconcile(); err != nil || w.calls != 1 || !hasFinalizer(w.namespace(), own) {
+	if _, err := w.reconcile(); err != nil || w.calls != 1 || !slices.Contains(w.namespace().Spec.Finalizers, own) {
 		t.Errorf("Reconcile of the new namespace: %v, %d calls, finalizers %v", err, w.calls, w.namespace().Spec.Finalizers)
 	}
 }
@@ -403,7 +408,7 @@ func TestAddFinalizer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t, test.namespace, succeed)
-			w.reconciler.Handler = newAddHandler(w.client, own, test.selects)
+			w.reconciler.Handler = engine.NewAddHandler(w.client, own, test.selects)
 			w.reconciler.Track(test.namespace)
 			if _, err := w.reconcile(); err != nil {
 				t.Fatal(err)
@@ -421,7 +426,7 @@ func TestAddFinalizer(t *testing.T) {
 // A Namespace that is deleted concurrently does not get the finalizer.
 func TestAddFinalizerToTerminating(t *testing.T) {
 	w := newFixture(t, undeleted(namespaceWith(other)), succeed)
-	w.reconciler.Handler = newAddHandler(w.client, own, selectAll)
+	w.reconciler.Handler = engine.NewAddHandler(w.client, own, selectAll)
 	w.reconciler.Track(w.namespace())
 	w.beforeWrite = func(int) error {
 		w.beforeWrite = nil
@@ -430,7 +435,7 @@ func TestAddFinalizerToTerminating(t *testing.T) {
 	if _, err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if w.writes != 1 || hasFinalizer(w.namespace(), own) || w.namespace().DeletionTimestamp == nil {
+	if w.writes != 1 || slices.Contains(w.namespace().Spec.Finalizers, own) || w.namespace().DeletionTimestamp == nil {
 		t.Errorf("%d writes, finalizers %v, deleted %v", w.writes, w.namespace().Spec.Finalizers, w.namespace().DeletionTimestamp)
 	}
 }

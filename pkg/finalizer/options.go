@@ -7,45 +7,48 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/pkg/finalizer/internal/engine"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // Option configures [Add].
-type Option func(*options)
-
-type options struct {
-	workrunner.Options
-	afterContent bool
-	// addsFinalizer is true if AddFinalizer is used, even if its function is nil, which is an error.
-	addsFinalizer bool
-	selects       func(*corev1.Namespace) bool
-}
-
-func newOptions(opts []Option) *options {
-	o := &options{Options: workrunner.DefaultOptions()}
-	for _, opt := range opts {
-		opt(o)
-	}
-	return o
-}
+type Option func(*engine.Options)
 
 // WithWorkers sets the number of Namespaces that are processed concurrently. The default is 4.
 func WithWorkers(n int) Option {
-	return func(o *options) { o.Workers = n }
+	return func(options *engine.Options) { options.Workers = n }
 }
 
 // WithBackoff sets the delay after errors. The delay after the first error is first. It doubles
 // with each further error and never exceeds max. The defaults are 200 ms and 1 minute.
 func WithBackoff(first, max time.Duration) Option {
-	return func(o *options) { o.Backoff = workrunner.Backoff{First: first, Max: max} }
+	return func(options *engine.Options) { options.Backoff = workrunner.Backoff{First: first, Max: max} }
+}
+
+// WithWatch calls the Func again when an object of this kind is created, changed or deleted, for each
+// Namespace that is being deleted and is waiting for the Func. affects limits the
+// calls to Namespaces to which the change of an object is relevant; nil means all. It must not block
+// or modify the object.
+//
+// The objects are watched in the manager's cache, which also serves reads by the manager's client. The
+// program requires the verbs list and watch on them. To watch only metadata, pass a
+// *metav1.PartialObjectMetadata with its kind set. The watch ends the wait of [NotYet], but does not
+// shorten the backoff after an error.
+func WithWatch(
+	object client.Object, affects func(object client.Object, namespace *corev1.Namespace) bool,
+) Option {
+	return func(options *engine.Options) {
+		options.Watches = append(options.Watches, workrunner.Watch{Object: object, Affects: affects})
+	}
 }
 
 // AfterContent calls the function only after all objects in the Namespace are deleted and the
 // finalizer "kubernetes" is removed from spec.finalizers. Use it for resources that Pods need until
 // they terminate, such as a log store.
 func AfterContent() Option {
-	return func(o *options) { o.afterContent = true }
+	return func(options *engine.Options) { options.IsAfterContent = true }
 }
 
 // AddFinalizer adds the finalizer to existing and new Namespaces for which selects returns true.
@@ -54,5 +57,5 @@ func AfterContent() Option {
 // time a Namespace changes, and must not block. The finalizer is not removed if selects later
 // returns false.
 func AddFinalizer(selects func(namespace *corev1.Namespace) bool) Option {
-	return func(o *options) { o.addsFinalizer, o.selects = true, selects }
+	return func(options *engine.Options) { options.AddsFinalizer, options.Selects = true, selects }
 }

@@ -20,7 +20,7 @@
 //
 //	nil                     success; the name is removed from the pending list
 //	[Failed]                permanent failure; the Namespace gets a failure result, and the operator deletes it
-//	[NotYet]                waiting; called again after the duration, or when the Namespace changes
+//	[NotYet]                waiting; called again after the duration or on a change, see [WithWatch]
 //	any other error         called again with backoff, see [WithBackoff]
 //	a panic                 called again with backoff; other Namespaces are not affected
 //
@@ -53,6 +53,7 @@
 //   - patch namespaces/status, to publish the condition
 //   - update namespaces/finalize, for [WithFinalizer] if the configuration does not name the
 //     finalizer
+//   - list and watch on the objects of [WithWatch]
 //   - get namespaceinitializersets.nslifecycle.dev, so that [Check] can report that the name is
 //     not registered
 //

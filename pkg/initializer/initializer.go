@@ -55,7 +55,7 @@ func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 	}
 	err = workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
 		return workrunner.Setup{
-			Handler:   engine.NewHandler(c, name, call(fn), options),
+			Handler:   engine.NewHandler(c, name, workrunner.NewCall(fn), options),
 			Options:   options.Options,
 			Selection: workrunner.Selection{Label: labels.NewSelector().Add(*waiting)},
 			Check: func(ctx context.Context) {
@@ -67,14 +67,6 @@ func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 		return fmt.Errorf("failed to add initializer %q to the manager: %w", name, err)
 	}
 	return nil
-}
-
-// call converts a Func to the type of package workrunner.
-func call(fn Func) workrunner.Call {
-	return func(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
-		result, err := fn(ctx, namespace)
-		return workrunner.Result(result), err
-	}
 }
 
 // Option configures [Add] and [Check].
@@ -105,6 +97,23 @@ func WithBackoff(first, max time.Duration) Option {
 // Otherwise, the permission to update namespaces/finalize is required.
 func WithFinalizer(name corev1.FinalizerName) Option {
 	return func(options *engine.Options) { options.Finalizer = &name }
+}
+
+// WithWatch calls the Func again when an object of this kind is created, changed or deleted, for each
+// Namespace that waits for the initializer and whose turn it is. affects limits the
+// calls to Namespaces to which the change of an object is relevant; nil means all. It must not block
+// or modify the object.
+//
+// The objects are watched in the manager's cache, which also serves reads by the manager's client. The
+// program requires the verbs list and watch on them. To watch only metadata, pass a
+// *metav1.PartialObjectMetadata with its kind set. The watch ends the wait of [NotYet], but does not
+// shorten the backoff after an error.
+func WithWatch(
+	object client.Object, affects func(object client.Object, namespace *corev1.Namespace) bool,
+) Option {
+	return func(options *engine.Options) {
+		options.Watches = append(options.Watches, workrunner.Watch{Object: object, Affects: affects})
+	}
 }
 
 // Progress publishes the progress of a Func in the condition "<name>/Initialized" of the Namespace.

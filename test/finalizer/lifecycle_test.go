@@ -6,6 +6,7 @@ package finalizer
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -90,6 +91,39 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 		By("deleting a selected namespace")
 		remove(ctx, after)
 		Eventually(finalizersOf(ctx, after.Name)).WithContext(ctx).Should(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
+	})
+
+	It("calls the function immediately when the object that it waits for is deleted", func(ctx context.Context) {
+		const own = corev1.FinalizerName("watch.finalizer.example.com/work")
+		lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "finalizer-watch-lock"}}
+		Expect(admin.Create(ctx, lock)).To(Succeed())
+		mgr := newManager(newUser(ctx, "watch@corp.example.com", requiredRules, statusRule, []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
+		}))
+		var served calls
+		waitForUnlock := func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
+			served.add(namespace.UID)
+			err := mgr.GetClient().Get(ctx, client.ObjectKeyFromObject(lock), &corev1.ConfigMap{})
+			if err == nil {
+				err = finalizer.NotYet(time.Hour, "Locked", "ConfigMap %s exists", lock.Name)
+			}
+			return finalizer.Result{}, client.IgnoreNotFound(err)
+		}
+		isLock := func(object client.Object, _ *corev1.Namespace) bool { return object.GetName() == lock.Name }
+		Expect(finalizer.Add(mgr, own, waitForUnlock, finalizer.WithWatch(&corev1.ConfigMap{}, isLock),
+			finalizer.AddFinalizer(func(*corev1.Namespace) bool { return false }))).To(Succeed())
+		start(mgr)
+		kept := create(ctx, "finalizer-watch-kept", own)
+		namespace := create(ctx, "finalizer-watch", own)
+		remove(ctx, namespace)
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, namespace.Name).Status.Conditions).To(ContainElement(HaveField("Reason", "Locked")))
+		}).WithContext(ctx).Should(Succeed())
+
+		Expect(admin.Delete(ctx, lock)).To(Succeed())
+		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
+		Expect(served.of(namespace.UID)).To(Equal(2))
+		Expect(served.of(kept.UID)).To(BeZero(), "the namespace is not terminating")
 	})
 
 	It("calls the function again after a restart", func(ctx context.Context) {

@@ -46,6 +46,13 @@ func serve(
 	GinkgoHelper()
 	mgr, said := newManager(restConfig)
 	Expect(initializer.Add(mgr, name, fn, options...)).To(Succeed())
+	run(ctx, mgr)
+	return said
+}
+
+// run runs a manager until the end of the spec.
+func run(ctx context.Context, mgr ctrl.Manager) {
+	GinkgoHelper()
 	runContext, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(runContext) }()
@@ -53,7 +60,6 @@ func serve(
 		stop()
 		Expect(<-done).To(Succeed())
 	})
-	return said
 }
 
 // calls records the calls of a function by namespace.

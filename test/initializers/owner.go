@@ -7,7 +7,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/pkg/requester"
 )
 
 const (
@@ -22,8 +22,6 @@ const (
 	OwnerBindingName = "owner"
 	// ownerRole is the ClusterRole that the RoleBinding references.
 	ownerRole = "admin"
-	// serviceAccountPrefix is the prefix of ServiceAccount user names.
-	serviceAccountPrefix = "system:serviceaccount:"
 )
 
 // OwnerAccount is the name of both the ServiceAccount in OwnerManifest and its namespace.
@@ -37,27 +35,18 @@ var OwnerManifest string
 
 // Owner creates a RoleBinding that grants the ClusterRole admin to the requester of a namespace.
 func Owner(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
-	requester := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
-	if requester == "" {
+	owner, ok := requester.Subject(namespace)
+	if !ok {
 		return fmt.Errorf("the requester of namespace %q is unknown: the annotation %s is missing",
 			namespace.Name, v1alpha1.AnnotationRequestedBy)
 	}
 	binding := applyrbacv1.RoleBinding(OwnerBindingName, namespace.Name).
 		WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(ownerRole)).
-		WithSubjects(subject(requester))
+		WithSubjects(applyrbacv1.Subject().WithKind(owner.Kind).WithAPIGroup(owner.APIGroup).
+			WithNamespace(owner.Namespace).WithName(owner.Name))
 	_, err := client.RbacV1().RoleBindings(namespace.Name).Apply(ctx, binding, applyOptions(OwnerAccount))
 	if err != nil {
 		return fmt.Errorf("failed to apply RoleBinding %q in namespace %q: %w", OwnerBindingName, namespace.Name, err)
 	}
 	return nil
-}
-
-// subject returns the RBAC subject for a user name.
-func subject(user string) *applyrbacv1.SubjectApplyConfiguration {
-	if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
-		if namespace, name, ok := strings.Cut(account, ":"); ok {
-			return applyrbacv1.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(namespace).WithName(name)
-		}
-	}
-	return applyrbacv1.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.UserKind).WithName(user)
 }

@@ -33,29 +33,31 @@ var _ = Describe("An initializer in the user stories of the KEP", func() {
 	const creator = "user1@corp.example.com"
 
 	It("creates policies before the creator gains permissions in the namespace", func(ctx context.Context) {
-		creatorConfig := newCreator(ctx, creator)
 		policy := installInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount)
 		owner := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
 		cluster.Register(ctx, "policies", "quota.policy.example.com", "owner.policy.example.com")
 		serve(ctx, policy, "quota.policy.example.com", initializers.Policy)
 		serve(ctx, owner, "owner.policy.example.com", initializers.Owner)
 
-		name := framework.Unique("population")
-		_, err := cluster.Kubectl(ctx, creatorConfig, "create", "namespace", name)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = cluster.Kubectl(ctx, creatorConfig, "wait", "--for=condition=Initializing=False", "namespace/"+name, "--timeout=30s")
-		Expect(err).NotTo(HaveOccurred())
+		for _, creator := range []string{creator, "system:serviceaccount:ci:pipeline"} {
+			config := newCreator(ctx, creator)
+			name := framework.Unique("population")
+			_, err := cluster.Kubectl(ctx, config, "create", "namespace", name)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = cluster.Kubectl(ctx, config, "wait", "--for=condition=Initializing=False", "namespace/"+name, "--timeout=30s")
+			Expect(err).NotTo(HaveOccurred())
 
-		var quotas corev1.ResourceQuotaList
-		Expect(cluster.Admin.List(ctx, &quotas, client.InNamespace(name))).To(Succeed())
-		Expect(quotas.Items).To(HaveLen(1))
-		var networkPolicies networkingv1.NetworkPolicyList
-		Expect(cluster.Admin.List(ctx, &networkPolicies, client.InNamespace(name))).To(Succeed())
-		Expect(networkPolicies.Items).To(HaveLen(1))
+			var quotas corev1.ResourceQuotaList
+			Expect(cluster.Admin.List(ctx, &quotas, client.InNamespace(name))).To(Succeed())
+			Expect(quotas.Items).To(HaveLen(1))
+			var networkPolicies networkingv1.NetworkPolicyList
+			Expect(cluster.Admin.List(ctx, &networkPolicies, client.InNamespace(name))).To(Succeed())
+			Expect(networkPolicies.Items).To(HaveLen(1))
 
-		user := framework.NewUser(creatorConfig)
-		Eventually(user.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(name, "mine")).Should(Succeed())
-		Expect(user.Create(ctx, wrappers.MakeConfigMap(preExistingName, "not-mine"))).To(Satisfy(apierrors.IsForbidden))
+			user := framework.NewUser(config)
+			Eventually(user.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(name, "mine")).Should(Succeed())
+			Expect(user.Create(ctx, wrappers.MakeConfigMap(preExistingName, "not-mine"))).To(Satisfy(apierrors.IsForbidden))
+		}
 	}, SpecTimeout(time.Minute))
 
 	It("provisions an external service for 20 seconds, during which other users cannot write to the namespace", func(ctx context.Context) {

@@ -35,7 +35,9 @@ var _ = Describe("Deregistration", func() {
 		Expect(admin.Delete(ctx, removed)).To(Succeed())
 
 		now := expectWritable(ctx, all.Name)
-		Expect(time.Since(deleted)).To(BeNumerically(">=", initialization.DeregistrationDelay))
+		Expect(time.Since(deleted)).To(And(BeNumerically(">=", initialization.DeregistrationDelay),
+			BeNumerically("<", 3*initialization.DeregistrationDelay)))
+		AddReportEntry("time until the namespace was writable", time.Since(deleted))
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted,
 			first+" and "+last+", which were skipped"))
 		for _, name := range []string{first, last} {
@@ -71,6 +73,21 @@ var _ = Describe("Deregistration", func() {
 		now := expectWritable(ctx, namespace.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionTrue, v1alpha1.ReasonCompleted))
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
+	}, SpecTimeout(time.Minute))
+
+	It("opens a waiting namespace without its initializer when the configuration is deleted, but not while no manager runs", func(ctx context.Context) {
+		stop := runManager(ctx)
+		configuration := register(ctx, initializer(slow))
+		namespace := create(ctx, wrappers.MakeNamespace("unprepared"))
+		stop()
+		Expect(admin.Delete(ctx, configuration)).To(Succeed())
+		Consistently(func(g Gomega) string { return pendingOf(get(g, ctx, namespace.Name)) },
+			initialization.DeregistrationDelay+time.Second).WithContext(ctx).Should(Equal(slow))
+		runManager(ctx)
+		started := time.Now()
+		now := expectWritable(ctx, namespace.Name)
+		AddReportEntry("time until the namespace was writable", time.Since(started))
+		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 	}, SpecTimeout(time.Minute))
 
 	It("does not occur while the configuration exists, or if it is recreated within the delay", func(ctx context.Context) {

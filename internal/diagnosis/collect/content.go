@@ -29,6 +29,8 @@ const (
 	listInterval = 700 * time.Millisecond
 	// maxCRDs is the maximum number of CustomResourceDefinitions that are read as full objects.
 	maxCRDs = 20
+	// maxCompleteMessage is the length of a message in bytes above which it might be truncated.
+	maxCompleteMessage = 8 << 10
 	// maxNodes is the maximum number of nodes that are read.
 	maxNodes = 20
 )
@@ -82,16 +84,43 @@ func (c *collection) readContent(ctx context.Context) {
 	defer cancel()
 	name := c.facts.Namespace.Name
 	contents := resourcetypes.List(ctx, c.metadata, name, c.facts.ResourceTypes.Types, maxListed)
-	for _, content := range contents {
+	for i, content := range contents {
 		switch {
 		case content.Err == nil:
 		case diagnosis.IsMissingPermission(content.Err):
+			if isReportedEmpty(c.facts, content.Type) {
+				contents[i].Err = nil
+				continue
+			}
 			c.addFailure(diagnosis.Source(content.Type.String()), name, content.Err)
 		case !isFromAPIServer(content.Err):
 			c.addUnread(diagnosis.SourceContent, diagnosis.OneLine(content.Err.Error()))
 		}
 	}
 	c.facts.Content = contents
+}
+
+// isReportedEmpty reports whether the namespace controller, which can list all types, has found no
+// objects of a type. None can be created afterwards, because the namespace is terminating.
+func isReportedEmpty(facts *diagnosis.Facts, of resourcetypes.Type) bool {
+	for _, failure := range []corev1.NamespaceConditionType{
+		corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+		corev1.NamespaceDeletionContentFailure,
+	} {
+		if condition := facts.Condition(failure); condition == nil || condition.Status != corev1.ConditionFalse {
+			return false
+		}
+	}
+	remaining := facts.Condition(corev1.NamespaceContentRemaining)
+	if remaining == nil || len(remaining.Message) > maxCompleteMessage {
+		return false
+	}
+	for _, match := range remainingCount.FindAllStringSubmatch(remaining.Message, -1) {
+		if match[1] == of.Resource && match[2] == of.Group {
+			return false
+		}
+	}
+	return true
 }
 
 // isFromAPIServer reports whether the API server returned an error. Other errors are connection

@@ -18,27 +18,18 @@
 package initializertest
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -140,8 +131,8 @@ type Report struct {
 	// Client is the fake client of the run.
 	Client client.WithWatch
 
-	before *corev1.Namespace
-	run    func(t TestingT, namespace *corev1.Namespace) *Report
+	name string
+	run  *fakeapi.Run
 }
 
 // TestingT contains the methods of *testing.T that Run uses.
@@ -158,20 +149,22 @@ func Run(
 ) *Report {
 	t.Helper()
 	options, err := engine.NewOptions(name, opts)
-	switch {
-	case err != nil:
+	if fn == nil {
+		err = errors.Join(err, errors.New("the function is nil"))
+	}
+	if err != nil {
 		t.Fatalf("Cannot run initializer %q: %v", name, err)
-	case fn == nil:
-		t.Fatalf("Cannot run initializer %q: the function is nil", name)
-	case namespace == nil:
-		t.Fatalf("Cannot run initializer %q: the Namespace is nil", name)
 	}
-	c := options.Fake
-	if c == nil {
-		c = NewClient()
+	runner := &fakeapi.Runner{
+		Name: fmt.Sprintf("initializer %q", name), Client: options.Fake,
+		NewHandler: func(c client.Client) workrunner.Handler {
+			return engine.NewHandler(c, name, workrunner.NewCall(fn), options)
+		},
 	}
-	runner := &runner{name: name, fn: fn, options: options, client: c}
-	return runner.run(t, namespace)
+	if runner.Client == nil {
+		runner.Client = NewClient()
+	}
+	return newReport(name, runner.Run(t, namespace))
 }
 
 // Again restores the Namespace to its state before the first call, and calls the Func once more. In
@@ -180,131 +173,41 @@ func Run(
 // fail in a cluster.
 func (r *Report) Again(t TestingT) *Report {
 	t.Helper()
-	if r.before == nil {
-		t.Fatalf("Cannot run again: namespace %q is terminating, so the function was not called", r.Namespace.Name)
-	}
-	var current corev1.Namespace
-	if err := r.Client.Get(context.Background(), client.ObjectKeyFromObject(r.before), &current); err != nil {
-		t.Fatalf("Failed to get namespace %q: %v", r.before.Name, err)
-	}
-	current.Labels, current.Annotations = r.before.Labels, r.before.Annotations
-	if err := r.Client.Update(context.Background(), &current); err != nil {
-		t.Fatalf("Failed to restore namespace %q: %v", r.before.Name, err)
-	}
-	return r.run(t, &current)
+	return newReport(r.name, r.run.Again(t))
 }
 
-// runner runs one initializer.
-type runner struct {
-	name    string
-	fn      initializer.Func
-	options engine.Options
-	client  client.WithWatch
-
-	published []corev1.NamespaceCondition
-	isCalled  bool
-	result    initializer.Result
-	err       error
+func newReport(name string, run *fakeapi.Run) *Report {
+	return &Report{
+		Outcome: outcome(name, run), Namespace: run.After, Published: run.Published, Client: run.Client(),
+		name: name, run: run,
+	}
 }
 
-func (r *runner) run(t TestingT, namespace *corev1.Namespace) *Report {
-	t.Helper()
-	*r = runner{name: r.name, fn: r.fn, options: r.options, client: r.client}
-	report := &Report{Client: r.client, Namespace: namespace, run: r.run}
-	if namespace.DeletionTimestamp != nil {
-		report.Outcome = NotCalled{Why: r.whyNotCalled(namespace)}
-		return report
-	}
-	// Only errors are logged, such as panics with a stack trace.
-	logger := funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{Verbosity: -1})
-	ctx := log.IntoContext(context.Background(), logger)
-	report.before = r.store(ctx, t, namespace)
-
-	recording := interceptor.NewClient(fakeapi.Wrap(r.client), interceptor.Funcs{SubResourcePatch: r.record})
-	reconciler := &workrunner.Reconciler{
-		Handler: engine.NewHandler(recording, r.name, r.call, r.options), Cache: recording, Client: recording,
-		Clock: clock.RealClock{}, Backoff: r.options.Backoff,
-	}
-	reconciler.Track(report.before)
-	_, err := reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(namespace)})
-
-	var after corev1.Namespace
-	if err := r.client.Get(ctx, client.ObjectKeyFromObject(namespace), &after); err != nil {
-		t.Fatalf("Failed to get namespace %q after the run: %v", namespace.Name, err)
-	}
-	report.Namespace, report.Published, report.Outcome = &after, r.published, r.outcome(report.before, err)
-	return report
-}
-
-// store creates the Namespace in the fake client unless it exists, and returns the stored object.
-func (r *runner) store(ctx context.Context, t TestingT, namespace *corev1.Namespace) *corev1.Namespace {
-	t.Helper()
-	var stored corev1.Namespace
-	err := r.client.Get(ctx, client.ObjectKeyFromObject(namespace), &stored)
-	if apierrors.IsNotFound(err) {
-		created := namespace.DeepCopy()
-		created.ResourceVersion = ""
-		if created.UID == "" {
-			created.UID = types.UID("uid-of-" + namespace.Name)
-		}
-		if err = r.client.Create(ctx, created); err == nil {
-			created.Status = namespace.Status
-			err = r.client.Status().Update(ctx, created)
-		}
-		stored = *created
-	}
-	if err != nil {
-		t.Fatalf("Failed to create namespace %q in the fake client: %v", namespace.Name, err)
-	}
-	return &stored
-}
-
-func (r *runner) call(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
-	r.isCalled = true
-	r.result, r.err = r.fn(ctx, namespace)
-	return workrunner.Result(r.result), r.err
-}
-
-// record collects the conditions that are published.
-func (r *runner) record(
-	ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
-	opts ...client.SubResourcePatchOption,
-) error {
-	var written corev1.Namespace
-	if data, err := patch.Data(object); err == nil && json.Unmarshal(data, &written) == nil {
-		r.published = append(r.published, written.Status.Conditions...)
-	}
-	return c.SubResource(subresource).Patch(ctx, object, patch, opts...)
-}
-
-// outcome returns the outcome of the run. err is the error that the reconciler returned.
-func (r *runner) outcome(namespace *corev1.Namespace, err error) Outcome {
+func outcome(name string, run *fakeapi.Run) Outcome {
 	var failed *initializer.FailedError
 	var notYet *initializer.NotYetError
 	switch {
-	case err != nil && r.err != nil:
-		return Retrying{Err: r.err}
-	case err != nil: // A panic, or a rejected write.
-		return Retrying{Err: err}
-	case !r.isCalled:
-		return NotCalled{Why: r.whyNotCalled(namespace)}
-	case errors.As(r.err, &failed):
+	case run.RetryErr != nil:
+		return Retrying{Err: run.RetryErr}
+	case !run.IsCalled:
+		return NotCalled{Why: whyNotCalled(run.Before, name)}
+	case errors.As(run.CallErr, &failed):
 		return Failed{Reason: failed.Reason, Message: failed.Message}
-	case errors.As(r.err, &notYet):
+	case errors.As(run.CallErr, &notYet):
 		return NotYet{After: notYet.After, Reason: notYet.Reason, Message: notYet.Message}
 	}
-	return Finished{Result: r.result}
+	return Finished{Result: initializer.Result(run.Result)}
 }
 
-func (r *runner) whyNotCalled(namespace *corev1.Namespace) string {
+func whyNotCalled(namespace *corev1.Namespace, name string) string {
 	state := initialization.ParseState(namespace)
 	switch {
 	case namespace.DeletionTimestamp != nil:
 		return fmt.Sprintf("namespace %q is terminating", namespace.Name)
 	case state.Failure != nil:
 		return fmt.Sprintf("the initialization of namespace %q has failed", namespace.Name)
-	case !slices.Contains(state.Pending, r.name):
-		return fmt.Sprintf("namespace %q is not waiting for initializer %q", namespace.Name, r.name)
+	case !slices.Contains(state.Pending, name):
+		return fmt.Sprintf("namespace %q is not waiting for initializer %q", namespace.Name, name)
 	}
 	return fmt.Sprintf("namespace %q is waiting for initializer %q first", namespace.Name, state.Pending[0])
 }

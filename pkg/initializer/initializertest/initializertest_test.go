@@ -163,11 +163,6 @@ func (f *fatal) Fatalf(format string, args ...any) {
 func TestInvalidArgumentsFailTheTest(t *testing.T) {
 	namespace := initializertest.NewNamespace("shop", first)
 	for want, run := range map[string]func(t initializertest.TestingT){
-		"is terminating": func(t initializertest.TestingT) {
-			terminating := initializertest.NewNamespace("shop", first)
-			terminating.DeletionTimestamp = &metav1.Time{}
-			initializertest.Run(t, first, returning(initializer.Result{}, nil), terminating).Again(t)
-		},
 		"not fully qualified": func(t initializertest.TestingT) {
 			initializertest.Run(t, "a", returning(initializer.Result{}, nil), namespace)
 		},

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -30,8 +31,28 @@ const User = "system:serviceaccount:test:test"
 // Wrap returns a client that stores its objects in the fake client.
 func Wrap(fake client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(fake, interceptor.Funcs{
-		Create: create, Patch: patch, SubResourcePatch: patchStatus, SubResourceUpdate: updateFinalize,
+		Create: create, Get: get, Patch: patch, SubResourcePatch: patchStatus, SubResourceUpdate: updateFinalize,
 	})
+}
+
+// placeholder is the finalizer of terminating Namespaces in the fake client, which rejects terminating
+// objects without finalizers. Unlike the API server, it does not take spec.finalizers into account.
+const placeholder = "fake.nslifecycle.dev/placeholder"
+
+func removePlaceholder(namespace *corev1.Namespace) {
+	if controllerutil.RemoveFinalizer(namespace, placeholder) && len(namespace.Finalizers) == 0 {
+		namespace.Finalizers = nil
+	}
+}
+
+func get(
+	ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
+) error {
+	err := c.Get(ctx, key, object, opts...)
+	if namespace, ok := object.(*corev1.Namespace); ok {
+		removePlaceholder(namespace)
+	}
+	return err
 }
 
 // create responds to access reviews without storing them. Every request is allowed.
@@ -114,6 +135,7 @@ func updateFinalize(
 		return err
 	}
 	*namespace = current
+	removePlaceholder(namespace)
 	return nil
 }
 

@@ -12,13 +12,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Result is the outcome of a successful call. It is published unless it is empty.
+// Result is the outcome of a successful call.
 type Result struct {
 	Reason, Message string
 }
 
 // Call is the user's function. The Namespace is a copy.
 type Call func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
+
+// NewCall converts a function of package initializer or finalizer.
+func NewCall[R ~struct{ Reason, Message string }](
+	fn func(ctx context.Context, namespace *corev1.Namespace) (R, error),
+) Call {
+	return func(ctx context.Context, namespace *corev1.Namespace) (Result, error) {
+		result, err := fn(ctx, namespace)
+		return Result(result), err
+	}
+}
 
 // Handler defines what a Reconciler does.
 type Handler struct {
@@ -29,6 +39,9 @@ type Handler struct {
 	ConditionType corev1.NamespaceConditionType
 	// DoneReason is the reason of the condition for a Result without a reason.
 	DoneReason string
+	// DoneMessage is the message of the condition for an empty Result. If it is empty, an empty Result
+	// is not published.
+	DoneMessage string
 	// IsReserved reports whether a reason is reserved for the operator; optional.
 	IsReserved func(reason string) bool
 
@@ -70,8 +83,3 @@ type FailedError struct {
 func (e *FailedError) Error() string {
 	return fmt.Sprintf("permanent failure: %s: %s", e.Reason, e.Message)
 }
-
-// panicError is the error that a recovered panic is converted to.
-type panicError struct{ value any }
-
-func (p *panicError) Error() string { return PanicMessage(p.value) }

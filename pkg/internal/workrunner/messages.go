@@ -26,10 +26,25 @@ const (
 	messageNoManager = "the manager is nil: create one with ctrl.NewManager"
 )
 
-// PanicMessage returns the message of the condition with ReasonPanicked.
+// Help texts of the metrics.
+const (
+	helpCalls      = "Calls of the function of an initializer or finalizer, by result."
+	helpCompletion = "Time from the turn of an initializer or finalizer in a namespace until its success or failure " +
+		"is recorded, as seen by this process."
+	helpPending = "Namespaces in which it is the turn of an initializer or finalizer."
+)
+
+// Messages of the log after a panic.
+const (
+	logPanicked      = "Recovered from a panic"
+	logWatchPanicked = "Recovered from a panic in the function passed to WithWatch; the namespace is reconciled"
+)
+
+// PanicMessage returns the message of the condition with ReasonPanicked. It contains only the first
+// line of the panic value, which can contain a stack.
 func PanicMessage(value any) string {
-	return fmt.Sprintf("panic: %v; this is a bug in the function passed to package initializer or finalizer; "+
-		"the log contains the stack trace", value)
+	return fmt.Sprintf("panic: %s; this is a bug in the function passed to package initializer or finalizer; "+
+		"the log contains the stack trace", panicLines(value)[0])
 }
 
 func missingPermissionsMessage(user string, missing, commands []string) string {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,7 +73,11 @@ func (r *Reconciler) Track(namespace *corev1.Namespace) (isNew bool) {
 	r.start.Do(func() { r.startedAt = r.Clock.Now() })
 	if r.Handler.Match(namespace) {
 		isOlder := matchedSince(namespace).Before(r.startedAt.Add(r.StaleCacheWindow))
-		return r.tasks.add(namespace.UID, r.StaleCacheWindow > 0 && isOlder)
+		isNew = r.tasks.add(namespace.UID, r.StaleCacheWindow > 0 && isOlder)
+		if r.Handler.Ready == nil || r.Handler.Ready(namespace) {
+			r.setReady(namespace)
+		}
+		return isNew
 	}
 	r.Untrack(namespace)
 	return false
@@ -90,7 +93,11 @@ func matchedSince(namespace *corev1.Namespace) time.Time {
 }
 
 // Untrack removes a Namespace that was deleted or no longer matches, and cancels a running call.
-func (r *Reconciler) Untrack(namespace *corev1.Namespace) { r.tasks.remove(namespace.UID) }
+func (r *Reconciler) Untrack(namespace *corev1.Namespace) {
+	if r.tasks.remove(namespace.UID) {
+		pendingNamespaces.WithLabelValues(r.Handler.Name).Dec()
+	}
+}
 
 // Reconcile processes one Namespace if it is ready.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -102,6 +109,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if task == nil || !r.isReady(&namespace) {
 		return reconcile.Result{}, nil
 	}
+	// A change of another object can trigger the reconciliation before the event of the Namespace.
+	r.setReady(&namespace)
 	// A watch event does not shorten the backoff.
 	if left := task.retryAt.Sub(r.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
@@ -124,6 +133,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, r.retry(ctx, req, task, &namespace, err)
 }
 
+func (r *Reconciler) setReady(namespace *corev1.Namespace) {
+	if r.tasks.setReady(namespace.UID, r.Clock.Now()) {
+		pendingNamespaces.WithLabelValues(r.Handler.Name).Inc()
+	}
+}
+
 func (r *Reconciler) isReady(namespace *corev1.Namespace) bool {
 	return r.Handler.Match(namespace) && (r.Handler.Ready == nil || r.Handler.Ready(namespace))
 }
@@ -143,6 +158,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 		if err != nil || !isDone {
 			return client.IgnoreNotFound(err)
 		}
+		r.observeCompletion(task, resultFailed)
 		log.FromContext(ctx).Info("Recorded a permanent failure", "uid", namespace.UID,
 			"reason", task.failed.Reason, "message", task.failed.Message)
 		return nil
@@ -151,11 +167,16 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 	if err != nil || !isDone {
 		return client.IgnoreNotFound(err)
 	}
+	r.observeCompletion(task, resultSucceeded)
 	log.FromContext(ctx).Info("Recorded the completion of the function", "uid", namespace.UID)
+	result := task.result
+	if result == (Result{}) {
+		result.Message = r.Handler.DoneMessage
+	}
 	// If no finalizers remain, the write has deleted the Namespace.
-	if task.result != (Result{}) && !isDeleted(namespace) {
+	if result != (Result{}) && !isDeleted(namespace) {
 		r.publish(ctx, task, namespace, corev1.ConditionTrue,
-			r.reason(task.result.Reason, r.Handler.DoneReason), task.result.Message)
+			r.reason(result.Reason, r.Handler.DoneReason), result.Message)
 	}
 	return nil
 }
@@ -196,6 +217,7 @@ func (r *Reconciler) call(ctx context.Context, task *task, namespace *corev1.Nam
 	result, err := r.callRecovering(context.WithValue(callCtx, progressKey{}, progress), namespace.DeepCopy())
 	heartbeat.Stop()
 	progress.stop()
+	callsTotal.WithLabelValues(r.Handler.Name, r.callResult(callCtx, err)).Inc()
 	endCall()
 
 	var failed *FailedError
@@ -212,8 +234,7 @@ func (r *Reconciler) call(ctx context.Context, task *task, namespace *corev1.Nam
 func (r *Reconciler) callRecovering(ctx context.Context, namespace *corev1.Namespace) (result Result, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &panicError{value: value}
-			log.FromContext(ctx).Error(err, "Recovered from a panic", "uid", namespace.UID, "stack", string(debug.Stack()))
+			err = LogPanic(log.FromContext(ctx).WithValues("uid", namespace.UID), logPanicked, value)
 		}
 	}()
 	return r.Handler.Call(ctx, namespace)

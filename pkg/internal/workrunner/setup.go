@@ -47,6 +47,8 @@ const staleCacheWindow = 5 * time.Second
 type Options struct {
 	Workers int
 	Backoff Backoff
+	// Watches are the watches for objects of other kinds.
+	Watches []Watch
 }
 
 // DefaultOptions returns the default options.
@@ -64,6 +66,9 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("WithBackoff(%s, %s): the first delay must be positive and must not exceed the "+
 			"maximum",
 			o.Backoff.First, o.Backoff.Max))
+	}
+	for _, watch := range o.Watches {
+		errs = append(errs, watch.validate())
 	}
 	return errors.Join(errs...)
 }
@@ -155,6 +160,7 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	if _, isTaken := handlerNames.LoadOrStore(setup.Handler.Name, true); isTaken && !skipsNames {
 		return errors.New(duplicateNameMessage(setup.Handler.Name))
 	}
+	initializeMetrics(setup.Handler.Name, setup.Handler.Fail != nil)
 	reconciler := &Reconciler{
 		Handler: setup.Handler, Cache: namespaces, Client: c, Clock: clock.RealClock{}, Backoff: setup.Options.Backoff,
 		StaleCacheWindow: staleCacheWindow,
@@ -174,6 +180,11 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	kind := source.Kind(namespaces, &corev1.Namespace{}, reconciler.eventHandler())
 	if err := ctrl.Watch(kind); err != nil {
 		return fmt.Errorf("failed to watch namespaces for %s: %w", setup.Handler.Name, err)
+	}
+	for _, watch := range setup.Options.Watches {
+		if err := reconciler.addWatch(mgr, ctrl, watch); err != nil {
+			return fmt.Errorf("failed to add a watch for %s: %w", setup.Handler.Name, err)
+		}
 	}
 	if setup.Check == nil {
 		return nil

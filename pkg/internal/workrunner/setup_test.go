@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
@@ -18,11 +19,14 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -135,6 +139,63 @@ func TestEventHandler(t *testing.T) {
 			}
 			g.Expect(known).To(Equal(test.wantKnown))
 		})
+	}
+}
+
+// A change of a watched object enqueues only Namespaces that are ready and affected.
+func TestAffectedNamespaces(t *testing.T) {
+	namespaces := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(
+		wrappers.MakeNamespace("blue").Label("turn", "now").Obj(),
+		wrappers.MakeNamespace("later").Label("turn", "later").Obj(),
+		wrappers.MakeNamespace("other").Obj(),
+		wrappers.MakeNamespace("red").Label("turn", "now").Obj(),
+	).Build()
+	r := &Reconciler{Cache: namespaces, Handler: Handler{
+		Match: func(namespace *corev1.Namespace) bool { return namespace.Labels["turn"] != "" },
+		Ready: func(namespace *corev1.Namespace) bool { return namespace.Labels["turn"] == "now" },
+	}}
+	plan := wrappers.MakeConfigMap("plans", "red")
+	for name, test := range map[string]struct {
+		affects func(client.Object, *corev1.Namespace) bool
+		want    []string
+	}{
+		"all": {nil, []string{"blue", "red"}},
+		"by name": {func(object client.Object, namespace *corev1.Namespace) bool {
+			return object.GetName() == namespace.Name
+		}, []string{"red"}},
+		"none":  {func(client.Object, *corev1.Namespace) bool { return false }, nil},
+		"panic": {func(client.Object, *corev1.Namespace) bool { panic("out of range") }, []string{"blue", "red"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, request := range r.affectedNamespaces(Watch{Affects: test.affects})(t.Context(), plan) {
+				got = append(got, request.Name)
+			}
+			NewWithT(t).Expect(got).To(Equal(test.want))
+		})
+	}
+}
+
+func TestInvalidWatches(t *testing.T) {
+	g := NewWithT(t)
+	for _, object := range []client.Object{nil, (*corev1.ConfigMap)(nil)} {
+		options := DefaultOptions()
+		options.Watches = []Watch{{Object: object}}
+		g.Expect(options.Validate()).To(MatchError(ContainSubstring("WithWatch(nil)")))
+	}
+	for name, test := range map[string]struct {
+		object client.Object
+		want   string
+	}{
+		"without a kind":    {&metav1.PartialObjectMetadata{}, "has no kind"},
+		"not in the scheme": {&v1alpha1.NamespaceInitializerSet{}, "no kind is registered"},
+	} {
+		err := Add(newManager(g), func(client.Client) Setup {
+			options := DefaultOptions()
+			options.Watches = []Watch{{Object: test.object}}
+			return Setup{Handler: Handler{Name: "invalid watch " + name}, Options: options}
+		})
+		g.Expect(err).To(MatchError(ContainSubstring(test.want)), name)
 	}
 }
 

@@ -27,6 +27,10 @@ type task struct {
 	publishing sync.Mutex
 	published  *corev1.NamespaceCondition
 
+	// readySince is the time when the Namespace was first seen ready; zero before that. It does not
+	// change afterwards.
+	readySince time.Time
+
 	// Only Reconcile uses the other fields. It does not run concurrently for the same name.
 
 	// mayBeStale is true if the cache might not show yet that a previous leader has handled the
@@ -90,11 +94,27 @@ func (t *tasks) add(uid types.UID, mayBeStale bool) bool {
 	return true
 }
 
-func (t *tasks) remove(uid types.UID) {
+// setReady records that a Namespace is ready, and reports whether it was not ready before.
+func (t *tasks) setReady(uid types.UID, now time.Time) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if found := t.byUID[uid]; found != nil {
-		found.cancel()
-		delete(t.byUID, uid)
+	found := t.byUID[uid]
+	if found == nil || !found.readySince.IsZero() {
+		return false
 	}
+	found.readySince = now
+	return true
+}
+
+// remove removes a task, and reports whether its Namespace was ready.
+func (t *tasks) remove(uid types.UID) (wasReady bool) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	found := t.byUID[uid]
+	if found == nil {
+		return false
+	}
+	found.cancel()
+	delete(t.byUID, uid)
+	return !found.readySince.IsZero()
 }
