@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -67,22 +68,27 @@ var decoyWorkloads = []struct{ namespace, name, image, serviceAccount string }{
 // forEach calls a function for all items in parallel, within the limits of a small machine.
 func forEach[T any](items []T, call func(T)) {
 	GinkgoHelper()
-	const workers = 6
+	const workers = 3
 	queue := make(chan T, len(items))
 	for _, item := range items {
 		queue <- item
 	}
 	close(queue)
 	var group sync.WaitGroup
+	var succeeded atomic.Int32
 	for range workers {
 		group.Go(func() {
 			defer GinkgoRecover()
 			for item := range queue {
 				call(item)
+				succeeded.Add(1)
 			}
 		})
 	}
 	group.Wait()
+	if int(succeeded.Load()) < len(items) {
+		Fail("failed for at least one item") // A failure in another goroutine does not end the spec.
+	}
 }
 
 // isBuiltIn reports whether the API server itself serves a type.
@@ -95,14 +101,11 @@ func isBuiltIn(resource known.Resource) bool {
 // the decoys.
 func (c *corpus) install(ctx context.Context) {
 	GinkgoHelper()
+	// The time of a diagnosis depends on the number of types, so that other types are omitted.
 	crds := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	for i := range c.controllers {
-		for _, finalizer := range c.controllers[i].Finalizers {
-			for _, resource := range finalizer.Resources {
-				if !isBuiltIn(resource) {
-					crds[resource.Name] = makeCRD(resource, c.controllers[i].CRDLabels)
-				}
-			}
+		if _, resource, ok := exampleOf(&c.controllers[i]); ok && !isBuiltIn(resource) {
+			crds[resource.Name] = makeCRD(resource, c.controllers[i].CRDLabels)
 		}
 	}
 	forEach(slices.Collect(maps.Values(crds)), func(crd *apiextensionsv1.CustomResourceDefinition) { c.create(ctx, crd) })
@@ -123,10 +126,15 @@ func (c *corpus) install(ctx context.Context) {
 	}
 	// No case starts before the API server serves all types.
 	forEach(slices.Collect(maps.Values(crds)), func(crd *apiextensionsv1.CustomResourceDefinition) {
+		Eventually(func(g Gomega) {
+			g.Expect(c.client.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
+			g.Expect(crd.Status.Conditions).To(ContainElement(And(
+				HaveField("Type", apiextensionsv1.Established), HaveField("Status", apiextensionsv1.ConditionTrue))))
+		}).WithContext(ctx).WithTimeout(20*time.Second).Should(Succeed(), crd.Name)
 		list := &unstructured.UnstructuredList{Object: map[string]any{
 			"apiVersion": crd.Spec.Group + "/v1", "kind": crd.Spec.Names.Kind + "List",
 		}}
-		Eventually(func() error { return c.client.List(ctx, list) }).WithContext(ctx).Should(Succeed(), crd.Name)
+		Eventually(func() error { return c.client.List(ctx, list) }).WithTimeout(20*time.Second).WithContext(ctx).Should(Succeed(), crd.Name)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
@@ -51,22 +52,21 @@ type corpus struct {
 	client      client.Client
 	collector   *collect.Collector
 	controllers []known.Controller
-	// isKnown reports whether the diagnosis can know the controllers from its data.
-	isKnown bool
 	// owners are the names of the controllers that each workload, ServiceAccount and Lease belongs to,
 	// by its namespace and name. Decoys belong to no controller.
 	owners map[string][]string
 }
 
 // newCorpus starts a cluster and installs controllers in it.
-func newCorpus(ctx context.Context, controllers []known.Controller, isKnown bool) *corpus {
+func newCorpus(ctx context.Context, controllers []known.Controller) *corpus {
 	GinkgoHelper()
 	cluster := framework.StartControlPlane(ctx)
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)
 	c := &corpus{
-		client: cluster.Admin.Client, collector: newCollector(cluster.ControlPlane.Admin), controllers: controllers,
-		isKnown: isKnown, owners: map[string][]string{},
+		client:    framework.NewClient(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme),
+		collector: newCollector(cluster.ControlPlane.Admin), controllers: controllers,
+		owners: map[string][]string{},
 	}
 	c.install(ctx)
 	return c
@@ -147,6 +147,7 @@ func (c *corpus) block(ctx context.Context, cases []corpusCase) {
 // diagnose diagnoses the namespaces of all cases and adds the results to a report.
 func (c *corpus) diagnose(ctx context.Context, cases []corpusCase, in situation, report *corpusReport) {
 	GinkgoHelper()
+	By("diagnosing: " + string(in))
 	forEach(cases, func(one corpusCase) {
 		var found verdict
 		Eventually(func(g Gomega) {
@@ -176,16 +177,16 @@ func (c *corpus) run(ctx context.Context) *corpusReport {
 }
 
 var _ = Describe("The corpus of known controllers", func() {
-	DescribeTable("is diagnosed", func(ctx context.Context, controllers func() []known.Controller, isKnown bool) {
-		report := newCorpus(ctx, controllers(), isKnown).run(ctx)
+	DescribeTable("is diagnosed", func(ctx context.Context, controllers func() []known.Controller) {
+		report := newCorpus(ctx, controllers()).run(ctx)
 		AddReportEntry("confusion matrix", report.String())
 		GinkgoWriter.Println(report.String())
 		if isCorpusStrict {
 			Expect(report.wrong()).To(BeEmpty())
 		}
 	},
-		Entry("if the diagnosis knows the controllers", known.All, true),
+		Entry("if the diagnosis knows the controllers", known.All),
 		// The data of the diagnosis contains none of the finalizers and API groups.
-		Entry("if the diagnosis must infer the controllers", renamedControllers, false),
+		Entry("if the diagnosis must infer the controllers", renamedControllers),
 	)
 })
