@@ -37,7 +37,8 @@ const (
 
 // outcomes are all outcomes, in the order of the confusion matrix.
 var outcomes = []outcome{
-	outcomeRunning, outcomePublished, outcomeForbidden, outcomeNotRunning, outcomeNotFound, outcomeUnknown, outcomeWrongOwner,
+	outcomeRunning, outcomePublished, outcomeForbidden, outcomeNotRunning, outcomeNotFound, outcomeUnknown,
+	outcomeWrongOwner,
 }
 
 // verdict is the result of a diagnosis of a case.
@@ -89,8 +90,9 @@ func (c *corpus) namesIn(text string) []string {
 	var names []string
 	for word := range strings.FieldsFuncSeq(text, isEnd) {
 		word = strings.TrimSuffix(word, ".")
-		_, isKnown := c.owners[word]
-		if (isKnown || strings.HasPrefix(word, "shop/") || strings.HasPrefix(word, "platform/")) && !slices.Contains(names, word) {
+		_, ok := c.owners[word]
+		isDecoy := strings.HasPrefix(word, "shop/") || strings.HasPrefix(word, "platform/")
+		if (ok || isDecoy) && !slices.Contains(names, word) {
 			names = append(names, word)
 		}
 	}
