@@ -19,8 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// isCorpusStrict reports whether a verdict that is not the expected one fails the spec. The confusion
-// matrix is printed in both cases.
+// isCorpusStrict reports whether a classification that is not the expected one fails the spec. The
+// confusion matrix is printed in both cases.
 const isCorpusStrict = false
 
 // situation is what the controllers of the corpus do while namespaces are diagnosed.
@@ -149,12 +149,12 @@ func (c *corpus) diagnose(ctx context.Context, cases []corpusCase, in situation,
 	GinkgoHelper()
 	By("diagnosing: " + string(in))
 	forEach(cases, func(one corpusCase) {
-		var found verdict
+		var found classification
 		Eventually(func(g Gomega) {
 			result, err := c.collector.Diagnose(ctx, one.namespace)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(result.Unread).To(BeEmpty())
-			found = c.verdictOf(&one, result)
+			found = c.classify(&one, result)
 			g.Expect(found.outcome).NotTo(Equal(outcomeNone), format(result))
 		}).WithContext(ctx).WithPolling(progressDeadline).Should(Succeed(), one.namespace)
 		report.add(&one, in, c.expectedOutcome(&one, in), found)

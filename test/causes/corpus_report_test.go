@@ -41,26 +41,26 @@ var outcomes = []outcome{
 	outcomeWrongOwner,
 }
 
-// verdict is the result of a diagnosis of a case.
-type verdict struct {
+// classification is the result of a diagnosis of a case.
+type classification struct {
 	outcome outcome
 	// accused are the workloads, ServiceAccounts and Leases that the finding names as the owner.
 	accused []string
 	// isRemovable reports whether finalize removes the finalizer without a flag. isGoneProven reports
-	// whether the finding states that the owner is proven to be gone.
+	// whether the finding states that the owner is proven not to exist.
 	isRemovable, isGoneProven bool
 	message                   string
 }
 
-// verdictOf maps the finding about the finalizer of a case to a verdict. It is the only function that
-// depends on the fields and texts of findings.
-func (c *corpus) verdictOf(one *corpusCase, result *diagnosis.Diagnosis) verdict {
+// classify maps the finding about the finalizer of a case to a classification. It is the only function
+// that depends on the fields and texts of findings.
+func (c *corpus) classify(one *corpusCase, result *diagnosis.Diagnosis) classification {
 	at := slices.IndexFunc(result.Findings, func(f diagnosis.Finding) bool { return f.Finalizer == one.finalizer })
 	if at < 0 {
-		return verdict{outcome: outcomeNone}
+		return classification{outcome: outcomeNone}
 	}
 	finding := result.Findings[at]
-	found := verdict{
+	found := classification{
 		message: finding.Message, accused: c.namesIn(finding.Message), isRemovable: finding.IsOwnerGone,
 		isGoneProven: finding.IsOwnerGone && finding.Certainty == diagnosis.Confirmed,
 	}
@@ -128,7 +128,7 @@ func (c *corpus) expectedOutcome(one *corpusCase, in situation) outcome {
 	return outcomeNotFound
 }
 
-// corpusReport collects verdicts.
+// corpusReport collects classifications.
 type corpusReport struct {
 	mutex   sync.Mutex
 	entries []corpusEntry
@@ -139,23 +139,23 @@ type corpusEntry struct {
 	finalizer  string
 	in         situation
 	expected   outcome
-	found      verdict
+	found      classification
 }
 
-func (r *corpusReport) add(one *corpusCase, in situation, expected outcome, found verdict) {
+func (r *corpusReport) add(one *corpusCase, in situation, expected outcome, found classification) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.entries = append(r.entries, corpusEntry{one.controller, one.finalizer, in, expected, found})
 }
 
 // isUnsafe reports whether finalize removes the finalizer without a flag although its owner is not
-// proven to be gone.
+// proven not to exist.
 func (e *corpusEntry) isUnsafe() bool {
 	isAlive := e.in == situationRunning || e.in == situationFailing || e.expected == outcomeUnknown
 	return e.found.isRemovable && (isAlive || !e.found.isGoneProven)
 }
 
-// wrong describes the verdicts that are not the expected ones.
+// wrong describes the classifications that are not the expected ones.
 func (r *corpusReport) wrong() []string {
 	var lines []string
 	for i := range r.entries {
@@ -177,7 +177,7 @@ func (e *corpusEntry) String() string {
 	return text
 }
 
-// String returns the confusion matrix, its precision and recall, and the wrong verdicts.
+// String returns the confusion matrix, its precision and recall, and the wrong classifications.
 func (r *corpusReport) String() string {
 	counts := map[[2]outcome]int{}
 	var right, claims, accusations, unsafe int
@@ -220,7 +220,8 @@ func (r *corpusReport) String() string {
 		hits := counts[[2]outcome{expected, expected}]
 		fmt.Fprintf(&text, " %9s %9s\n", ratio(hits, row), ratio(hits, column))
 	}
-	fmt.Fprintf(&text, "%d verdicts, recall %s, precision %s, %d wrong accusations, %d finalizers removed without proof\n",
+	fmt.Fprintf(&text, "%d findings, recall %s, precision %s, %d wrong accusations, "+
+		"%d finalizers removed although their owner can exist\n",
 		len(r.entries), ratio(right, len(r.entries)), ratio(right, claims), accusations, unsafe)
 	return text.String() + strings.Join(r.wrong(), "\n")
 }
