@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	known "github.com/nslifecycle/nslifecycle/internal/diagnosis/knowncontrollers"
+	nsmanager "github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
@@ -62,7 +64,8 @@ func newCorpus(ctx context.Context, controllers []known.Controller) *corpus {
 	GinkgoHelper()
 	cluster := framework.StartControlPlane(ctx)
 	cluster.Install(ctx, "default")
-	cluster.StartManager(ctx)
+	// The manager finalizes the namespaces, but does not diagnose them.
+	cluster.StartManager(ctx, func(o *nsmanager.Options) { o.DiagnosisProgressDeadline = time.Hour })
 	c := &corpus{
 		client:    framework.NewClient(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme),
 		collector: newCollector(cluster.ControlPlane.Admin), controllers: controllers,
