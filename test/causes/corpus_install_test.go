@@ -6,11 +6,11 @@ package causes
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -47,7 +47,7 @@ subjects: [{kind: ServiceAccount, namespace: platform, name: admin}]
 apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {namespace: shop, name: team.argocd.crossplane.example.net}
-spec: {holderIdentity: longhorn-dashboard, leaseDurationSeconds: 15, renewTime: "$now"}
+spec: {holderIdentity: longhorn-dashboard, leaseDurationSeconds: 3600, renewTime: "$now"}
 ---
 apiVersion: coordination.k8s.io/v1
 kind: Lease
@@ -67,22 +67,27 @@ var decoyWorkloads = []struct{ namespace, name, image, serviceAccount string }{
 // forEach calls a function for all items in parallel, within the limits of a small machine.
 func forEach[T any](items []T, call func(T)) {
 	GinkgoHelper()
-	const workers = 6
+	const workers = 3
 	queue := make(chan T, len(items))
 	for _, item := range items {
 		queue <- item
 	}
 	close(queue)
 	var group sync.WaitGroup
+	var succeeded atomic.Int32
 	for range workers {
 		group.Go(func() {
 			defer GinkgoRecover()
 			for item := range queue {
 				call(item)
+				succeeded.Add(1)
 			}
 		})
 	}
 	group.Wait()
+	if int(succeeded.Load()) < len(items) {
+		Fail("failed for at least one item") // A failure in another goroutine does not end the spec.
+	}
 }
 
 // isBuiltIn reports whether the API server itself serves a type.
@@ -95,14 +100,11 @@ func isBuiltIn(resource known.Resource) bool {
 // the decoys.
 func (c *corpus) install(ctx context.Context) {
 	GinkgoHelper()
+	// The time of a diagnosis depends on the number of types, so that other types are omitted.
 	crds := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	for i := range c.controllers {
-		for _, finalizer := range c.controllers[i].Finalizers {
-			for _, resource := range finalizer.Resources {
-				if !isBuiltIn(resource) {
-					crds[resource.Name] = makeCRD(resource, c.controllers[i].CRDLabels)
-				}
-			}
+		if _, resource, ok := exampleOf(&c.controllers[i]); ok && !isBuiltIn(resource) {
+			crds[resource.Name] = makeCRD(resource, c.controllers[i].CRDLabels)
 		}
 	}
 	forEach(slices.Collect(maps.Values(crds)), func(crd *apiextensionsv1.CustomResourceDefinition) { c.create(ctx, crd) })
@@ -123,6 +125,11 @@ func (c *corpus) install(ctx context.Context) {
 	}
 	// No case starts before the API server serves all types.
 	forEach(slices.Collect(maps.Values(crds)), func(crd *apiextensionsv1.CustomResourceDefinition) {
+		Eventually(func(g Gomega) {
+			g.Expect(c.client.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
+			g.Expect(crd.Status.Conditions).To(ContainElement(And(
+				HaveField("Type", apiextensionsv1.Established), HaveField("Status", apiextensionsv1.ConditionTrue))))
+		}).WithContext(ctx).Should(Succeed(), crd.Name)
 		list := &unstructured.UnstructuredList{Object: map[string]any{
 			"apiVersion": crd.Spec.Group + "/v1", "kind": crd.Spec.Names.Kind + "List",
 		}}
@@ -245,7 +252,9 @@ func (c *corpus) createWorkload(ctx context.Context, namespace, image string, wo
 	}
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: workload.Name, Labels: workload.Labels}
 	selector := &metav1.LabelSelector{MatchLabels: workload.Labels}
-	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: workload.Kind, Name: workload.Name, Controller: ptr.To(true)}
+	owner := metav1.OwnerReference{
+		APIVersion: "apps/v1", Kind: workload.Kind, Name: workload.Name, Controller: ptr.To(true),
+	}
 	switch workload.Kind {
 	case "Deployment":
 		object := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: selector, Template: template}}
@@ -341,7 +350,8 @@ func (c *corpus) remove(ctx context.Context, object client.Object, namespace, na
 	GinkgoHelper()
 	object.SetNamespace(namespace)
 	object.SetName(name)
-	Expect(client.IgnoreNotFound(c.client.Delete(ctx, object, client.GracePeriodSeconds(0)))).To(Succeed(), "%T %s", object, name)
+	err := c.client.Delete(ctx, object, client.GracePeriodSeconds(0))
+	Expect(client.IgnoreNotFound(err)).To(Succeed(), "%T %s", object, name)
 }
 
 // createObject creates the object of a case in its namespace. The controller adds its finalizer, and
@@ -393,7 +403,9 @@ func messageOf(one *corpusCase) string {
 }
 
 // publish publishes the failure of a case.
-func (c *corpus) publish(ctx context.Context, one corpusCase, object *unstructured.Unstructured, manager client.FieldOwner) {
+func (c *corpus) publish(
+	ctx context.Context, one corpusCase, object *unstructured.Unstructured, manager client.FieldOwner,
+) {
 	GinkgoHelper()
 	now := metav1.Now()
 	if one.failure.IsEvent {
@@ -411,7 +423,8 @@ func (c *corpus) publish(ctx context.Context, one corpusCase, object *unstructur
 	}
 	patch := client.MergeFrom(object.DeepCopy())
 	if one.failure.Field != "" {
-		Expect(unstructured.SetNestedField(object.Object, messageOf(&one), strings.Split(one.failure.Field, ".")...)).To(Succeed())
+		path := strings.Split(one.failure.Field, ".")
+		Expect(unstructured.SetNestedField(object.Object, messageOf(&one), path...)).To(Succeed())
 	} else {
 		condition := map[string]any{
 			"type": one.failure.Condition, "message": messageOf(&one), "lastTransitionTime": now.UTC().Format(time.RFC3339),
@@ -424,5 +437,5 @@ func (c *corpus) publish(ctx context.Context, one corpusCase, object *unstructur
 		}
 		Expect(unstructured.SetNestedSlice(object.Object, []any{condition}, "status", "conditions")).To(Succeed())
 	}
-	Expect(c.client.Status().Patch(ctx, object, patch, manager)).To(Succeed(), fmt.Sprint(one.namespace))
+	Expect(c.client.Status().Patch(ctx, object, patch, manager)).To(Succeed(), one.namespace)
 }

@@ -7,14 +7,17 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	known "github.com/nslifecycle/nslifecycle/internal/diagnosis/knowncontrollers"
+	nsmanager "github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
@@ -47,22 +50,22 @@ type corpus struct {
 	client      client.Client
 	collector   *collect.Collector
 	controllers []known.Controller
-	// isKnown reports whether the diagnosis can know the controllers from its data.
-	isKnown bool
 	// owners are the names of the controllers that each workload, ServiceAccount and Lease belongs to,
 	// by its namespace and name. Decoys belong to no controller.
 	owners map[string][]string
 }
 
 // newCorpus starts a cluster and installs controllers in it.
-func newCorpus(ctx context.Context, controllers []known.Controller, isKnown bool) *corpus {
+func newCorpus(ctx context.Context, controllers []known.Controller) *corpus {
 	GinkgoHelper()
 	cluster := framework.StartControlPlane(ctx)
 	cluster.Install(ctx, "default")
-	cluster.StartManager(ctx)
+	// The manager finalizes the namespaces, but does not diagnose them.
+	cluster.StartManager(ctx, func(o *nsmanager.Options) { o.DiagnosisProgressDeadline = time.Hour })
 	c := &corpus{
-		client: cluster.Admin.Client, collector: newCollector(cluster.ControlPlane.Admin), controllers: controllers,
-		isKnown: isKnown, owners: map[string][]string{},
+		client:    framework.NewClient(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme),
+		collector: newCollector(cluster.ControlPlane.Admin), controllers: controllers,
+		owners: map[string][]string{},
 	}
 	c.install(ctx)
 	return c
@@ -143,13 +146,14 @@ func (c *corpus) block(ctx context.Context, cases []corpusCase) {
 // diagnose diagnoses the namespaces of all cases and adds the results to a report.
 func (c *corpus) diagnose(ctx context.Context, cases []corpusCase, in situation, report *corpusReport) {
 	GinkgoHelper()
+	By("diagnosing: " + string(in))
 	forEach(cases, func(one corpusCase) {
-		var found verdict
+		var found classification
 		Eventually(func(g Gomega) {
 			result, err := c.collector.Diagnose(ctx, one.namespace)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(result.Unread).To(BeEmpty())
-			found = c.verdictOf(&one, result)
+			found = c.classify(&one, result)
 			g.Expect(found.outcome).NotTo(Equal(outcomeNone), format(result))
 		}).WithContext(ctx).WithPolling(progressDeadline).Should(Succeed(), one.namespace)
 		report.add(&one, in, c.expectedOutcome(&one, in), found)
@@ -173,7 +177,7 @@ func (c *corpus) run(ctx context.Context) *corpusReport {
 
 var _ = Describe("The corpus of known controllers", func() {
 	DescribeTable("is diagnosed", func(ctx context.Context, controllers func() []known.Controller, isKnown bool) {
-		report := newCorpus(ctx, controllers(), isKnown).run(ctx)
+		report := newCorpus(ctx, controllers()).run(ctx)
 		AddReportEntry("confusion matrix", report.String())
 		GinkgoWriter.Println(report.String())
 		Expect(report.harmful()).To(BeEmpty())

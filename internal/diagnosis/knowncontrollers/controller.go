@@ -46,7 +46,7 @@ type Finalizer struct {
 	// is empty, objects of other types can have the finalizer too.
 	Resources        []Resource `json:"resources,omitempty"`
 	HasMoreResources bool       `json:"hasMoreResources,omitempty"`
-	// Loss is a sentence that states what is left behind if the finalizer is removed by force.
+	// Loss is a sentence that states what remains if the finalizer is removed by force.
 	Loss string `json:"loss"`
 }
 

@@ -50,9 +50,10 @@ func TestDataIsComplete(t *testing.T) {
 }
 
 var (
-	commit  = regexp.MustCompile(`^[0-9a-f]{12}$`)
-	project = regexp.MustCompile(`^[\w-]+/[\w.-]+$`)
-	source  = regexp.MustCompile(`^([\w-]+/[\w.-]+@[0-9a-f]{12}:)?[\w./-]+$`)
+	sentence = regexp.MustCompile(`^[A-Z].*[^.]$`)
+	commit   = regexp.MustCompile(`^[0-9a-f]{12}$`)
+	project  = regexp.MustCompile(`^[\w-]+/[\w.-]+$`)
+	source   = regexp.MustCompile(`^([\w-]+/[\w.-]+@[0-9a-f]{12}:)?[\w./-]+$`)
 )
 
 // expectSources expects that each fact has a source.
@@ -95,7 +96,7 @@ func expectFinalizer(t *testing.T, finalizer Finalizer) {
 	if (finalizer.Name == "") == (finalizer.Prefix == "") {
 		t.Errorf("finalizer %q must have either a name or a prefix", name)
 	}
-	if finalizer.Loss == "" || strings.HasSuffix(finalizer.Loss, ".") || strings.ToUpper(finalizer.Loss[:1]) != finalizer.Loss[:1] {
+	if !sentence.MatchString(finalizer.Loss) {
 		t.Errorf("the loss of finalizer %s is not a sentence without a period: %q", name, finalizer.Loss)
 	}
 	for _, resource := range finalizer.Resources {

@@ -37,11 +37,12 @@ const (
 
 // outcomes are all outcomes, in the order of the confusion matrix.
 var outcomes = []outcome{
-	outcomeRunning, outcomePublished, outcomeForbidden, outcomeNotRunning, outcomeNotFound, outcomeUnknown, outcomeWrongOwner,
+	outcomeRunning, outcomePublished, outcomeForbidden, outcomeNotRunning, outcomeNotFound, outcomeUnknown,
+	outcomeWrongOwner,
 }
 
-// verdict is the result of a diagnosis of a case.
-type verdict struct {
+// classification is the result of a diagnosis of a case.
+type classification struct {
 	outcome outcome
 	// accused are the workloads, ServiceAccounts and Leases that the finding names as the owner.
 	accused []string
@@ -50,16 +51,19 @@ type verdict struct {
 	message     string
 }
 
-// verdictOf maps the finding about the finalizer of a case to a verdict. It is the only function that
-// depends on the fields and texts of findings.
-func (c *corpus) verdictOf(one *corpusCase, result *diagnosis.Diagnosis) verdict {
+// classify maps the finding about the finalizer of a case to a classification. It is the only function
+// that depends on the fields and texts of findings.
+func (c *corpus) classify(one *corpusCase, result *diagnosis.Diagnosis) classification {
 	at := slices.IndexFunc(result.Findings, func(f diagnosis.Finding) bool { return f.Finalizer == one.finalizer })
 	if at < 0 {
-		return verdict{outcome: outcomeNone}
+		return classification{outcome: outcomeNone}
 	}
 	finding := result.Findings[at]
-	found := verdict{
+	found := classification{
 		message: finding.Message, accused: c.namesIn(finding.Message), isRemovable: finding.OwnerState == diagnosis.OwnerGone,
+	}
+	if finding.OwnerState == diagnosis.OwnerRunning || finding.OwnerState == diagnosis.OwnerNotRunning {
+		found.accused = c.namesIn(finding.Message + " " + evidenceText(finding))
 	}
 	switch {
 	case finding.Rank == diagnosis.RankPublished && one.failure != nil &&
@@ -88,8 +92,9 @@ func (c *corpus) namesIn(text string) []string {
 	var names []string
 	for word := range strings.FieldsFuncSeq(text, isEnd) {
 		word = strings.TrimSuffix(word, ".")
-		_, isKnown := c.owners[word]
-		if (isKnown || strings.HasPrefix(word, "shop/") || strings.HasPrefix(word, "platform/")) && !slices.Contains(names, word) {
+		_, ok := c.owners[word]
+		isDecoy := strings.HasPrefix(word, "shop/") || strings.HasPrefix(word, "platform/")
+		if (ok || isDecoy) && !slices.Contains(names, word) {
 			names = append(names, word)
 		}
 	}
@@ -125,7 +130,7 @@ func (c *corpus) expectedOutcome(one *corpusCase, in situation) outcome {
 	return outcomeNotFound
 }
 
-// corpusReport collects verdicts.
+// corpusReport collects classifications.
 type corpusReport struct {
 	mutex   sync.Mutex
 	entries []corpusEntry
@@ -136,16 +141,16 @@ type corpusEntry struct {
 	finalizer  string
 	in         situation
 	expected   outcome
-	found      verdict
+	found      classification
 }
 
-func (r *corpusReport) add(one *corpusCase, in situation, expected outcome, found verdict) {
+func (r *corpusReport) add(one *corpusCase, in situation, expected outcome, found classification) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.entries = append(r.entries, corpusEntry{one.controller, one.finalizer, in, expected, found})
 }
 
-// isHarmful reports whether the verdict names another owner, states that a running owner does not run,
+// isHarmful reports whether the finding names another owner, states that a running owner is not running,
 // or makes finalize remove the finalizer without a flag. Nothing in the corpus proves that an owner is
 // gone.
 func (e *corpusEntry) isHarmful() bool {
@@ -154,12 +159,10 @@ func (e *corpusEntry) isHarmful() bool {
 		isRunning && e.found.outcome == outcomeNotRunning
 }
 
-// harmful describes the harmful verdicts.
-func (r *corpusReport) harmful() []string {
-	return r.describe(func(entry *corpusEntry) bool { return entry.isHarmful() })
-}
+// harmful describes the harmful classifications.
+func (r *corpusReport) harmful() []string { return r.describe((*corpusEntry).isHarmful) }
 
-// wrong describes the verdicts that are not the expected ones.
+// wrong describes the classifications that are not the expected ones.
 func (r *corpusReport) wrong() []string {
 	return r.describe(func(entry *corpusEntry) bool {
 		return entry.found.outcome != entry.expected || entry.isHarmful()
@@ -186,7 +189,7 @@ func (e *corpusEntry) String() string {
 	return text
 }
 
-// String returns the confusion matrix, its precision and recall, and the wrong verdicts.
+// String returns the confusion matrix, its precision and recall, and the wrong classifications.
 func (r *corpusReport) String() string {
 	counts := map[[2]outcome]int{}
 	var right, claims, accusations, unsafe int
@@ -229,7 +232,8 @@ func (r *corpusReport) String() string {
 		hits := counts[[2]outcome{expected, expected}]
 		fmt.Fprintf(&text, " %9s %9s\n", ratio(hits, row), ratio(hits, column))
 	}
-	fmt.Fprintf(&text, "%d verdicts, recall %s, precision %s, %d wrong accusations, %d finalizers removed without proof\n",
+	fmt.Fprintf(&text, "%d findings, recall %s, precision %s, %d wrong accusations, "+
+		"%d finalizers removed although their owner can exist\n",
 		len(r.entries), ratio(right, len(r.entries)), ratio(right, claims), accusations, unsafe)
 	return text.String() + strings.Join(r.wrong(), "\n")
 }
