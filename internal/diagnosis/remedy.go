@@ -11,7 +11,7 @@ type Remedy struct {
 	Text string `json:"text,omitempty"`
 	// Command is a kubectl command that users can copy.
 	Command string `json:"command,omitempty"`
-	// Changes reports whether the remedy changes something. All other remedies help to find out more.
+	// Changes reports whether the remedy changes something. All other remedies only help to inspect the cause.
 	Changes bool `json:"changes,omitempty"`
 }
 

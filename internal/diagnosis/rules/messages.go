@@ -80,8 +80,8 @@ const (
 	evidenceDirectDiscovery      = "%s succeeds"
 	remedyDeleteAPIServices      = "kubectl delete apiservice"
 	remedyGetGroupVersion        = "kubectl get --raw=/apis/%s"
-	remedyRestoreAPIService      = "Restore the API server behind the APIService. If it was uninstalled permanently, " +
-		"delete the APIService"
+	remedyRestoreAPIService      = "Repair the API server of the APIService, its Service or its certificate. If it was " +
+		"uninstalled permanently, delete the APIService"
 	remedyDiscoveryStale = "Wait a minute. If the error persists, restart kube-apiserver or the server of this API " +
 		"group: kube-apiserver cannot read its discovery response"
 	remedyGroupVersionInvalid = "Fix or remove the API server that serves this group version: a group version " +
@@ -160,7 +160,7 @@ const (
 	remedyEditBinding      = "kubectl edit validatingadmissionpolicybinding %s"
 	remedyDeleteBinding    = "kubectl delete validatingadmissionpolicybinding %s"
 	remedyEdit             = "kubectl edit %s %s --namespace=%s"
-	remedyWebhookFailing   = "Restore the webhook"
+	remedyWebhookFailing   = "Repair the webhook, its Service or its certificate"
 	remedyDeleteWebhook    = "If the webhook was uninstalled permanently, delete its configuration with all its webhooks"
 	remedyWebhookDenies    = "Meet the webhook's requirements"
 	remedyPolicyDenies     = "Meet the policy's requirements"
