@@ -68,14 +68,23 @@ func (c *collection) readConditions(ctx context.Context, of diagnosis.RemainingO
 		c.addFailure(diagnosis.Source(of.Type.String()), of.Namespace, err)
 		return
 	}
+	var controllers []*knowncontrollers.Controller
+	for _, finalizer := range of.Finalizers {
+		if known, ok := owners.Known(finalizer, []diagnosis.RemainingObject{of}); ok && known.Controller != nil {
+			controllers = append(controllers, known.Controller)
+		}
+	}
 	for i := range list.Items {
 		for _, condition := range conditionsOf(&list.Items[i]) {
-			c.addReport(diagnosis.MakeConditionReport(of, &condition))
+			report := diagnosis.MakeConditionReport(of, &condition)
+			report.IsFailure = report.IsFailure ||
+				slices.ContainsFunc(controllers, func(controller *knowncontrollers.Controller) bool {
+					return controller.IsFailure(condition.Type, string(condition.Status))
+				})
+			c.addReport(report)
 		}
-		for _, finalizer := range of.Finalizers {
-			if known, ok := owners.Known(finalizer, []diagnosis.RemainingObject{of}); ok && known.Controller != nil {
-				c.readFields(of, &list.Items[i], known.Controller)
-			}
+		for _, controller := range controllers {
+			c.readFields(of, &list.Items[i], controller)
 		}
 	}
 }

@@ -3,6 +3,8 @@
 
 package knowncontrollers
 
+import "slices"
+
 // Controller is a controller, or a group of controllers that run in one process.
 type Controller struct {
 	// Name is a noun phrase that fits into a sentence.
@@ -35,6 +37,15 @@ type Controller struct {
 	Pauses []Setting `json:"pauses,omitempty"`
 	// Failures are the ways in which the controller publishes that the deletion of an object fails.
 	Failures []Failure `json:"failures,omitempty"`
+}
+
+// IsFailure reports whether the controller publishes that a deletion fails in a condition with this type
+// and status.
+func (c *Controller) IsFailure(conditionType, status string) bool {
+	return slices.ContainsFunc(c.Failures, func(failure Failure) bool {
+		return failure.Condition != "" && failure.Condition == conditionType &&
+			(failure.Status == "" || failure.Status == status)
+	})
 }
 
 // Finalizer is a finalizer on objects of some types.

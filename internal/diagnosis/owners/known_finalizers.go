@@ -11,11 +11,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/knowncontrollers"
 )
 
-// Processes that run the controllers of Kubernetes.
-const (
-	ControllerManager      = "kube-controller-manager"
-	cloudControllerManager = "cloud-controller-manager"
-)
+// ControllerManager is the name of the process that runs the controllers of Kubernetes.
+const ControllerManager = "kube-controller-manager"
 
 // Finalizers that Kubernetes adds to objects.
 const (
@@ -41,7 +38,7 @@ type KnownFinalizer struct {
 }
 
 // IsBuiltIn reports whether a process of Kubernetes itself removes the finalizer.
-func (k *KnownFinalizer) IsBuiltIn() bool { return k.Controller == nil && !k.External }
+func (k *KnownFinalizer) IsBuiltIn() bool { return k.Controller == nil }
 
 var builtInFinalizers = map[string]KnownFinalizer{
 	FinalizerForeground: {
@@ -55,10 +52,6 @@ var builtInFinalizers = map[string]KnownFinalizer{
 	},
 	FinalizerJob: {
 		Owner: "the job controller of " + ControllerManager, Manager: ControllerManager, Loss: lossJob,
-	},
-	FinalizerLoadBalancer: {
-		Owner: "the service controller of " + cloudControllerManager, Manager: cloudControllerManager, External: true,
-		Loss: lossLoadBalancer,
 	},
 	"resource.kubernetes.io/delete-protection": {
 		Owner: "the resource claim controller of " + ControllerManager, Manager: ControllerManager, Loss: lossDevice,
@@ -118,6 +111,14 @@ func GroupByOwner(finalizer string, objects []diagnosis.RemainingObject) [][]dia
 		result = append(result, group)
 	}
 	return result
+}
+
+// hasWorkload reports whether the controller runs in a workload that the diagnosis reads. Others run in
+// pods of other objects, or in workloads with different labels in each installation.
+func (k *KnownFinalizer) hasWorkload() bool {
+	return k.Controller != nil && slices.ContainsFunc(k.Controller.Workloads, func(workload knowncontrollers.Workload) bool {
+		return workload.Kind != "Pod"
+	})
 }
 
 // isWorkload reports whether a workload is the controller: it has its labels, and its image or one of its

@@ -20,8 +20,6 @@ const (
 	lossOrphan     = "Dependents refer to an owner that does not exist, and are therefore garbage-collected"
 	lossJob        = "The Job can count this Pod incorrectly; in a terminating namespace, nothing is lost"
 	lossDevice     = "A device can be allocated again while it is in use"
-
-	lossLoadBalancer = "The load balancer and its resources remain at the cloud provider, and still incur costs"
 )
 
 // Evidence.

@@ -238,21 +238,28 @@ func (s *search) setState() {
 			ready++
 		}
 	}
-	switch total := len(s.owner.Workloads); {
-	case total > 0 && ready == total, total == 0 && s.lastManager != "":
+	total := len(s.owner.Workloads)
+	// Only the labels of known controllers identify several instances of the same owner.
+	isIdentified := total == 1 || total > 1 && s.owner.Known != nil
+	switch {
+	case isIdentified && ready == total, total == 0 && s.lastManager != "":
 		s.owner.State = diagnosis.OwnerRunning
-	case total > 0 && ready == 0 && len(s.owner.Unread) == 0:
+	case isIdentified && ready == 0 && len(s.owner.Unread) == 0:
 		s.owner.State = diagnosis.OwnerNotRunning
-	case total > 0, len(s.owner.Unread) > 0, s.IsPublic, s.owner.CanRunOutside(s.finalizer):
+	case total > 0, len(s.owner.Unread) > 0, s.IsPublic, s.canRunElsewhere():
 		s.owner.State = diagnosis.OwnerUnknown
 	default:
 		s.owner.State = diagnosis.OwnerNotFound
 	}
 }
 
-// CanRunOutside reports whether the owner can run outside the cluster, at a cloud provider.
-func (o *Owner) CanRunOutside(finalizer string) bool {
-	return o.Known != nil && o.Known.External || isCloudDomain(domainOf(finalizer))
+// canRunElsewhere reports whether the owner can run outside the cluster, at a cloud provider, or in a
+// workload that cannot be identified.
+func (s *search) canRunElsewhere() bool {
+	if s.owner.Known != nil {
+		return s.owner.Known.External || !s.owner.Known.hasWorkload()
+	}
+	return isCloudDomain(domainOf(s.finalizer))
 }
 
 // domainOf returns the domain in the name of a finalizer, or "" if there is none. Examples:

@@ -13,7 +13,7 @@ import (
 // A cloud controller can run outside the cluster, so it can be running without any evidence.
 func TestCloudOwnersAreUnknown(t *testing.T) {
 	for _, finalizer := range []string{
-		owners.FinalizerLoadBalancer, "networking.gke.io/l4-netlb-v2", "service.k8s.aws/resources",
+		owners.FinalizerLoadBalancer, "networking.gke.io/l4-netlb-v2",
 		"service.eks.amazonaws.com/resources",
 	} {
 		found := Diagnose(makeTerminating(withContent(contentOf(services, makeDeleted("web", finalizer)))))

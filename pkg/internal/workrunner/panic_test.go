@@ -28,7 +28,7 @@ func TestPanicIsLogged(t *testing.T) {
 	}{
 		"a text":            {func() { panic("out of range") }, "panic: out of range; ", false},
 		"an error":          {func() { panic(errors.New("down")) }, "panic: down; ", false},
-		"a runtime error":   {func() { _ = []int{}[len(t.Name())-len(t.Name())] }, "panic: runtime error: index out of range", false},
+		"a runtime error":   {func() { list := []int{}; _ = list[len(list)] }, "panic: runtime error: index out of range", false},
 		"a nil dereference": {func() { _ = (*corev1.Namespace)(nil).Spec }, "panic: runtime error: invalid memory address", false},
 		"a value with a stack": {func() {
 			panic(fmt.Sprintf("worker failed: down\n\n%s", debug.Stack()))
