@@ -190,6 +190,20 @@ func (f *fixture) expireLease(ctx context.Context) {
 	Expect(admin.Update(ctx, lease)).To(Succeed())
 }
 
+// publishOnNamespace publishes a condition with status False on the namespace, as packages initializer and
+// finalizer do.
+func (f *fixture) publishOnNamespace(ctx context.Context, conditionType, reason, message string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		namespace := f.namespace(g, ctx) // The manager might update the status concurrently.
+		namespace.Status.Conditions = append(namespace.Status.Conditions, corev1.NamespaceCondition{
+			Type: corev1.NamespaceConditionType(conditionType), Status: corev1.ConditionFalse,
+			Reason: reason, Message: message, LastTransitionTime: metav1.Now(),
+		})
+		g.Expect(admin.Status().Update(ctx, namespace)).To(Succeed())
+	}).WithContext(ctx).Should(Succeed())
+}
+
 // addNamespaceFinalizer adds an entry to spec.finalizers of the namespace.
 func (f *fixture) addNamespaceFinalizer(ctx context.Context, finalizer corev1.FinalizerName) {
 	GinkgoHelper()
@@ -206,6 +220,17 @@ var _ = Describe("A Namespace", func() {
 		f.addNamespaceFinalizer(ctx, "agent.example.org/origin")
 		f.deleteNamespace(ctx)
 		f.expectFindings(ctx, proven(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns).withMessage("agent.example.org/origin"))
+		setNamespaceFinalizer(ctx, f.ns, corev1.FinalizerKubernetes)
+		f.expectDeleted(ctx)
+	})
+
+	It("is blocked by a namespace finalizer whose owner published why it has not removed it", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.addNamespaceFinalizer(ctx, "corp.example.com/obituary")
+		f.publishOnNamespace(ctx, "corp.example.com/obituary", "Retrying", "s3: AccessDenied")
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, published(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns).
+			withMessage("condition corp.example.com/obituary=False, Retrying: s3: AccessDenied"))
 		setNamespaceFinalizer(ctx, f.ns, corev1.FinalizerKubernetes)
 		f.expectDeleted(ctx)
 	})

@@ -118,6 +118,14 @@ var _ = Describe("An initializing namespace", func() {
 		f.expectRemedied(ctx, result)
 	})
 
+	It("waits for an initializer that published why it is not done", func(ctx context.Context) {
+		f := newInitializingFixture(ctx, nil)
+		f.publishOnNamespace(ctx, f.text("$id.init.example.com/Initialized"), "NoPlan", "ConfigMap plans/default is missing")
+		result := f.expectFindings(ctx, published(diagnosis.CauseInitializerFailing, "namespaces/"+f.ns).
+			withMessage(f.text("$id.init.example.com"), "NoPlan: ConfigMap plans/default is missing"))
+		f.expectRemedied(ctx, result)
+	})
+
 	It("waits for an initializer that is running but makes no progress", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, func(f *fixture) {
 			f.createOperator(ctx)

@@ -19,13 +19,16 @@ import (
 	"github.com/onsi/gomega/gexec"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
@@ -45,6 +48,31 @@ func startManager(ctx context.Context, changes ...func(*manager.Options)) {
 	running, err := plane.StartManager(ctx, append([]func(*manager.Options){withDefaults}, changes...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+}
+
+// tenant returns the configuration of a user who can read all Namespaces, and nothing else.
+func tenant(ctx context.Context) *rest.Config {
+	GinkgoHelper()
+	name := unique("tenant")
+	create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}},
+	}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	})
+	config, err := plane.User(name)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		clientset, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		_, err = clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+		return err
+	}).WithContext(ctx).Should(Succeed())
+	return config
 }
 
 // only enables a single controller of the manager.
@@ -169,6 +197,14 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 					g.Expect(diagnosisEvents(g, ctx, namespace)).To(HaveLen(1))
 					g.Expect(get(g, ctx, namespace.Name).ResourceVersion).To(Equal(settled.ResourceVersion))
 				}).WithContext(ctx).WithTimeout(8 * time.Second).Should(Succeed())
+
+				By("diagnosing the namespace as a user who can read only the Namespace")
+				asTenant := rules.Diagnose(collectFacts(ctx, tenant(ctx), namespace.Name, 0))
+				Expect(asTenant.State).To(Equal(diagnosis.Blocked))
+				Expect(asTenant.Unread).NotTo(BeEmpty())
+				Expect(asTenant.Findings).To(HaveExactElements(And(
+					HaveField("Cause", diagnosis.CauseFinalizerPending), HaveField("Rank", diagnosis.RankPublished),
+					HaveField("Message", nscondition.Find(settled, deletionBlocked).Message))))
 
 				By("removing a finalizer")
 				states := recordStates(ctx, settled)
