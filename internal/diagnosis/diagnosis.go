@@ -89,8 +89,8 @@ const (
 	// OwnerNotFound means that no workload is known to be the owner. The owner can still exist, in the
 	// cluster or outside.
 	OwnerNotFound OwnerState = "NotFound"
-	// OwnerGone means that the owner provably does not exist.
-	OwnerGone OwnerState = "Gone"
+	// OwnerAbsent means that the owner provably does not exist.
+	OwnerAbsent OwnerState = "Absent"
 	// OwnerUnknown means that the search was not complete, or that it found several possible owners.
 	OwnerUnknown OwnerState = "Unknown"
 )

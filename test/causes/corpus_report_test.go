@@ -60,7 +60,7 @@ func (c *corpus) classify(one *corpusCase, result *diagnosis.Diagnosis) classifi
 	}
 	finding := result.Findings[at]
 	found := classification{
-		message: finding.Message, accused: c.namesIn(finding.Message), isRemovable: finding.OwnerState == diagnosis.OwnerGone,
+		message: finding.Message, accused: c.namesIn(finding.Message), isRemovable: finding.OwnerState == diagnosis.OwnerAbsent,
 	}
 	if finding.OwnerState == diagnosis.OwnerRunning || finding.OwnerState == diagnosis.OwnerNotRunning {
 		found.accused = c.namesIn(finding.Message + " " + evidenceText(finding))
@@ -152,7 +152,7 @@ func (r *corpusReport) add(one *corpusCase, in situation, expected outcome, foun
 
 // isHarmful reports whether the finding names another owner, states that a running owner is not running,
 // or makes finalize remove the finalizer without a flag. Nothing in the corpus proves that an owner is
-// gone.
+// absent.
 func (e *corpusEntry) isHarmful() bool {
 	isRunning := e.in == situationRunning || e.in == situationFailing
 	return e.found.isRemovable || e.found.outcome == outcomeWrongOwner ||

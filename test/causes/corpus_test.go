@@ -177,12 +177,12 @@ func (c *corpus) run(ctx context.Context) *corpusReport {
 }
 
 var _ = Describe("The corpus of known controllers", func() {
-	DescribeTable("is diagnosed", func(ctx context.Context, controllers func() []known.Controller, isKnown bool) {
+	DescribeTable("is diagnosed", func(ctx context.Context, controllers func() []known.Controller, hasFacts bool) {
 		report := newCorpus(ctx, controllers()).run(ctx)
 		AddReportEntry("confusion matrix", report.String())
 		GinkgoWriter.Println(report.String())
 		Expect(report.harmful()).To(BeEmpty())
-		if isKnown {
+		if hasFacts {
 			Expect(report.wrong()).To(BeEmpty())
 		}
 	},

@@ -6,6 +6,7 @@ package causes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -196,7 +197,10 @@ func (f *fixture) publishOnNamespace(ctx context.Context, conditionType, reason,
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		namespace := f.namespace(g, ctx) // The manager might update the status concurrently.
-		namespace.Status.Conditions = append(namespace.Status.Conditions, corev1.NamespaceCondition{
+		others := slices.DeleteFunc(namespace.Status.Conditions, func(condition corev1.NamespaceCondition) bool {
+			return string(condition.Type) == conditionType
+		})
+		namespace.Status.Conditions = append(others, corev1.NamespaceCondition{
 			Type: corev1.NamespaceConditionType(conditionType), Status: corev1.ConditionFalse,
 			Reason: reason, Message: message, LastTransitionTime: metav1.Now(),
 		})
@@ -226,11 +230,11 @@ var _ = Describe("A Namespace", func() {
 
 	It("is blocked by a namespace finalizer whose owner published why it has not removed it", func(ctx context.Context) {
 		f := newFixture(ctx)
-		f.addNamespaceFinalizer(ctx, "corp.example.com/obituary")
-		f.publishOnNamespace(ctx, "corp.example.com/obituary", "Retrying", "s3: AccessDenied")
+		f.addNamespaceFinalizer(ctx, "corp.example.com/backup")
+		f.publishOnNamespace(ctx, "corp.example.com/backup", "Retrying", "s3: AccessDenied")
 		f.deleteNamespace(ctx)
 		f.expectFindings(ctx, published(diagnosis.CauseNamespaceFinalizer, "namespaces/"+f.ns).
-			withMessage("condition corp.example.com/obituary=False, Retrying: s3: AccessDenied"))
+			withMessage("condition corp.example.com/backup=False, Retrying: s3: AccessDenied"))
 		setNamespaceFinalizer(ctx, f.ns, corev1.FinalizerKubernetes)
 		f.expectDeleted(ctx)
 	})

@@ -39,7 +39,7 @@ var sources = []diagnosis.Source{
 // objects if it is a finalizer of the Namespace itself.
 //
 // Names that are only similar are not evidence, and neither are Leases. An owner is never reported as
-// gone: it may run outside the cluster.
+// absent: it may run outside the cluster.
 func Find(facts *diagnosis.Facts, finalizer string, objects []diagnosis.RemainingObject) Owner {
 	s := search{Facts: facts, finalizer: finalizer, objects: objects}
 	if known, ok := Known(finalizer, objects); ok {

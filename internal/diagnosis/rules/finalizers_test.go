@@ -276,7 +276,7 @@ func TestFinalizerOfFinding(t *testing.T) {
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"a namespace finalizer of an initializer whose ServiceAccount does not exist": {
-			makeTerminating(withNamespaceFinalizers(agent), withInitializerFinalizer(agent, subject), withAccount(false)), agent, diagnosis.OwnerGone,
+			makeTerminating(withNamespaceFinalizers(agent), withInitializerFinalizer(agent, subject), withAccount(false)), agent, diagnosis.OwnerAbsent,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"a namespace finalizer of an initializer whose ServiceAccount exists": {

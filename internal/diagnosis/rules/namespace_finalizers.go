@@ -80,7 +80,7 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 	return f.aboutNamespace(finding)
 }
 
-// addInitializer adds the initializer that a namespace finalizer belongs to. Its owner is gone only if
+// addInitializer adds the initializer that a namespace finalizer belongs to. Its owner is absent only if
 // the initializer has subjects, and all of them are ServiceAccounts that do not exist.
 func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	if !f.IsRead(diagnosis.SourceConfigurations) {
@@ -102,7 +102,7 @@ func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	identities, isExact := owners.InitializerIdentities(f.Facts, initializer.Name)
 	isMissing := func(identity owners.Identity) bool { return identity.Status == owners.StatusMissing }
 	if isExact && !slices.ContainsFunc(identities, func(i owners.Identity) bool { return !isMissing(i) }) {
-		finding.OwnerState = diagnosis.OwnerGone
+		finding.OwnerState = diagnosis.OwnerAbsent
 		for _, identity := range identities {
 			finding.Evidence = append(finding.Evidence, diagnosis.Proven(identity.Text)...)
 		}

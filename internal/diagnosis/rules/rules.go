@@ -58,13 +58,19 @@ var ownerNeeds = []diagnosis.Fact{
 // view adds two kinds of methods to the facts: the rules, and queries that several rules share.
 type view struct{ *diagnosis.Facts }
 
-// find applies the rules for the stage of the namespace.
+// find applies the rules for the stage of the namespace, those that are fallbacks last.
 func (f view) find() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for _, rule := range All() {
-		if rule.appliesTo(f.Facts) && (!rule.isFallback || len(findings) == 0) {
+		if rule.appliesTo(f.Facts) && !rule.isFallback {
 			findings = append(findings, rule.find(f)...)
 		}
 	}
-	return append(findings, f.findPublished(findings)...)
+	findings = append(findings, f.findPublished(findings)...)
+	for _, rule := range All() {
+		if rule.appliesTo(f.Facts) && rule.isFallback && len(findings) == 0 {
+			findings = append(findings, rule.find(f)...)
+		}
+	}
+	return findings
 }

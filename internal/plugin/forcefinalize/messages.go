@@ -106,7 +106,7 @@ func reasonNoFinding(wanted *Removal) string {
 }
 
 func reasonOwnerNotGone(wanted *Removal, finding *diagnosis.Finding) string {
-	return fmt.Sprintf("the owner of the %s is not proven to be gone (%s: %s)", wanted, finding.Cause, finding.Message)
+	return fmt.Sprintf("the owner of the %s is not proven to be absent (%s: %s)", wanted, finding.Cause, finding.Message)
 }
 
 // Differences between the plan and the current state.

@@ -33,7 +33,7 @@ func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
 		return reasonNoFinding(wanted)
 	}
 	for i := range matching {
-		if matching[i].OwnerState != diagnosis.OwnerGone {
+		if matching[i].OwnerState != diagnosis.OwnerAbsent {
 			return reasonOwnerNotGone(wanted, &matching[i])
 		}
 	}

@@ -73,7 +73,7 @@ func blockedBy(cause diagnosis.Cause, finalizer, loss string) *diagnosis.Diagnos
 	return &diagnosis.Diagnosis{
 		Namespace: "shop", UID: "1", Stage: diagnosis.StageTerminating, State: diagnosis.Blocked, Summary: message,
 		Findings: []diagnosis.Finding{{
-			Cause: cause, Rank: diagnosis.RankProven, Message: message, Loss: loss, Finalizer: finalizer, OwnerState: diagnosis.OwnerGone,
+			Cause: cause, Rank: diagnosis.RankProven, Message: message, Loss: loss, Finalizer: finalizer, OwnerState: diagnosis.OwnerAbsent,
 		}},
 	}
 }
