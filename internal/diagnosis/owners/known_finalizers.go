@@ -116,7 +116,10 @@ func GroupByOwner(finalizer string, objects []diagnosis.RemainingObject) [][]dia
 // hasWorkload reports whether the controller runs in a workload that the diagnosis reads. Others run in
 // pods of other objects, or in workloads with different labels in each installation.
 func (k *KnownFinalizer) hasWorkload() bool {
-	return k.Controller != nil && slices.ContainsFunc(k.Controller.Workloads, func(workload knowncontrollers.Workload) bool {
+	if k.IsBuiltIn() {
+		return true
+	}
+	return slices.ContainsFunc(k.Controller.Workloads, func(workload knowncontrollers.Workload) bool {
 		return workload.Kind != "Pod"
 	})
 }

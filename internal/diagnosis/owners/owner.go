@@ -99,10 +99,8 @@ func (s *search) readManagers() {
 	}
 	for _, object := range s.objects {
 		for _, entry := range object.ManagedFields {
-			isOwner := slices.Contains(s.managers, entry.Manager) && identifiesController(entry.Manager) ||
-				slices.Contains(s.knownManagers(), entry.Manager)
-			if isOwner && entry.Time != nil && object.DeletionTimestamp != nil &&
-				entry.Time.After(object.DeletionTimestamp.Time) && entry.Time.After(s.lastChangeAt) {
+			if s.isOwnManager(entry.Manager) && entry.Time != nil && entry.Time.After(object.DeletedAt()) &&
+				entry.Time.After(s.lastChangeAt) {
 				s.lastManager, s.lastChangeAt = entry.Manager, entry.Time.Time
 			}
 		}
@@ -111,6 +109,12 @@ func (s *search) readManagers() {
 		s.owner.Evidence = append(s.owner.Evidence,
 			diagnosis.Proven(fmt.Sprintf(textLastChange, s.lastManager, diagnosis.FormatTime(s.lastChangeAt)))...)
 	}
+}
+
+// isOwnManager reports whether a field manager is the owner.
+func (s *search) isOwnManager(manager string) bool {
+	return slices.Contains(s.managers, manager) && identifiesController(manager) ||
+		slices.Contains(s.knownManagers(), manager)
 }
 
 // hasFinalizer reports whether a set of fields contains the entry of a finalizer.
