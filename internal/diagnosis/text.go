@@ -21,14 +21,19 @@ func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // Ago formats how long ago a time was, like kubectl.
 func (f *Facts) Ago(t time.Time) string { return duration.HumanDuration(f.Now.Sub(t)) }
 
-// OneLine returns text from the API server on one line, truncated if it is too long.
+// OneLine returns text from the API server on one line. If it is too long, it ends after a whole word.
 func OneLine(text string) string {
 	const maxLength = 400
 	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > maxLength {
-		return string(runes[:maxLength]) + " ..."
+	runes := []rune(text)
+	if len(runes) <= maxLength {
+		return text
 	}
-	return text
+	shortened := string(runes[:maxLength])
+	if end := strings.LastIndexByte(shortened, ' '); end > 0 {
+		shortened = shortened[:end]
+	}
+	return shortened + " ..."
 }
 
 // JoinNames joins up to four names, and adds the number of the others.

@@ -29,6 +29,9 @@ type Owner struct {
 	Unread []diagnosis.Source
 }
 
+// recentChange is how long a change of an object shows that its field manager is running.
+const recentChange = 10 * time.Minute
+
 // sources are the sources of evidence of an owner.
 var sources = []diagnosis.Source{
 	diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings, diagnosis.SourceCRDs, diagnosis.SourceDaemonSets,
@@ -246,11 +249,11 @@ func (s *search) setState() {
 	// Only the labels of known controllers identify several instances of the same owner.
 	isIdentified := total == 1 || total > 1 && s.owner.Known != nil
 	switch {
-	case isIdentified && ready == total, total == 0 && s.lastManager != "":
+	case isIdentified && ready == total, total == 0 && s.Now.Sub(s.lastChangeAt) < recentChange:
 		s.owner.State = diagnosis.OwnerRunning
 	case isIdentified && ready == 0 && len(s.owner.Unread) == 0:
 		s.owner.State = diagnosis.OwnerNotRunning
-	case total > 0, len(s.owner.Unread) > 0, s.IsPublic, s.canRunElsewhere():
+	case total > 0, s.lastManager != "", len(s.owner.Unread) > 0, s.IsPublic, s.canRunElsewhere():
 		s.owner.State = diagnosis.OwnerUnknown
 	default:
 		s.owner.State = diagnosis.OwnerNotFound

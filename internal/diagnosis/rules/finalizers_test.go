@@ -173,6 +173,14 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(withContent(contentOf(widgets, touched))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "widget-engine", "added by widget-engine", object}},
 		},
+		"an owner that updated the object long ago": {
+			facts: makeTerminating(withContent(contentOf(widgets, *touched.DeepCopy())), func(facts *diagnosis.Facts) {
+				object := &facts.Content[0].Objects[0]
+				object.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Hour)}
+				object.ManagedFields[0].Time = &metav1.Time{Time: now.Add(-50 * time.Minute)}
+			}),
+			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), "changed an object at 2026-03-01T11:10:00Z", object}},
+		},
 		"a workload with the name of the field manager that added the finalizer": {
 			facts: makeTerminating(withContent(contentOf(widgets, touched)), withOperator(1), withWorkloads(diagnosis.Workload{
 				Source: diagnosis.SourceDeployments, Namespace: "engine", Name: "widget-engine", Desired: 1,
