@@ -62,7 +62,8 @@ var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure
 			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("stuck"))
 			held := wrappers.MakeConfigMap(namespace.Name, "held")
 			held.Finalizers = []string{finalizerOf(word)}
-			Expect(cluster.Admin.Create(ctx, held)).To(Succeed())
+			// The diagnosis searches for workloads with the name of the field manager.
+			Expect(cluster.Admin.Create(ctx, held, client.FieldOwner(word+"-controller"))).To(Succeed())
 			DeferCleanup(func(ctx context.Context) {
 				Expect(cluster.Admin.Patch(ctx, held, withoutFinalizers)).To(Succeed())
 			})
@@ -107,10 +108,10 @@ var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure
 		namespace := cluster.CreateInitializing(ctx, "holders")
 		Eventually(func(g Gomega) {
 			texts := published(g, ctx, cluster, namespace, unknownWord)
-			g.Expect(texts).To(ContainElement(HavePrefix("Event Warning InitializerSlow ")))
+			g.Expect(texts).To(ContainElement(HavePrefix("Event Warning InitializerPending ")))
 			expectNoVictim(g, texts)
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
-				v1alpha1.ConditionInitializationBlocked, corev1.ConditionTrue, string(diagnosis.CauseInitializerSlow),
+				v1alpha1.ConditionInitializationBlocked, corev1.ConditionTrue, string(diagnosis.CauseInitializerPending),
 				"absent.test.example.com", "kubectl nslifecycle explain "+namespace.Name))
 		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
 		Expect(explain(ctx, cluster, namespace.Name)).To(And(
