@@ -6,6 +6,7 @@ package plugin
 import (
 	"context"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -69,7 +70,9 @@ var _ = Describe("The ClusterRole for explain", Ordered, func() {
 				return slices.Contains(rule.APIGroups, of.Group) && slices.Contains(rule.Resources, of.Resource) &&
 					slices.Contains(rule.Verbs, "list")
 			})
-			if of.Can("list") && !isAllowed {
+			// Other specs install CustomResourceDefinitions.
+			isCustom := strings.Contains(of.Group, ".") && !strings.HasSuffix(of.Group, ".k8s.io")
+			if of.Can("list") && !isCustom && !isAllowed {
 				missing = append(missing, of.String())
 			}
 		}
