@@ -109,11 +109,11 @@ func (u *user) kubectl(ctx context.Context, environment []string, args ...string
 	return newResult(stdout.String(), stderr.String(), command)
 }
 
-// newResult verifies that the output fits into 100 columns, and joins the lines of wrapped messages
+// newResult verifies that the output of the plugin fits into 100 columns, and joins the lines of wrapped messages
 // in stderr.
 func newResult(stdout, stderr string, command *exec.Cmd) result {
 	GinkgoHelper()
-	isComplete := slices.ContainsFunc(command.Args, func(arg string) bool {
+	isComplete := !slices.Contains(command.Args, "nslifecycle") || slices.ContainsFunc(command.Args, func(arg string) bool {
 		return arg == "-o" || strings.HasPrefix(arg, "--output") || strings.HasPrefix(arg, "-v") || arg == "backup" || arg == "__complete"
 	})
 	for line := range strings.Lines(stdout + stderr) {
