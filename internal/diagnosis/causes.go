@@ -21,7 +21,7 @@ const (
 	CauseGroupVersionInvalid Cause = "GroupVersionInvalid"
 	// CauseFinalizerOwnerFailing: a controller published why an object with a finalizer is not deleted.
 	CauseFinalizerOwnerFailing Cause = "FinalizerOwnerFailing"
-	// CauseObjectPaused: an annotation makes the controller responsible for a finalizer ignore an object.
+	// CauseObjectPaused: a setting of an object makes the controller responsible for a finalizer ignore it.
 	CauseObjectPaused Cause = "ObjectPaused"
 	// CauseFinalizerOwnerNotRunning: the controller that is inferred to be responsible for a finalizer has
 	// no ready pods.

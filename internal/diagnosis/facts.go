@@ -278,7 +278,7 @@ func (r *Report) IsEvent() bool { return strings.HasPrefix(r.Source, sourcePrefi
 // MakeEventReport returns the report of an Event of type Warning.
 func MakeEventReport(of RemainingObject, reason, message string, at time.Time) Report {
 	return Report{
-		Type: of.Type, Name: of.Name, Source: sourcePrefixEvent + reason, Text: message, IsFailure: true, At: at,
+		Type: of.Type, Name: of.Name, Source: sourcePrefixEvent + OneLine(reason), Text: message, IsFailure: true, At: at,
 	}
 }
 
@@ -286,20 +286,24 @@ func MakeEventReport(of RemainingObject, reason, message string, at time.Time) R
 var problemTypes = regexp.MustCompile(
 	`(?i)error|fail|degraded|stalled|blocked|denied|invalid|conflict|unavailable|unhealthy|paused|suspended`)
 
+// activityTypes matches the types of conditions that report an activity, such as Reconciling. Neither of
+// their statuses is a problem.
+var activityTypes = regexp.MustCompile(`[a-z]ing(Up|Down|Out)?$`)
+
 // MakeConditionReport returns the report of a condition. Whether it reports a problem depends on the
 // polarity of its type, which only the name of the type shows.
 func MakeConditionReport(of RemainingObject, condition *metav1.Condition) Report {
-	problem := metav1.ConditionFalse
+	isFailure := condition.Status == metav1.ConditionFalse && !activityTypes.MatchString(condition.Type)
 	if problemTypes.MatchString(condition.Type) {
-		problem = metav1.ConditionTrue
+		isFailure = condition.Status == metav1.ConditionTrue
 	}
 	source := fmt.Sprintf("condition %s=%s", condition.Type, condition.Status)
 	if condition.Reason != "" {
 		source += ", " + condition.Reason
 	}
 	return Report{
-		Type: of.Type, Name: of.Name, Source: source, Text: condition.Message,
-		IsFailure: condition.Status == problem, At: condition.LastTransitionTime.Time,
+		Type: of.Type, Name: of.Name, Source: OneLine(source), Text: condition.Message,
+		IsFailure: isFailure, At: condition.LastTransitionTime.Time,
 	}
 }
 

@@ -84,14 +84,13 @@ func (c *collection) readContent(ctx context.Context) {
 	defer cancel()
 	name := c.facts.Namespace.Name
 	contents := resourcetypes.List(ctx, c.metadata, name, c.facts.ResourceTypes.Types, maxListed)
-	for i, content := range contents {
+	contents = slices.DeleteFunc(contents, func(content resourcetypes.Content) bool {
+		return diagnosis.IsMissingPermission(content.Err) && isReportedEmpty(c.facts, content.Type)
+	})
+	for _, content := range contents {
 		switch {
 		case content.Err == nil:
 		case diagnosis.IsMissingPermission(content.Err):
-			if isReportedEmpty(c.facts, content.Type) {
-				contents[i].Err = nil
-				continue
-			}
 			c.addFailure(diagnosis.Source(content.Type.String()), name, content.Err)
 		case !isFromAPIServer(content.Err):
 			c.addUnread(diagnosis.SourceContent, diagnosis.OneLine(content.Err.Error()))

@@ -13,6 +13,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
@@ -32,6 +37,34 @@ func TestIsFromAPIServer(t *testing.T) {
 		if got := isFromAPIServer(test.err); got != test.want {
 			t.Errorf("%s: got %t", name, got)
 		}
+	}
+}
+
+// A type that cannot be listed but has no objects must not prevent the namespace from being empty.
+func TestReadContentOmitsTypesReportedEmpty(t *testing.T) {
+	scheme := fake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewSimpleMetadataClient(scheme)
+	client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden,
+			Message: `User "dev" cannot list resource "widgets" in API group "widgets.example.com"`,
+		}}
+	})
+	facts := makeFacts()
+	facts.ResourceTypes = &resourcetypes.Set{Types: []resourcetypes.Type{widgets}}
+	for _, conditionType := range []corev1.NamespaceConditionType{
+		corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+		corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining,
+	} {
+		setCondition(facts, conditionType, corev1.ConditionFalse, "")
+	}
+	collection := &collection{Collector: &Collector{metadata: client}, facts: facts}
+	collection.readContent(t.Context())
+	if len(facts.Content) != 0 || len(facts.Unread) != 0 {
+		t.Errorf("got content %+v, unread %+v", facts.Content, facts.Unread)
 	}
 }
 

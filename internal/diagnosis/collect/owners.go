@@ -162,7 +162,10 @@ func (c *collection) readAccessReviews(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	inParallel(owners.AccessReviewsNeeded(c.facts), func(review owners.AccessReview) { c.readAccessReview(ctx, review) })
+	var needed []owners.AccessReview
+	// The step for ServiceAccounts, which the search for owners reads, can run at the same time.
+	c.update(func(facts *diagnosis.Facts) { needed = owners.AccessReviewsNeeded(facts) })
+	inParallel(needed, func(review owners.AccessReview) { c.readAccessReview(ctx, review) })
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.AccessReviews, func(a, b diagnosis.AccessReview) int {
 			return cmp.Or(cmp.Compare(a.ServiceAccount.String(), b.ServiceAccount.String()),

@@ -143,6 +143,16 @@ func registeredSubjects(facts *diagnosis.Facts, name string) []v1alpha1.Subject 
 	return nil
 }
 
+// RegisteredIdentities returns the subjects with which a configuration lists an initializer, with their
+// status.
+func RegisteredIdentities(facts *diagnosis.Facts, initializer diagnosis.RegisteredInitializer) []Identity {
+	var identities []Identity
+	for _, subject := range initializer.Subjects {
+		identities = append(identities, identityOf(facts, subject, fmt.Sprintf(reasonRegistered, initializer.Name)))
+	}
+	return identities
+}
+
 func makeSubject(subject rbacv1.Subject) v1alpha1.Subject {
 	return v1alpha1.Subject{
 		Kind: v1alpha1.SubjectKind(subject.Kind), Namespace: subject.Namespace, Name: subject.Name,

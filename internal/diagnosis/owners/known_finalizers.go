@@ -96,11 +96,12 @@ func controllerOf(
 	return controller, entry, true
 }
 
-// GroupByOwner splits objects with the same finalizer into groups with the same known owner.
+// GroupByOwner splits objects with the same finalizer into groups with the same known owner. Several
+// controllers can use an unknown finalizer, but rarely for the same API group.
 func GroupByOwner(finalizer string, objects []diagnosis.RemainingObject) [][]diagnosis.RemainingObject {
 	groups := map[string][]diagnosis.RemainingObject{}
 	for _, object := range objects {
-		name := ""
+		name := "unknown owner for API group " + object.Group
 		if known, ok := Known(finalizer, []diagnosis.RemainingObject{object}); ok {
 			name = known.Owner
 		}
@@ -113,12 +114,9 @@ func GroupByOwner(finalizer string, objects []diagnosis.RemainingObject) [][]dia
 	return result
 }
 
-// hasWorkload reports whether the controller runs in a workload that the diagnosis reads. Others run in
+// hasWorkload reports whether the known controller runs in a workload that the diagnosis reads. Others run in
 // pods of other objects, or in workloads with different labels in each installation.
 func (k *KnownFinalizer) hasWorkload() bool {
-	if k.IsBuiltIn() {
-		return true
-	}
 	return slices.ContainsFunc(k.Controller.Workloads, func(workload knowncontrollers.Workload) bool {
 		return workload.Kind != "Pod"
 	})

@@ -23,7 +23,8 @@ type Owner struct {
 	Workloads []*diagnosis.Workload
 	// Evidence describes who added the finalizer, how the owner was identified, and whether it is running.
 	Evidence []diagnosis.Evidence
-	// MissingAccount is a ServiceAccount with permissions for the finalizer that does not exist, or nil.
+	// MissingAccount is a ServiceAccount with the permissions of the owner that does not exist. It is nil if
+	// another such ServiceAccount exists, or if there is other evidence of the owner.
 	MissingAccount *Account
 	// Unread are the sources of evidence that could not be read.
 	Unread []diagnosis.Source
@@ -59,6 +60,7 @@ func Find(facts *diagnosis.Facts, finalizer string, objects []diagnosis.Remainin
 			break
 		}
 	}
+	s.setMissingAccount()
 	s.setState()
 	return s.owner
 }
@@ -114,10 +116,11 @@ func (s *search) readManagers() {
 	}
 }
 
-// isOwnManager reports whether a field manager is the owner.
+// isOwnManager reports whether a field manager is the owner. Many projects share some names, even of known
+// controllers.
 func (s *search) isOwnManager(manager string) bool {
 	return slices.Contains(s.managers, manager) && identifiesController(manager) ||
-		slices.Contains(s.knownManagers(), manager)
+		slices.Contains(s.knownManagers(), manager) && !slices.Contains(commonNames, manager)
 }
 
 // hasFinalizer reports whether a set of fields contains the entry of a finalizer.
@@ -169,13 +172,7 @@ func (s *search) byFieldManager() []match {
 // of the types of the objects, which only controllers do.
 func (s *search) byPermission() []match {
 	accounts := Controllers(s.Facts, s.objects)
-	var missing *Account
-	for i := range accounts {
-		if exists, ok := s.ServiceAccounts[accounts[i].Name]; ok && !exists {
-			missing = &accounts[i]
-		}
-	}
-	matches := s.matches(func(workload *diagnosis.Workload) string {
+	return s.matches(func(workload *diagnosis.Workload) string {
 		for _, account := range accounts {
 			if account.Name == workload.ServiceAccount {
 				return fmt.Sprintf(basisPermission, account.Name, account.Permission, account.Binding)
@@ -183,11 +180,21 @@ func (s *search) byPermission() []match {
 		}
 		return ""
 	})
-	if len(matches) == 0 && missing != nil {
-		s.owner.MissingAccount = missing
-		s.owner.Evidence = append(s.owner.Evidence, diagnosis.Inferred(missing.text())...)
+}
+
+// setMissingAccount sets MissingAccount if no ServiceAccount with the permissions of the owner exists, and
+// nothing else identifies the owner.
+func (s *search) setMissingAccount() {
+	accounts := Controllers(s.Facts, s.objects)
+	canExist := slices.ContainsFunc(accounts, func(account Account) bool {
+		exists, ok := s.ServiceAccounts[account.Name]
+		return exists || !ok
+	})
+	if s.owner.Known != nil || len(s.owner.Workloads) > 0 || s.lastManager != "" || len(accounts) == 0 || canExist {
+		return
 	}
-	return matches
+	s.owner.MissingAccount = &accounts[0]
+	s.owner.Evidence = append(s.owner.Evidence, diagnosis.Inferred(accounts[0].text())...)
 }
 
 // byRelease finds the workloads that were installed together with the CustomResourceDefinition of one
@@ -251,7 +258,8 @@ func (s *search) setState() {
 	switch {
 	case isIdentified && ready == total, total == 0 && s.Now.Sub(s.lastChangeAt) < recentChange:
 		s.owner.State = diagnosis.OwnerRunning
-	case isIdentified && ready == 0 && len(s.owner.Unread) == 0:
+	// If the owner has just changed an object, the workload without ready pods may not be the owner.
+	case isIdentified && ready == 0 && len(s.owner.Unread) == 0 && s.IsOverdue(s.lastChangeAt):
 		s.owner.State = diagnosis.OwnerNotRunning
 	case total > 0, s.lastManager != "", len(s.owner.Unread) > 0, s.IsPublic, s.canRunElsewhere():
 		s.owner.State = diagnosis.OwnerUnknown
@@ -260,11 +268,11 @@ func (s *search) setState() {
 	}
 }
 
-// canRunElsewhere reports whether the owner can run outside the cluster, at a cloud provider, or in a
-// workload that cannot be identified.
+// canRunElsewhere reports whether the owner can run in the control plane, outside the cluster, at a cloud
+// provider, or in a workload that cannot be identified.
 func (s *search) canRunElsewhere() bool {
 	if s.owner.Known != nil {
-		return s.owner.Known.External || !s.owner.Known.hasWorkload()
+		return s.owner.Known.IsBuiltIn() || s.owner.Known.External || !s.owner.Known.hasWorkload()
 	}
 	return isCloudDomain(domainOf(s.finalizer))
 }
@@ -301,6 +309,8 @@ var writersOfManifests = []string{
 var commonNames = []string{
 	"main", "manager", "controller", "controller-manager", "controllers", "operator", "server", "agent", "app",
 	"Go-http-client", "python-requests", "okhttp", "java", "node", "curl", "binary", "entrypoint", "start",
+	"OpenAPI-Generator", "fabric8-kubernetes-client", "fabric8", "apiserver", "backend", "daemon", "service", "webhook",
+	"worker",
 }
 
 // identifiesController reports whether the name of a field manager identifies one controller.

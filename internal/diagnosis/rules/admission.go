@@ -50,6 +50,15 @@ type rejection struct {
 	isContradicted bool
 }
 
+// rank returns RankProven if the API server returned the error to the diagnosis. Otherwise, only the
+// namespace controller reported it.
+func (r rejection) rank() diagnosis.Rank {
+	if len(r.dryRuns) == 0 {
+		return diagnosis.RankPublished
+	}
+	return diagnosis.RankProven
+}
+
 func (f view) rejectionBy(parse func(texts ...string) []string, name string) rejection {
 	result := rejection{name: name}
 	for _, dryRun := range f.DryRuns {
@@ -94,7 +103,7 @@ func (f view) isCorroborated(r rejection) bool {
 // webhookFailingFinding returns the finding about a webhook that the API server cannot call.
 func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionWebhookFailing, Rank: diagnosis.RankProven,
+		Cause: diagnosis.CauseAdmissionWebhookFailing, Rank: r.rank(),
 		Message:  fmt.Sprintf(messageWebhookFailing, r.name, r.connectionProblem(), r.effect()),
 		Evidence: r.evidence(),
 		Loss:     lossWebhookFailing,
@@ -119,7 +128,7 @@ func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 		Loss:     lossWebhookDenies,
 	}
 	if len(r.quotes) > 0 && !r.isContradicted {
-		finding.Rank = diagnosis.RankProven
+		finding.Rank = r.rank()
 	}
 	f.addWebhook(&finding, r.name)
 	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
@@ -132,7 +141,7 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 		return nil
 	}
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRefused, Rank: diagnosis.RankProven,
+		Cause: diagnosis.CauseAdmissionRefused, Rank: r.rank(),
 		Message:  fmt.Sprintf(messagePolicyDenies, r.name, r.effect()),
 		Evidence: r.evidence(),
 		Remedies: r.policyRemedies(),
@@ -224,8 +233,8 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 		}
 		finding.Evidence = append(finding.Evidence, diagnosis.Proven(
 			fmt.Sprintf(evidenceWebhookService, webhook.Resource, webhook.Configuration, webhook.Service))...)
-		if isFailing {
-			f.addBackendProblem(finding, *webhook.Service)
+		if isFailing && f.addBackendProblem(finding, *webhook.Service) && finding.Rank == diagnosis.RankPublished {
+			finding.Rank = diagnosis.RankProven // The API server confirms what the namespace controller reported.
 		}
 		finding.Remedies = append(finding.Remedies,
 			diagnosis.Inspect(shell.Command(remedyListBackend, webhook.Service.Namespace)))

@@ -63,6 +63,10 @@ func TestFindAdmission(t *testing.T) {
 			facts: makeTerminating(left, withContentFailure("Failed to delete all resource types, 1 remaining: "+dead.Error()), withWebhook),
 			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankProven, "guard.example.com", "ContentDeletionFailed since", nil}},
 		},
+		"a failing webhook that only a condition reports": {
+			facts: makeTerminating(left, withContentFailure("Failed to delete all resource types, 1 remaining: "+dead.Error())),
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankPublished, "guard.example.com", "ContentDeletionFailed since", nil}},
+		},
 		"a webhook that responds again": {
 			facts: makeTerminating(left, refusedDelete(nil), withContentFailure(`deleting configmaps "a": `+dead.Error())),
 			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankInferred, "", "", nil}},

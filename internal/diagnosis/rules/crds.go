@@ -31,7 +31,7 @@ var crdRule = Rule{
 // conversionFailure describes a failing conversion webhook.
 type conversionFailure struct {
 	kind, groupVersion string
-	texts              []string
+	evidence           []diagnosis.Evidence
 	isResponse         bool // whether the API server returned the error to the diagnosis
 	resource           string
 }
@@ -39,6 +39,10 @@ type conversionFailure struct {
 func (f view) findConversions() []diagnosis.Finding {
 	failures := map[string]*conversionFailure{}
 	add := func(text, resource string, isResponse bool) {
+		evidence := diagnosis.Published(diagnosis.OneLine(text))
+		if isResponse {
+			evidence = diagnosis.Proven(diagnosis.OneLine(text))
+		}
 		for _, match := range conversion.FindAllStringSubmatch(text, -1) {
 			groupVersion, kind := match[1], match[2]
 			group, _, _ := strings.Cut(groupVersion, "/")
@@ -47,7 +51,7 @@ func (f view) findConversions() []diagnosis.Finding {
 				failures[key] = &conversionFailure{kind: kind, groupVersion: groupVersion}
 			}
 			failure := failures[key]
-			failure.texts = append(failure.texts, diagnosis.OneLine(text))
+			failure.evidence = append(failure.evidence, evidence...)
 			failure.isResponse = failure.isResponse || isResponse
 			if failure.resource == "" {
 				failure.resource = resource
@@ -76,7 +80,7 @@ func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseConversionWebhookFailing, Rank: diagnosis.RankProven,
 		Message:  fmt.Sprintf(messageConversionFailing, failure.kind, failure.groupVersion),
-		Evidence: diagnosis.Proven(failure.texts[:min(len(failure.texts), diagnosis.MaxObjects)]...),
+		Evidence: slices.Clone(failure.evidence[:min(len(failure.evidence), diagnosis.MaxObjects)]),
 		Loss:     lossConversion,
 	}
 	if !failure.isResponse {

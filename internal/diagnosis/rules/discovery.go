@@ -44,11 +44,12 @@ func (f view) findDiscovery() []diagnosis.Finding {
 		findings = append(findings, f.discoveryFinding(groupVersion))
 	}
 	for name, err := range diagnosis.Sorted(f.ResourceTypes.Unparsed) {
-		findings = append(findings, f.groupVersionFinding(fmt.Sprintf("group version %q: %v", name, err)))
+		text := fmt.Sprintf("group version %q: %v", name, err)
+		findings = append(findings, f.groupVersionFinding(text, diagnosis.RankProven, diagnosis.Proven(text)))
 	}
 	text := f.ConditionMessage(corev1.NamespaceDeletionGVParsingFailure)
 	if text != "" && len(f.ResourceTypes.Unparsed) == 0 {
-		findings = append(findings, f.groupVersionFinding(text))
+		findings = append(findings, f.groupVersionFinding(text, diagnosis.RankPublished, nil))
 	}
 	return findings
 }
@@ -248,12 +249,13 @@ func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 	}}
 }
 
-func (f view) groupVersionFinding(text string) diagnosis.Finding {
+func (f view) groupVersionFinding(
+	text string, rank diagnosis.Rank, evidence []diagnosis.Evidence,
+) diagnosis.Finding {
 	return diagnosis.Finding{
-		Cause: diagnosis.CauseGroupVersionInvalid, Rank: diagnosis.RankProven,
-		Message: messageGroupVersionInvalid + f.Detail(text),
-		Evidence: append(diagnosis.Proven(diagnosis.OneLine(text)),
-			f.quoteConditions(corev1.NamespaceDeletionGVParsingFailure)...),
+		Cause: diagnosis.CauseGroupVersionInvalid, Rank: rank,
+		Message:  messageGroupVersionInvalid + f.Detail(text),
+		Evidence: append(evidence, f.quoteConditions(corev1.NamespaceDeletionGVParsingFailure)...),
 		Remedies: []diagnosis.Remedy{
 			diagnosis.Inspect(remedyListTypes), diagnosis.Inspect(remedyListServices),
 			diagnosis.Resolve(remedyGroupVersionInvalid),

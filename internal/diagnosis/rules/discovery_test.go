@@ -111,7 +111,7 @@ func TestFindDiscovery(t *testing.T) {
 			facts: makeTerminating(func(facts *diagnosis.Facts) {
 				setStatus(facts, "NamespaceDeletionGroupVersionParsingFailure", "True", "GroupVersionParsingFailed", "unexpected GroupVersion string: a/b/c")
 			}),
-			want: []want{{diagnosis.CauseGroupVersionInvalid, diagnosis.RankProven, "a/b/c", "GroupVersionParsingFailed since", nil}},
+			want: []want{{diagnosis.CauseGroupVersionInvalid, diagnosis.RankPublished, "a/b/c", "GroupVersionParsingFailed since", nil}},
 		},
 	})
 }

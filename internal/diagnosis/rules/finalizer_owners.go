@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/knowncontrollers"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
@@ -70,7 +71,7 @@ func (f view) heldText(finalizer string, objects []diagnosis.RemainingObject) st
 func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 	pauses, denied := f.pauses(c), f.missingPermissions(c)
 	switch {
-	case len(pauses) > 0:
+	case len(pauses) > 0 && f.areAllPaused(c):
 		finding.Cause = diagnosis.CauseObjectPaused
 		finding.Message = fmt.Sprintf(messagePaused, c.held, pauses[0])
 		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyPaused))
@@ -78,7 +79,7 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 		f.setOwnerNotRunning(finding, c)
 	case len(denied) > 0:
 		f.setOwnerForbidden(finding, c, denied)
-	case len(c.reports) > 0:
+	case len(c.reports) > 0 && (c.owner.State != diagnosis.OwnerNotFound || f.isSinceDeletion(c.reports[0], c.objects)):
 		f.setOwnerFailing(finding, c)
 	case c.owner.MissingAccount != nil:
 		f.setAccountMissing(finding, c)
@@ -127,11 +128,15 @@ func (f view) setOwnerForbidden(finding *diagnosis.Finding, c ownerCase, denied 
 	}
 }
 
-// missingPermissions describes the permissions that all ServiceAccounts of the owner lack for the
-// objects.
+// missingPermissions describes the permissions that the ServiceAccounts of a running owner lack for the
+// objects. It returns none if the owner is not identified, or if one of its ServiceAccounts was not checked.
 func (f view) missingPermissions(c ownerCase) []string {
+	if c.owner.State != diagnosis.OwnerRunning {
+		return nil
+	}
 	var denied []string
 	for _, workload := range c.owner.Workloads {
+		isChecked := false
 		for _, review := range f.AccessReviews {
 			if review.ServiceAccount != workload.ServiceAccount ||
 				!slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
@@ -142,8 +147,12 @@ func (f view) missingPermissions(c ownerCase) []string {
 			if review.Allowed {
 				return nil
 			}
+			isChecked = true
 			denied = append(denied,
 				fmt.Sprintf(evidenceForbidden, workload.ServiceAccount, review.Resource, f.Namespace.Name))
+		}
+		if !isChecked {
+			return nil
 		}
 	}
 	return slices.Compact(denied)
@@ -193,24 +202,38 @@ func (f view) pauses(c ownerCase) []string {
 		return nil
 	}
 	var texts []string
-	add := func(object diagnosis.RemainingObject, what, key, value string) {
-		texts = append(texts, fmt.Sprintf(evidencePaused, object.Type, object.Name, what, key, value))
-	}
 	for _, object := range c.objects {
-		for _, pause := range c.owner.Known.Controller.Pauses {
-			if value, ok := object.Annotations[pause.Annotation]; ok && pause.HasEffect(value) {
-				add(object, "annotation", pause.Annotation, value)
-			}
-			if value, ok := object.Labels[pause.Label]; ok && pause.HasEffect(value) {
-				add(object, "label", pause.Label, value)
-			}
-			key := diagnosis.FieldKey{Resource: object.GroupResource(), Name: object.Name, Field: pause.Field}
-			if value, ok := f.Fields[key]; ok && pause.HasEffect(value) {
-				add(object, "field", pause.Field, value)
-			}
-		}
+		texts = append(texts, f.pausesOf(object, c.owner.Known.Controller.Pauses)...)
 	}
 	return texts[:min(len(texts), diagnosis.MaxObjects)]
+}
+
+// areAllPaused reports whether the owner, a known controller, ignores all of the objects.
+func (f view) areAllPaused(c ownerCase) bool {
+	return !slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
+		return len(f.pausesOf(object, c.owner.Known.Controller.Pauses)) == 0
+	})
+}
+
+// pausesOf describes the given settings that an object has. Users choose the values of annotations, so
+// the texts contain a value only if it has a meaning.
+func (f view) pausesOf(object diagnosis.RemainingObject, pauses []knowncontrollers.Setting) []string {
+	var texts []string
+	for _, pause := range pauses {
+		add := func(what, key, value string, ok bool) {
+			if ok && pause.HasEffect(value) {
+				setting := strings.TrimSuffix(key+"="+pause.Value, "=")
+				texts = append(texts, fmt.Sprintf(evidencePaused, object.Type, object.Name, what, setting))
+			}
+		}
+		value, ok := object.Annotations[pause.Annotation]
+		add("annotation", pause.Annotation, value, ok)
+		value, ok = object.Labels[pause.Label]
+		add("label", pause.Label, value, ok)
+		value, ok = f.Fields[diagnosis.FieldKey{Resource: object.GroupResource(), Name: object.Name, Field: pause.Field}]
+		add("field", pause.Field, value, ok)
+	}
+	return texts
 }
 
 // searchEvidence describes where the diagnosis searched for the owner.

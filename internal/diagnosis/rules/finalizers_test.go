@@ -75,6 +75,26 @@ func makeReport(conditionType string, status metav1.ConditionStatus, message str
 	})
 }
 
+// Types and finalizers of known controllers.
+const (
+	clusterFinalizer = "cluster.cluster.x-k8s.io"
+	rabbitFinalizer  = "deletion.finalizers.rabbitmqclusters.rabbitmq.com"
+	evidencePausedA  = `clusters.cluster.x-k8s.io "a" has annotation cluster.x-k8s.io/paused`
+)
+
+var (
+	clusters = makeType("cluster.x-k8s.io", "clusters", "Cluster")
+	gadgets  = makeType("gadgets.example.com", "gadgets", "Gadget")
+	rabbits  = makeType("rabbitmq.com", "rabbitmqclusters", "RabbitmqCluster")
+)
+
+// makePaused returns a cluster with an annotation that pauses its controller. A user chose the value.
+func makePaused(name string) metav1.PartialObjectMetadata {
+	object := makeDeleted(name, clusterFinalizer)
+	object.Annotations = map[string]string{"cluster.x-k8s.io/paused": "value\nof a user"}
+	return object
+}
+
 func withReports(reports ...diagnosis.Report) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) { facts.Reports = append(facts.Reports, reports...) }
 }
@@ -99,6 +119,8 @@ func TestFindFinalizers(t *testing.T) {
 	byHand.ManagedFields[0].Manager = "kubectl-edit"
 
 	failure := makeReport("Synced", "False", "BucketNotEmpty")
+	old := failure
+	old.At = deleted.Add(-time.Hour)
 	withTypes := func(facts *diagnosis.Facts) { facts.ResourceTypes.Types = []resourcetypes.Type{configMaps, widgets} }
 
 	runCases(t, map[string]diagnoseCase{
@@ -222,6 +244,74 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(withContent(contentOf(configMaps, makeDeleted("a", "hold")))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotFound), evidenceSearch, []string{"configmaps/a"}}},
 		},
+		"a ServiceAccount that was deleted, and an owner that has updated the object since": {
+			facts: makeTerminating(withContent(contentOf(widgets, touched)), withBinding("widgets-system", false)),
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "", object}},
+		},
+		"a ServiceAccount that was deleted, and a running workload of the same release": {
+			facts: makeTerminating(left, withBinding("widgets-system", false), func(facts *diagnosis.Facts) {
+				facts.CRDs[0].Annotations = map[string]string{"meta.helm.sh/release-name": "w", "meta.helm.sh/release-namespace": "w"}
+				released := makeOperator(1)
+				released.ServiceAccount.Name, released.Releases = "other", []string{"Helm release w/w"}
+				withWorkloads(released)(facts)
+			}),
+			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "", object}},
+		},
+		"one of two ServiceAccounts with the permissions was deleted": {
+			facts: makeTerminating(left, withBinding("widgets-system", false), func(facts *diagnosis.Facts) {
+				binding := *facts.ClusterRoleBindings[0].DeepCopy()
+				binding.Subjects[0].Namespace = "edge"
+				facts.ClusterRoleBindings = append(facts.ClusterRoleBindings, binding)
+				facts.ServiceAccounts[types.NamespacedName{Namespace: "edge", Name: "widgets"}] = true
+			}),
+			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotFound), "", object}},
+		},
+		"a workload without ready pods, and an owner that has just updated the object": {
+			facts: makeTerminating(withContent(contentOf(widgets, *touched.DeepCopy())), withOperator(0), func(facts *diagnosis.Facts) {
+				facts.Content[0].Objects[0].ManagedFields[0].Time = &metav1.Time{Time: now.Add(-time.Second)}
+			}),
+			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), "", object}},
+		},
+		"a known owner whose field manager is a common name": {
+			facts: makeTerminating(withContent(contentOf(rabbits, *touched.DeepCopy())), func(facts *diagnosis.Facts) {
+				object := &facts.Content[0].Objects[0]
+				object.Finalizers, object.ManagedFields[0].Manager = []string{rabbitFinalizer}, "manager"
+			}),
+			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageKnownNotFound), "", nil}},
+		},
+		"two possible owners without permissions": {
+			facts: makeTerminating(left, withOperator(1), withWorkloads(makeOperator(1)), withReview(false)),
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), "", object}},
+		},
+		"a finalizer that controllers of two API groups use": {
+			facts: makeTerminating(withContent(contentOf(widgets, makeDeleted("a", "cleanup")), contentOf(gadgets, makeDeleted("b", "cleanup"))), withOperator(1)),
+			want: []want{
+				{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "gadgets", "", []string{"gadgets.gadgets.example.com/b"}},
+				{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "widgets", "widgets-system/controller", object},
+			},
+		},
+		"a condition from before the deletion whose publisher was not found": {
+			facts: makeTerminating(left, withReports(old)),
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotFound), "BucketNotEmpty", object}},
+		},
+		"a condition that reports that an activity has ended": {
+			facts: makeTerminating(left, withOperator(1), withReports(makeReport("Issuing", "False", "The certificate has been issued"))),
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "", object}},
+		},
+		"one of two objects is paused": {
+			facts: makeTerminating(withContent(contentOf(clusters, makePaused("a"), makeDeleted("b", clusterFinalizer)))),
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageKnownNotFound), evidencePausedA, nil}},
+		},
+		"an object is paused": {
+			facts: makeTerminating(withContent(contentOf(clusters, makePaused("a")))),
+			want:  []want{{diagnosis.CauseObjectPaused, diagnosis.RankInferred, evidencePausedA, evidencePausedA, nil}},
+		},
+		"a dependency whose name several types have": {
+			facts: makeTerminating(left, withContent(contentOf(clusters, makeObject("p"))), withOperator(1), func(facts *diagnosis.Facts) {
+				facts.ResourceTypes.Types = []resourcetypes.Type{makeType("a.example.com", "clusters", "Cluster"), clusters}
+			}, withReports(makeReport("Ready", "False", `clusters "p" not found`))),
+			want: []want{{diagnosis.CauseFinalizerOwnerFailing, diagnosis.RankPublished, "", "", object}},
+		},
 		"a finalizer of a running kube-controller-manager": {
 			facts: makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC)))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "pvc-protection controller", "renewed 1s ago", nil}},
@@ -290,6 +380,17 @@ func TestFinalizerOfFinding(t *testing.T) {
 		"a namespace finalizer of an initializer whose ServiceAccount exists": {
 			makeTerminating(withNamespaceFinalizers(agent), withInitializerFinalizer(agent, subject), withAccount(true)), agent, diagnosis.OwnerUnknown,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
+		},
+		"a namespace finalizer of two initializers, and the ServiceAccount of one of them does not exist": {
+			makeTerminating(withNamespaceFinalizers(agent), withInitializerFinalizer(agent, subject), withAccount(false), func(facts *diagnosis.Facts) {
+				facts.Initializers = append(facts.Initializers, diagnosis.RegisteredInitializer{
+					Name: "other.example.com", Finalizer: agent, Configuration: "z", Subjects: []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: "ci"}},
+				})
+			}), agent, diagnosis.OwnerUnknown, "kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
+		},
+		"a finalizer of Kubernetes in metadata.finalizers of the Namespace": {
+			makeTerminating(withNamespaceFinalizers(), func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{"foregroundDeletion"} }),
+			"foregroundDeletion", diagnosis.OwnerUnknown, "kubectl nslifecycle finalize shop --metadata-finalizer=foregroundDeletion",
 		},
 		"a namespace finalizer of an initializer with another subject": {
 			makeTerminating(withNamespaceFinalizers(agent), withAccount(false),

@@ -199,7 +199,7 @@ const (
 	messageBuiltInNotRunning   = "%s should have been deleted %s ago; finalizer %s must be removed by %s, which is " +
 		"not running"
 
-	evidencePaused     = "%s %s has %s %s=%s"
+	evidencePaused     = "%s %q has %s %s"
 	evidenceDependency = "%s %q does not exist in the namespace"
 	evidenceForbidden  = "ServiceAccount %s can neither patch nor update %s in namespace %q"
 	evidenceSearch     = "searched for the finalizer's owner in managedFields, Deployments, StatefulSets, DaemonSets, " +
@@ -219,7 +219,7 @@ const (
 	remedyOwnerKnown   = "Check that %s is running, and let it remove the finalizer"
 	remedyReadMore     = "Ask an administrator to run this command: some objects could not be read"
 	remedyOwnerFailing = "Resolve the problem that the controller reports; it then removes the finalizer"
-	remedyPaused       = "Remove the annotation or the field that pauses the controller, and let it remove the finalizer"
+	remedyPaused       = "Remove the setting that pauses the controller, and let it remove the finalizer"
 	remedyOwnerUnknown = "Find the controller that adds this finalizer, and check that it is running"
 	remedyBuiltIn      = "Check that %s is running, and check its log: it is part of the control plane"
 	remedyDependency   = "Check whether the controller can continue without the missing object: nothing can be created " +

@@ -81,32 +81,38 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 }
 
 // addInitializer adds the initializer that a namespace finalizer belongs to. Its owner is absent only if
-// the initializer has subjects, and all of them are ServiceAccounts that do not exist.
+// every initializer with the finalizer has subjects, and all of them are ServiceAccounts that do not exist.
 func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	if !f.IsRead(diagnosis.SourceConfigurations) {
 		finding.OwnerState = diagnosis.OwnerUnknown
 		return
 	}
-	at := slices.IndexFunc(f.Initializers, func(initializer diagnosis.RegisteredInitializer) bool {
-		return initializer.Finalizer == finalizer
+	initializers := slices.DeleteFunc(slices.Clone(f.Initializers), func(i diagnosis.RegisteredInitializer) bool {
+		return i.Finalizer != finalizer
 	})
-	if at < 0 {
+	if len(initializers) == 0 {
 		return
 	}
-	initializer := f.Initializers[at]
+	initializer := initializers[0]
 	finding.Message += fmt.Sprintf(messageInitializerFinalizer, initializer.Name, initializer.Configuration)
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(
 		fmt.Sprintf(evidenceInitializerFinalizer, initializer.Configuration, finalizer, initializer.Name))...)
 	finding.Remedies[0] = diagnosis.Resolve(fmt.Sprintf(remedyInitializer, initializer.Name, finalizer))
 	finding.OwnerState = diagnosis.OwnerUnknown
-	identities, isExact := owners.InitializerIdentities(f.Facts, initializer.Name)
-	isMissing := func(identity owners.Identity) bool { return identity.Status == owners.StatusMissing }
-	if isExact && !slices.ContainsFunc(identities, func(i owners.Identity) bool { return !isMissing(i) }) {
-		finding.OwnerState = diagnosis.OwnerAbsent
-		for _, identity := range identities {
-			finding.Evidence = append(finding.Evidence, diagnosis.Proven(identity.Text)...)
+	var missing []string
+	for _, initializer := range initializers {
+		if len(initializer.Subjects) == 0 {
+			return
+		}
+		for _, identity := range owners.RegisteredIdentities(f.Facts, initializer) {
+			if identity.Status != owners.StatusMissing {
+				return
+			}
+			missing = append(missing, identity.Text)
 		}
 	}
+	finding.OwnerState = diagnosis.OwnerAbsent
+	finding.Evidence = append(finding.Evidence, diagnosis.Proven(missing...)...)
 }
 
 // finalizersIn returns one of the Namespace's two lists of finalizers.

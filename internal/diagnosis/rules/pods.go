@@ -168,9 +168,11 @@ func (f view) kubeletFinding(pods []diagnosis.RemainingObject) diagnosis.Finding
 		},
 		Loss: lossPod,
 	}
-	if pod := f.podFor(pods[0].UID); pod != nil && f.IsRead(diagnosis.SourceNodes) {
-		finding.Rank = diagnosis.RankProven
-		finding.Message += fmt.Sprintf(messagePodKubeletNode, pod.Spec.NodeName)
+	if pod := f.podFor(pods[0].UID); pod != nil {
+		if ready, _ := f.nodeReady(pod.Spec.NodeName); ready != nil && ready.Status == corev1.ConditionTrue {
+			finding.Rank = diagnosis.RankProven
+			finding.Message += fmt.Sprintf(messagePodKubeletNode, pod.Spec.NodeName)
+		}
 	}
 	return finding.WithRemaining(pods)
 }

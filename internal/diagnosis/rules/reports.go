@@ -4,7 +4,6 @@
 package rules
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,43 +14,36 @@ import (
 // reportsAbout returns the failures that controllers published about objects: first those since the
 // deletion of the object, and the latest first.
 func (f view) reportsAbout(objects []diagnosis.RemainingObject) []diagnosis.Report {
-	type entry struct {
-		report          diagnosis.Report
-		isSinceDeletion bool
-	}
-	var entries []entry
+	var since, before []diagnosis.Report
 	for _, report := range f.Reports {
 		at := slices.IndexFunc(objects, func(object diagnosis.RemainingObject) bool {
-			return object.Name == report.Name && object.GroupResource() == report.Type.GroupResource()
+			return isAbout(report, object)
 		})
 		if at < 0 || !report.IsFailure {
 			continue
 		}
-		isSince := !report.At.Before(objects[at].DeletedAt())
-		if report.IsEvent() && !isSince {
-			continue // An Event does not show whether the problem still exists.
+		if !report.At.Before(objects[at].DeletedAt()) {
+			since = append(since, report)
+		} else if !report.IsEvent() { // An old Event does not show whether the problem still exists.
+			before = append(before, report)
 		}
-		entries = append(entries, entry{report, isSince})
 	}
-	slices.SortStableFunc(entries, func(a, b entry) int {
-		return cmp.Or(compareBool(b.isSinceDeletion, a.isSinceDeletion), b.report.At.Compare(a.report.At))
-	})
-	var reports []diagnosis.Report
-	for _, entry := range entries {
-		reports = append(reports, entry.report)
-	}
-	return reports
+	latestFirst := func(a, b diagnosis.Report) int { return b.At.Compare(a.At) }
+	slices.SortStableFunc(since, latestFirst)
+	slices.SortStableFunc(before, latestFirst)
+	return append(since, before...)
 }
 
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
+// isSinceDeletion reports whether a report about one of the objects was published after its deletion was
+// requested. An older report can be from a controller that no longer exists.
+func (f view) isSinceDeletion(report diagnosis.Report, objects []diagnosis.RemainingObject) bool {
+	return slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
+		return isAbout(report, object) && !report.At.Before(object.DeletedAt())
+	})
+}
+
+func isAbout(report diagnosis.Report, object diagnosis.RemainingObject) bool {
+	return object.Name == report.Name && object.GroupResource() == report.Type.GroupResource()
 }
 
 // quoteReports quotes at most MaxObjects reports.
@@ -100,7 +92,8 @@ func (f view) missingDependency(report diagnosis.Report, objects []diagnosis.Rem
 	if match == nil || f.ResourceTypes == nil {
 		return ""
 	}
-	for _, candidate := range f.ResourceTypes.Types {
+	missing := ""
+	for _, candidate := range f.ResourceTypes.Types { // Several types can have the same name.
 		isSelf := slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
 			return object.GroupResource() == candidate.GroupResource() && object.Name == match[2]
 		})
@@ -116,7 +109,9 @@ func (f view) missingDependency(report diagnosis.Report, objects []diagnosis.Rem
 		if f.exists(candidate.GroupResource(), match[2]) {
 			return ""
 		}
-		return fmt.Sprintf(evidenceDependency, candidate, match[2])
+		if missing == "" {
+			missing = fmt.Sprintf(evidenceDependency, candidate, match[2])
+		}
 	}
-	return ""
+	return missing
 }
