@@ -19,7 +19,7 @@ type Owner struct {
 	// Known describes the controller if it is a common one; otherwise, it is nil.
 	Known *KnownFinalizer
 	State diagnosis.OwnerState
-	// Workloads are inferred to be the owner. Without other evidence, they have the same Basis.
+	// Workloads are inferred to be the owner.
 	Workloads []*diagnosis.Workload
 	// Evidence describes who added the finalizer, how the owner was identified, and whether it is running.
 	Evidence []diagnosis.Evidence
@@ -200,6 +200,9 @@ func (s *search) setMissingAccount() {
 // byRelease finds the workloads that were installed together with the CustomResourceDefinition of one
 // of the objects.
 func (s *search) byRelease() []match {
+	if s.IsPublic {
+		return nil // Public findings must not show which releases exist.
+	}
 	var releases []string
 	for i := range s.CRDs {
 		if slices.ContainsFunc(s.objects, func(object diagnosis.RemainingObject) bool {

@@ -191,10 +191,10 @@ const (
 	messageOwnerNotRunning     = "%s; its owner seems not to be running: %s"
 	messageOwnerInNamespace    = "%s; its owner seems to have been in this namespace: %s"
 	messageKnownNotFound       = "%s, which %s removes; no workload of this controller was found"
-	messageOwnerNotFound       = "%s; no workload was found that could be its owner"
+	messageOwnerNotFound       = "%s; no Deployment, StatefulSet or DaemonSet was identified as its owner"
 	messageOwnerKnown          = "%s, which %s removes"
 	messageOwnerUnknown        = "%s; the controller responsible for it is unknown"
-	messagePaused              = "%s; its owner ignores it while it is paused: %s"
+	messagePaused              = "%s; its controller does not reconcile it: %s"
 	messageBuiltInPending      = "%s should have been deleted %s ago; %s has not removed finalizer %s"
 	messageBuiltInNotRunning   = "%s should have been deleted %s ago; finalizer %s must be removed by %s, which is " +
 		"not running"
@@ -217,7 +217,7 @@ const (
 	remedyOwnerInNamespace = "Install the finalizer's owner in another namespace, and let it remove the finalizer: " +
 		"nothing can be created in a terminating namespace"
 	remedyOwnerKnown   = "Check that %s is running, and let it remove the finalizer"
-	remedyReadMore     = "Ask an administrator to run this command: some objects could not be read"
+	remedyReadMore     = "Some objects could not be read: ask an administrator to run kubectl nslifecycle explain"
 	remedyOwnerFailing = "Resolve the problem that the controller reports; it then removes the finalizer"
 	remedyPaused       = "Remove the setting that pauses the controller, and let it remove the finalizer"
 	remedyOwnerUnknown = "Find the controller that adds this finalizer, and check that it is running"

@@ -99,6 +99,9 @@ func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 		fmt.Sprintf(evidenceInitializerFinalizer, initializer.Configuration, finalizer, initializer.Name))...)
 	finding.Remedies[0] = diagnosis.Resolve(fmt.Sprintf(remedyInitializer, initializer.Name, finalizer))
 	finding.OwnerState = diagnosis.OwnerUnknown
+	if f.Condition(corev1.NamespaceConditionType(finalizer)) != nil {
+		return // An agent has published this condition, possibly with another identity.
+	}
 	var missing []string
 	for _, initializer := range initializers {
 		if len(initializer.Subjects) == 0 {
