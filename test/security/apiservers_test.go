@@ -80,13 +80,14 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 	}
 
 	// recreate deletes a namespace through A, empties spec.finalizers, and recreates the namespace. As
-	// the initializer, it creates two ConfigMaps in the new namespace. recreate returns the resource
-	// version of the new namespace.
-	recreate := func(ctx context.Context, name string) int {
+	// the initializer, it creates two ConfigMaps in the new namespace. It calls afterDelete while the
+	// namespace is terminating. recreate returns the resource version of the new namespace.
+	recreate := func(ctx context.Context, name string, afterDelete func()) int {
 		GinkgoHelper()
 		clientset := cluster.Admin.Clientset()
 		namespaces := clientset.CoreV1().Namespaces()
 		Expect(namespaces.Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+		afterDelete()
 		Eventually(func() error {
 			now, err := namespaces.Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -198,7 +199,14 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 					repeatUntil(stop, func() { write(ctx, name) })
 				})
 			}
-			since := recreate(ctx, name)
+			// The grace period of the finalization gives B much more time to observe the deletion.
+			since := recreate(ctx, name, func() {
+				Eventually(func() error {
+					_, err := throughB.CoreV1().ConfigMaps(name).Create(ctx, wrappers.MakeConfigMap(name, "probe"),
+						metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+					return err
+				}).WithContext(ctx).WithPolling(time.Millisecond).ShouldNot(Succeed())
+			})
 			write(ctx, name)
 			close(stop)
 			group.Wait()
@@ -237,7 +245,7 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 				return err
 			}).WithContext(ctx).Should(Succeed())
 			Expect(second.Pause()).To(Succeed())
-			recreate(ctx, old)
+			recreate(ctx, old, func() {})
 			Expect(cluster.Ordinary.Create(ctx, makeTwo(other))).To(Succeed())
 			// The requests wait in B's sockets. B reads them first when it resumes.
 			var group sync.WaitGroup
