@@ -66,6 +66,15 @@ func Published(texts ...string) []Evidence { return makeEvidence(RankPublished, 
 // Inferred returns evidence with RankInferred.
 func Inferred(texts ...string) []Evidence { return makeEvidence(RankInferred, texts) }
 
+// TextsOf returns the texts of evidence.
+func TextsOf(evidence []Evidence) []string {
+	var texts []string
+	for _, one := range evidence {
+		texts = append(texts, one.Text)
+	}
+	return texts
+}
+
 // makeEvidence omits empty texts.
 func makeEvidence(rank Rank, texts []string) []Evidence {
 	var evidence []Evidence

@@ -125,7 +125,7 @@ func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
 	Expect(finding.Message).NotTo(BeEmpty(), description)
 	Expect(finding.Evidence).NotTo(BeEmpty(), description)
 	Expect(finding.Remedies).NotTo(BeEmpty(), description)
-	texts := append(textsOf(finding), finding.Message)
+	texts := append(diagnosis.TextsOf(finding.Evidence), finding.Message)
 	for _, remedy := range finding.Remedies {
 		texts = append(texts, remedy.String())
 	}
@@ -136,16 +136,9 @@ func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
 	}
 }
 
-// textsOf returns the texts of the evidence.
-func textsOf(finding diagnosis.Finding) []string {
-	var texts []string
-	for _, evidence := range finding.Evidence {
-		texts = append(texts, evidence.Text)
-	}
-	return texts
+func evidenceText(finding diagnosis.Finding) string {
+	return strings.Join(diagnosis.TextsOf(finding.Evidence), "\n")
 }
-
-func evidenceText(finding diagnosis.Finding) string { return strings.Join(textsOf(finding), "\n") }
 
 // expectNoFindings expects that the diagnosis has no findings during the given duration.
 func (f *fixture) expectNoFindings(ctx context.Context, collector *collect.Collector, duration time.Duration) {

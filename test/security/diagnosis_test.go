@@ -265,9 +265,7 @@ func explain(ctx context.Context, cluster *framework.Cluster, name string) strin
 	var texts []string
 	for _, finding := range found.Findings {
 		texts = append(texts, finding.Message)
-		for _, evidence := range finding.Evidence {
-			texts = append(texts, evidence.Text)
-		}
+		texts = append(texts, diagnosis.TextsOf(finding.Evidence)...)
 	}
 	return strings.Join(texts, "\n")
 }

@@ -52,12 +52,7 @@ var systemSubjects = []rbacv1.Subject{
 func CanAnyoneInitialize(
 	roles []rbacv1.ClusterRole, bindings []rbacv1.ClusterRoleBinding, waiting []v1alpha1.Subject,
 ) bool {
-	for subject := range subjectsWith(roles, bindings, grantsInitialize) {
-		if !slices.Contains(waiting, makeSubject(subject)) {
-			return true
-		}
-	}
-	return false
+	return hasHolder(roles, bindings, waiting, grantsInitialize)
 }
 
 // InitializerIdentities returns the identities that can be the given initializer, with their status. If
@@ -123,11 +118,19 @@ func initializerSubjects(facts *diagnosis.Facts, name string) map[v1alpha1.Subje
 
 // HasWildcardHolder reports whether any subject may initialize the namespace because it has all verbs.
 func HasWildcardHolder(facts *diagnosis.Facts) bool {
-	holders := subjectsWith(facts.ClusterRoles, facts.ClusterRoleBindings, func(rule *rbacv1.PolicyRule) bool {
-		return slices.Contains(rule.Verbs, rbacv1.VerbAll) && grantsInitialize(rule)
-	})
-	for holder := range holders {
-		if !slices.Contains(facts.WaitingSubjects, makeSubject(holder)) {
+	return hasHolder(facts.ClusterRoles, facts.ClusterRoleBindings, facts.WaitingSubjects,
+		func(rule *rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.Verbs, rbacv1.VerbAll) && grantsInitialize(rule)
+		})
+}
+
+// hasHolder reports whether a role grants a permission to a subject that is not a waiting subject.
+func hasHolder(
+	roles []rbacv1.ClusterRole, bindings []rbacv1.ClusterRoleBinding, waiting []v1alpha1.Subject,
+	isGrant func(*rbacv1.PolicyRule) bool,
+) bool {
+	for subject := range subjectsWith(roles, bindings, isGrant) {
+		if !slices.Contains(waiting, makeSubject(subject)) {
 			return true
 		}
 	}

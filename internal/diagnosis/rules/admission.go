@@ -252,7 +252,7 @@ func kindOf(resource string) string {
 func (r rejection) policyRemedies() []diagnosis.Remedy {
 	remedies := []diagnosis.Remedy{diagnosis.Inspect(shell.Command(remedyGetPolicy, r.name))}
 	resolve := []diagnosis.Remedy{diagnosis.Resolve(remedyPolicyDenies)}
-	for _, binding := range diagnosis.DenyingBindings(r.name, textsOf(r.evidence())...) {
+	for _, binding := range diagnosis.DenyingBindings(r.name, diagnosis.TextsOf(r.evidence())...) {
 		remedies = append(remedies, diagnosis.Inspect(shell.Command(remedyGetBinding, binding)))
 		resolve = append(resolve,
 			diagnosis.ResolveWith(remedyExcludeFromBinding, shell.Command(remedyEditBinding, binding)),
@@ -278,7 +278,7 @@ func (r rejection) effect() string {
 
 // connectionProblem describes why the API server cannot call the webhook.
 func (r rejection) connectionProblem() string {
-	return connectionProblems[diagnosis.FindConnectionProblem(textsOf(r.evidence())...)]
+	return connectionProblems[diagnosis.FindConnectionProblem(diagnosis.TextsOf(r.evidence())...)]
 }
 
 // evidence returns the errors returned to the dry runs and to the namespace controller.

@@ -42,15 +42,6 @@ func finalizerEvidence(finalizer string, objects []diagnosis.RemainingObject) st
 	return fmt.Sprintf(evidenceFinalizer, first.Type, first.Name, diagnosis.FormatTime(first.DeletedAt()), finalizer)
 }
 
-// textsOf returns the texts of evidence.
-func textsOf(evidence []diagnosis.Evidence) []string {
-	var texts []string
-	for _, one := range evidence {
-		texts = append(texts, one.Text)
-	}
-	return texts
-}
-
 // unlistedObjects describes the types with objects that were not listed. In that case, the number
 // of objects in a finding is a lower bound.
 func (f view) unlistedObjects(objects []diagnosis.RemainingObject) []string {

@@ -21,6 +21,8 @@ type ownerCase struct {
 	owner     owners.Owner
 	// reports are what controllers published about the objects, the most relevant first.
 	reports []diagnosis.Report
+	// pauses describe the settings that make the owner ignore some of the objects.
+	pauses []string
 	// held is the beginning of the message.
 	held string
 }
@@ -35,10 +37,11 @@ func (f view) ownerFinding(
 		finalizer: finalizer, objects: objects, owner: owners.Find(f.Facts, finalizer, objects),
 		reports: f.reportsAbout(objects), held: f.heldText(finalizer, objects),
 	}
+	c.pauses = f.pauses(c)
 	finding := diagnosis.Finding{
 		Cause: pending, Rank: diagnosis.RankInferred, Finalizer: finalizer, OwnerState: c.owner.State,
 		Evidence: slices.Concat(
-			diagnosis.Published(quoteReports(c.reports)...), diagnosis.Proven(f.pauses(c)...),
+			diagnosis.Published(quoteReports(c.reports)...), diagnosis.Proven(c.pauses...),
 			diagnosis.Proven(finalizerEvidence(finalizer, objects)), c.owner.Evidence,
 		),
 		Loss: lossUnknownFinalizer,
@@ -69,20 +72,24 @@ func (f view) heldText(finalizer string, objects []diagnosis.RemainingObject) st
 // setOwnerCause sets the cause, the message and the remedies. What a controller published takes
 // precedence over conclusions, except that the owner is not running: then the reports can be old.
 func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
-	pauses, denied := f.pauses(c), f.missingPermissions(c)
+	denied := f.missingPermissions(c)
 	switch {
-	case len(pauses) > 0 && f.areAllPaused(c):
+	case len(c.pauses) > 0 && f.areAllPaused(c):
 		finding.Cause = diagnosis.CauseObjectPaused
-		finding.Message = fmt.Sprintf(messagePaused, c.held, pauses[0])
+		finding.Message = fmt.Sprintf(messagePaused, c.held, c.pauses[0])
 		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyPaused))
 	case c.owner.State == diagnosis.OwnerNotRunning:
-		f.setOwnerNotRunning(finding, c)
+		setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotRunning,
+			slices.ContainsFunc(c.owner.Workloads, func(workload *diagnosis.Workload) bool {
+				return workload.Namespace == f.Namespace.Name
+			}))
 	case len(denied) > 0:
 		f.setOwnerForbidden(finding, c, denied)
 	case len(c.reports) > 0 && (c.owner.State != diagnosis.OwnerNotFound || f.isSinceDeletion(c.reports[0], c.objects)):
 		f.setOwnerFailing(finding, c)
 	case c.owner.MissingAccount != nil:
-		f.setAccountMissing(finding, c)
+		setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotFound,
+			c.owner.MissingAccount.Name.Namespace == f.Namespace.Name)
 	case c.owner.State == diagnosis.OwnerRunning:
 		finding.Message = fmt.Sprintf(messageOwnerRunning, c.held) + f.Detail(lastText(c.owner.Evidence))
 		finding.Remedies = append(finding.Remedies, append(logsCommands(c.owner), diagnosis.Inspect(remedyOwnerRunning))...)
@@ -91,25 +98,13 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 	}
 }
 
-func (f view) setOwnerNotRunning(finding *diagnosis.Finding, c ownerCase) {
-	finding.Cause = diagnosis.CauseFinalizerOwnerNotRunning
+// setOwnerNotRunning completes a finding about an owner that has no ready pods or no ServiceAccount. If
+// the owner was in the namespace itself, that is the cause.
+func setOwnerNotRunning(finding *diagnosis.Finding, c ownerCase, cause diagnosis.Cause, wasInNamespace bool) {
+	finding.Cause = cause
 	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held, lastText(c.owner.Evidence))
 	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerNotRunning))
-	if slices.ContainsFunc(c.owner.Workloads, func(workload *diagnosis.Workload) bool {
-		return workload.Namespace == f.Namespace.Name
-	}) {
-		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
-		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held, lastText(c.owner.Evidence))
-		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyOwnerInNamespace)}
-	}
-}
-
-func (f view) setAccountMissing(finding *diagnosis.Finding, c ownerCase) {
-	account := c.owner.MissingAccount
-	finding.Cause = diagnosis.CauseFinalizerOwnerNotFound
-	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held, lastText(c.owner.Evidence))
-	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerNotRunning))
-	if account.Name.Namespace == f.Namespace.Name {
+	if wasInNamespace {
 		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
 		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held, lastText(c.owner.Evidence))
 		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyOwnerInNamespace)}

@@ -46,7 +46,7 @@ type Run struct {
 	IsCalled bool
 	Result   workrunner.Result
 	CallErr  error
-	// RetryErr is the error because of which the Namespace is reconciled again with backoff: CallErr,
+	// RetryErr is the error that makes the reconciler retry the Namespace with backoff: CallErr,
 	// or an error that describes a panic or a rejected write.
 	RetryErr error
 
