@@ -54,6 +54,32 @@ const (
 	AnnotationTTL = Prefix + "ttl"
 )
 
+// TemplatesInitializer is the name of the initializer that applies NamespaceTemplates. It is registered
+// while templates exist, and only Namespaces that a template selects get it. A
+// NamespaceInitializerConfiguration can name it, to change its position or its settings.
+const TemplatesInitializer = "templates.nslifecycle.dev"
+
+// Labels and annotations of NamespaceTemplates.
+const (
+	// LabelTemplate on a Namespace is the name of a NamespaceTemplate that the creator has chosen. On an
+	// object, it is the name of the NamespaceTemplate that contains the object.
+	LabelTemplate = Prefix + "template"
+
+	// LabelLocked on an object makes the API server reject changes to the object.
+	LabelLocked = Prefix + "locked"
+
+	// AnnotationNamespaceUID on an object of a template is the UID of its Namespace. The API server
+	// rejects the object if the Namespace was recreated.
+	AnnotationNamespaceUID = Prefix + "namespace-uid"
+
+	// AnnotationTemplates on a Namespace records, as JSON, the templates and revisions whose objects the
+	// Namespace contains. The operator writes it.
+	AnnotationTemplates = Prefix + "templates"
+
+	// PrefixParameter is the prefix of annotations with the values of template parameters.
+	PrefixParameter = "parameter." + Prefix
+)
+
 // LabelPolicy is a label on the admission policies and bindings of this project. Its value is one
 // of the Policy constants. The operator finds the policies by this label, since an installation can
 // add a prefix to their names.
@@ -83,6 +109,14 @@ const (
 	PolicyInitializerSubjects = "initializer-subjects"
 	// PolicyGuard protects the state of the initialization that is recorded on the Namespace.
 	PolicyGuard = "guard"
+	// PolicyTemplates validates the templates and parameters that users choose for a Namespace.
+	PolicyTemplates = "templates"
+	// PolicyTemplateAuthors requires that the author of a NamespaceTemplate can impersonate its
+	// ServiceAccount and read the sources of its copies.
+	PolicyTemplateAuthors = "template-authors"
+	// PolicyTemplateObjects rejects changes to locked objects, and objects that the operator has rendered
+	// for another Namespace.
+	PolicyTemplateObjects = "template-objects"
 	// PolicyRequireSet rejects new Namespaces with LabelInitializing while no
 	// NamespaceInitializerSet exists.
 	PolicyRequireSet = "require-set"
@@ -106,6 +140,15 @@ const VerbInitialize = "initialize"
 // VerbInject is the RBAC verb on namespaces that allows the operator to add the pending list to new
 // Namespaces if the API server cannot (config/compat). Only the operator's ServiceAccount has it.
 const VerbInject = "inject"
+
+// VerbFurnish is the RBAC verb on namespaces that allows the ServiceAccounts of templates to write to
+// initializing namespaces. It does not allow changes to the pending list. It must be granted at cluster
+// scope.
+const VerbFurnish = "furnish"
+
+// VerbUse is the RBAC verb on namespacetemplates that allows users to choose a template with
+// AccessRestricted.
+const VerbUse = "use"
 
 // EffectiveSetName is the name of the only NamespaceInitializerSet.
 const EffectiveSetName = "effective"
@@ -148,6 +191,22 @@ const (
 	// ConditionHealthy is False if an initializer of the configuration is unresponsive or lacks
 	// permissions.
 	ConditionHealthy = "Healthy"
+)
+
+// Condition types of a NamespaceTemplate.
+const (
+	// ConditionValid is False if the template or an expression in it is invalid.
+	ConditionValid = "Valid"
+
+	// ConditionAuthorized is False if the operator cannot impersonate the ServiceAccount of the template,
+	// or the ServiceAccount lacks permissions. The message contains the missing rules.
+	ConditionAuthorized = "Authorized"
+
+	// ConditionProgressing is True while Namespaces do not contain the current revision.
+	ConditionProgressing = "Progressing"
+
+	// ConditionConflicted is True if other clients or templates control objects of the template.
+	ConditionConflicted = "Conflicted"
 )
 
 // Reasons for ConditionExpiring and its Events.

@@ -16,6 +16,34 @@ const MaxSetInitializers = 256
 // compare the user of a request with each of them.
 const MaxSetWaitingSubjects = 256
 
+// MaxSetTemplates is the maximum number of templates in the set. The admission policies compare the
+// labels of each new Namespace with the selector of each template.
+const MaxSetTemplates = 128
+
+// EffectiveTemplate is the part of a NamespaceTemplate that the admission policies use.
+type EffectiveTemplate struct {
+	// name is the name of the template.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// namespaceSelector is the selector of the template.
+	// +optional
+	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
+
+	// access is the access of the template.
+	// +optional
+	Access TemplateAccess `json:"access,omitempty"`
+
+	// parameters are the parameters of the template, without descriptions.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Parameters []TemplateParameter `json:"parameters,omitempty"`
+}
+
 // EffectiveInitializer is one entry of the merged list.
 type EffectiveInitializer struct {
 	// name is the identifier of the initializer.
@@ -70,6 +98,13 @@ type NamespaceInitializerSet struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	WaitingSubjects []Subject `json:"waitingSubjects,omitempty"`
+
+	// templates are all NamespaceTemplates, sorted by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=128
+	Templates []EffectiveTemplate `json:"templates,omitempty"`
 
 	// operator is the user name of the operator. subjects and waitingSubjects do not restrict it.
 	// +optional

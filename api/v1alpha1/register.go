@@ -24,6 +24,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&NamespaceInitializerConfiguration{}, &NamespaceInitializerConfigurationList{},
 		&NamespaceInitializerSet{}, &NamespaceInitializerSetList{},
+		&NamespaceTemplate{}, &NamespaceTemplateList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -21,6 +21,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 	// Group=nslifecycle.dev, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveInitializer"):
 		return &apiv1alpha1.EffectiveInitializerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveTemplate"):
+		return &apiv1alpha1.EffectiveTemplateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("InitializerSettings"):
 		return &apiv1alpha1.InitializerSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializer"):
@@ -35,8 +37,32 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NamespaceSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceSelectorRequirement"):
 		return &apiv1alpha1.NamespaceSelectorRequirementApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceTemplate"):
+		return &apiv1alpha1.NamespaceTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceTemplateSpec"):
+		return &apiv1alpha1.NamespaceTemplateSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceTemplateStatus"):
+		return &apiv1alpha1.NamespaceTemplateStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Subject"):
 		return &apiv1alpha1.SubjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateCopy"):
+		return &apiv1alpha1.TemplateCopyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateFailure"):
+		return &apiv1alpha1.TemplateFailureApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateNamespaceCounts"):
+		return &apiv1alpha1.TemplateNamespaceCountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateObject"):
+		return &apiv1alpha1.TemplateObjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateParameter"):
+		return &apiv1alpha1.TemplateParameterApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateReadiness"):
+		return &apiv1alpha1.TemplateReadinessApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateRemoval"):
+		return &apiv1alpha1.TemplateRemovalApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateSync"):
+		return &apiv1alpha1.TemplateSyncApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateVariable"):
+		return &apiv1alpha1.TemplateVariableApplyConfiguration{}
 
 	}
 	return nil

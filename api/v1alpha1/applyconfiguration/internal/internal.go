@@ -26,6 +26,10 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.AdoptPolicy
+  scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.ConflictPolicy
+  scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.EffectiveInitializer
   map:
     fields:
@@ -56,6 +60,26 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: timeoutSeconds
       type:
         scalar: numeric
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.EffectiveTemplate
+  map:
+    fields:
+    - name: access
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateAccess
+    - name: name
+      type:
+        scalar: string
+    - name: namespaceSelector
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+    - name: parameters
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateParameter
+          elementRelationship: associative
+          keys:
+          - name
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
   scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
@@ -150,6 +174,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: systemNamespace
       type:
         scalar: string
+    - name: templates
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.EffectiveTemplate
+          elementRelationship: associative
+          keys:
+          - name
     - name: waitingSubjects
       type:
         list:
@@ -185,6 +217,103 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
           elementRelationship: atomic
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceTemplate
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceTemplateSpec
+    - name: status
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceTemplateStatus
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceTemplateSpec
+  map:
+    fields:
+    - name: access
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateAccess
+      default: Open
+    - name: existingNamespaces
+      type:
+        scalar: boolean
+    - name: namespaceSelector
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+    - name: objects
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObject
+          elementRelationship: associative
+          keys:
+          - name
+    - name: parameters
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateParameter
+          elementRelationship: associative
+          keys:
+          - name
+    - name: readiness
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateReadiness
+      default: {}
+    - name: removal
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateRemoval
+      default: {}
+    - name: serviceAccountName
+      type:
+        scalar: string
+    - name: sync
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSync
+      default: {}
+    - name: variables
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateVariable
+          elementRelationship: associative
+          keys:
+          - name
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceTemplateStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: failures
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateFailure
+          elementRelationship: atomic
+    - name: namespaces
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateNamespaceCounts
+    - name: revision
+      type:
+        scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.ReadinessMode
+  scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
+  scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
   map:
     fields:
@@ -199,6 +328,171 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.SubjectKind
   scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.SyncMode
+  scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateAccess
+  scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateCopy
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateFailure
+  map:
+    fields:
+    - name: message
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: object
+      type:
+        scalar: string
+    - name: reason
+      type:
+        scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateNamespaceCounts
+  map:
+    fields:
+    - name: conflicted
+      type:
+        scalar: numeric
+    - name: failed
+      type:
+        scalar: numeric
+    - name: pending
+      type:
+        scalar: numeric
+    - name: ready
+      type:
+        scalar: numeric
+    - name: selected
+      type:
+        scalar: numeric
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObject
+  map:
+    fields:
+    - name: copy
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateCopy
+    - name: includeWhen
+      type:
+        scalar: string
+    - name: locked
+      type:
+        scalar: boolean
+    - name: name
+      type:
+        scalar: string
+    - name: template
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: when
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectTime
+      default: BeforeOpen
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectTime
+  scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateParameter
+  map:
+    fields:
+    - name: default
+      type:
+        scalar: string
+    - name: description
+      type:
+        scalar: string
+    - name: enum
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: immutable
+      type:
+        scalar: boolean
+    - name: label
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: pattern
+      type:
+        scalar: string
+    - name: required
+      type:
+        scalar: boolean
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateReadiness
+  map:
+    fields:
+    - name: mode
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.ReadinessMode
+      default: Effective
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateRemoval
+  map:
+    fields:
+    - name: fromTemplate
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
+      default: Prune
+    - name: onDelete
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
+      default: Keep
+    - name: onUnmatch
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
+      default: Keep
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSync
+  map:
+    fields:
+    - name: adopt
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.AdoptPolicy
+      default: IfEqual
+    - name: conflicts
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.ConflictPolicy
+      default: Report
+    - name: mode
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.SyncMode
+      default: Always
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateVariable
+  map:
+    fields:
+    - name: expression
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:

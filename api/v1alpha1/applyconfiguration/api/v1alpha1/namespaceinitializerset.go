@@ -31,6 +31,8 @@ type NamespaceInitializerSetApplyConfiguration struct {
 	Initializers []EffectiveInitializerApplyConfiguration `json:"initializers,omitempty"`
 	// waitingSubjects are the merged waitingSubjects of all configurations.
 	WaitingSubjects []SubjectApplyConfiguration `json:"waitingSubjects,omitempty"`
+	// templates are all NamespaceTemplates, sorted by name.
+	Templates []EffectiveTemplateApplyConfiguration `json:"templates,omitempty"`
 	// operator is the user name of the operator. subjects and waitingSubjects do not restrict it.
 	Operator *string `json:"operator,omitempty"`
 	// systemNamespace is the namespace of the operator. This namespace never waits for initializers,
@@ -264,6 +266,19 @@ func (b *NamespaceInitializerSetApplyConfiguration) WithWaitingSubjects(values .
 			panic("nil value passed to WithWaitingSubjects")
 		}
 		b.WaitingSubjects = append(b.WaitingSubjects, *values[i])
+	}
+	return b
+}
+
+// WithTemplates adds the given value to the Templates field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Templates field.
+func (b *NamespaceInitializerSetApplyConfiguration) WithTemplates(values ...*EffectiveTemplateApplyConfiguration) *NamespaceInitializerSetApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithTemplates")
+		}
+		b.Templates = append(b.Templates, *values[i])
 	}
 	return b
 }
