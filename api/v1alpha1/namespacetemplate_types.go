@@ -397,7 +397,7 @@ type NamespaceTemplateStatus struct {
 
 	// namespaces are the numbers of Namespaces by state.
 	// +optional
-	Namespaces TemplateNamespaceCounts `json:"namespaces,omitempty"`
+	Namespaces *TemplateNamespaceCounts `json:"namespaces,omitempty"`
 
 	// failures are the first failures, sorted by Namespace.
 	// +optional
