@@ -77,10 +77,10 @@ func decide(
 		return actionUpdate
 	case recorded == nil:
 		return actionCreate
-	case current == nil || current.uid != recorded.UID || current.fields != recorded.Fields:
-		return actionRestore
 	case recorded.Content != want.content:
 		return actionUpdate
+	case current == nil || current.uid != recorded.UID || current.fields != recorded.Fields:
+		return actionRestore
 	}
 	return actionNone
 }
