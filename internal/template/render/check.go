@@ -113,18 +113,18 @@ func (c *manifestCheck) groupVersionKind(path *field.Path, content map[string]an
 
 func (c *manifestCheck) metadata(path *field.Path, kind schema.GroupVersionKind, metadata map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		switch child := childPath(path, key); key {
+		switch key {
 		case keyName:
 		case keyLabels:
-			c.labels(child, metadata[key])
+			c.labels(path.Child(key), metadata[key])
 		case keyAnnotations:
-			c.annotations(child, metadata[key])
+			c.annotations(path.Child(key), metadata[key])
 		case keyNamespace:
 			if c.template {
-				c.forbid(child, msgNamespaceField)
+				c.forbid(path.Child(key), msgNamespaceField)
 			}
 		default:
-			c.forbid(child, msgMetadataField)
+			c.forbid(childPath(path, key), msgMetadataField)
 		}
 	}
 	name, ok := c.text(path.Child(keyName), metadata[keyName])

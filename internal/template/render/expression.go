@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 
@@ -30,9 +31,10 @@ type compiler struct {
 	// used are the fields of ns that an expression uses.
 	used map[string]bool
 
-	count  int
-	source int
-	cost   float64
+	count    int
+	source   int
+	failures int
+	cost     float64
 }
 
 func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
@@ -66,8 +68,30 @@ type expression struct {
 	bound   *size
 }
 
-// compile compiles an expression.
+// errSkipped means that earlier errors suffice.
+var errSkipped = errors.New("the expression was not compiled")
+
+// compile compiles an expression. After some errors, it returns errSkipped.
 func (c *compiler) compile(source string) (*expression, error) {
+	if c.failures == maxFailures {
+		return nil, errSkipped
+	}
+	compiled, err := c.compileSource(source)
+	if err != nil {
+		c.failures++
+	}
+	return compiled, err
+}
+
+// invalid adds the error of an expression.
+func invalid(errs field.ErrorList, path *field.Path, source string, err error) field.ErrorList {
+	if errors.Is(err, errSkipped) {
+		return errs
+	}
+	return append(errs, field.Invalid(path, abbreviate(source), err.Error()))
+}
+
+func (c *compiler) compileSource(source string) (*expression, error) {
 	if err := c.admit(source); err != nil {
 		return nil, err
 	}
@@ -139,7 +163,27 @@ func (c *compiler) checkParsed(parsed *cel.Ast) error {
 			}
 		}
 	}))
-	return err
+	if err != nil {
+		return err
+	}
+	return checkLoops(parsed)
+}
+
+// checkLoops limits nested loops: the type checker needs time for each type that they compute.
+func checkLoops(parsed *cel.Ast) error {
+	isLoop := ast.KindMatcher(ast.ComprehensionKind)
+	for _, loop := range ast.MatchDescendants(ast.NavigateAST(parsed.NativeRep()), isLoop) {
+		depth := 1
+		for parent, ok := loop.Parent(); ok; parent, ok = parent.Parent() {
+			if isLoop(parent) {
+				depth++
+			}
+		}
+		if depth > maxLoops {
+			return located(parsed, refuse(loop, msgTooManyLoops, maxLoops))
+		}
+	}
+	return nil
 }
 
 // qualifiedName returns the name of a function, with its qualifier if it has one such as sets.contains. A
