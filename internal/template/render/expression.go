@@ -42,7 +42,9 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the CEL environment: %w", err)
 	}
-	key := stringSize(maxKey)
+	entries := func(longest, total float64) *size {
+		return mapSize(maxEntries, stringSize(maxKey), stringSize(longest)).within(total + maxEntries*2*sizeEntry)
+	}
 	parameters := map[string]*size{}
 	for _, parameter := range spec.Parameters {
 		parameters[parameter.Name] = stringSize(maxParameter)
@@ -52,8 +54,8 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 		bounds: map[string]map[string]*size{
 			varNamespace: {
 				fieldName:        stringSize(maxName),
-				fieldLabels:      mapSize(maxEntries, key, stringSize(maxLabel)).within(maxLabelBytes + maxEntries*2*sizeEntry),
-				fieldAnnotations: mapSize(maxEntries, key, stringSize(maxAnnotation)).within(maxAnnotationBytes + maxEntries*2*sizeEntry),
+				fieldLabels:      entries(maxLabel, maxLabelBytes),
+				fieldAnnotations: entries(maxAnnotation, maxAnnotationBytes),
 			},
 			varParameters: parameters,
 			varVariables:  {},
@@ -220,13 +222,7 @@ func issuesError(issues *cel.Issues) error {
 // evaluate returns the value of the expression.
 func (e *expression) evaluate(ctx context.Context, variables map[string]any) (ref.Val, error) {
 	value, _, err := e.program.ContextEval(ctx, variables)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return nil, err
-	}
-	return value, nil
+	return value, err
 }
 
 // isValueType reports whether objects can contain values of the type. Values of dyn are checked when they

@@ -332,5 +332,6 @@ func sorted(o *operands) (*size, float64, error) {
 
 func toSubject(o *operands) (*size, float64, error) {
 	short := stringSize(sizeEntry)
-	return concatenation(mapSize(2, short, short), mapSize(1, short, o.sizes[0])), costSubject * (1 + o.sizes[0].length/10), nil
+	result := concatenation(mapSize(2, short, short), mapSize(1, short, o.sizes[0]))
+	return result, costSubject * (1 + o.sizes[0].length/10), nil
 }

@@ -27,7 +27,7 @@ const (
 	msgNotUTF8              = "the expression is not valid UTF-8"
 	msgTemplateTooExpensive = "the estimated cost of the template is at least %.0f; at most %.0f is permitted"
 	msgExpressionInKey      = "keys cannot contain expressions"
-	msgNotJSON              = "a value of type %s cannot be part of an object; convert it to a string, number, bool, list or map"
+	msgNotJSON              = "a value of type %s cannot be part of an object; convert it to a string, number, list or map"
 	msgNotText              = "a value of type %s cannot be part of a text; convert it to a string"
 	msgNotVariable          = "a value of type %s cannot be a variable"
 	msgNotBool              = "the expression must have the type bool, not %s"

@@ -241,11 +241,14 @@ func (c *compiler) compilePart(source string, isWhole bool) (*expression, error)
 
 // childPath returns the path of an entry of a map.
 func childPath(path *field.Path, key string) *field.Path {
-	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r > unicode.MaxASCII || !isIdentifier(byte(r)) }) {
+	if key == "" || strings.ContainsFunc(key, isOther) {
 		return path.Key(strconv.Quote(abbreviate(key)))
 	}
 	return path.Child(key)
 }
+
+// isOther reports whether a character cannot be part of an identifier.
+func isOther(r rune) bool { return r > unicode.MaxASCII || !isIdentifier(byte(r)) }
 
 // abbreviate returns the start of a text that is too long for a message.
 func abbreviate(text string) string {
