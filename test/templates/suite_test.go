@@ -6,6 +6,7 @@ package templates
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,25 +69,27 @@ func publishSet(ctx context.Context, change func(*v1alpha1.NamespaceInitializerS
 	err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(set), set)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	set.Initializers = []v1alpha1.EffectiveInitializer{{Name: v1alpha1.TemplatesInitializer}, {Name: initializer}}
-	set.SystemNamespace, set.Operator = controlplane.SystemNamespace, operatorUser
+	set.Templates, set.SystemNamespace, set.Operator = nil, controlplane.SystemNamespace, operatorUser
 	change(set)
-	set.Templates = append(set.Templates, v1alpha1.EffectiveTemplate{
+	// The policies report the first template that rejects a namespace.
+	set.Templates = slices.Concat([]v1alpha1.EffectiveTemplate{{
 		Name: marker, Parameters: []v1alpha1.TemplateParameter{
 			{Name: "required", Required: true}, {Name: "marker", Default: new(marker)},
 		},
-	})
+	}}, set.Templates)
 	if apierrors.IsNotFound(err) {
 		Expect(cluster.Admin.Create(ctx, set)).To(Succeed())
 	} else {
 		Expect(cluster.Admin.Update(ctx, set)).To(Succeed())
 	}
-	// The mutating and the validating policies have separate caches.
+	// The mutating and the validating policies have separate caches. The latter exempt the operator.
+	operator := cluster.Impersonate(operatorUser, "system:masters")
 	Eventually(func(g Gomega) {
 		probe := wrappers.MakeNamespace("probe").Label(v1alpha1.LabelTemplate, marker)
 		g.Expect(cluster.Admin.Create(ctx, probe.Obj(), client.DryRunAll)).To(
 			BeDeniedBy(v1alpha1.PolicyTemplates, marker, "is required"))
-		injected := probe.Annotation(v1alpha1.PrefixParameter+"required", "x").Obj()
-		g.Expect(cluster.Admin.Create(ctx, injected, client.DryRunAll)).To(Succeed())
+		injected := probe.Obj()
+		g.Expect(operator.Create(ctx, injected, client.DryRunAll)).To(Succeed())
 		g.Expect(injected.Annotations).To(HaveKeyWithValue(v1alpha1.PrefixParameter+"marker", marker))
 	}).WithContext(ctx).Should(Succeed())
 }
