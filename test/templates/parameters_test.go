@@ -162,11 +162,11 @@ var _ = Describe("The parameters of an existing namespace", Ordered, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		publish(ctx, team(), v1alpha1.EffectiveTemplate{Name: "other"})
-		chosen = inTeam(framework.Unique("chosen")).Label(kind, "web").Obj()
+		chosen = inTeam(framework.Unique("chosen")).Label(kind, "web").Annotation(size, "s").Obj()
 		Expect(cluster.Ordinary.Create(ctx, chosen)).To(Succeed())
 		plain = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain"))
 		for _, namespace := range []*corev1.Namespace{chosen, plain} {
-			patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationPendingInitializers, new(""))
+			open(ctx, namespace.Name)
 		}
 	}, NodeTimeout(time.Minute))
 
