@@ -32,7 +32,9 @@ func makeTemplate(name string, copies ...v1alpha1.TemplateCopy) *v1alpha1.Namesp
 		}},
 	}}
 	for i, source := range copies {
-		template.Spec.Objects = append(template.Spec.Objects, v1alpha1.TemplateObject{Name: fmt.Sprintf("copy%d", i), Copy: &source})
+		template.Spec.Objects = append(template.Spec.Objects, v1alpha1.TemplateObject{
+			Name: fmt.Sprintf("copy%d", i), Copy: &source,
+		})
 	}
 	return template
 }
@@ -47,8 +49,8 @@ var _ = Describe("The author of a template", func() {
 		GinkgoHelper()
 		name := framework.Unique("author")
 		author := cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
-			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespacetemplates", "namespacetemplates/status"},
-			Verbs: []string{"*"},
+			APIGroups: []string{v1alpha1.GroupVersion.Group},
+			Resources: []string{"namespacetemplates", "namespacetemplates/status"}, Verbs: []string{"*"},
 		})
 		if len(rules) > 0 {
 			meta := metaOf(name)
@@ -63,7 +65,8 @@ var _ = Describe("The author of a template", func() {
 	}
 	impersonate := func(group, verb string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{
-			APIGroups: []string{group}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{account}, Verbs: []string{verb},
+			APIGroups: []string{group}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{account},
+			Verbs: []string{verb},
 		}
 	}
 	BeForbidden := func(texts ...string) OmegaMatcher { return BeForbiddenBy(v1alpha1.PolicyTemplateAuthors, texts...) }
@@ -115,7 +118,9 @@ var _ = Describe("The author of a template", func() {
 			copies = append(copies, copyOf([]string{"Secret", "ConfigMap"}[i%2], "default", fmt.Sprintf("source%d", i)))
 		}
 		get := func(resource string, names ...string) rbacv1.PolicyRule {
-			return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, ResourceNames: names, Verbs: []string{"get"}}
+			return rbacv1.PolicyRule{
+				APIGroups: []string{""}, Resources: []string{resource}, ResourceNames: names, Verbs: []string{"get"},
+			}
 		}
 		rules := []rbacv1.PolicyRule{get("secrets"), get("configmaps")}
 		for i := range 15 {
@@ -123,7 +128,9 @@ var _ = Describe("The author of a template", func() {
 		}
 		name, author := makeAuthor(ctx, "default", rules...)
 		allow(ctx, name, "impersonate", "", "serviceaccounts", account)
-		eventually(func() error { return author.Create(ctx, makeTemplate("copies", copies[:15]...), client.DryRunAll) }, Succeed())
+		eventually(func() error {
+			return author.Create(ctx, makeTemplate("copies", copies[:15]...), client.DryRunAll)
+		}, Succeed())
 		Expect(author.Create(ctx, makeTemplate("copies", copies...))).
 			To(BeForbidden(`get ConfigMap "default/source15"`, `NamespaceTemplate "copies"`))
 		Expect(author.Create(ctx, makeTemplate("copies", copyOf("Secret", "kube-system", "source0")))).

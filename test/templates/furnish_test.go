@@ -77,7 +77,8 @@ var _ = Describe("The record of the templates", Ordered, func() {
 	It("is restored in an open namespace if a write omits it", func(ctx context.Context) {
 		if byOperator {
 			for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer} {
-				Expect(tryPatch(ctx, user, namespace.Name, "annotations", v1alpha1.AnnotationTemplates, nil)).To(BeDeniedBy("guard"))
+				Expect(tryPatch(ctx, user, namespace.Name, "annotations", v1alpha1.AnnotationTemplates, nil)).
+					To(BeDeniedBy("guard"))
 			}
 			return
 		}
@@ -107,7 +108,8 @@ var _ = Describe("The record of the templates", Ordered, func() {
 	}, SpecTimeout(time.Minute))
 
 	It("is removed from new namespaces, or rejects them", func(ctx context.Context) {
-		namespace := wrappers.MakeNamespace(framework.Unique("record")).Annotation(v1alpha1.AnnotationTemplates, record).Obj()
+		namespace := wrappers.MakeNamespace(framework.Unique("record")).
+			Annotation(v1alpha1.AnnotationTemplates, record).Obj()
 		if byOperator {
 			Expect(cluster.Ordinary.Create(ctx, namespace)).To(BeDeniedBy("guard", "remove them from the request"))
 			return

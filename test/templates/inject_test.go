@@ -25,16 +25,8 @@ const (
 	size = v1alpha1.PrefixParameter + "size"
 )
 
-func param(name string, change func(*v1alpha1.TemplateParameter)) v1alpha1.TemplateParameter {
-	parameter := v1alpha1.TemplateParameter{Name: name}
-	if change != nil {
-		change(&parameter)
-	}
-	return parameter
-}
-
 func withDefault(name, value string) v1alpha1.TemplateParameter {
-	return param(name, func(p *v1alpha1.TemplateParameter) { p.Default = &value })
+	return v1alpha1.TemplateParameter{Name: name, Default: &value}
 }
 
 // dryRun creates a namespace as a dry run as the ordinary user, and returns the response.
@@ -82,10 +74,11 @@ var _ = Describe("Injection with templates", func() {
 
 	It("adds the defaults of the selected templates", func(ctx context.Context) {
 		publish(ctx,
-			v1alpha1.EffectiveTemplate{Name: "first", NamespaceSelector: selecting("team", "a"), Parameters: []v1alpha1.TemplateParameter{
-				withDefault("size", "first"), withDefault("tier", ""), param("optional", nil),
-				param("kind", func(p *v1alpha1.TemplateParameter) { p.Label = "corp.example.com/kind" }),
-			}},
+			v1alpha1.EffectiveTemplate{
+				Name: "first", NamespaceSelector: selecting("team", "a"), Parameters: []v1alpha1.TemplateParameter{
+					withDefault("size", "first"), withDefault("tier", ""), {Name: "optional"}, {Name: "kind", Label: kind},
+				},
+			},
 			v1alpha1.EffectiveTemplate{Name: "second", Parameters: []v1alpha1.TemplateParameter{
 				withDefault("size", "second"), withDefault("hostile", "\"'\n\\ ${x} \u2028 é"),
 			}},
@@ -117,7 +110,7 @@ var _ = Describe("Injection with templates", func() {
 	It("adds nothing to exempt namespaces, and removes keys in a cluster without initializers", func(ctx context.Context) {
 		publish(ctx, v1alpha1.EffectiveTemplate{
 			Name: "all", NamespaceSelector: &v1alpha1.NamespaceSelector{},
-			Parameters: []v1alpha1.TemplateParameter{withDefault("size", "s"), param("owner", func(p *v1alpha1.TemplateParameter) { p.Required = true })},
+			Parameters: []v1alpha1.TemplateParameter{withDefault("size", "s"), {Name: "owner", Required: true}},
 		})
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace("shop").Obj(), client.DryRunAll)).
 			To(BeDeniedBy(v1alpha1.PolicyTemplates, "owner"))

@@ -90,13 +90,15 @@ var _ = Describe("A locked object", func() {
 		} {
 			By("patching " + name)
 			for _, options := range [][]client.PatchOption{nil, {client.DryRunAll}, {templateManager}} {
-				Expect(cluster.Ordinary.Patch(ctx, config.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), options...)).
+				merge := client.RawPatch(types.MergePatchType, []byte(patch))
+				Expect(cluster.Ordinary.Patch(ctx, config.DeepCopy(), merge, options...)).
 					To(BeDeniedBy(v1alpha1.PolicyTemplateObjects))
 			}
 		}
 		Expect(cluster.Ordinary.Update(ctx, wrappers.MakeConfigMap(namespace.Name, "config"))).To(BeLocked("config"))
 		Expect(cluster.Ordinary.Delete(ctx, config.DeepCopy())).To(BeLocked("config"))
-		Expect(cluster.Ordinary.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace.Name))).To(BeLocked("config"))
+		Expect(cluster.Ordinary.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace.Name))).
+			To(BeLocked("config"))
 		for _, user := range []*framework.User{furnisher, cluster.Initializer} {
 			config.Data = map[string]string{"user": framework.Unique("x")}
 			Expect(user.Update(ctx, config)).To(Succeed())
@@ -104,7 +106,7 @@ var _ = Describe("A locked object", func() {
 		Expect(furnisher.Delete(ctx, config)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("cannot be made from an object of a user, and objects that are not locked can be changed", func(ctx context.Context) {
+	It("cannot be made from the object of a user, which can be changed", func(ctx context.Context) {
 		object := wrappers.MakeConfigMap(namespace.Name, "mine")
 		object.Labels = map[string]string{v1alpha1.LabelTemplate: "team"}
 		Expect(cluster.Ordinary.Create(ctx, object)).To(Succeed())

@@ -59,7 +59,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).To(Or(Succeed(), Satisfy(meta.IsNoMatchError)))
 	byOperator = err != nil
 	cluster.Install(ctx, map[bool]string{true: "compat", false: "default"}[byOperator])
-	furnisher = cluster.AddUser(ctx, furnisherUser, append([]string{v1alpha1.VerbFurnish}, framework.VerbsButInitialize...))
+	furnisher = cluster.AddUser(ctx, furnisherUser,
+		append([]string{v1alpha1.VerbFurnish}, framework.VerbsButInitialize...))
 	publish(ctx)
 }, NodeTimeout(3*time.Minute))
 
