@@ -14,9 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
-	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
@@ -25,11 +23,8 @@ import (
 // account is the ServiceAccount of the templates.
 const account = "furnisher"
 
-var (
-	// cluster is shared by all specs.
-	cluster *framework.Cluster
-	options *hold.Options
-)
+// cluster is shared by all specs.
+var cluster *framework.Cluster
 
 func TestTemplateWebhook(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -39,7 +34,7 @@ func TestTemplateWebhook(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	cluster = framework.StartControlPlane(ctx)
-	options = cluster.StartHoldingManager(ctx)
+	cluster.StartHoldingManager(ctx)
 	Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: account},
 	})).To(Succeed())
@@ -49,14 +44,16 @@ var _ = BeforeSuite(func(ctx context.Context) {
 // waitForWebhook waits until the API server calls the webhook.
 func waitForWebhook(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func() error {
-		return apply(ctx, manifest("probe", "{apiVersion: v1, kind: Namespace, metadata: {name: x}}"), "--dry-run=server")
-	}).WithContext(ctx).Should(MatchError(ContainSubstring("cluster-scoped")))
+	Eventually(func() string {
+		output, _ := apply(ctx, manifest("probe", clusterScoped), "--dry-run=server")
+		return output
+	}).WithContext(ctx).Should(ContainSubstring("is cluster-scoped"))
 }
 
-// restartManager starts the manager again, at the same address.
+// restartManager starts the manager again, at another port.
 func restartManager(ctx context.Context) {
 	GinkgoHelper()
+	options := framework.HoldOptions()
 	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
 	waitForWebhook(ctx)
 }
@@ -78,23 +75,12 @@ spec:
 	return text.String()
 }
 
-// apply runs kubectl apply.
-func apply(ctx context.Context, manifest string, flags ...string) error {
-	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, append([]string{"apply", "-f", "-"}, flags...)...)
-	return err
-}
-
-// recorder collects the warnings in responses.
-type recorder []string
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (r *recorder) HandleWarningHeader(_ int, _, text string) { *r = append(*r, text) }
-
-// withWarnings returns an administrator whose warnings are recorded.
-func withWarnings() (*framework.User, *recorder) {
+// apply runs kubectl apply, and returns what it prints.
+func apply(ctx context.Context, manifest string, flags ...string) (string, error) {
 	GinkgoHelper()
-	warnings := &recorder{}
-	config := rest.CopyConfig(cluster.Admin.Config)
-	config.WarningHandler = warnings
-	return framework.NewUser(config), warnings
+	command := cluster.KubectlCommand(ctx, framework.KubeconfigFile(cluster.Admin.Config),
+		append([]string{"apply", "-f", "-"}, flags...)...)
+	command.Stdin = strings.NewReader(manifest)
+	output, err := command.CombinedOutput()
+	return string(output), err
 }
