@@ -24,7 +24,7 @@ const (
 	valid         = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {size: "${params.size}"}}`
 	misspelt      = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {size: "${params.sise}"}}`
 	clusterScoped = `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: x}}`
-	syntaxError   = `{apiVersion: v1, kind: ConfigMap, metadata: {name: y}, data: {a.b: "a ${1 +}"}}`
+	syntaxError   = `{apiVersion: v1, kind: ConfigMap, metadata: {name: z}, data: {a.b: "a ${1 +}"}}`
 )
 
 var _ = Describe("The webhook for templates", func() {
