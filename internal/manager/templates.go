@@ -18,23 +18,23 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-func setupTemplates(mgr ctrl.Manager, options Options) error {
+func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, error) {
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("failed to create a discovery client: %w", err)
+		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
 	}
 	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(mgr.GetConfig()), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("failed to create a metadata client: %w", err)
+		return nil, fmt.Errorf("failed to create a metadata client: %w", err)
 	}
 	cacheOptions := template.CacheOptions(options.SystemNamespace)
 	cacheOptions.Scheme, cacheOptions.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
 	objects, err := cache.New(mgr.GetConfig(), cacheOptions)
 	if err != nil {
-		return fmt.Errorf("failed to create a cache for the objects of templates: %w", err)
+		return nil, fmt.Errorf("failed to create a cache for the objects of templates: %w", err)
 	}
 	if err := mgr.Add(objects); err != nil {
-		return fmt.Errorf("failed to add the cache for the objects of templates: %w", err)
+		return nil, fmt.Errorf("failed to add the cache for the objects of templates: %w", err)
 	}
 	namespaces, templates := &controller.Requests{}, &controller.Requests{}
 	revisions := &template.Revisions{
@@ -68,10 +68,10 @@ func setupTemplates(mgr ctrl.Manager, options Options) error {
 		reconciler.EnqueueCopiesOf(source)
 	})
 	if err := status.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the template reconciler: %w", err)
+		return nil, fmt.Errorf("failed to set up the template reconciler: %w", err)
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the reconciler of namespaces with templates: %w", err)
+		return nil, fmt.Errorf("failed to set up the reconciler of namespaces with templates: %w", err)
 	}
-	return nil
+	return &template.Validator{Writer: writer, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace}, nil
 }

@@ -91,7 +91,9 @@ func (w *Writer) as(serviceAccount string) (impersonated, error) {
 // mapping returns the resource of a namespaced kind.
 func (w *Writer) mapping(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) && w.reset() {
+	// A CustomResourceDefinition can have been created since the last discovery, or replaced by one with
+	// another scope.
+	if (meta.IsNoMatchError(err) || err == nil && !isNamespaced(mapping)) && w.reset() {
 		mapping, err = w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	}
 	switch {
@@ -100,12 +102,16 @@ func (w *Writer) mapping(kind schema.GroupVersionKind) (schema.GroupVersionResou
 			"the API server does not serve kind %q in %q", kind.Kind, kind.GroupVersion())
 	case err != nil:
 		return schema.GroupVersionResource{}, fmt.Errorf("failed to discover kind %q: %w", kind.Kind, err)
-	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+	case !isNamespaced(mapping):
 		return schema.GroupVersionResource{}, problemf(ReasonInvalidObject,
 			"kind %q in %q is cluster-scoped, and templates can contain only namespaced kinds",
 			kind.Kind, kind.GroupVersion())
 	}
 	return mapping.Resource, nil
+}
+
+func isNamespaced(mapping *meta.RESTMapping) bool {
+	return mapping.Scope.Name() == meta.RESTScopeNameNamespace
 }
 
 // reset repeats the discovery of kinds unless it is recent.
