@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,8 +59,8 @@ func (c Counts) Minus(other Counts) Counts {
 
 // parseRequests returns the number of started requests from the output of /metrics. The API server
 // counts a long-running request in a gauge while the request runs, and in the total after it has
-// ended.
-func parseRequests(metrics io.Reader) (Counts, error) {
+// ended. Requests for the given resources are not counted.
+func parseRequests(metrics io.Reader, except ...string) (Counts, error) {
 	result := Counts{}
 	lines := bufio.NewScanner(metrics)
 	// Help texts and bucket lists can be long.
@@ -76,7 +77,7 @@ func parseRequests(metrics io.Reader) (Counts, error) {
 		}
 		verb := labels[verbLabel]
 		// Controllers do not send other long-running requests, such as CONNECT.
-		if isOverhead(labels) || name == longRunning && verb != watchVerb {
+		if isOverhead(labels) || slices.Contains(except, labels["resource"]) || name == longRunning && verb != watchVerb {
 			continue
 		}
 		// The API server uses the verb DELETE for both.
@@ -123,14 +124,15 @@ func parseSample(text string) (map[string]string, float64, error) {
 	return labels, value, err
 }
 
-// ScrapeRequests returns the number of requests that the API server has served.
-func ScrapeRequests(ctx context.Context, client rest.Interface) (Counts, error) {
+// ScrapeRequests returns the number of requests that the API server has served, except those for the
+// given resources.
+func ScrapeRequests(ctx context.Context, client rest.Interface, except ...string) (Counts, error) {
 	body, err := client.Get().AbsPath("/metrics").Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the metrics of the API server: %w", err)
 	}
 	defer body.Close()
-	return parseRequests(body)
+	return parseRequests(body, except...)
 }
 
 // Meter counts the requests that the harness sends, so that they can be subtracted.

@@ -31,6 +31,10 @@ process_start_time_seconds 1.7e+09
 	if want := (Counts{"LIST": 27, "WATCH": 5, "DELETE": 6, "DELETECOLLECTION": 4}); !maps.Equal(got, want) {
 		t.Errorf("parseRequests = %v, want %v", got, want)
 	}
+	got, err = parseRequests(strings.NewReader(text), "pods", "deployments")
+	if want := (Counts{"WATCH": 5}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("parseRequests without two resources = %v, %v; want %v", got, err, want)
+	}
 	for _, broken := range []string{
 		`apiserver_request_total{verb="LIST"}`, `apiserver_request_total{verb="LIST"} many`,
 		`apiserver_request_total{verb=LIST} 1`, `apiserver_request_total{verb} 1`,
