@@ -46,6 +46,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
 		cached = append(cached, options.Server.PolicyObjects()...)
 	}
+	if options.Controllers.Runs(Initialization) && options.Controllers.Runs(Templates) {
+		if err := setupTemplates(mgr, options); err != nil {
+			return err
+		}
+		cached = append(cached, &v1alpha1.NamespaceTemplate{})
+	}
 	if options.Controllers.Runs(Finalization) {
 		if err := setupFinalization(mgr, options); err != nil {
 			return err
@@ -98,6 +104,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 		HealthChecker:   &initializerhealth.Checker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		SystemNamespace: options.SystemNamespace,
 		Operator:        self.Status.UserInfo.Username,
+		HasTemplates:    options.Controllers.Runs(Templates),
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
 	}

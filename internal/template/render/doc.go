@@ -1,0 +1,33 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package render computes the objects of a NamespaceTemplate for a Namespace. It is pure: it makes no API
+// calls and reads neither clock nor random numbers, so equal inputs have equal results.
+//
+// Expressions are CEL, in "${" and "}", in the strings of a manifest but not in its keys. "$${" is a
+// literal "${". Braces in strings and comments of an expression do not end it.
+//
+//   - An expression that is the whole string keeps its type. Optional values are unwrapped; one without a
+//     value drops the key or the element of a list: "${optional.ofNonZeroValue(params.class)}".
+//   - In a longer string, the values of expressions must be strings, numbers, bools or quantities.
+//
+// Variables:
+//
+//	ns           name, labels and annotations of the Namespace, without those of nslifecycle.dev
+//	params       a string for each parameter, "" if it has no value
+//	variables    the variables of the template; each can use those before it
+//	requestedBy  the name of the user who created the Namespace, "" if it is not known
+//
+// Functions: the operators and conversions of CEL without time, the macros has, all, exists, existsOne, map,
+// filter, transformList, transformMap and transformMapEntry, optional values, the string, list, set and
+// quantity functions of Kubernetes, base64.encode, base64.decode, and subject(user), the RBAC subject for a
+// user name. Macros and functions whose cost has no useful bound are missing (optMap, sortBy, findAll), and
+// regular expressions must be literals. The table functions is the complete list.
+//
+// [Compile] computes upper bounds of the cost and of the size of each value, for the largest permitted input,
+// and refuses expressions above a limit. One call of replace or format can otherwise allocate any amount of
+// memory before CEL checks its own cost limit or the context.
+//
+// Expressions are spliced into the decoded manifest. Their values are never parsed, so they cannot change
+// anything outside their position. [CheckManifest] validates each result.
+package render

@@ -1,0 +1,36 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import "errors"
+
+// Error is a reason why a template cannot be rendered for a Namespace.
+type Error struct {
+	// Object is the name of the object in the template. It is empty if the error concerns all objects.
+	Object string
+	// Reason is one of the reasons of this package.
+	Reason string
+	// Err is the cause.
+	Err error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Object == "" {
+		return e.Err.Error()
+	}
+	return "object " + e.Object + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// newError returns an Error for a failed evaluation.
+func newError(object string, err error) *Error {
+	reason := ReasonExpressionFailed
+	if errors.Is(err, errTooLarge) {
+		reason = ReasonOutputTooLarge
+	}
+	return &Error{Object: object, Reason: reason, Err: err}
+}

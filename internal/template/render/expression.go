@@ -1,0 +1,221 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// compiler compiles the expressions of one template.
+type compiler struct {
+	env *cel.Env
+	// variables are the types of the variables that are compiled already.
+	variables map[string]*types.Type
+	// bounds are the bounds of the fields of ns, params and variables.
+	bounds map[string]map[string]*size
+	// used are the fields of ns that an expression uses.
+	used map[string]bool
+
+	count  int
+	source int
+	cost   float64
+}
+
+func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
+	env, variables, err := newEnvironment(spec.Parameters)
+	if err != nil {
+		return nil, fmt.Errorf("failed to create the CEL environment: %w", err)
+	}
+	key := stringSize(maxKey)
+	parameters := map[string]*size{}
+	for _, parameter := range spec.Parameters {
+		parameters[parameter.Name] = stringSize(maxParameter)
+	}
+	return &compiler{
+		env: env, variables: variables, used: map[string]bool{},
+		bounds: map[string]map[string]*size{
+			varNamespace: {
+				fieldName:        stringSize(maxName),
+				fieldLabels:      mapSize(maxEntries, key, stringSize(maxLabel)).within(maxLabelBytes + maxEntries*2*sizeEntry),
+				fieldAnnotations: mapSize(maxEntries, key, stringSize(maxAnnotation)).within(maxAnnotationBytes + maxEntries*2*sizeEntry),
+			},
+			varParameters: parameters,
+			varVariables:  {},
+		},
+	}, nil
+}
+
+// expression is a compiled expression.
+type expression struct {
+	program cel.Program
+	output  *types.Type
+	bound   *size
+}
+
+// compile compiles an expression.
+func (c *compiler) compile(source string) (*expression, error) {
+	if err := c.admit(source); err != nil {
+		return nil, err
+	}
+	parsed, issues := c.env.Parse(source)
+	if issues.Err() != nil {
+		return nil, issuesError(issues)
+	}
+	if err := c.checkParsed(parsed); err != nil {
+		return nil, err
+	}
+	compiled, issues := c.env.Check(parsed)
+	if issues.Err() != nil {
+		return nil, issuesError(issues)
+	}
+	bound, cost, err := estimate(compiled, c.bounds)
+	if err != nil {
+		return nil, located(compiled, err)
+	}
+	if c.cost += cost; c.cost > maxTotalCost {
+		return nil, fmt.Errorf(msgTemplateTooExpensive, c.cost, maxTotalCost)
+	}
+	// The program folds constants, and so evaluates parts of the expression.
+	program, err := c.env.Program(compiled,
+		cel.EvalOptions(cel.OptOptimize),
+		cel.CostTracking(&library.CostEstimator{}),
+		cel.CostLimit(maxActualCost),
+		cel.InterruptCheckFrequency(interruptFrequency),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("failed to plan the expression: %w", err)
+	}
+	return &expression{program: program, output: compiled.OutputType(), bound: bound}, nil
+}
+
+// admit counts an expression.
+func (c *compiler) admit(source string) error {
+	c.count++
+	c.source += len(source)
+	switch {
+	case len(source) > maxExpression:
+		return fmt.Errorf(msgExpressionTooLong, len(source), maxExpression)
+	case c.count > maxExpressions:
+		return fmt.Errorf(msgTooManyExpressions, maxExpressions)
+	case c.source > maxSource:
+		return fmt.Errorf(msgSourceTooLong, maxSource)
+	case !utf8.ValidString(source):
+		return errors.New(msgNotUTF8)
+	}
+	return nil
+}
+
+// checkParsed refuses expressions that could be expensive to check, and records which fields of the
+// Namespace the expression can read.
+func (c *compiler) checkParsed(parsed *cel.Ast) error {
+	var err error
+	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(node ast.Expr) {
+		switch node.Kind() {
+		case ast.SelectKind:
+			c.used[node.AsSelect().FieldName()] = true
+		case ast.CallKind:
+			call := node.AsCall()
+			if _, ok := functions[qualifiedName(call)]; !ok && err == nil {
+				err = located(parsed, refuse(node, msgNoFunction, qualifiedName(call)))
+			}
+			for _, argument := range call.Args() {
+				if field, ok := literalString(argument); ok {
+					c.used[field] = true
+				}
+			}
+		}
+	}))
+	return err
+}
+
+// qualifiedName returns the name of a function, with its qualifier if it has one such as sets.contains. A
+// method of an operand whose name is a variable is not qualified.
+func qualifiedName(call ast.CallExpr) string {
+	if call.IsMemberFunction() && call.Target().Kind() == ast.IdentKind {
+		qualified := call.Target().AsIdent() + "." + call.FunctionName()
+		if _, ok := functions[qualified]; ok {
+			return qualified
+		}
+	}
+	return call.FunctionName()
+}
+
+// located adds the line and column to an estimateError.
+func located(compiled *cel.Ast, err error) error {
+	refused := (*estimateError)(nil)
+	if !errors.As(err, &refused) {
+		return err
+	}
+	location := compiled.NativeRep().SourceInfo().GetStartLocation(refused.node)
+	if location == common.NoLocation {
+		return err
+	}
+	return fmt.Errorf(msgAtPosition, location.Line(), location.Column()+1, err)
+}
+
+// issuesError returns the first error of CEL with its line and column.
+func issuesError(issues *cel.Issues) error {
+	first := issues.Errors()[0]
+	return fmt.Errorf(msgAtPositionText, first.Location.Line(), first.Location.Column()+1, first.Message)
+}
+
+// evaluate returns the value of the expression.
+func (e *expression) evaluate(ctx context.Context, variables map[string]any) (ref.Val, error) {
+	value, _, err := e.program.ContextEval(ctx, variables)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, err
+	}
+	return value, nil
+}
+
+// isValueType reports whether objects can contain values of the type. Values of dyn are checked when they
+// are computed.
+func isValueType(t *types.Type) bool {
+	switch t.Kind() {
+	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind,
+		types.NullTypeKind, types.DynKind, types.AnyKind, types.TypeParamKind:
+		return true
+	case types.ListKind:
+		return isValueType(t.Parameters()[0])
+	case types.MapKind:
+		key := t.Parameters()[0].Kind()
+		return (key == types.StringKind || key == types.DynKind || key == types.TypeParamKind) &&
+			isValueType(t.Parameters()[1])
+	case types.OpaqueKind:
+		return types.NewOptionalType(types.DynType).IsAssignableType(t) && isValueType(t.Parameters()[0])
+	default:
+		return t.IsExactType(apiservercel.QuantityType)
+	}
+}
+
+// isVariableType reports whether values of the type can be variables.
+func isVariableType(t *types.Type) bool {
+	return t.Kind() == types.BytesKind || isValueType(t)
+}
+
+// isTextType reports whether values of the type can be part of a text.
+func isTextType(t *types.Type) bool {
+	switch t.Kind() {
+	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind, types.DynKind:
+		return true
+	default:
+		return t.IsExactType(apiservercel.QuantityType)
+	}
+}

@@ -1,0 +1,59 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+// Limits of a template. Sizes of strings are in characters in estimates, and otherwise in bytes.
+const (
+	// maxExpression is the length of an expression.
+	maxExpression = 4096
+	// maxExpressions is the number of expressions in a template.
+	maxExpressions = 1024
+	// maxSource is the length of all expressions in a template.
+	maxSource = 64 << 10
+	// maxNesting is the depth to which expressions can be nested.
+	maxNesting = 64
+	// maxPattern is the length of a regular expression, and maxPatternSize the number of its
+	// instructions when it is compiled.
+	maxPattern     = 256
+	maxPatternSize = 2000
+	// maxPrecision is the number of decimals of a number that format returns.
+	maxPrecision = 32
+	// maxRange is the length of a list that lists.range returns.
+	maxRange = 1024
+	// maxObjects is the number of objects in a template.
+	maxObjects = 128
+)
+
+// Limits of the input.
+const (
+	maxParameter       = 1024
+	maxUser            = 1024
+	maxName            = 63
+	maxEntries         = 256
+	maxKey             = 317
+	maxLabel           = 63
+	maxLabelBytes      = 16 << 10
+	maxAnnotation      = 4 << 10
+	maxAnnotationBytes = 64 << 10
+)
+
+// Limits of an evaluation. A unit of cost takes at most about one nanosecond.
+const (
+	// maxValue is the estimated size of the value of each part of an expression.
+	maxValue = 2 << 20
+	// maxCost is the estimated cost of an expression, and maxTotalCost of all expressions in a template.
+	maxCost      = 20e6
+	maxTotalCost = 100e6
+	// maxActualCost is the cost of an expression, as CEL counts it when it evaluates the expression.
+	maxActualCost = 1_000_000
+	// interruptFrequency is the number of iterations after which CEL checks the context.
+	interruptFrequency = 64
+	// maxVariable is the size of the value of a variable.
+	maxVariable = 64 << 10
+	// maxString is the length of a string in an object, and maxOutput the size of all objects.
+	maxString = 64 << 10
+	maxOutput = 1 << 20
+	// maxDepth is the depth to which values can be nested.
+	maxDepth = 64
+)

@@ -1,0 +1,75 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+// Reasons of an Error.
+const (
+	// ReasonInvalidParameter: the Namespace has no or an invalid value for a parameter.
+	ReasonInvalidParameter = "InvalidParameter"
+	// ReasonInputTooLarge: the labels or annotations of the Namespace exceed a limit.
+	ReasonInputTooLarge = "InputTooLarge"
+	// ReasonExpressionFailed: the evaluation of an expression failed.
+	ReasonExpressionFailed = "ExpressionFailed"
+	// ReasonInvalidObject: the rendered object is invalid.
+	ReasonInvalidObject = "InvalidObject"
+	// ReasonOutputTooLarge: the rendered objects exceed a limit.
+	ReasonOutputTooLarge = "OutputTooLarge"
+)
+
+// Messages about expressions.
+const (
+	msgAtPosition           = "line %d, column %d: %w"
+	msgAtPositionText       = "line %d, column %d: %s"
+	msgExpressionTooLong    = "the expression has %d bytes; at most %d are permitted"
+	msgTooManyExpressions   = "the template has too many expressions; at most %d are permitted"
+	msgSourceTooLong        = "the expressions of the template are too long together; at most %d bytes are permitted"
+	msgNotUTF8              = "the expression is not valid UTF-8"
+	msgTemplateTooExpensive = "the estimated cost of the template is at least %.0f; at most %.0f is permitted"
+	msgExpressionInKey      = "keys cannot contain expressions"
+	msgNotJSON              = "a value of type %s cannot be part of an object; convert it to a string, number, bool, list or map"
+	msgNotText              = "a value of type %s cannot be part of a text; convert it to a string"
+	msgNotVariable          = "a value of type %s cannot be a variable"
+	msgNotBool              = "the expression must have the type bool, not %s"
+
+	msgValueTooLarge  = "this can have a value of up to %.0f characters; at most %d are permitted"
+	msgTooExpensive   = "the estimated cost of the expression is at least %.0f; at most %.0f is permitted"
+	msgNoMessages     = "message literals are not available"
+	msgSelectField    = "%s can be used only with one of its fields"
+	msgNoFunction     = "the function %s is not available"
+	msgPatternLiteral = "the regular expression must be a literal"
+	msgPatternTooLong = "the regular expression has %d bytes; at most %d are permitted"
+	msgPatternInvalid = "the regular expression is invalid"
+	//nolint:lll // The message is one line.
+	msgPatternTooLarge = "the regular expression has %d instructions when it is compiled; at most %d are permitted: reduce the repetitions"
+	msgFlattenDepth    = "flatten with a depth is not available"
+	msgRangeLiteral    = "the argument must be a literal between 0 and %d"
+)
+
+// Messages about objects.
+const (
+	msgNotAnObject     = "must be an object"
+	msgNotAString      = "must be a string"
+	msgAPIVersion      = "must be a version such as v1, or a group and a version such as apps/v1"
+	msgKind            = "must be the name of a kind"
+	msgList            = "a list of objects is not permitted: specify each object"
+	msgOwnGroup        = "objects of this project are not permitted"
+	msgStatus          = "the status is not part of a template"
+	msgNamespaceField  = "the operator sets the namespace"
+	msgMetadataField   = "only name, labels and annotations are permitted"
+	msgReservedKey     = "keys of the domain nslifecycle.dev are reserved"
+	msgStringData      = "the API server does not return stringData: use data and base64.encode(bytes(...))"
+	msgOtherNamespace  = "must be %q"
+	msgSourceAndCopy   = "set either template or copy"
+	msgDuplicateObject = "another object of the template has the same group, kind and name: %s"
+)
+
+// Messages about the input, with the parameters.
+const (
+	msgInputTooLarge     = "%s: the %s of the namespace exceed a limit: %d entries, %d bytes in a value, %d bytes in total"
+	msgUserTooLong       = "the name of the user who created the namespace has %d characters; at most %d are permitted"
+	msgParameterRequired = "the parameter %s is required: set the %s"
+	msgParameterTooLong  = "the parameter %s has %d characters; at most %d are permitted"
+	msgParameterEnum     = "the parameter %s is %q, but must be one of: %s"
+	msgParameterPattern  = "the parameter %s is %q, but must match the regular expression %s"
+)

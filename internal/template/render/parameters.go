@@ -1,0 +1,102 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// ResolveParameters returns the values that a Namespace has for the parameters. The map contains each
+// declared parameter; an optional parameter without a value and a default is "". An empty value counts as
+// no value.
+func ResolveParameters(
+	parameters []v1alpha1.TemplateParameter, namespace *corev1.Namespace,
+) (map[string]string, error) {
+	values := make(map[string]string, len(parameters))
+	var errs []error
+	for i := range parameters {
+		value, err := resolveParameter(&parameters[i], namespace)
+		errs = append(errs, err)
+		values[parameters[i].Name] = value
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &Error{Reason: ReasonInvalidParameter, Err: err}
+	}
+	return values, nil
+}
+
+func resolveParameter(parameter *v1alpha1.TemplateParameter, namespace *corev1.Namespace) (string, error) {
+	source, value := "", ""
+	if parameter.Label != "" {
+		source, value = "label "+parameter.Label, namespace.Labels[parameter.Label]
+	} else {
+		key := v1alpha1.PrefixParameter + parameter.Name
+		source, value = "annotation "+key, namespace.Annotations[key]
+	}
+	if value == "" && parameter.Default != nil {
+		value = *parameter.Default
+	}
+	if value == "" {
+		if parameter.Required {
+			return "", fmt.Errorf(msgParameterRequired, parameter.Name, source)
+		}
+		return "", nil
+	}
+	return value, checkValue(parameter, value)
+}
+
+func checkValue(parameter *v1alpha1.TemplateParameter, value string) error {
+	if n := utf8.RuneCountInString(value); n > maxParameter {
+		return fmt.Errorf(msgParameterTooLong, parameter.Name, n, maxParameter)
+	}
+	if len(parameter.Enum) > 0 && !slices.Contains(parameter.Enum, value) {
+		return fmt.Errorf(msgParameterEnum, parameter.Name, abbreviate(value), strings.Join(parameter.Enum, ", "))
+	}
+	if parameter.Pattern == "" {
+		return nil
+	}
+	pattern, err := regexp.Compile(parameter.Pattern)
+	if err != nil {
+		return fmt.Errorf("%s: %w", msgPatternInvalid, err)
+	}
+	if !pattern.MatchString(value) {
+		return fmt.Errorf(msgParameterPattern, parameter.Name, abbreviate(value), parameter.Pattern)
+	}
+	return nil
+}
+
+// checkParameters validates what the schema of the API cannot.
+func checkParameters(path *field.Path, parameters []v1alpha1.TemplateParameter) field.ErrorList {
+	var errs field.ErrorList
+	names := map[string]bool{}
+	for i := range parameters {
+		parameter, path := &parameters[i], path.Index(i)
+		if names[parameter.Name] {
+			errs = append(errs, field.Duplicate(path.Child("name"), parameter.Name))
+		}
+		names[parameter.Name] = true
+		if parameter.Pattern != "" {
+			if _, err := patternSize(parameter.Pattern); err != nil {
+				errs = append(errs, field.Invalid(path.Child("pattern"), parameter.Pattern, err.Error()))
+				continue
+			}
+		}
+		if parameter.Default != nil && *parameter.Default != "" {
+			if err := checkValue(parameter, *parameter.Default); err != nil {
+				errs = append(errs, field.Invalid(path.Child("default"), *parameter.Default, err.Error()))
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,131 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"errors"
+	"strings"
+)
+
+const (
+	exprStart = "${"
+	escaped   = "$" + exprStart
+)
+
+var errUnterminated = errors.New(`"${" has no matching "}"; write "$${" for a literal "${"`)
+
+// segment is a part of a string in a template: literal text or an expression.
+type segment struct {
+	text       string
+	expression bool
+}
+
+// split returns the parts of a string.
+func split(text string) ([]segment, error) {
+	var segments []segment
+	var literal strings.Builder
+	flush := func() {
+		if literal.Len() > 0 {
+			segments = append(segments, segment{text: literal.String()})
+			literal.Reset()
+		}
+	}
+	for text != "" {
+		start := strings.IndexByte(text, '$')
+		if start < 0 {
+			break
+		}
+		literal.WriteString(text[:start])
+		text = text[start:]
+		switch {
+		case strings.HasPrefix(text, escaped):
+			literal.WriteString(exprStart)
+			text = text[len(escaped):]
+		case strings.HasPrefix(text, exprStart):
+			text = text[len(exprStart):]
+			end := expressionEnd(text)
+			if end < 0 {
+				return nil, errUnterminated
+			}
+			flush()
+			segments = append(segments, segment{text: text[:end], expression: true})
+			text = text[end+1:]
+		default:
+			literal.WriteByte('$')
+			text = text[1:]
+		}
+	}
+	literal.WriteString(text)
+	flush()
+	return segments, nil
+}
+
+// expressionEnd returns the position of the brace that ends an expression, or -1. Braces in strings and
+// comments do not count.
+func expressionEnd(text string) int {
+	depth := 0
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case c == '{':
+			depth++
+			i++
+		case c == '}' && depth == 0:
+			return i
+		case c == '}':
+			depth--
+			i++
+		case c == '\'' || c == '"':
+			i = skipString(text, i, false)
+		case isIdentifier(c):
+			i = skipIdentifier(text, i)
+		case strings.HasPrefix(text[i:], "//"):
+			i = skipComment(text, i)
+		default:
+			i++
+		}
+	}
+	return -1
+}
+
+// skipIdentifier returns the position after an identifier or number and, if the identifier is the prefix
+// of a string, after the string.
+func skipIdentifier(text string, i int) int {
+	start := i
+	for i < len(text) && isIdentifier(text[i]) {
+		i++
+	}
+	if i == len(text) || text[i] != '\'' && text[i] != '"' {
+		return i
+	}
+	prefix := strings.ToLower(text[start:i])
+	return skipString(text, i, prefix == "r" || prefix == "br")
+}
+
+// skipString returns the position after the string that starts at i. In a raw string, a backslash is a
+// character like any other.
+func skipString(text string, i int, raw bool) int {
+	quote := text[i : i+1]
+	if triple := strings.Repeat(quote, 3); strings.HasPrefix(text[i:], triple) {
+		quote = triple
+	}
+	for i += len(quote); i < len(text); i++ {
+		if text[i] == '\\' && !raw {
+			i++
+		} else if strings.HasPrefix(text[i:], quote) {
+			return i + len(quote)
+		}
+	}
+	return len(text)
+}
+
+func skipComment(text string, i int) int {
+	if end := strings.IndexByte(text[i:], '\n'); end >= 0 {
+		return i + end
+	}
+	return len(text)
+}
+
+func isIdentifier(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
