@@ -180,11 +180,12 @@ func (c *cluster) createNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
+// createNamespaces creates namespaces with concurrent requests, and returns the first error.
 func (c *cluster) createNamespaces(ctx context.Context, names []string, clients int) error {
-	group, groupContext := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(clients)
 	for _, name := range names {
-		group.Go(func() error { return c.createNamespace(groupContext, name) })
+		group.Go(func() error { return c.createNamespace(ctx, name) })
 	}
 	return group.Wait()
 }

@@ -23,7 +23,7 @@ const (
 	goalRestoredWorst  = 50
 	// goalSlowdown is the maximum ratio of the time of new namespaces during a change.
 	goalSlowdown = 1.3
-	// goalChangePerNamespace is the maximum time per namespace for up to 200 namespaces, and
+	// goalChanged is the maximum time per namespace for up to fewChanged namespaces, and
 	// goalManyChanged is that for more.
 	goalChanged     = 15
 	goalManyChanged = 20
@@ -60,8 +60,10 @@ func (o *outcome) goals() []goal {
 		}
 		add("Changed template: not updated", float64(one.total-one.updated), 0, formatNumber)
 		add("Changed template: time per namespace", milliseconds(one.took)/float64(one.total), limit, formatMilliseconds)
-		add("Changed template: times slower new namespaces",
-			float64(harness.Median(one.open))/float64(harness.Median(r.open)), goalSlowdown, formatNumber)
+		if len(one.open) > 0 && len(r.open) > 0 {
+			add("Changed template: times slower new namespaces",
+				float64(harness.Median(one.open))/float64(harness.Median(r.open)), goalSlowdown, formatNumber)
+		}
 	}
 	if len(r.deleted) > 0 {
 		add("Deleted object: median", milliseconds(harness.Median(r.deleted)), goalRestoredMedian, formatMilliseconds)
@@ -75,7 +77,7 @@ func (o *outcome) goals() []goal {
 	}
 	for _, writers := range writerCounts {
 		if len(r.early[writers]) > 0 {
-			add(fmt.Sprintf("Early writes of %d writers", writers), float64(slices.Max(r.early[writers])), 0, formatNumber)
+			add(fmt.Sprintf("Early writes, writers: %d", writers), float64(slices.Max(r.early[writers])), 0, formatNumber)
 		}
 	}
 	if r.steady > 0 {

@@ -36,6 +36,7 @@ type options struct {
 	early      int
 	steady     time.Duration
 	stall      time.Duration
+	kill       bool
 	quick      bool
 	check      bool
 	fsync      bool
@@ -63,6 +64,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.DurationVar(&o.steady, "steady", 20*time.Second, "Duration of the measurement of the steady state.")
 	flags.DurationVar(&o.stall, "stall", time.Minute,
 		"Time without progress after which namespaces without their objects are counted as incomplete.")
+	flags.BoolVar(&o.kill, "kill", false,
+		"Kill the controllers when half of the namespaces that are created at once are complete.")
 	flags.BoolVar(&o.quick, "quick", false, "Take only a few samples, to test the benchmark itself.")
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
 	flags.BoolVar(&o.fsync, "fsync", false, "Run etcd with fsync.")

@@ -55,7 +55,7 @@ type crowd struct {
 	total, complete int
 	// took is the time until the last complete namespace is open.
 	took                     time.Duration
-	requests                 int64
+	requests                 harness.Counts
 	serverCPU, controllerCPU time.Duration
 	memory                   int64
 	restarts                 int
@@ -202,11 +202,18 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 	}
 	names := t.nextNames(size)
 	open := t.observer.track((*state).isOpen, names...)
+	killed := make(chan error, 1)
+	if opts.kill {
+		go func() { killed <- t.killAfter(ctx, open, size/2) }()
+	} else {
+		killed <- nil
+	}
 	began := time.Now()
 	if err := t.createNamespaces(ctx, names, opts.clients); err != nil {
-		return err
+		// Namespaces that could not be created are counted as incomplete.
+		harness.Say("  %v", err)
 	}
-	if err := t.observer.wait(ctx, open, opts.stall); err != nil {
+	if err := errors.Join(t.observer.wait(ctx, open, opts.stall), <-killed); err != nil {
 		return err
 	}
 	if err := t.calm(ctx); err != nil {
@@ -219,7 +226,7 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 	serverCPUAfter, serverErr := t.serverCPU()
 	after, err := t.usage()
 	one := crowd{
-		total: size, complete: len(open.met), took: max(0, open.last.Sub(began)), requests: requestsAfter - requests,
+		total: size, complete: len(open.met), took: max(0, open.last.Sub(began)), requests: requestsAfter.Minus(requests),
 		serverCPU: serverCPUAfter - serverCPU, controllerCPU: after.cpu - before.cpu,
 		memory: after.memory, restarts: after.restarts - before.restarts,
 	}
@@ -229,8 +236,24 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 }
 
 // requests returns the number of requests except those of the benchmark, and except Leases.
-func (t *turn) requests(ctx context.Context) (int64, error) {
+func (t *turn) requests(ctx context.Context) (harness.Counts, error) {
 	sent := t.meter.Read()
 	counts, err := harness.ScrapeRequests(ctx, t.scraper, "leases")
-	return counts.Total() - sent.Total(), err
+	return counts.Minus(sent), err
+}
+
+// killAfter kills the processes of the contender when the given number of namespaces is complete.
+func (t *turn) killAfter(ctx context.Context, open *tracker, count int) error {
+	if err := poll(ctx, "half of the namespaces", func(context.Context) (bool, error) {
+		t.observer.lock.Lock()
+		defer t.observer.lock.Unlock()
+		return len(open.met) >= count, nil
+	}); err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range t.services {
+		errs = append(errs, s.kill())
+	}
+	return errors.Join(errs...)
 }

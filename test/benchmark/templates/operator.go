@@ -65,18 +65,18 @@ func (*operator) start(ctx context.Context, c *cluster) ([]*service, error) {
 	return []*service{s}, nil
 }
 
+// apply repeats the request, since the API server rejects it until the manager has started.
 func (*operator) apply(ctx context.Context, c *cluster, pods int, mode v1alpha1.ReadinessMode) error {
 	spec, err := makeTemplate(pods, mode)
 	if err != nil {
 		return err
 	}
 	template := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: objectName}}
-	_, err = controllerutil.CreateOrUpdate(ctx, c.admin, template, func() error {
-		template.Spec = spec
-		return nil
+	return poll(ctx, "the NamespaceTemplate", func(ctx context.Context) (bool, error) {
+		_, err := controllerutil.CreateOrUpdate(ctx, c.admin, template, func() error {
+			template.Spec = spec
+			return nil
+		})
+		return err == nil, err
 	})
-	if err != nil {
-		return fmt.Errorf("failed to write the NamespaceTemplate: %w", err)
-	}
-	return nil
 }

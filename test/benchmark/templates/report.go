@@ -4,9 +4,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
@@ -26,7 +29,7 @@ func (o *outcome) tables() ([]harness.Table, []string) {
 	return append(tables, goals), missed
 }
 
-// row appends a row for each contender for which cells returns cells.
+// rows returns a row for each contender for which cells returns cells.
 func (o *outcome) rows(cells func(*results) []string) [][]string {
 	var rows [][]string
 	for _, name := range o.selected {
@@ -65,8 +68,8 @@ func (o *outcome) crowdTable(size int) harness.Table {
 	return harness.Table{
 		Title: fmt.Sprintf("%d namespaces at once", size),
 		Header: []string{
-			"Controller", "Complete", "Time", "Times the bare client", "Requests per namespace", "Processor time: API server",
-			"controller", "both, times the bare client", "Peak memory of the controller", "Restarts",
+			"Controller", "Complete", "Time", "Times the bare client", "Requests per namespace", "by verb",
+			"Processor time: API server", "controller", "both, times the bare client", "Peak memory of the controller", "Restarts",
 		},
 		Rows: o.rows(func(r *results) []string {
 			one := r.crowd(size)
@@ -75,7 +78,7 @@ func (o *outcome) crowdTable(size int) harness.Table {
 			}
 			return []string{
 				fmt.Sprint(one.complete), harness.FormatDuration(one.took), ratio(one.seconds(), took),
-				fmt.Sprintf("%.1f", one.perNamespace()), harness.FormatDuration(one.serverCPU),
+				fmt.Sprintf("%.1f", one.perNamespace()), one.verbs(), harness.FormatDuration(one.serverCPU),
 				harness.FormatDuration(one.controllerCPU), ratio(float64(one.cpu()), cpu), harness.FormatMemory(one.memory),
 				fmt.Sprint(one.restarts),
 			}
@@ -196,7 +199,20 @@ func (c *crowd) cpu() time.Duration {
 	return c.serverCPU + c.controllerCPU
 }
 
-func (c *crowd) perNamespace() float64 { return float64(c.requests) / float64(c.total) }
+func (c *crowd) perNamespace() float64 { return float64(c.requests.Total()) / float64(c.total) }
+
+// verbs returns the requests per namespace by verb, the most frequent first.
+func (c *crowd) verbs() string {
+	var parts []string
+	for _, verb := range slices.SortedFunc(maps.Keys(c.requests), func(a, b string) int {
+		return cmp.Or(cmp.Compare(c.requests[b], c.requests[a]), cmp.Compare(a, b))
+	}) {
+		if each := float64(c.requests[verb]) / float64(c.total); each >= 0.05 {
+			parts = append(parts, fmt.Sprintf("%s %.1f", verb, each))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
 
 func (c *change) seconds() float64 {
 	if c == nil {
