@@ -69,7 +69,8 @@ func (o *outcome) crowdTable(size int) harness.Table {
 		Title: fmt.Sprintf("%d namespaces at once", size),
 		Header: []string{
 			"Controller", "Complete", "Time", "Times the bare client", "Requests per namespace", "by verb",
-			"Processor time: API server", "controller", "both, times the bare client", "Peak memory of the controller", "Restarts",
+			"Processor time: API server", "controller", "both, times the bare client", "Peak memory of the controller",
+			"Restarts",
 		},
 		Rows: o.rows(func(r *results) []string {
 			one := r.crowd(size)

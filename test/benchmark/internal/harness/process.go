@@ -96,11 +96,12 @@ func (p *Process) Stop() error {
 	return err
 }
 
-// Kill ends the process without the opportunity to clean up. The caller must also call Stop.
+// Kill ends the process without the opportunity to clean up.
 func (p *Process) Kill() error {
 	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("failed to kill %s: %w", p.name, err)
 	}
+	<-p.exited
 	return nil
 }
 
@@ -137,17 +138,37 @@ func (p *Process) exitState() *os.ProcessState {
 	}
 }
 
+// exitStateAfter returns nil if the process still runs after the error. /proc has no values for a
+// process that is exiting.
+func (p *Process) exitStateAfter(err error) *os.ProcessState {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(time.Second):
+	}
+	return p.exitState()
+}
+
+func peakMemory(state *os.ProcessState) (int64, bool, error) {
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok || runtime.GOOS != linux {
+		return 0, false, nil
+	}
+	return usage.Maxrss * 1024, true, nil // in KiB on Linux
+}
+
 // PeakMemory returns the peak resident memory of the process in bytes, or false if the operating
 // system does not provide it.
 func (p *Process) PeakMemory() (int64, bool, error) {
 	if state := p.exitState(); state != nil {
-		usage, ok := state.SysUsage().(*syscall.Rusage)
-		if !ok || runtime.GOOS != linux {
-			return 0, false, nil
-		}
-		return usage.Maxrss * 1024, true, nil // in KiB on Linux
+		return peakMemory(state)
 	}
 	peak, ok, err := readPeakMemory(p.command.Process.Pid)
+	if state := p.exitStateAfter(err); state != nil {
+		return peakMemory(state)
+	}
 	if err != nil {
 		err = fmt.Errorf("failed to read the memory usage of %s: %w; last output: %s", p.name, err, p.LastOutput())
 	}
@@ -161,6 +182,9 @@ func (p *Process) CPU() (time.Duration, bool, error) {
 		return state.UserTime() + state.SystemTime(), true, nil
 	}
 	used, ok, err := ReadCPU(p.command.Process.Pid)
+	if state := p.exitStateAfter(err); state != nil {
+		return state.UserTime() + state.SystemTime(), true, nil
+	}
 	if err != nil {
 		err = fmt.Errorf("failed to read the processor time of %s: %w; last output: %s", p.name, err, p.LastOutput())
 	}
