@@ -180,7 +180,7 @@ func isTurnOfTemplates(namespace *corev1.Namespace) bool {
 
 // retryAfter returns the time until the next pass. Problems are retried with increasing delays.
 func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, result template.Result) time.Duration {
-	hasFailed := slices.ContainsFunc(result.Templates, func(t template.TemplateResult) bool {
+	hasFailed := slices.ContainsFunc(result.Templates, func(t template.Outcome) bool {
 		return slices.ContainsFunc(t.Problems, func(p template.Problem) bool { return p.Reason != template.ReasonClaimed })
 	})
 	if !hasFailed {
@@ -261,7 +261,7 @@ func annotationOperation(op, annotation, value string) map[string]any {
 func (r *TemplatedNamespaceReconciler) publish(
 	ctx context.Context, namespace *corev1.Namespace, blocking template.Problem, result template.Result,
 ) error {
-	isWaiting := !slices.ContainsFunc(result.Templates, func(t template.TemplateResult) bool { return len(t.Problems) > 0 })
+	isWaiting := !slices.ContainsFunc(result.Templates, func(t template.Outcome) bool { return len(t.Problems) > 0 })
 	if isWaiting && r.Clock.Since(namespace.CreationTimestamp.Time) < waitingReportDelay {
 		return nil
 	}
@@ -276,7 +276,9 @@ func (r *TemplatedNamespaceReconciler) publish(
 }
 
 // report records new problems as Events, and updates the counts of the templates.
-func (r *TemplatedNamespaceReconciler) report(ctx context.Context, namespace *corev1.Namespace, result template.Result) {
+func (r *TemplatedNamespaceReconciler) report(
+	ctx context.Context, namespace *corev1.Namespace, result template.Result,
+) {
 	known := r.Tracker.Problems(namespace.Name)
 	for _, outcome := range result.Templates {
 		for _, found := range outcome.Problems {

@@ -55,13 +55,13 @@ type Result struct {
 	// State is what the Namespace contains now.
 	State State
 	// Templates are the outcomes of the applicable templates, sorted by name.
-	Templates []TemplateResult
+	Templates []Outcome
 	// RetryAfter is the time until the next pass; 0 if a watch event triggers it.
 	RetryAfter time.Duration
 }
 
-// TemplateResult is the outcome of a pass for one template.
-type TemplateResult struct {
+// Outcome is the outcome of a pass for one template.
+type Outcome struct {
 	Template string
 	// Revision is the current revision of the template.
 	Revision string
@@ -170,7 +170,7 @@ func (a *Applier) Forget(namespace *corev1.Namespace) {
 // applyTemplate applies one template, and adds the outcome to the result.
 func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTemplate) error {
 	recorded, isRecorded := p.state[template.Name]
-	result := TemplateResult{Template: template.Name, Revision: p.Programs.get(template).revision}
+	result := Outcome{Template: template.Name, Revision: p.Programs.get(template).revision}
 	position := len(p.result.Templates)
 	p.result.Templates = append(p.result.Templates, result)
 	if isRecorded && !p.isInitializing && template.Spec.Sync.Mode == v1alpha1.SyncOnce {
@@ -182,7 +182,7 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 		p.keep(template.Name, position, recorded)
 		return p.fail(position, toProblem(template.Name, "", err), err)
 	}
-	next := TemplateState{Revision: recorded.Revision}
+	next := Entry{Revision: recorded.Revision}
 	for _, object := range want {
 		applied, err := p.applyObject(ctx, template, position, object, recorded.find(keyOf(object.manifest)))
 		if applied != nil {
@@ -210,7 +210,7 @@ func (p *pass) fail(position int, found Problem, err error) error {
 }
 
 // keep keeps the recorded state of a template that cannot be, or must not be, applied.
-func (p *pass) keep(name string, position int, recorded TemplateState) {
+func (p *pass) keep(name string, position int, recorded Entry) {
 	for _, object := range recorded.Objects {
 		p.claims[object.key()] = position
 	}
@@ -223,7 +223,7 @@ func (p *pass) keep(name string, position int, recorded TemplateState) {
 // finishTemplate deletes obsolete objects, and records the state, after all objects were applied. After
 // a failure, the obsolete objects remain recorded.
 func (p *pass) finishTemplate(
-	ctx context.Context, template *v1alpha1.NamespaceTemplate, position int, recorded, next TemplateState, want []desired,
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, position int, recorded, next Entry, want []desired,
 ) {
 	result := &p.result.Templates[position]
 	gone := obsolete(recorded, want, func(key objectKey) bool { _, ok := p.claims[key]; return ok })

@@ -49,10 +49,12 @@ func (a Authorization) IsComplete() bool {
 func (a Authorization) Message(serviceAccount, systemNamespace string) string {
 	var parts []string
 	if a.IsMissing {
-		parts = append(parts, fmt.Sprintf("ServiceAccount %q does not exist in namespace %q.", serviceAccount, systemNamespace))
+		parts = append(parts,
+			fmt.Sprintf("ServiceAccount %q does not exist in namespace %q.", serviceAccount, systemNamespace))
 	}
 	if len(a.Operator) > 0 {
-		parts = append(parts, fmt.Sprintf("The operator cannot impersonate ServiceAccount %q. Missing rules of a Role in namespace %q:\n%s",
+		parts = append(parts, fmt.Sprintf(
+			"The operator cannot impersonate ServiceAccount %q. Missing rules of a Role in namespace %q:\n%s",
 			serviceAccount, systemNamespace, rulesYAML(a.Operator)))
 	}
 	if len(a.Account) > 0 {

@@ -83,9 +83,9 @@ type written struct {
 
 // NewObjects returns Objects that use a cache. The cache must have the options that
 // CacheOptions returns.
-func NewObjects(objects cache.Cache, clock clock.PassiveClock, changed func(namespace string)) *Objects {
+func NewObjects(objects cache.Cache, now clock.PassiveClock, changed func(namespace string)) *Objects {
 	return &Objects{
-		cache: objects, clock: clock, changed: changed,
+		cache: objects, clock: now, changed: changed,
 		watched: map[schema.GroupVersionKind]cache.Informer{}, written: map[writtenKey]written{},
 	}
 }
@@ -237,7 +237,7 @@ func fieldsOf(entries []metav1.ManagedFieldsEntry, template string) string {
 		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
 			var raw []byte
 			if entry.FieldsV1 != nil {
-				raw = entry.FieldsV1.Raw
+				raw = entry.FieldsV1.GetRawBytes()
 			}
 			return hashOf(string(raw), entry.Time)
 		}

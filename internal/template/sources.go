@@ -155,7 +155,8 @@ func sourceNotFound(source v1alpha1.TemplateCopy) error {
 
 // copyOf returns the manifest of a copy in a namespace, without the metadata of the source.
 func copyOf(source *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
-	if kind, _, _ := unstructured.NestedString(source.Object, "type"); kind == string(corev1.SecretTypeServiceAccountToken) {
+	secretType, _, _ := unstructured.NestedString(source.Object, "type")
+	if secretType == string(corev1.SecretTypeServiceAccountToken) {
 		return nil, problemf(ReasonInvalidObject,
 			"Secret %q is a token of a ServiceAccount, which cannot be copied to another namespace", source.GetName())
 	}

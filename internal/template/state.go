@@ -18,10 +18,10 @@ import (
 )
 
 // State is the value of v1alpha1.AnnotationTemplates: the templates that a Namespace contains, by name.
-type State map[string]TemplateState
+type State map[string]Entry
 
-// TemplateState is what a Namespace contains of one template.
-type TemplateState struct {
+// Entry is what a Namespace contains of one template.
+type Entry struct {
 	// Revision is the revision of the template whose objects were all applied.
 	Revision string `json:"revision"`
 	// Objects are the objects, in the order in which they were applied.
@@ -77,7 +77,7 @@ func (s State) String() string {
 }
 
 // find returns the recorded state of an object, or nil.
-func (s TemplateState) find(key objectKey) *ObjectState {
+func (s Entry) find(key objectKey) *ObjectState {
 	index := slices.IndexFunc(s.Objects, func(o ObjectState) bool { return o.key() == key })
 	if index < 0 {
 		return nil

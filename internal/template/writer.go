@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -35,7 +34,6 @@ const mapperResetInterval = 5 * time.Second
 // template in each request.
 type Writer struct {
 	config          *rest.Config
-	http            *http.Client
 	mapper          meta.ResettableRESTMapper
 	systemNamespace string
 	clock           clock.PassiveClock
@@ -53,10 +51,10 @@ type impersonated struct {
 
 // NewWriter returns a Writer. The ServiceAccounts of templates are in the system namespace.
 func NewWriter(
-	config *rest.Config, mapper meta.ResettableRESTMapper, systemNamespace string, clock clock.PassiveClock,
+	config *rest.Config, mapper meta.ResettableRESTMapper, systemNamespace string, now clock.PassiveClock,
 ) *Writer {
 	return &Writer{
-		config: config, mapper: mapper, systemNamespace: systemNamespace, clock: clock,
+		config: config, mapper: mapper, systemNamespace: systemNamespace, clock: now,
 		clients: map[string]impersonated{},
 	}
 }
@@ -174,7 +172,9 @@ func withOwnMetadata(target target, manifest *unstructured.Unstructured) *unstru
 }
 
 // delete deletes an object if it still has the observed UID and resource version.
-func (w *Writer) delete(ctx context.Context, serviceAccount, namespace string, object ObjectState, current *observed) error {
+func (w *Writer) delete(
+	ctx context.Context, serviceAccount, namespace string, object ObjectState, current *observed,
+) error {
 	resource, err := w.mapping(schema.FromAPIVersionAndKind(object.APIVersion, object.Kind))
 	if err != nil {
 		return err
