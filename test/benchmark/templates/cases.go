@@ -222,7 +222,7 @@ func (t *turn) write(ctx context.Context, stopped <-chan struct{}, namespace str
 	}
 }
 
-// measureSteady counts the write requests while nothing changes.
+// measureSteady counts the write requests while nothing changes, and after a restart.
 func (t *turn) measureSteady(ctx context.Context, opts options, r *results) error {
 	before, err := t.writes(ctx)
 	if err != nil {
@@ -232,13 +232,34 @@ func (t *turn) measureSteady(ctx context.Context, opts options, r *results) erro
 		return err
 	}
 	after, err := t.writes(ctx)
+	if err != nil {
+		return err
+	}
 	r.writes, r.steady = r.writes+after-before, r.steady+opts.steady
-	return err
+	if err := t.stopServices(); err != nil {
+		return err
+	}
+	if err := t.restart(ctx); err != nil {
+		return err
+	}
+	if err := sleep(ctx, opts.steady); err != nil {
+		return err
+	}
+	restarted, err := t.writes(ctx)
+	if err != nil {
+		return err
+	}
+	r.restartWrites += restarted - after
+	return t.warmUp(ctx)
 }
 
-// writes returns the number of write requests except those for Leases.
+// notStored are the resources whose write requests do not change the cluster: reviews, and tokens of
+// ServiceAccounts.
+var notStored = []string{"subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectreviews", "serviceaccounts"}
+
+// writes returns the number of write requests except those for Leases. It includes dry runs.
 func (t *turn) writes(ctx context.Context) (int64, error) {
-	counts, err := harness.ScrapeRequests(ctx, t.scraper, "leases")
+	counts, err := harness.ScrapeRequests(ctx, t.scraper, append(notStored, "leases")...)
 	return counts.Total() - counts["GET"] - counts["LIST"] - counts["WATCH"], err
 }
 

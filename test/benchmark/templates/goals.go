@@ -82,6 +82,7 @@ func (o *outcome) goals() []goal {
 	}
 	if r.steady > 0 {
 		add("Write requests while nothing changes", float64(r.writes), 0, formatNumber)
+		add("Write requests after a restart", float64(r.restartWrites), 0, formatNumber)
 	}
 	return goals
 }

@@ -24,6 +24,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
+const defaultAtOnce = "500,1000"
+
 type options struct {
 	contenders string
 	cases      string
@@ -55,7 +57,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.cases, "cases", strings.Join(caseNames, ","), "Cases to measure.")
 	flags.IntVar(&o.rounds, "rounds", 1, "Number of rounds.")
 	flags.IntVar(&o.single, "single", 50, "Namespaces to create one by one.")
-	flags.StringVar(&o.atOnce, "at-once", "500,1000",
+	flags.StringVar(&o.atOnce, "at-once", defaultAtOnce,
 		"Numbers of namespaces to create at once, each on a new control plane.")
 	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests when namespaces are created at once.")
 	flags.IntVar(&o.changed, "changed", 200, "Namespaces that exist when the template changes.")
@@ -78,7 +80,10 @@ func (o *options) bind(flags *flag.FlagSet) {
 // complete applies --quick, and parses and validates the options.
 func (o *options) complete() error {
 	if o.quick {
-		o.rounds, o.single, o.atOnce, o.changed, o.restored, o.early, o.steady = 1, 5, "20", 15, 3, 1, 5*time.Second
+		o.rounds, o.single, o.changed, o.restored, o.early, o.steady = 1, 5, 15, 3, 1, 5*time.Second
+		if o.atOnce == defaultAtOnce {
+			o.atOnce = "20"
+		}
 	}
 	o.selected = strings.Split(o.contenders, ",")
 	for _, name := range o.selected {

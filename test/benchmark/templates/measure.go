@@ -43,9 +43,10 @@ type results struct {
 	// early contains the number of early writes in each namespace, by the number of writers.
 	early   map[int][]int
 	changes []change
-	// writes is the number of write requests during the time steady.
-	writes int64
-	steady time.Duration
+	// writes is the number of write requests during the time steady, and restartWrites is that during
+	// the same time after a restart.
+	writes, restartWrites int64
+	steady                time.Duration
 	// crowds contains the measurements of namespaces that are created at once, by their number.
 	crowds map[int][]crowd
 }
