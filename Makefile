@@ -195,7 +195,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Building the
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
 # The suites that test-integration runs: those that use a real API server, except the tests of the demo.
-SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics ./test/security
+SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/templates ./test/timeouts ./test/metrics ./test/security
 
 .PHONY: test-integration
 test-integration: promtool ginkgo ## Run SUITES verbosely. ARGS=--focus=TEXT selects specs.

@@ -4,6 +4,7 @@
 package template
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -22,8 +23,10 @@ type State map[string]Entry
 
 // Entry is what a Namespace contains of one template.
 type Entry struct {
-	// Revision is the revision of the template whose objects were all applied.
-	Revision string `json:"revision"`
+	// Revision is the revision of the template whose objects were all applied; empty if there is none.
+	Revision string `json:"revision,omitempty"`
+	// Target is the revision that is being applied, if it is another one.
+	Target string `json:"target,omitempty"`
 	// Objects are the objects, in the order in which they were applied.
 	Objects []ObjectState `json:"objects,omitempty"`
 }
@@ -76,6 +79,9 @@ func (s State) String() string {
 	return string(encoded)
 }
 
+// target returns the revision that the Namespace contains or is getting.
+func (s Entry) target() string { return cmp.Or(s.Target, s.Revision) }
+
 // find returns the recorded state of an object, or nil.
 func (s Entry) find(key objectKey) *ObjectState {
 	index := slices.IndexFunc(s.Objects, func(o ObjectState) bool { return o.key() == key })
@@ -83,16 +89,6 @@ func (s Entry) find(key objectKey) *ObjectState {
 		return nil
 	}
 	return &s.Objects[index]
-}
-
-// Revision identifies what a template specifies: a change of any other field does not change the
-// objects.
-func Revision(spec *v1alpha1.NamespaceTemplateSpec) string {
-	parameters := slices.Clone(spec.Parameters)
-	for i := range parameters {
-		parameters[i].Description = ""
-	}
-	return hashOf(parameters, spec.Variables, spec.Objects)
 }
 
 // hashOf returns a short hash of values that can be encoded as JSON.
