@@ -110,7 +110,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The name of the Lease for leader election, in --system-namespace. Managers in the same namespace must use "+
 			"different Leases if their --controllers or --finalizer-token differ.")
 	flags.StringVar(&o.controllers, "controllers", "*",
-		"A comma-separated list of controllers to run: initialization, finalization, diagnosis, expiry. "+
+		"A comma-separated list of controllers to run: initialization, templates, finalization, diagnosis, expiry. "+
 			"* enables all controllers except expiry; the prefix - disables a controller.")
 	flags.StringVar(&o.finalizerToken, "finalizer-token", string(corev1.FinalizerKubernetes),
 		"The namespace finalizer (an entry of spec.finalizers) that the finalization controller removes from empty "+
@@ -132,6 +132,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The namespace in which the operator is installed. The operator never initializes it.")
 	flags.IntVar(&o.NamespaceWorkers, "initialization-workers", 10,
 		"The number of initializing namespaces that are reconciled concurrently.")
+	flags.IntVar(&o.TemplateWorkers, "template-workers", 16,
+		"The number of namespaces to which templates are applied concurrently.")
 	flags.IntVar(&o.FinalizationWorkers, "finalization-workers", 100,
 		"The number of terminating namespaces that are finalized concurrently.")
 	flags.DurationVar(&o.DiagnosisProgressDeadline, "diagnosis-progress-deadline", manager.DefaultProgressDeadline,

@@ -76,6 +76,9 @@ const (
 	// Namespace contains. The operator writes it.
 	AnnotationTemplates = Prefix + "templates"
 
+	// FinalizerTemplate is a finalizer of a NamespaceTemplate whose objects are deleted with it.
+	FinalizerTemplate = Prefix + "template"
+
 	// PrefixParameter is the prefix of annotations with the values of template parameters.
 	PrefixParameter = "parameter." + Prefix
 )

@@ -86,11 +86,11 @@ type NamespaceInitializerSet struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// initializers is the merged list, in order.
+	// initializers is the merged list, in order. It can also contain the initializer of templates.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:MaxItems=257
 	Initializers []EffectiveInitializer `json:"initializers,omitempty"`
 
 	// waitingSubjects are the merged waitingSubjects of all configurations.

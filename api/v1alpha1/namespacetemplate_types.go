@@ -71,13 +71,14 @@ type NamespaceTemplateSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Variables []TemplateVariable `json:"variables,omitempty"`
 
-	// objects are the objects that each selected Namespace contains.
+	// objects are the objects that each selected Namespace contains. At most 16 of them are copies.
 	//
 	// +required
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:XValidation:rule="self.filter(o, has(o.copy)).size() <= 16",message="a template can contain at most 16 copies: use several templates"
 	Objects []TemplateObject `json:"objects"`
 
 	// sync specifies how the operator handles changes by other clients.
@@ -137,6 +138,7 @@ type TemplateParameter struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="''.matches(self) || !''.matches(self)",message="the pattern is not a valid regular expression"
 	Pattern string `json:"pattern,omitempty"`
 
 	// default is the value if the creator sets none.
@@ -395,7 +397,7 @@ type NamespaceTemplateStatus struct {
 
 	// namespaces are the numbers of Namespaces by state.
 	// +optional
-	Namespaces TemplateNamespaceCounts `json:"namespaces,omitempty"`
+	Namespaces *TemplateNamespaceCounts `json:"namespaces,omitempty"`
 
 	// failures are the first failures, sorted by Namespace.
 	// +optional

@@ -438,7 +438,11 @@ func (in *NamespaceTemplateStatus) DeepCopyInto(out *NamespaceTemplateStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
-	out.Namespaces = in.Namespaces
+	if in.Namespaces != nil {
+		in, out := &in.Namespaces, &out.Namespaces
+		*out = new(TemplateNamespaceCounts)
+		**out = **in
+	}
 	if in.Failures != nil {
 		in, out := &in.Failures, &out.Failures
 		*out = make([]TemplateFailure, len(*in))

@@ -37,7 +37,7 @@ func computeInjection(
 		return nil
 	}
 	var initializers []v1alpha1.EffectiveInitializer
-	for _, initializer := range initialization.Selected(set.Initializers, namespace.Labels) {
+	for _, initializer := range initialization.Selected(set, namespace.Labels) {
 		since := initializer.InForceSince
 		if since != nil && !namespace.CreationTimestamp.Time.Before(since.Time) {
 			initializers = append(initializers, initializer)

@@ -61,6 +61,10 @@ func TestComputeInjection(t *testing.T) {
 			change: func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{"team": "a"} },
 			want:   []string{rbac},
 		},
+		"the initializer of the templates, without a template": {
+			initializers: []v1alpha1.EffectiveInitializer{entry(v1alpha1.TemplatesInitializer, after(0)), entry(quota, after(0))},
+			want:         []string{quota},
+		},
 		"only initializers that were enforced when the namespace was created": {
 			initializers: []v1alpha1.EffectiveInitializer{
 				entry(rbac, after(time.Second)), entry(quota, after(0)), entry(mesh, after(time.Hour)),

@@ -54,6 +54,8 @@ type ConfigurationReconciler struct {
 	// Operator is the user name of the operator. It is written to the set, so that the admission
 	// policies allow it to remove initializers with subjects.
 	Operator string
+	// HasTemplates registers the initializer of NamespaceTemplates.
+	HasTemplates bool
 }
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations,verbs=get;list;watch
@@ -70,6 +72,7 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(configurationControllerName).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
 		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
+		Watches(&v1alpha1.NamespaceTemplate{}, everything, changed).
 		// This request ensures that the set is written even if no watch event triggers the write.
 		WatchesRawSource(source.Func(func(_ context.Context, queue requestQueue) error {
 			queue.Add(requestFor(v1alpha1.EffectiveSetName))
@@ -91,7 +94,13 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)
 	}
 	merged := initialization.Merge(configurations.Items)
-	set, err := r.writeSet(ctx, merged)
+	var templates v1alpha1.NamespaceTemplateList
+	if r.HasTemplates {
+		if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
+			return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+		}
+	}
+	set, err := r.writeSet(ctx, merged, templates.Items)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
@@ -129,8 +138,9 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 // writeSet writes the set and returns it. It replaces all entries, including entries that other clients
 // have added.
 func (r *ConfigurationReconciler) writeSet(
-	ctx context.Context, merged initialization.Merged,
+	ctx context.Context, merged initialization.Merged, templates []v1alpha1.NamespaceTemplate,
 ) (*v1alpha1.NamespaceInitializerSet, error) {
+	effectiveTemplates := merged.AddTemplates(templates)
 	set := &v1alpha1.NamespaceInitializerSet{}
 	err := r.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)
 	if client.IgnoreNotFound(err) != nil {
@@ -143,6 +153,7 @@ func (r *ConfigurationReconciler) writeSet(
 	}
 	current := set.DeepCopy()
 	set.Initializers, set.WaitingSubjects = wanted, merged.WaitingSubjects
+	set.Templates = effectiveTemplates
 	set.SystemNamespace, set.Operator = r.SystemNamespace, r.Operator
 	if exists && apiequality.Semantic.DeepEqual(set, current) {
 		return set, nil

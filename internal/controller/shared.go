@@ -17,12 +17,14 @@ import (
 
 // Names of the reconcilers, in logs and metrics.
 const (
-	configurationControllerName = "initializer-configuration"
-	namespaceControllerName     = "namespace-initialization"
-	finalizationControllerName  = "namespace-finalization"
-	diagnosisControllerName     = "namespace-diagnosis"
-	holdControllerName          = "hold-webhooks"
-	expiryControllerName        = "namespace-expiry"
+	configurationControllerName      = "initializer-configuration"
+	namespaceControllerName          = "namespace-initialization"
+	finalizationControllerName       = "namespace-finalization"
+	diagnosisControllerName          = "namespace-diagnosis"
+	holdControllerName               = "hold-webhooks"
+	expiryControllerName             = "namespace-expiry"
+	templateControllerName           = "namespace-template"
+	templatedNamespaceControllerName = "templated-namespace"
 )
 
 const (

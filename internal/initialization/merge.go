@@ -128,6 +128,34 @@ func sameSettings(a, b v1alpha1.InitializerSettings) bool {
 	return apiequality.Semantic.DeepEqual(a, b)
 }
 
+// AddTemplates adds the initializer of templates to the list if there are templates, first unless a
+// configuration names it, and returns the part of the templates that the admission policies use, sorted
+// by name. Templates that are being deleted, and those that exceed v1alpha1.MaxSetTemplates, are omitted.
+func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1.EffectiveTemplate {
+	var effective []v1alpha1.EffectiveTemplate
+	for i := range templates {
+		if templates[i].DeletionTimestamp != nil {
+			continue
+		}
+		spec := templates[i].Spec.DeepCopy()
+		for j := range spec.Parameters {
+			spec.Parameters[j].Description = ""
+		}
+		effective = append(effective, v1alpha1.EffectiveTemplate{
+			Name: templates[i].Name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access,
+			Parameters: spec.Parameters,
+		})
+	}
+	slices.SortFunc(effective, func(a, b v1alpha1.EffectiveTemplate) int { return cmp.Compare(a.Name, b.Name) })
+	effective = effective[:min(len(effective), v1alpha1.MaxSetTemplates)]
+	isNamed := slices.Contains(Names(m.Initializers), v1alpha1.TemplatesInitializer)
+	if len(effective) > 0 && !isNamed {
+		m.Initializers = slices.Insert(m.Initializers, 0,
+			v1alpha1.EffectiveInitializer{Name: v1alpha1.TemplatesInitializer})
+	}
+	return effective
+}
+
 // Names returns the names of the initializers, in order.
 func Names(initializers []v1alpha1.EffectiveInitializer) []string {
 	names := make([]string, 0, len(initializers))

@@ -30,12 +30,21 @@ type probe struct {
 
 // ProbeLabels returns the labels of Namespaces that are created with a dry run to verify that the
 // API server enforces a set. The first Namespace has no labels. The other Namespaces have labels
-// such that every selector matches at least one Namespace. There are at most maxProbes Namespaces.
-// A selector that contradicts itself is ignored.
-func ProbeLabels(initializers []v1alpha1.EffectiveInitializer) []map[string]string {
+// such that every selector of an initializer or a template matches at least one Namespace. There are
+// at most maxProbes Namespaces. A selector that contradicts itself is ignored.
+func ProbeLabels(set *v1alpha1.NamespaceInitializerSet) []map[string]string {
 	probes := []probe{{}}
-	for _, initializer := range initializers {
+	for _, initializer := range set.Initializers {
 		probes = addProbe(probes, initializer.NamespaceSelector)
+	}
+	for _, template := range set.Templates {
+		selector := template.NamespaceSelector
+		if selector == nil {
+			selector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{
+				v1alpha1.LabelTemplate: v1alpha1.LabelValue(template.Name),
+			}}
+		}
+		probes = addProbe(probes, selector)
 	}
 	labels := make([]map[string]string, 0, len(probes))
 	for _, probe := range probes {

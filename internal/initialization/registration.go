@@ -28,7 +28,8 @@ type Registry struct {
 
 // Registration is the registration of an initializer.
 type Registration struct {
-	// Configuration is the name of the configuration that provides the settings.
+	// Configuration is the name of the configuration that provides the settings; empty for the initializer
+	// of templates if no configuration names it.
 	Configuration string
 	Settings      v1alpha1.InitializerSettings
 }
@@ -44,10 +45,11 @@ func ComputeRegistrations(configurations []v1alpha1.NamespaceInitializerConfigur
 	for _, entry := range Merge(configurations).Initializers {
 		effective[entry.Name] = entry.Configuration
 	}
-	registrations := map[string]Registration{}
+	// The operator itself registers this initializer.
+	registrations := map[string]Registration{v1alpha1.TemplatesInitializer: {}}
 	for _, configuration := range sortedByName(configurations) {
 		for _, initializer := range configuration.Initializers {
-			if _, ok := registrations[initializer.Name]; ok && effective[initializer.Name] != configuration.Name {
+			if registrations[initializer.Name].Configuration != "" && effective[initializer.Name] != configuration.Name {
 				continue
 			}
 			registrations[initializer.Name] = Registration{

@@ -14,16 +14,24 @@ import (
 
 // Selected returns the initializers that a new Namespace with these labels gets, in order. The
 // inject policy implements the same rules.
-func Selected(
-	initializers []v1alpha1.EffectiveInitializer, labels map[string]string,
-) []v1alpha1.EffectiveInitializer {
+func Selected(set *v1alpha1.NamespaceInitializerSet, labels map[string]string) []v1alpha1.EffectiveInitializer {
+	hasTemplate := slices.ContainsFunc(set.Templates, func(template v1alpha1.EffectiveTemplate) bool {
+		return SelectsTemplate(template.Name, template.NamespaceSelector, labels)
+	})
 	var selected []v1alpha1.EffectiveInitializer
-	for _, initializer := range initializers {
-		if Selects(initializer.NamespaceSelector, labels) {
+	for _, initializer := range set.Initializers {
+		if Selects(initializer.NamespaceSelector, labels) &&
+			(hasTemplate || initializer.Name != v1alpha1.TemplatesInitializer) {
 			selected = append(selected, initializer)
 		}
 	}
 	return selected
+}
+
+// SelectsTemplate reports whether a template with this name and selector selects a Namespace with these
+// labels. Without a selector, only the label with the name selects it.
+func SelectsTemplate(name string, selector *v1alpha1.NamespaceSelector, labels map[string]string) bool {
+	return labels[v1alpha1.LabelTemplate] == name || selector != nil && Selects(selector, labels)
 }
 
 // Selects reports whether a selector selects a Namespace with these labels. A nil selector selects

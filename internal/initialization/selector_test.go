@@ -30,6 +30,10 @@ func selecting(entry v1alpha1.EffectiveInitializer, key, value string) v1alpha1.
 	return entry
 }
 
+func setOf(initializers ...v1alpha1.EffectiveInitializer) *v1alpha1.NamespaceInitializerSet {
+	return &v1alpha1.NamespaceInitializerSet{Initializers: initializers}
+}
+
 // test/integration verifies that the inject policy selects the same namespaces.
 func TestSelectsAsKubernetesDoes(t *testing.T) {
 	for name, selector := range selectors.All() {
@@ -64,9 +68,40 @@ func TestSelectedKeepsTheOrder(t *testing.T) {
 		selecting(entry(rbac), "team", "a"), entry(quota), selecting(entry(mesh), "team", "a"),
 		selecting(entry("other.corp.com"), "team", "b"),
 	}
-	g.Expect(Names(Selected(initializers, map[string]string{"team": "a"}))).To(Equal([]string{rbac, quota, mesh}))
-	g.Expect(Names(Selected(initializers, nil))).To(Equal([]string{quota}))
-	g.Expect(Selected(nil, nil)).To(BeEmpty())
+	g.Expect(Names(Selected(setOf(initializers...), map[string]string{"team": "a"}))).To(Equal([]string{rbac, quota, mesh}))
+	g.Expect(Names(Selected(setOf(initializers...), nil))).To(Equal([]string{quota}))
+	g.Expect(Selected(setOf(), nil)).To(BeEmpty())
+}
+
+func TestSelectedWithTemplates(t *testing.T) {
+	set := setOf(entry(rbac), entry(v1alpha1.TemplatesInitializer), entry(quota))
+	set.Templates = []v1alpha1.EffectiveTemplate{
+		{Name: "by-name"}, {Name: "by-label", NamespaceSelector: selecting(entry(""), "team", "a").NamespaceSelector},
+	}
+	without, with := []string{rbac, quota}, []string{rbac, v1alpha1.TemplatesInitializer, quota}
+	for name, test := range map[string]struct {
+		labels map[string]string
+		want   []string
+	}{
+		"no labels":                      {want: without},
+		"another label":                  {labels: map[string]string{"team": "b"}, want: without},
+		"selected by its labels":         {labels: map[string]string{"team": "a"}, want: with},
+		"selected by name":               {labels: map[string]string{v1alpha1.LabelTemplate: "by-name"}, want: with},
+		"a template that does not exist": {labels: map[string]string{v1alpha1.LabelTemplate: "other"}, want: without},
+		"a template with a selector, by name": {
+			labels: map[string]string{v1alpha1.LabelTemplate: "by-label", "team": "b"}, want: with,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Names(Selected(set, test.labels))).To(Equal(test.want))
+		})
+	}
+	g := NewWithT(t)
+	g.Expect(ProbeLabels(set)).To(Equal([]map[string]string{nil, {v1alpha1.LabelTemplate: "by-name", "team": "a"}}))
+	set.Templates = append(set.Templates, v1alpha1.EffectiveTemplate{
+		Name: "all", NamespaceSelector: &v1alpha1.NamespaceSelector{},
+	})
+	g.Expect(Names(Selected(set, nil))).To(Equal(with), "an empty selector selects every namespace")
 }
 
 func TestMissingFinalizers(t *testing.T) {
@@ -105,7 +140,7 @@ func TestProbeLabels(t *testing.T) {
 			g := NewWithT(t)
 			initializer := entry(rbac)
 			initializer.NamespaceSelector = selector
-			probes := ProbeLabels([]v1alpha1.EffectiveInitializer{initializer})
+			probes := ProbeLabels(setOf(initializer))
 			g.Expect(probes[0]).To(BeEmpty())
 			selected := slices.ContainsFunc(probes, func(set map[string]string) bool { return Selects(selector, set) })
 			isPossible := name[:min(len(name), 13)] != "contradiction"
@@ -124,11 +159,11 @@ func TestProbeLabels(t *testing.T) {
 			initializer.NamespaceSelector = all[name]
 			initializers = append(initializers, initializer)
 		}
-		probes := ProbeLabels(initializers)
+		probes := ProbeLabels(setOf(initializers...))
 		g.Expect(len(probes)).To(BeNumerically("<=", maxProbes))
 		selected := map[string]bool{}
 		for _, set := range probes {
-			for _, initializer := range Selected(initializers, set) {
+			for _, initializer := range Selected(setOf(initializers...), set) {
 				selected[initializer.Name] = true
 			}
 		}
@@ -139,16 +174,16 @@ func TestProbeLabels(t *testing.T) {
 
 	t.Run("with two compatible selectors", func(t *testing.T) {
 		g := NewWithT(t)
-		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
+		g.Expect(ProbeLabels(setOf(
 			selecting(entry(rbac), "team", "a"), selecting(entry(quota), "tier", "gold"), entry(mesh),
-		})).To(Equal([]map[string]string{nil, {"team": "a", "tier": "gold"}}))
+		))).To(Equal([]map[string]string{nil, {"team": "a", "tier": "gold"}}))
 	})
 
 	t.Run("with two incompatible selectors", func(t *testing.T) {
 		g := NewWithT(t)
-		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
+		g.Expect(ProbeLabels(setOf(
 			selecting(entry(rbac), "team", "a"), selecting(entry(quota), "team", "b"),
-		})).To(Equal([]map[string]string{nil, {"team": "a"}, {"team": "b"}}))
+		))).To(Equal([]map[string]string{nil, {"team": "a"}, {"team": "b"}}))
 	})
 
 	t.Run("with more labels than a new namespace can have", func(t *testing.T) {
@@ -161,7 +196,7 @@ func TestProbeLabels(t *testing.T) {
 			}
 			initializers = append(initializers, initializer)
 		}
-		probes := ProbeLabels(initializers)
+		probes := ProbeLabels(setOf(initializers...))
 		g.Expect(probes).To(HaveEach(Satisfy(func(set map[string]string) bool { return len(set) <= maxProbeLabels })))
 		// Each initializer is still selected by a probe.
 		total := 0
@@ -177,6 +212,6 @@ func TestProbeLabels(t *testing.T) {
 		for i := range 3 * maxProbes {
 			initializers = append(initializers, selecting(entry(rbac), "team", fmt.Sprintf("t%d", i)))
 		}
-		g.Expect(ProbeLabels(initializers)).To(HaveLen(maxProbes))
+		g.Expect(ProbeLabels(setOf(initializers...))).To(HaveLen(maxProbes))
 	})
 }

@@ -138,7 +138,7 @@ func (c *Checker) checkCreation(ctx context.Context, operatorInjects bool) error
 		return err
 	}
 	_, initializing := namespace.Labels[v1alpha1.LabelInitializing]
-	wanted := len(initialization.Selected(set.Initializers, nil))
+	wanted := len(initialization.Selected(set, nil))
 	if initializing != (wanted > 0) {
 		return errors.New(msgUnexpectedResult(wanted, initializing))
 	}

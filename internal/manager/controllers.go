@@ -18,6 +18,8 @@ const (
 	Finalization = "finalization"
 	// Diagnosis reports why the initialization or deletion of a namespace makes no progress.
 	Diagnosis = "diagnosis"
+	// Templates applies NamespaceTemplates. It requires Initialization.
+	Templates = "templates"
 	// Expiry deletes namespaces at the time set in their annotations. It is off by default.
 	Expiry = "expiry"
 )
@@ -26,7 +28,7 @@ const (
 const wildcard = "*"
 
 var (
-	onByDefault  = []string{Diagnosis, Finalization, Initialization}
+	onByDefault  = []string{Diagnosis, Finalization, Initialization, Templates}
 	offByDefault = []string{Expiry}
 )
 
@@ -80,6 +82,12 @@ func ParseControllers(text string) (Controllers, error) {
 		if disabled[name] {
 			delete(enabled, name)
 		}
+	}
+	if enabled[Templates] && !enabled[Initialization] {
+		if !hasWildcard {
+			return nil, errors.New(msgTemplatesRequireInitialization)
+		}
+		delete(enabled, Templates)
 	}
 	if len(enabled) == 0 {
 		return nil, errors.New(msgNoController(text))

@@ -19,6 +19,8 @@ const (
 		"use Kubernetes 1.30 or later"
 )
 
+const msgTemplatesRequireInitialization = "controller templates requires controller initialization"
+
 const msgCachesNotSynced = "the caches have not synced with the API server yet"
 
 func msgUnknownController(name string) string {

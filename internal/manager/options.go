@@ -33,6 +33,8 @@ type Options struct {
 	SettlingTime finalization.GracePeriod
 	// NamespaceWorkers is the number of initializing Namespaces that are reconciled concurrently.
 	NamespaceWorkers int
+	// TemplateWorkers is the number of Namespaces to which templates are applied concurrently.
+	TemplateWorkers int
 	// FinalizationWorkers is the number of terminating Namespaces that are reconciled concurrently.
 	FinalizationWorkers int
 	// DiagnosisProgressDeadline is how long a Namespace can make no progress before it is diagnosed.

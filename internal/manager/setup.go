@@ -46,6 +46,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
 		cached = append(cached, options.Server.PolicyObjects()...)
 	}
+	if options.Controllers.Runs(Initialization) && options.Controllers.Runs(Templates) {
+		if err := setupTemplates(mgr, options); err != nil {
+			return err
+		}
+		cached = append(cached, &v1alpha1.NamespaceTemplate{})
+	}
 	if options.Controllers.Runs(Finalization) {
 		if err := setupFinalization(mgr, options); err != nil {
 			return err
@@ -70,15 +76,22 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		cached = append(cached, policyverifier.ValidatingObjects()...)
 	}
 	if options.Hold != nil && options.Controllers.Runs(Initialization) {
-		reconciler := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
-		if err := reconciler.SetupWithManager(mgr); err != nil {
-			return fmt.Errorf("failed to set up the hold reconciler: %w", err)
-		}
-		if err := hold.Setup(ctx, mgr, *options.Hold, options.SystemNamespace, metrics.HoldRecorder{}); err != nil {
-			return fmt.Errorf("failed to set up the hold webhooks: %w", err)
+		if err := setupHold(ctx, mgr, options); err != nil {
+			return err
 		}
 	}
 	return addProbes(ctx, mgr, cached)
+}
+
+func setupHold(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	reconciler := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("failed to set up the hold reconciler: %w", err)
+	}
+	if err := hold.Setup(ctx, mgr, *options.Hold, options.SystemNamespace, metrics.HoldRecorder{}); err != nil {
+		return fmt.Errorf("failed to set up the hold webhooks: %w", err)
+	}
+	return nil
 }
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create
@@ -98,6 +111,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 		HealthChecker:   &initializerhealth.Checker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		SystemNamespace: options.SystemNamespace,
 		Operator:        self.Status.UserInfo.Username,
+		HasTemplates:    options.Controllers.Runs(Templates),
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
 	}

@@ -166,7 +166,7 @@ func Unconfirmed(status PolicyStatus, refusal error) PolicyStatus {
 func (v *Verifier) waitForInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
 ) (injected bool, refusal, err error) {
-	probes := initialization.ProbeLabels(set.Initializers)
+	probes := initialization.ProbeLabels(set)
 	// The timeout does not cancel requests. Otherwise, no dry run would ever succeed on a slow API
 	// server.
 	err = wait.PollUntilContextTimeout(ctx, probeInterval, probeTimeout, true, func(context.Context) (bool, error) {
@@ -176,7 +176,7 @@ func (v *Verifier) waitForInjection(
 				injected, refusal = false, denied
 				return true, nil
 			}
-			injected = err == nil && isInjected(namespace, set.Initializers, labels)
+			injected = err == nil && isInjected(namespace, set, labels)
 			if !injected {
 				return false, err
 			}
@@ -197,7 +197,7 @@ func (v *Verifier) waitForInjection(
 // accepts the Namespace with and without the initializer. Otherwise, the set would never be
 // reported as enforced.
 func isInjected(
-	namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, sent map[string]string,
+	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, sent map[string]string,
 ) bool {
 	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 	got := initialization.SplitNames(list)
@@ -205,10 +205,11 @@ func isInjected(
 	if _, ok := sent[corev1.LabelMetadataName]; !ok {
 		delete(returned, corev1.LabelMetadataName) // The API server adds this label after admission.
 	}
+	before, after := initialization.Names(initialization.Selected(set, sent)),
+		initialization.Names(initialization.Selected(set, returned))
 	var expected []v1alpha1.EffectiveInitializer
-	for _, initializer := range initializers {
-		before := initialization.Selects(initializer.NamespaceSelector, sent)
-		after := initialization.Selects(initializer.NamespaceSelector, returned)
+	for _, initializer := range set.Initializers {
+		before, after := slices.Contains(before, initializer.Name), slices.Contains(after, initializer.Name)
 		if before && after || before != after && slices.Contains(got, initializer.Name) {
 			expected = append(expected, initializer)
 		}

@@ -147,7 +147,8 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 						namespace.Labels = map[string]string{}
 					}
 					maps.Copy(namespace.Labels, test.before)
-					selected := initialization.Selected(test.injected, maps.Clone(namespace.Labels))
+					selected := initialization.Selected(
+						&v1alpha1.NamespaceInitializerSet{Initializers: test.injected}, maps.Clone(namespace.Labels))
 					maps.Copy(namespace.Labels, test.after)
 					namespace.Annotations = map[string]string{
 						v1alpha1.AnnotationPendingInitializers: strings.Join(initialization.Names(selected), ","),

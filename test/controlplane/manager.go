@@ -44,7 +44,8 @@ func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*manage
 func RunManager(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {
-	options := manager.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10, FinalizationWorkers: 100}
+	options := manager.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10, TemplateWorkers: 16,
+		FinalizationWorkers: 100}
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a discovery client: %w", err)

@@ -51,14 +51,14 @@ var _ = Describe("A selector", func() {
 			wrapper.Initializer(fmt.Sprintf("s%d.test.example.com", i), settings{NamespaceSelector: all[name]})
 		}
 		cluster.RegisterConfiguration(ctx, wrapper)
-		initializers := cluster.EffectiveSet(Default, ctx).Initializers
-		Expect(initializers).To(HaveLen(len(all)))
+		set := cluster.EffectiveSet(Default, ctx)
+		Expect(set.Initializers).To(HaveLen(len(all)))
 		for of, labels := range selectors.Labels() {
 			expect := func(namespace *corev1.Namespace, seen map[string]string) {
 				GinkgoHelper()
 				namespace.Labels = maps.Clone(labels)
 				Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
-				want := initialization.Names(initialization.Selected(initializers, seen))
+				want := initialization.Names(initialization.Selected(set, seen))
 				Expect(strings.Split(framework.PendingOf(namespace), ",")).To(Equal(want), of)
 			}
 			// The API server adds the name label before admission, but not if the request has a

@@ -27,7 +27,7 @@ type NamespaceInitializerSetApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// initializers is the merged list, in order.
+	// initializers is the merged list, in order. It can also contain the initializer of templates.
 	Initializers []EffectiveInitializerApplyConfiguration `json:"initializers,omitempty"`
 	// waitingSubjects are the merged waitingSubjects of all configurations.
 	WaitingSubjects []SubjectApplyConfiguration `json:"waitingSubjects,omitempty"`

@@ -34,7 +34,7 @@ type NamespaceTemplateSpecApplyConfiguration struct {
 	Parameters []TemplateParameterApplyConfiguration `json:"parameters,omitempty"`
 	// variables are named expressions that objects and later variables can use.
 	Variables []TemplateVariableApplyConfiguration `json:"variables,omitempty"`
-	// objects are the objects that each selected Namespace contains.
+	// objects are the objects that each selected Namespace contains. At most 16 of them are copies.
 	Objects []TemplateObjectApplyConfiguration `json:"objects,omitempty"`
 	// sync specifies how the operator handles changes by other clients.
 	Sync *TemplateSyncApplyConfiguration `json:"sync,omitempty"`

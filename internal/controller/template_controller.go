@@ -1,0 +1,220 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+const (
+	// templateStatusInterval is the minimum time between two updates of the counts of a template.
+	templateStatusInterval = 500 * time.Millisecond
+	// reviewInterval is how often permissions are reviewed again, and incompleteReviewInterval how often if
+	// some are missing. RBAC objects are not watched.
+	reviewInterval           = 10 * time.Minute
+	incompleteReviewInterval = 5 * time.Second
+)
+
+// TemplateReconciler reports in the status of each NamespaceTemplate whether it is valid, authorized
+// and applied. It keeps a template that is being deleted until its objects are deleted, if
+// removal.onDelete is "Prune".
+type TemplateReconciler struct {
+	client.Client
+	Programs   *template.Programs
+	Authorizer *template.Authorizer
+	Applier    *template.Applier
+	Tracker    *template.Tracker
+	Clock      clock.PassiveClock
+	// ServiceAccounts watches the ServiceAccounts in the system namespace.
+	ServiceAccounts cache.Cache
+	// Requests enqueues templates.
+	Requests *Requests
+
+	// reviews has the last review of each template, by UID.
+	reviews map[types.UID]review
+}
+
+// review is the result of a review of permissions.
+type review struct {
+	template.Authorization
+	generation int64
+	at         time.Time
+}
+
+// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates/status,verbs=patch
+
+// SetupWithManager registers the reconciler.
+func (r *TemplateReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(templateControllerName).
+		For(&v1alpha1.NamespaceTemplate{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Kind[client.Object](
+			r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(r.enqueueUsersOf))).
+		WatchesRawSource(r.Requests.Source()).
+		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
+		Complete(r)
+}
+
+// StatusChanged enqueues templates, at most once in templateStatusInterval.
+func (r *TemplateReconciler) StatusChanged(templates []string) {
+	for _, name := range templates {
+		r.Requests.AddAfter(templateStatusInterval, name)
+	}
+}
+
+func (r *TemplateReconciler) enqueueUsersOf(ctx context.Context, account client.Object, _ bool, queue requestQueue) {
+	var templates v1alpha1.NamespaceTemplateList
+	// The cache cannot fail after it has synced.
+	_ = r.List(ctx, &templates, client.UnsafeDisableDeepCopy)
+	for i := range templates.Items {
+		if templates.Items[i].Spec.ServiceAccountName == account.GetName() {
+			queue.Add(requestFor(templates.Items[i].Name))
+		}
+	}
+}
+
+// Reconcile updates the status of one template.
+func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var templates v1alpha1.NamespaceTemplateList
+	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+	}
+	r.Applier.Retain(templates.Items)
+	current := &v1alpha1.NamespaceTemplate{}
+	if err := r.Get(ctx, req.NamespacedName, current); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if changed, err := r.updateFinalizer(ctx, current); changed || err != nil {
+		return ctrl.Result{}, nswrite.IgnoreStale(err)
+	}
+	authorization, err := r.review(ctx, current)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.writeStatus(ctx, current, authorization); err != nil {
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: conflictRetry}, nil
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !authorization.IsComplete() {
+		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
+	}
+	return ctrl.Result{RequeueAfter: reviewInterval}, nil
+}
+
+// review reviews the permissions of a template, unless a recent review is known.
+func (r *TemplateReconciler) review(
+	ctx context.Context, current *v1alpha1.NamespaceTemplate,
+) (template.Authorization, error) {
+	interval := reviewInterval
+	last, ok := r.reviews[current.UID]
+	if !last.IsComplete() {
+		interval = incompleteReviewInterval
+	}
+	if ok && last.generation == current.Generation && r.Clock.Since(last.at) < interval {
+		return last.Authorization, nil
+	}
+	authorization, err := r.Authorizer.Check(ctx, current)
+	if err != nil {
+		return authorization, err
+	}
+	if r.reviews == nil {
+		r.reviews = map[types.UID]review{}
+	}
+	r.reviews[current.UID] = review{authorization, current.Generation, r.Clock.Now()}
+	return authorization, nil
+}
+
+// updateFinalizer adds the finalizer if objects must be deleted with the template, and removes it when no
+// Namespace records the template any more. It reports whether it has written the template.
+func (r *TemplateReconciler) updateFinalizer(ctx context.Context, current *v1alpha1.NamespaceTemplate) (bool, error) {
+	base := current.DeepCopy()
+	isDeleting := current.DeletionTimestamp != nil
+	switch {
+	case isDeleting && !controllerutil.ContainsFinalizer(current, v1alpha1.FinalizerTemplate):
+		return false, nil
+	case isDeleting && current.Spec.Removal.OnDelete == v1alpha1.RemovalPrune:
+		isUsed, err := r.isUsed(ctx, current.Name)
+		if err != nil || isUsed {
+			r.Requests.AddAfter(templateStatusInterval, current.Name)
+			return false, err
+		}
+	}
+	wanted := !isDeleting && current.Spec.Removal.OnDelete == v1alpha1.RemovalPrune
+	if wanted && !controllerutil.AddFinalizer(current, v1alpha1.FinalizerTemplate) ||
+		!wanted && !controllerutil.RemoveFinalizer(current, v1alpha1.FinalizerTemplate) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, current, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+		return false, fmt.Errorf("failed to update the finalizer of NamespaceTemplate %q: %w", current.Name, err)
+	}
+	r.Requests.Add(false, current.Name) // The predicate drops the watch event.
+	return true, nil
+}
+
+// isUsed reports whether a Namespace records a template.
+func (r *TemplateReconciler) isUsed(ctx context.Context, name string) (bool, error) {
+	var namespaces corev1.NamespaceList
+	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("failed to list namespaces: %w", err)
+	}
+	for i := range namespaces.Items {
+		state, err := template.ParseState(&namespaces.Items[i])
+		if err != nil {
+			return true, err
+		}
+		if _, ok := state[name]; ok && namespaces.Items[i].DeletionTimestamp == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (r *TemplateReconciler) writeStatus(
+	ctx context.Context, current *v1alpha1.NamespaceTemplate, authorization template.Authorization,
+) error {
+	base := current.DeepCopy()
+	revision := template.Revision(&current.Spec)
+	current.Status.Revision = revision
+	counts, failures := r.Tracker.Status(current.Name, revision)
+	current.Status.Namespaces, current.Status.Failures = &counts, failures
+	for _, condition := range template.Conditions(current, r.Programs.Errors(current), authorization,
+		r.Authorizer.SystemNamespace) {
+		condition.LastTransitionTime = metav1.NewTime(r.Clock.Now())
+		condition.ObservedGeneration = current.Generation
+		meta.SetStatusCondition(&current.Status.Conditions, condition)
+	}
+	if apiequality.Semantic.DeepEqual(base.Status, current.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Status().Patch(ctx, current, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+		return fmt.Errorf("failed to update the status of NamespaceTemplate %q: %w", current.Name, err)
+	}
+	return nil
+}

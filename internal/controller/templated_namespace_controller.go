@@ -1,0 +1,370 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+const (
+	// firstTemplateRetry is the delay after the first problem. It doubles up to maxRetryDelay.
+	firstTemplateRetry = 50 * time.Millisecond
+	// waitingReportDelay is how long a new Namespace waits before the operator reports what it waits for.
+	waitingReportDelay = time.Second
+
+	actionApplyTemplate   = "ApplyTemplate"
+	reasonNotEffective    = "NotEffective"
+	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
+)
+
+// TemplatedNamespaceReconciler applies NamespaceTemplates. It is the initializer
+// v1alpha1.TemplatesInitializer for new Namespaces, and keeps the objects in open Namespaces up to
+// date.
+type TemplatedNamespaceReconciler struct {
+	client.Client
+	Applier  *template.Applier
+	Tracker  *template.Tracker
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// SystemNamespace is the namespace of the operator.
+	SystemNamespace string
+	// ServiceAccounts watches the ServiceAccounts in the system namespace.
+	ServiceAccounts cache.Cache
+	// Workers is the number of Namespaces that are reconciled concurrently.
+	Workers int
+	// StatusChanged is called with the names of templates whose status must be updated.
+	StatusChanged func(templates []string)
+	// Requests enqueues Namespaces.
+	Requests *Requests
+
+	retries workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+// Requests adds requests to the queue of a reconciler. Requests before the reconciler starts are
+// dropped, because it then reconciles everything.
+type Requests struct{ queue requestQueue }
+
+// Source captures the queue.
+func (r *Requests) Source() source.Source {
+	return source.Func(func(_ context.Context, queue requestQueue) error {
+		r.queue = queue
+		return nil
+	})
+}
+
+// Add adds requests. Requests with low priority are handled after all others.
+func (r *Requests) Add(isLowPriority bool, names ...string) {
+	if r.queue == nil {
+		return
+	}
+	prioritized, ok := r.queue.(priorityqueue.PriorityQueue[reconcile.Request])
+	for _, name := range names {
+		if ok && isLowPriority {
+			priority := handler.LowPriority
+			prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requestFor(name))
+			continue
+		}
+		r.queue.Add(requestFor(name))
+	}
+}
+
+// AddAfter adds a request after a delay.
+func (r *Requests) AddAfter(delay time.Duration, name string) {
+	if r.queue != nil {
+		r.queue.AddAfter(requestFor(name), delay)
+	}
+}
+
+// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// SetupWithManager registers the reconciler.
+func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.retries = newRateLimiter(firstTemplateRetry)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(templatedNamespaceControllerName).
+		For(&corev1.Namespace{}, builder.WithPredicates(r.templateInputChanged())).
+		Watches(&v1alpha1.NamespaceTemplate{}, handler.Funcs{
+			CreateFunc: func(ctx context.Context, e event.CreateEvent, _ requestQueue) { r.enqueue(ctx, e.Object) },
+			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ requestQueue) {
+				r.enqueue(ctx, e.ObjectOld, e.ObjectNew)
+			},
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ requestQueue) { r.enqueue(ctx, e.Object) },
+		}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Kind[client.Object](r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(
+			func(ctx context.Context, account client.Object, _ bool, _ requestQueue) {
+				r.enqueueUsersOf(ctx, account)
+			}))).
+		WatchesRawSource(r.Requests.Source()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(5 * time.Millisecond),
+		}).
+		Complete(r)
+}
+
+// Reconcile applies all templates to one Namespace.
+func (r *TemplatedNamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var namespace corev1.Namespace
+	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil || namespace.DeletionTimestamp != nil {
+		r.StatusChanged(r.Tracker.Set(req.Name, nil))
+		r.retries.Forget(req)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if initialization.IsExempt(namespace.Name, r.SystemNamespace) || !isTurnOfTemplates(&namespace) {
+		return ctrl.Result{}, nil
+	}
+	var templates v1alpha1.NamespaceTemplateList
+	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+	}
+	result, err := r.Applier.Apply(ctx, &namespace, templates.Items)
+	switch {
+	case template.IsNotSynced(err):
+		return ctrl.Result{RequeueAfter: result.RetryAfter}, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return ctrl.Result{}, nil // The watch event for the deletion follows.
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	r.report(ctx, &namespace, result)
+	if err := r.write(ctx, &namespace, result); err != nil {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nswrite.IgnoreStale(err)
+	}
+	return ctrl.Result{RequeueAfter: r.retryAfter(req, result)}, nil
+}
+
+// isTurnOfTemplates reports whether the Namespace is open, or waits for its templates.
+func isTurnOfTemplates(namespace *corev1.Namespace) bool {
+	state := initialization.ParseState(namespace)
+	switch state.Phase {
+	case initialization.PhaseFailed:
+		return false
+	case initialization.PhasePending:
+		return state.Pending[0] == v1alpha1.TemplatesInitializer
+	}
+	return true
+}
+
+// retryAfter returns the time until the next pass. Problems are retried with increasing delays.
+func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, result template.Result) time.Duration {
+	hasFailed := slices.ContainsFunc(result.Templates, func(t template.Outcome) bool {
+		return slices.ContainsFunc(t.Problems, func(p template.Problem) bool { return p.Reason != template.ReasonClaimed })
+	})
+	if !hasFailed {
+		r.retries.Forget(req)
+		return result.RetryAfter
+	}
+	delay := r.retries.When(req)
+	if result.RetryAfter > 0 {
+		return min(delay, result.RetryAfter)
+	}
+	return delay
+}
+
+// write opens a new Namespace that contains everything, in the request that records its state. It
+// records the state of an open Namespace if it has changed.
+func (r *TemplatedNamespaceReconciler) write(
+	ctx context.Context, namespace *corev1.Namespace, result template.Result,
+) error {
+	pending, isInitializing := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
+	recorded, isRecorded := namespace.Annotations[v1alpha1.AnnotationTemplates]
+	state := result.State.String()
+	if isInitializing {
+		if blocking := result.Blocking(); blocking != nil {
+			return r.publish(ctx, namespace, *blocking, result)
+		}
+	} else if state == recorded {
+		return nil
+	}
+	operations := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": namespace.UID}}
+	if isRecorded {
+		operations = append(operations, annotationOperation("test", v1alpha1.AnnotationTemplates, recorded))
+	}
+	if isInitializing {
+		remaining := slices.DeleteFunc(initialization.SplitNames(pending), func(name string) bool {
+			return name == v1alpha1.TemplatesInitializer
+		})
+		operations = append(operations, annotationOperation("test", v1alpha1.AnnotationPendingInitializers, pending),
+			annotationOperation("replace", v1alpha1.AnnotationPendingInitializers, strings.Join(remaining, ",")))
+	}
+	if state != recorded {
+		operations = append(operations, addAnnotation(namespace, v1alpha1.AnnotationTemplates, state))
+	}
+	body, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("failed to encode the templates of namespace %q: %w", namespace.Name, err)
+	}
+	patched := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}
+	err = r.Patch(ctx, patched, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(nswrite.FieldOwner))
+	// The API server returns Invalid if a test fails, because the Namespace was recreated or changed.
+	if apierrors.IsInvalid(err) {
+		return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("failed to record the templates of namespace %q: %w", namespace.Name, err)
+	}
+	if isInitializing {
+		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", namespace.UID,
+			"templates", slices.Sorted(maps.Keys(result.State)), "duration", r.Clock.Since(namespace.CreationTimestamp.Time))
+	}
+	return nil
+}
+
+// addAnnotation returns the operation that sets an annotation. The empty string removes it.
+func addAnnotation(namespace *corev1.Namespace, annotation, value string) map[string]any {
+	if namespace.Annotations == nil {
+		return map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]string{annotation: value}}
+	}
+	return annotationOperation("add", annotation, value)
+}
+
+func annotationOperation(op, annotation, value string) map[string]any {
+	path := "/metadata/annotations/" + strings.ReplaceAll(strings.ReplaceAll(annotation, "~", "~0"), "/", "~1")
+	return map[string]any{"op": op, "path": path, "value": value}
+}
+
+// publish sets the condition of the initializer to what the Namespace waits for. A wait of less than a
+// second is not reported.
+func (r *TemplatedNamespaceReconciler) publish(
+	ctx context.Context, namespace *corev1.Namespace, blocking template.Problem, result template.Result,
+) error {
+	isWaiting := !slices.ContainsFunc(result.Templates, func(t template.Outcome) bool { return len(t.Problems) > 0 })
+	if isWaiting && r.Clock.Since(namespace.CreationTimestamp.Time) < waitingReportDelay {
+		return nil
+	}
+	want := corev1.NamespaceCondition{
+		Type: initializedByTemplate, Status: corev1.ConditionFalse,
+		Reason: blocking.Reason, Message: nscondition.Shorten(blocking.String(), nswrite.MaxEventNote),
+	}
+	if !nscondition.Complete(nscondition.Find(namespace, want.Type), &want, metav1.NewTime(r.Clock.Now())) {
+		return nil
+	}
+	return nswrite.PatchConditions(ctx, r.Client, namespace.DeepCopy(), []corev1.NamespaceCondition{want}, "")
+}
+
+// report records new problems as Events, and updates the counts of the templates.
+func (r *TemplatedNamespaceReconciler) report(
+	ctx context.Context, namespace *corev1.Namespace, result template.Result,
+) {
+	known := r.Tracker.Problems(namespace.Name)
+	for _, outcome := range result.Templates {
+		for _, found := range outcome.Problems {
+			if !slices.Contains(known, found) {
+				log.FromContext(ctx).Info("Failed to apply a template", "uid", namespace.UID, "template", found.Template,
+					"object", found.Object, "reason", found.Reason, "message", found.Message)
+				nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, found.Reason, actionApplyTemplate,
+					found.String())
+			}
+		}
+		for _, found := range outcome.TimedOut {
+			nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotEffective, actionApplyTemplate,
+				found.String())
+		}
+	}
+	r.StatusChanged(r.Tracker.Set(namespace.Name, result.Templates))
+}
+
+// templateInputChanged returns a predicate for the changes that a template can depend on.
+func (r *TemplatedNamespaceReconciler) templateInputChanged() predicate.Predicate {
+	return predicate.Funcs{
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			if namespace, ok := e.Object.(*corev1.Namespace); ok {
+				r.Applier.Forget(namespace)
+			}
+			return true
+		},
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+				e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() ||
+				!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+				!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
+				e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+		},
+	}
+}
+
+// enqueue enqueues the Namespaces that any of the given versions of a template concerns. New Namespaces
+// are reconciled first.
+func (r *TemplatedNamespaceReconciler) enqueue(ctx context.Context, versions ...client.Object) {
+	var namespaces corev1.NamespaceList
+	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to list namespaces")
+		return
+	}
+	for i := range namespaces.Items {
+		namespace := &namespaces.Items[i]
+		isConcerned := slices.ContainsFunc(versions, func(version client.Object) bool {
+			changed, ok := version.(*v1alpha1.NamespaceTemplate)
+			return ok && (template.Selects(changed, namespace) ||
+				strings.Contains(namespace.Annotations[v1alpha1.AnnotationTemplates], `"`+changed.Name+`"`))
+		})
+		if isConcerned {
+			_, isInitializing := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
+			r.Requests.Add(!isInitializing, namespace.Name)
+		}
+	}
+}
+
+// enqueueUsersOf enqueues the Namespaces of the templates that use a ServiceAccount.
+func (r *TemplatedNamespaceReconciler) enqueueUsersOf(ctx context.Context, account client.Object) {
+	r.enqueueMatching(ctx, func(spec *v1alpha1.NamespaceTemplateSpec) bool {
+		return spec.ServiceAccountName == account.GetName()
+	})
+}
+
+// EnqueueCopiesOf enqueues the Namespaces of the templates that copy a source.
+func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.TemplateCopy) {
+	r.enqueueMatching(context.Background(), func(spec *v1alpha1.NamespaceTemplateSpec) bool {
+		return slices.ContainsFunc(spec.Objects, func(object v1alpha1.TemplateObject) bool {
+			return object.Copy != nil && *object.Copy == changed
+		})
+	})
+}
+
+func (r *TemplatedNamespaceReconciler) enqueueMatching(
+	ctx context.Context, matches func(*v1alpha1.NamespaceTemplateSpec) bool,
+) {
+	var templates v1alpha1.NamespaceTemplateList
+	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to list NamespaceTemplates")
+		return
+	}
+	for i := range templates.Items {
+		if matches(&templates.Items[i].Spec) {
+			r.enqueue(ctx, &templates.Items[i])
+		}
+	}
+}

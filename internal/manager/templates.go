@@ -1,0 +1,72 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/restmapper"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+func setupTemplates(mgr ctrl.Manager, options Options) error {
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("failed to create a discovery client: %w", err)
+	}
+	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(mgr.GetConfig()), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("failed to create a metadata client: %w", err)
+	}
+	cacheOptions := template.CacheOptions(options.SystemNamespace)
+	cacheOptions.Scheme, cacheOptions.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
+	objects, err := cache.New(mgr.GetConfig(), cacheOptions)
+	if err != nil {
+		return fmt.Errorf("failed to create a cache for the objects of templates: %w", err)
+	}
+	if err := mgr.Add(objects); err != nil {
+		return fmt.Errorf("failed to add the cache for the objects of templates: %w", err)
+	}
+	namespaces, templates, programs := &controller.Requests{}, &controller.Requests{}, &template.Programs{}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
+	writer := template.NewWriter(mgr.GetConfig(), mapper, options.SystemNamespace, options.Clock)
+	applier := &template.Applier{
+		Writer: writer, Programs: programs, Clock: options.Clock,
+		Objects:         template.NewObjects(objects, options.Clock, func(name string) { namespaces.Add(false, name) }),
+		Grants:          &template.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
+		ServiceAccounts: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
+	}
+	tracker := &template.Tracker{}
+	status := &controller.TemplateReconciler{
+		Client: mgr.GetClient(), Programs: programs, Applier: applier, Tracker: tracker, Clock: options.Clock,
+		ServiceAccounts: objects, Requests: templates,
+		Authorizer: &template.Authorizer{
+			Client: mgr.GetClient(), ServiceAccounts: objects, Writer: writer, SystemNamespace: options.SystemNamespace,
+		},
+	}
+	reconciler := &controller.TemplatedNamespaceReconciler{
+		Client: mgr.GetClient(), Applier: applier, Tracker: tracker, Clock: options.Clock,
+		Recorder:        mgr.GetEventRecorder(reportingController),
+		ServiceAccounts: objects, SystemNamespace: options.SystemNamespace, Workers: options.TemplateWorkers,
+		StatusChanged: status.StatusChanged, Requests: namespaces,
+	}
+	applier.Sources = template.NewSources(writer, metadataClient, func(source v1alpha1.TemplateCopy) {
+		reconciler.EnqueueCopiesOf(source)
+	})
+	if err := status.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("failed to set up the template reconciler: %w", err)
+	}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("failed to set up the reconciler of namespaces with templates: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// objectKey identifies an object in a Namespace. The version does not matter.
+type objectKey struct {
+	kind schema.GroupKind
+	name string
+}
+
+func keyOf(manifest *unstructured.Unstructured) objectKey {
+	return objectKey{kind: manifest.GroupVersionKind().GroupKind(), name: manifest.GetName()}
+}
+
+// desired is an object that a Namespace should contain.
+type desired struct {
+	// name is the name of the object in the template.
+	name     string
+	manifest *unstructured.Unstructured
+	// content is the hash of the manifest. For a copy, it identifies the version of the source instead:
+	// users who can read Namespaces could otherwise guess the content of a Secret.
+	content  string
+	when     v1alpha1.TemplateObjectTime
+	isLocked bool
+}
+
+// observed is the metadata of an object in the cluster.
+type observed struct {
+	uid             types.UID
+	resourceVersion string
+	// template and namespaceUID are the label and the annotation that the operator has written.
+	template     string
+	namespaceUID types.UID
+	// fields is the hash of the managedFields entry of the template; empty if there is none.
+	fields        string
+	isTerminating bool
+	// isCounted is true if the object is a ResourceQuota that kube-controller-manager has counted.
+	isCounted bool
+}
+
+// action is what the operator does with an object.
+type action string
+
+const (
+	// actionNone: the object is as recorded.
+	actionNone action = ""
+	// actionCreate applies an object that is not recorded, without overriding other clients.
+	actionCreate action = "Create"
+	// actionUpdate applies a changed manifest.
+	actionUpdate action = "Update"
+	// actionRestore applies an object that another client has changed or deleted.
+	actionRestore action = "Restore"
+	// actionWait waits for the deletion of the current object.
+	actionWait action = "Wait"
+)
+
+// decide returns what to do with an object. recorded is nil if the Namespace does not record the
+// object, and current is nil if it does not exist or does not have the label of a template.
+func decide(
+	template string, namespace types.UID, want desired, recorded *ObjectState, current *observed,
+) action {
+	switch {
+	case current != nil && current.isTerminating:
+		return actionWait
+	case recorded == nil && current != nil && current.template == template && current.namespaceUID == namespace &&
+		current.fields != "":
+		// The operator has stopped between the write of the object and that of the annotation.
+		return actionUpdate
+	case recorded == nil:
+		return actionCreate
+	case recorded.Content != want.content:
+		return actionUpdate
+	case current == nil || current.uid != recorded.UID || current.fields != recorded.Fields:
+		return actionRestore
+	}
+	return actionNone
+}
+
+// obsolete returns the recorded objects that the template no longer contains and that may be deleted.
+// Objects that another template claims, and adopted objects, are kept. Nothing is obsolete if the
+// template contains no object at all, because this is more likely to be a mistake.
+func obsolete(state Entry, want []desired, claimed func(objectKey) bool) []ObjectState {
+	if len(want) == 0 {
+		return nil
+	}
+	keys := map[objectKey]bool{}
+	for _, object := range want {
+		keys[keyOf(object.manifest)] = true
+	}
+	var found []ObjectState
+	for _, object := range state.Objects {
+		if !keys[object.key()] && !claimed(object.key()) {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+// mayDelete reports whether the operator has created the object that exists under the recorded name.
+func mayDelete(template string, recorded ObjectState, current *observed) bool {
+	return current != nil && current.uid == recorded.UID && current.template == template && !recorded.IsAdopted
+}

@@ -1,0 +1,110 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
+)
+
+// Reasons of problems, in addition to those of package render.
+const (
+	// ReasonInvalidTemplate: the template does not compile.
+	ReasonInvalidTemplate = "InvalidTemplate"
+	// ReasonInvalidObject: the object cannot be part of a template.
+	ReasonInvalidObject = "InvalidObject"
+	// ReasonKindNotFound: the API server does not serve the kind.
+	ReasonKindNotFound = "KindNotFound"
+	// ReasonSourceNotFound: the source of a copy does not exist.
+	ReasonSourceNotFound = "SourceNotFound"
+	// ReasonServiceAccountNotFound: the ServiceAccount of the template does not exist.
+	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
+	// ReasonForbidden: the ServiceAccount or the operator lacks permissions.
+	ReasonForbidden = "Forbidden"
+	// ReasonConflict: another client controls fields of the object.
+	ReasonConflict = "Conflict"
+	// ReasonClaimed: another template contains the same object.
+	ReasonClaimed = "ClaimedByTemplate"
+	// ReasonAlreadyExists: the object existed before, and the template does not adopt it.
+	ReasonAlreadyExists = "AlreadyExists"
+	// ReasonApplyFailed: the API server rejected the object.
+	ReasonApplyFailed = "ApplyFailed"
+	// ReasonTerminating: the current object is being deleted.
+	ReasonTerminating = "ObjectTerminating"
+	// ReasonNotCounted: kube-controller-manager has not counted the ResourceQuota yet.
+	ReasonNotCounted = "QuotaNotCounted"
+	// ReasonNotGranted: the API server does not grant the permissions of the RoleBinding yet.
+	ReasonNotGranted = "PermissionsNotGranted"
+	// ReasonTooManyObjects: the templates of the Namespace contain too many objects.
+	ReasonTooManyObjects = "TooManyObjects"
+)
+
+// Problem is why a Namespace does not contain what a template specifies.
+type Problem struct {
+	Template string
+	// Object is the name of the object in the template; empty if the problem concerns the template.
+	Object string
+	// Reason is one word in CamelCase.
+	Reason string
+	// Message is one sentence without the names above.
+	Message string
+}
+
+// String returns one sentence with the names.
+func (p Problem) String() string {
+	if p.Object == "" {
+		return fmt.Sprintf("template %q: %s", p.Template, p.Message)
+	}
+	return fmt.Sprintf("template %q, object %q: %s", p.Template, p.Object, p.Message)
+}
+
+// IsConflict reports whether another client or template controls the object. Such a problem is not
+// retried until the object or the template changes.
+func (p Problem) IsConflict() bool {
+	return p.Reason == ReasonConflict || p.Reason == ReasonClaimed || p.Reason == ReasonAlreadyExists
+}
+
+// problem is an error with a reason.
+type problem struct {
+	reason string
+	err    error
+}
+
+func (p *problem) Error() string { return p.err.Error() }
+func (p *problem) Unwrap() error { return p.err }
+
+func problemf(reason, format string, args ...any) error {
+	return &problem{reason: reason, err: fmt.Errorf(format, args...)}
+}
+
+// toProblem converts an error.
+func toProblem(template, object string, err error) Problem {
+	var known *problem
+	var rendering *render.Error
+	reason := ReasonApplyFailed
+	switch {
+	case errors.As(err, &known):
+		reason = known.reason
+	case errors.As(err, &rendering):
+		reason, object, err = rendering.Reason, cmp.Or(object, rendering.Object), rendering.Err
+	case apierrors.IsForbidden(err):
+		reason = ReasonForbidden
+	case apierrors.IsConflict(err):
+		reason = ReasonConflict
+	}
+	return Problem{Template: template, Object: object, Reason: reason, Message: err.Error()}
+}
+
+func sortProblems(problems []Problem) {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.Template, b.Template), strings.Compare(a.Object, b.Object))
+	})
+}

@@ -1,0 +1,112 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// errUnconfirmed means that the cache is stale, so nothing is deleted.
+var errUnconfirmed = errors.New("the namespace or the template has changed")
+
+// removeTemplate handles a template that no longer applies to the Namespace. If objects remain, the
+// template remains recorded.
+func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1alpha1.NamespaceTemplate) {
+	recorded := p.state[name]
+	index := slices.IndexFunc(templates, func(t v1alpha1.NamespaceTemplate) bool { return t.Name == name })
+	if index < 0 || p.isInitializing {
+		return
+	}
+	template := &templates[index]
+	policy := template.Spec.Removal.OnUnmatch
+	if template.DeletionTimestamp != nil {
+		policy = template.Spec.Removal.OnDelete
+	}
+	if policy != v1alpha1.RemovalPrune {
+		return
+	}
+	var unclaimed []ObjectState
+	for _, object := range recorded.Objects {
+		if _, ok := p.claims[object.key()]; !ok {
+			unclaimed = append(unclaimed, object)
+		}
+	}
+	remaining, problems := p.prune(ctx, template, name, unclaimed)
+	if len(remaining) > 0 {
+		p.result.State[name] = Entry{Revision: recorded.Revision, Objects: remaining}
+		p.result.Templates = append(p.result.Templates, Outcome{Template: name, Problems: problems})
+	}
+}
+
+// prune deletes objects in reverse order, and returns those that must remain recorded.
+func (p *pass) prune(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, name string, objects []ObjectState,
+) (remaining []ObjectState, problems []Problem) {
+	isConfirmed := false
+	for _, object := range slices.Backward(objects) {
+		current, err := p.current(ctx, object)
+		switch {
+		case err == nil && (current == nil || current.isTerminating || !mayDelete(name, object, current)):
+			continue
+		case err == nil && !isConfirmed:
+			err = p.confirm(ctx, template)
+			isConfirmed = err == nil
+		}
+		if err == nil {
+			err = p.Writer.delete(ctx, template.Spec.ServiceAccountName, p.namespace.Name, object, current)
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			remaining = append(remaining, object)
+			problems = append(problems, toProblem(name, object.Name,
+				fmt.Errorf("failed to delete %s %q: %w", object.Kind, object.ObjectName, err)))
+		}
+	}
+	slices.Reverse(remaining)
+	return remaining, problems
+}
+
+// current returns the metadata of a recorded object, or nil if it or its kind does not exist.
+func (p *pass) current(ctx context.Context, object ObjectState) (*observed, error) {
+	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
+	if _, err := p.Writer.mapping(kind); err != nil {
+		if toProblem("", "", err).Reason == ReasonKindNotFound {
+			return nil, nil
+		}
+		return nil, err
+	}
+	if isSynced, err := p.Objects.ensure(ctx, kind); err != nil || !isSynced {
+		return nil, errors.Join(err, notSyncedUnless(isSynced))
+	}
+	return p.Objects.get(ctx, kind, p.namespace.Name, object.ObjectName)
+}
+
+// confirm reads the Namespace and the template from the API server. It returns an error unless they are
+// as in the cache.
+func (p *pass) confirm(ctx context.Context, template *v1alpha1.NamespaceTemplate) error {
+	namespace := &corev1.Namespace{}
+	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.namespace), namespace); err != nil {
+		return fmt.Errorf("failed to get namespace %q: %w", p.namespace.Name, err)
+	}
+	live := &v1alpha1.NamespaceTemplate{}
+	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(template), live); err != nil {
+		return fmt.Errorf("failed to get NamespaceTemplate %q: %w", template.Name, err)
+	}
+	if namespace.UID != p.namespace.UID || namespace.DeletionTimestamp != nil ||
+		!maps.Equal(namespace.Labels, p.namespace.Labels) || !maps.Equal(namespace.Annotations, p.namespace.Annotations) ||
+		live.UID != template.UID || live.Generation != template.Generation {
+		return errUnconfirmed
+	}
+	return nil
+}

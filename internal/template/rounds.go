@@ -1,0 +1,87 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+const (
+	// maxRounds is how often an object is restored without a delay.
+	maxRounds = 3
+	// roundWindow is the time after a restoration in which a change counts as another round.
+	roundWindow = 30 * time.Second
+	// reportInterval is how long a conflict is only reported.
+	reportInterval = 10 * time.Minute
+	// firstForceDelay doubles with each round, up to reportInterval.
+	firstForceDelay = 10 * time.Second
+)
+
+// rounds counts how often the operator has restored objects that another client changes again and
+// again. The counts are lost when the operator restarts.
+type rounds struct {
+	mutex    sync.Mutex
+	byObject map[roundKey]round
+}
+
+type roundKey struct {
+	namespace types.UID
+	object    objectKey
+}
+
+type round struct {
+	count int
+	last  time.Time
+}
+
+// next returns how long to wait before the object may be restored, and how often it was restored
+// without a pause.
+func (r *rounds) next(key roundKey, policy v1alpha1.ConflictPolicy, now time.Time) (time.Duration, int) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	current, ok := r.byObject[key]
+	if !ok {
+		return 0, 0
+	}
+	delay := time.Duration(0)
+	if current.count >= maxRounds {
+		delay = reportInterval
+		if policy == v1alpha1.ConflictForce {
+			delay = min(firstForceDelay<<min(current.count-maxRounds, 10), reportInterval)
+		}
+	}
+	elapsed := now.Sub(current.last)
+	if elapsed > max(delay, 0)+roundWindow || delay == reportInterval && elapsed >= delay {
+		delete(r.byObject, key)
+		return 0, 0
+	}
+	return max(delay-elapsed, 0), current.count
+}
+
+// record counts a restoration.
+func (r *rounds) record(key roundKey, now time.Time) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.byObject == nil {
+		r.byObject = map[roundKey]round{}
+	}
+	current := r.byObject[key]
+	r.byObject[key] = round{count: current.count + 1, last: now}
+}
+
+// forget removes the counts of a Namespace.
+func (r *rounds) forget(namespace types.UID) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for key := range r.byObject {
+		if key.namespace == namespace {
+			delete(r.byObject, key)
+		}
+	}
+}

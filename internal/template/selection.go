@@ -1,0 +1,46 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// Selects reports whether a template selects a Namespace, by name or by its selector. The inject
+// policy implements the same rules.
+func Selects(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
+	selector := template.Spec.NamespaceSelector
+	return namespace.Labels[v1alpha1.LabelTemplate] == template.Name ||
+		selector != nil && initialization.Selects(selector, namespace.Labels)
+}
+
+// isInitializedHere reports whether the templates of a Namespace are applied before it opens.
+func isInitializedHere(namespace *corev1.Namespace) bool {
+	return slices.Contains(initialization.ParseState(namespace).Pending, v1alpha1.TemplatesInitializer)
+}
+
+// applicable returns the templates to apply to a Namespace, sorted by name: while it is initializing,
+// all that select it; afterwards, those that it contains, and those that extend to existing Namespaces.
+func applicable(
+	templates []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State,
+) []*v1alpha1.NamespaceTemplate {
+	var found []*v1alpha1.NamespaceTemplate
+	isInitializing := isInitializedHere(namespace)
+	for i := range templates {
+		template := &templates[i]
+		_, isRecorded := state[template.Name]
+		if template.DeletionTimestamp == nil && Selects(template, namespace) &&
+			(isInitializing || isRecorded || template.Spec.ExistingNamespaces) {
+			found = append(found, template)
+		}
+	}
+	slices.SortFunc(found, func(a, b *v1alpha1.NamespaceTemplate) int { return cmp.Compare(a.Name, b.Name) })
+	return found
+}

@@ -1,0 +1,174 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// Sources provides the sources of copies. It watches the metadata of each source, and reads the content
+// as the ServiceAccount of the template when the metadata has changed.
+type Sources struct {
+	writer   *Writer
+	metadata metadata.Interface
+	// changed is called when a source has changed.
+	changed func(source v1alpha1.TemplateCopy)
+
+	mutex   sync.Mutex
+	watched map[v1alpha1.TemplateCopy]watchedSource
+	// contents has the content by ServiceAccount and source.
+	contents map[contentKey]*unstructured.Unstructured
+}
+
+type watchedSource struct {
+	informer toolscache.SharedIndexInformer
+	stop     chan struct{}
+}
+
+type contentKey struct {
+	serviceAccount string
+	source         v1alpha1.TemplateCopy
+}
+
+// NewSources returns Sources. The metadata client has the permissions of the operator.
+func NewSources(writer *Writer, client metadata.Interface, changed func(v1alpha1.TemplateCopy)) *Sources {
+	return &Sources{
+		writer: writer, metadata: client, changed: changed,
+		watched: map[v1alpha1.TemplateCopy]watchedSource{}, contents: map[contentKey]*unstructured.Unstructured{},
+	}
+}
+
+// retain stops the watches of sources that no template contains any more.
+func (s *Sources) retain(templates []v1alpha1.NamespaceTemplate) {
+	needed := map[v1alpha1.TemplateCopy]bool{}
+	accounts := map[string]bool{}
+	for i := range templates {
+		accounts[templates[i].Spec.ServiceAccountName] = true
+		for _, object := range templates[i].Spec.Objects {
+			if object.Copy != nil {
+				needed[*object.Copy] = true
+			}
+		}
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for source, watched := range s.watched {
+		if !needed[source] {
+			close(watched.stop)
+			delete(s.watched, source)
+		}
+	}
+	for key := range s.contents {
+		if !needed[key.source] || !accounts[key.serviceAccount] {
+			delete(s.contents, key)
+		}
+	}
+}
+
+// get returns the content of a source. It returns errNotSynced if the watch has just started.
+func (s *Sources) get(
+	ctx context.Context, serviceAccount string, source v1alpha1.TemplateCopy,
+) (*unstructured.Unstructured, error) {
+	known, err := s.observe(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	key := contentKey{serviceAccount, source}
+	s.mutex.Lock()
+	content := s.contents[key]
+	s.mutex.Unlock()
+	// A read can return a newer object than the watch.
+	if content != nil && content.GetUID() == known.UID &&
+		!isNewer(known.ResourceVersion, content.GetResourceVersion()) {
+		return content, nil
+	}
+	content, err = s.writer.read(ctx, serviceAccount, &source)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, sourceNotFound(source)
+	case apierrors.IsForbidden(err):
+		return nil, problemf(ReasonForbidden, "failed to read the source of the copy: %w", err)
+	case err != nil:
+		return nil, err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.contents[key] = content
+	return content, nil
+}
+
+// observe returns the metadata of a source, and starts the watch if necessary.
+func (s *Sources) observe(ctx context.Context, source v1alpha1.TemplateCopy) (*metav1.PartialObjectMetadata, error) {
+	s.mutex.Lock()
+	watched, ok := s.watched[source]
+	if !ok {
+		watched = s.watch(source)
+		s.watched[source] = watched
+	}
+	s.mutex.Unlock()
+	if !toolscache.WaitForCacheSync(ctx.Done(), watched.informer.HasSynced) {
+		return nil, ctx.Err()
+	}
+	found, exists, err := watched.informer.GetStore().GetByKey(source.Namespace + "/" + source.Name)
+	if err != nil {
+		return nil, err
+	}
+	object, ok := found.(*metav1.PartialObjectMetadata)
+	if !exists || !ok {
+		return nil, sourceNotFound(source)
+	}
+	return object, nil
+}
+
+func (s *Sources) watch(source v1alpha1.TemplateCopy) watchedSource {
+	informer := metadatainformer.NewFilteredMetadataInformer(s.metadata, resourceOf(&source), source.Namespace, 0,
+		toolscache.Indexers{}, func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, source.Name).String()
+		}).Informer()
+	changed := func(any) { s.changed(source) }
+	// AddEventHandler fails only if the informer was stopped.
+	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(_, object any) { changed(object) },
+	})
+	watched := watchedSource{informer: informer, stop: make(chan struct{})}
+	go informer.Run(watched.stop)
+	return watched
+}
+
+func sourceNotFound(source v1alpha1.TemplateCopy) error {
+	return problemf(ReasonSourceNotFound, "%s %q in namespace %q, the source of the copy, does not exist",
+		source.Kind, source.Name, source.Namespace)
+}
+
+// copyOf returns the manifest of a copy in a namespace, without the metadata of the source.
+func copyOf(source *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
+	secretType, _, _ := unstructured.NestedString(source.Object, "type")
+	if secretType == string(corev1.SecretTypeServiceAccountToken) {
+		return nil, problemf(ReasonInvalidObject,
+			"Secret %q is a token of a ServiceAccount, which cannot be copied to another namespace", source.GetName())
+	}
+	manifest := &unstructured.Unstructured{Object: map[string]any{}}
+	for _, key := range []string{"type", "data", "binaryData", "immutable"} {
+		if value, ok := source.Object[key]; ok {
+			manifest.Object[key] = value
+		}
+	}
+	manifest.SetAPIVersion(source.GetAPIVersion())
+	manifest.SetKind(source.GetKind())
+	manifest.SetName(source.GetName())
+	manifest.SetNamespace(namespace)
+	return manifest, nil
+}

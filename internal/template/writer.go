@@ -1,0 +1,210 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
+)
+
+// mapperResetInterval limits how often an unknown kind triggers a new discovery.
+const mapperResetInterval = 5 * time.Second
+
+// Writer sends the requests for the objects of templates. It impersonates the ServiceAccount of the
+// template in each request.
+type Writer struct {
+	config          *rest.Config
+	mapper          meta.ResettableRESTMapper
+	systemNamespace string
+	clock           clock.PassiveClock
+
+	mutex   sync.Mutex
+	clients map[string]impersonated
+	resetAt time.Time
+}
+
+// impersonated has the clients for one ServiceAccount.
+type impersonated struct {
+	metadata metadata.Interface
+	content  dynamic.Interface
+}
+
+// NewWriter returns a Writer. The ServiceAccounts of templates are in the system namespace.
+func NewWriter(
+	config *rest.Config, mapper meta.ResettableRESTMapper, systemNamespace string, now clock.PassiveClock,
+) *Writer {
+	return &Writer{
+		config: config, mapper: mapper, systemNamespace: systemNamespace, clock: now,
+		clients: map[string]impersonated{},
+	}
+}
+
+// as returns the clients that impersonate a ServiceAccount.
+func (w *Writer) as(serviceAccount string) (impersonated, error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if clients, ok := w.clients[serviceAccount]; ok {
+		return clients, nil
+	}
+	config := rest.CopyConfig(w.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: serviceaccount.MakeUsername(w.systemNamespace, serviceAccount),
+	}
+	config.WarningHandler = rest.NoWarnings{}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return impersonated{}, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
+	}
+	content, err := dynamic.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return impersonated{}, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
+	}
+	objects, err := metadata.NewForConfigAndClient(metadata.ConfigFor(config), httpClient)
+	if err != nil {
+		return impersonated{}, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
+	}
+	clients := impersonated{metadata: objects, content: content}
+	w.clients[serviceAccount] = clients
+	return clients, nil
+}
+
+// mapping returns the resource of a namespaced kind.
+func (w *Writer) mapping(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) && w.reset() {
+		mapping, err = w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	}
+	switch {
+	case meta.IsNoMatchError(err):
+		return schema.GroupVersionResource{}, problemf(ReasonKindNotFound,
+			"the API server does not serve kind %q in %q", kind.Kind, kind.GroupVersion())
+	case err != nil:
+		return schema.GroupVersionResource{}, fmt.Errorf("failed to discover kind %q: %w", kind.Kind, err)
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		return schema.GroupVersionResource{}, problemf(ReasonInvalidObject,
+			"kind %q in %q is cluster-scoped, and templates can contain only namespaced kinds",
+			kind.Kind, kind.GroupVersion())
+	}
+	return mapping.Resource, nil
+}
+
+// reset repeats the discovery of kinds unless it is recent.
+func (w *Writer) reset() bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.clock.Since(w.resetAt) < mapperResetInterval {
+		return false
+	}
+	w.resetAt = w.clock.Now()
+	w.mapper.Reset()
+	return true
+}
+
+// target is what a write concerns.
+type target struct {
+	template  *v1alpha1.NamespaceTemplate
+	namespace *corev1.Namespace
+	isLocked  bool
+}
+
+// apply applies a manifest. It checks the manifest first, whatever it was rendered from.
+func (w *Writer) apply(
+	ctx context.Context, target target, manifest *unstructured.Unstructured, options metav1.PatchOptions,
+) (*metav1.PartialObjectMetadata, error) {
+	if err := render.CheckManifest(manifest, target.namespace.Name); err != nil {
+		return nil, &problem{reason: ReasonInvalidObject, err: err}
+	}
+	resource, err := w.mapping(manifest.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	clients, err := w.as(target.template.Spec.ServiceAccountName)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(withOwnMetadata(target, manifest))
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
+	}
+	options.FieldManager = FieldManager(target.template.Name)
+	return clients.metadata.Resource(resource).Namespace(target.namespace.Name).
+		Patch(ctx, manifest.GetName(), types.ApplyPatchType, body, options)
+}
+
+// withOwnMetadata returns a copy of the manifest with the labels and annotations of the operator.
+func withOwnMetadata(target target, manifest *unstructured.Unstructured) *unstructured.Unstructured {
+	manifest = manifest.DeepCopy()
+	labels, annotations := manifest.GetLabels(), manifest.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	labels[v1alpha1.LabelTemplate] = target.template.Name
+	if target.isLocked {
+		labels[v1alpha1.LabelLocked] = "true"
+	}
+	annotations[v1alpha1.AnnotationNamespaceUID] = string(target.namespace.UID)
+	manifest.SetLabels(labels)
+	manifest.SetAnnotations(annotations)
+	return manifest
+}
+
+// delete deletes an object if it still has the observed UID and resource version.
+func (w *Writer) delete(
+	ctx context.Context, serviceAccount, namespace string, object ObjectState, current *observed,
+) error {
+	resource, err := w.mapping(schema.FromAPIVersionAndKind(object.APIVersion, object.Kind))
+	if err != nil {
+		return err
+	}
+	clients, err := w.as(serviceAccount)
+	if err != nil {
+		return err
+	}
+	return clients.metadata.Resource(resource).Namespace(namespace).Delete(ctx, object.ObjectName, metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &current.uid, ResourceVersion: &current.resourceVersion},
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+	})
+}
+
+// read returns a Secret or ConfigMap.
+func (w *Writer) read(
+	ctx context.Context, serviceAccount string, source *v1alpha1.TemplateCopy,
+) (*unstructured.Unstructured, error) {
+	clients, err := w.as(serviceAccount)
+	if err != nil {
+		return nil, err
+	}
+	return clients.content.Resource(resourceOf(source)).Namespace(source.Namespace).
+		Get(ctx, source.Name, metav1.GetOptions{})
+}
+
+// resourceOf returns the resource of the source of a copy.
+func resourceOf(source *v1alpha1.TemplateCopy) schema.GroupVersionResource {
+	if source.Kind == "Secret" {
+		return corev1.SchemeGroupVersion.WithResource("secrets")
+	}
+	return corev1.SchemeGroupVersion.WithResource("configmaps")
+}
