@@ -44,6 +44,7 @@ func setupTemplates(mgr ctrl.Manager, options Options) error {
 		Objects:         template.NewObjects(objects, options.Clock, func(name string) { namespaces.Add(false, name) }),
 		Grants:          &template.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		ServiceAccounts: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
+		FullPass: options.TemplateFullPass,
 	}
 	tracker := &template.Tracker{}
 	status := &controller.TemplateReconciler{
@@ -59,6 +60,7 @@ func setupTemplates(mgr ctrl.Manager, options Options) error {
 		ServiceAccounts: objects, SystemNamespace: options.SystemNamespace, Workers: options.TemplateWorkers,
 		StatusChanged: status.StatusChanged, Requests: namespaces,
 	}
+	status.Authorized = reconciler.EnqueueSelected
 	applier.Sources = template.NewSources(writer, metadataClient, func(source v1alpha1.TemplateCopy) {
 		reconciler.EnqueueCopiesOf(source)
 	})

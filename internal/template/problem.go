@@ -43,6 +43,8 @@ const (
 	ReasonNotCounted = "QuotaNotCounted"
 	// ReasonNotGranted: the API server does not grant the permissions of the RoleBinding yet.
 	ReasonNotGranted = "PermissionsNotGranted"
+	// ReasonNotSynced: the operator cannot list the objects of a kind, or the source of a copy.
+	ReasonNotSynced = "WatchNotSynced"
 	// ReasonTooManyObjects: the templates of the Namespace contain too many objects.
 	ReasonTooManyObjects = "TooManyObjects"
 )
@@ -83,6 +85,16 @@ func (p *problem) Unwrap() error { return p.err }
 
 func problemf(reason, format string, args ...any) error {
 	return &problem{reason: reason, err: fmt.Errorf(format, args...)}
+}
+
+// errNotSynced means that a watch has not listed all objects yet.
+var errNotSynced = errors.New("the watch has not listed all objects yet")
+
+func notSyncedUnless(isSynced bool, kind string) error {
+	if isSynced {
+		return nil
+	}
+	return problemf(ReasonNotSynced, "the operator cannot list kind %q: %w", kind, errNotSynced)
 }
 
 // toProblem converts an error.

@@ -4,8 +4,11 @@
 package template
 
 import (
+	"slices"
+	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -25,6 +28,8 @@ type compiled struct {
 	program    *render.Program
 	revision   string
 	errors     field.ErrorList
+	// kinds are the kinds of the objects, sorted.
+	kinds []schema.GroupVersionKind
 }
 
 // get returns the compiled template.
@@ -35,13 +40,29 @@ func (p *Programs) get(template *v1alpha1.NamespaceTemplate) compiled {
 	if ok && known.generation == template.Generation {
 		return known
 	}
-	known = compiled{generation: template.Generation, revision: Revision(&template.Spec)}
+	known = compiled{generation: template.Generation, revision: Revision(&template.Spec), kinds: kindsOf(&template.Spec)}
 	known.program, known.errors = render.Compile(&template.Spec)
 	if p.byUID == nil {
 		p.byUID = map[types.UID]compiled{}
 	}
 	p.byUID[template.UID] = known
 	return known
+}
+
+// kindsOf returns the kinds of the objects of a template, sorted.
+func kindsOf(spec *v1alpha1.NamespaceTemplateSpec) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, object := range spec.Objects {
+		kind, ok := kindOf(object)
+		if object.Copy != nil {
+			kind, ok = schema.FromAPIVersionAndKind(object.Copy.APIVersion, object.Copy.Kind), true
+		}
+		if ok && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return kinds
 }
 
 // Errors returns the errors in a template.
