@@ -117,7 +117,7 @@ func (a *Applier) Apply(
 	if err != nil {
 		return Result{}, err
 	}
-	isInitializing := isInitializedHere(namespace)
+	isInitializing := IsInitializedHere(namespace)
 	if isInitializing {
 		state = a.partial.get(namespace.UID, state)
 	}
@@ -296,7 +296,7 @@ func (p *pass) complete(
 ) (desired, error) {
 	want := desired{name: object.Name, manifest: object.Manifest, when: object.When, isLocked: object.Locked}
 	if object.Copy == nil {
-		want.content = hashOf(object.Manifest.Object, object.Locked)
+		want.content = ContentOf(object.Manifest, object.Locked)
 		return want, nil
 	}
 	source, err := p.Sources.get(ctx, template.Spec.ServiceAccountName, *object.Copy)

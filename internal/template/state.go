@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -93,6 +94,11 @@ func Revision(spec *v1alpha1.NamespaceTemplateSpec) string {
 		parameters[i].Description = ""
 	}
 	return hashOf(parameters, spec.Variables, spec.Objects)
+}
+
+// ContentOf returns the value of ObjectState.Content for an object that is not a copy.
+func ContentOf(manifest *unstructured.Unstructured, isLocked bool) string {
+	return hashOf(manifest.Object, isLocked)
 }
 
 // hashOf returns a short hash of values that can be encoded as JSON.
