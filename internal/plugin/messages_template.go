@@ -39,11 +39,11 @@ const (
 	msgDiffNew        = "Template %s is new (revision %s)."
 	msgDiffSame       = "Template %s has the same revision in the cluster: %s."
 	msgDiffRevisions  = "Template %s: revision %s replaces %s."
-	msgDiffExisting   = "Not included: %s older than the template, which does not extend to existing namespaces."
-	msgDiffUnselected = "Not included: %s that the template no longer selects, and that keep its objects."
-	msgDiffMore       = "And %s. Use --all to print them all."
+	msgDiffExisting   = "Not included: %s to which the template does not extend, because existingNamespaces is false."
+	msgDiffUnselected = "Not included: %s no longer selected, whose objects remain."
+	msgDiffMore       = "%s not shown. Use --all to print all changes."
 	msgMoreFields     = "and %s"
-	msgNotTested      = "Some objects could not be tested"
+	msgNotTested      = "Some objects could not be tested with a dry run"
 	msgCurrentInvalid = "The fields that change are unknown where no dry run is possible: %v"
 )
 

@@ -18,10 +18,11 @@ import (
 )
 
 const (
-	// maxFields is the number of fields of an object that are printed, and maxFieldValue the length of
-	// their values.
+	// maxFields is the number of fields of an object that are printed, and maxFieldPath and maxFieldValue
+	// the length of their paths and values.
 	maxFields     = 8
-	maxFieldValue = 30
+	maxFieldPath  = 36
+	maxFieldValue = 24
 )
 
 var comparisonColumns = []string{"", "Unchanged", "Changed", "Created", "Deleted", "Failed"}
@@ -107,8 +108,8 @@ func writeField(text *bytes.Buffer, field templates.FieldChange) {
 		return printable.Escape(value)
 	}
 	path := []rune(printable.Escape(field.Path))
-	if len(path) > maxFieldValue {
-		path = slices.Concat([]rune("..."), path[len(path)-maxFieldValue+3:])
+	if len(path) > maxFieldPath {
+		path = slices.Concat([]rune("..."), path[len(path)-maxFieldPath+3:])
 	}
 	fmt.Fprintf(text, "      %s: %s -> %s\n", string(path), shorten(field.Before), shorten(field.After))
 }

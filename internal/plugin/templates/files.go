@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -37,7 +38,7 @@ func ReadTemplate(file string, stdin io.Reader) (*v1alpha1.NamespaceTemplate, er
 	if err := validateSchema(document); err != nil {
 		return nil, err
 	}
-	if err := yaml.UnmarshalStrict(document, template); err != nil {
+	if err := decodeStrict(document, template); err != nil {
 		return nil, fmt.Errorf(msgDecode, KindTemplate, file, err)
 	}
 	setDefaults(&template.Spec)
@@ -61,7 +62,7 @@ func ReadNamespace(file string, stdin io.Reader) (*corev1.Namespace, error) {
 		return nil, err
 	}
 	namespace := &corev1.Namespace{}
-	if err := yaml.UnmarshalStrict(document, namespace); err != nil {
+	if err := decodeStrict(document, namespace); err != nil {
 		return nil, fmt.Errorf(msgDecode, kind.Kind, file, err)
 	}
 	return namespace, nil
@@ -95,6 +96,16 @@ func readDocument(file string, stdin io.Reader, of metav1.TypeMeta) ([]byte, err
 		return nil, fmt.Errorf(msgOneDocument, file, of.Kind+" of "+of.APIVersion, len(found))
 	}
 	return found[0], nil
+}
+
+// decodeStrict decodes a document. The error contains all unknown and duplicate fields.
+func decodeStrict(document []byte, into any) error {
+	encoded, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return err
+	}
+	strict, err := json.UnmarshalStrict(encoded, into)
+	return errors.Join(append(strict, err)...)
 }
 
 func readFile(file string, stdin io.Reader) ([]byte, error) {
