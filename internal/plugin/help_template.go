@@ -45,7 +45,7 @@ const (
 	shortTemplateList = "List the NamespaceTemplates that you can choose, with their parameters"
 	longTemplateList  = `List NamespaceTemplates with their parameters, and whether you can choose them.
 
-Everybody can choose a template with open access. A restricted template requires the verb
+All users can choose a template with open access. A restricted template requires the verb
 "use" on it.`
 	exampleTemplateList = `  # List the templates
   kubectl nslifecycle template list

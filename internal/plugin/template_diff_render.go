@@ -46,11 +46,12 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 	}
 	width := printer.TextWidth(out)
 	if result.Existing > 0 {
-		fmt.Fprintln(&text, printer.Wrap(fmt.Sprintf(msgDiffExisting, printable.Count(result.Existing, "selected namespace")),
-			width))
+		existing := printable.Count(result.Existing, "selected namespace")
+		fmt.Fprintln(&text, printer.Wrap(fmt.Sprintf(msgDiffExisting, existing), width))
 	}
 	if result.Unselected > 0 {
-		fmt.Fprintln(&text, printer.Wrap(fmt.Sprintf(msgDiffUnselected, printable.Count(result.Unselected, "namespace")), width))
+		unselected := printable.Count(result.Unselected, "namespace")
+		fmt.Fprintln(&text, printer.Wrap(fmt.Sprintf(msgDiffUnselected, unselected), width))
 	}
 	colors := printer.NewPalette(out)
 	for _, example := range examples {

@@ -137,7 +137,7 @@ func canUse(ctx context.Context, client authorizationclient.AuthorizationV1Inter
 
 func (o *templateListOptions) print(summaries []templateSummary) error {
 	if o.output.IsStructured() {
-		return o.output.Print(o.Out, "TemplateSummaryList", map[string]any{"items": summaries})
+		return o.output.Print(o.Out, "TemplateSummaryList", printer.Items(summaries))
 	}
 	if len(summaries) == 0 {
 		fmt.Fprintln(o.ErrOut, msgNoTemplates)

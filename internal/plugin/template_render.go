@@ -86,7 +86,9 @@ func (o *templateRenderOptions) run(ctx context.Context, args []string) error {
 
 // namespace returns the Namespace in the file, the Namespace of the cluster, or a new one that chooses
 // the template. The cluster is read only if the template is from the cluster.
-func (o *templateRenderOptions) namespace(ctx context.Context, template *templates.Template) (*corev1.Namespace, error) {
+func (o *templateRenderOptions) namespace(
+	ctx context.Context, template *templates.Template,
+) (*corev1.Namespace, error) {
 	if o.namespaceFile != "" {
 		if o.namespaceFile == templates.Stdin && o.filename == templates.Stdin {
 			return nil, errStdinTwice

@@ -54,7 +54,7 @@ Namespace broken: failed
 Namespace shop: changed
   ~ ResourceQuota team (object quota)
       spec.hard.pods: 4 -> 40
-      ...annotations[example.com/a-long-key]: <none> -> "xxxxxxxxxxxxxxxxxxxx...
+      ...notations[example.com/a-long-key]: <none> -> "xxxxxxxxxxxxxxxxxxxx...
   - ConfigMap notes (object notes)
 
 1 more namespace not shown. Use --all to print all changes.

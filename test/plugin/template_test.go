@@ -26,7 +26,6 @@ import (
 // furnisher is the ServiceAccount of the templates.
 const furnisher = "plugin-furnisher"
 
-
 var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) { createFurnisher(ctx) })
 

@@ -188,7 +188,8 @@ func (c *comparer) add(change NamespaceChange, isRecorded bool) {
 	if change.Change == Unchanged {
 		return
 	}
-	change.Objects = slices.DeleteFunc(change.Objects, func(object ObjectChange) bool { return object.Change == Unchanged })
+	isUnchanged := func(object ObjectChange) bool { return object.Change == Unchanged }
+	change.Objects = slices.DeleteFunc(change.Objects, isUnchanged)
 	c.result.Items = append(c.result.Items, change)
 }
 
@@ -250,7 +251,9 @@ func (c *comparer) before(ctx context.Context, namespace *corev1.Namespace) map[
 
 // compareObject returns the change of an object. before is the object that the template in the cluster
 // renders.
-func compareObject(rendered *render.Object, recorded *template.ObjectState, before render.Object, hasBefore bool) Change {
+func compareObject(
+	rendered *render.Object, recorded *template.ObjectState, before render.Object, hasBefore bool,
+) Change {
 	switch {
 	case recorded == nil:
 		return Created

@@ -3,8 +3,6 @@
 
 package templates
 
-import "errors"
-
 const (
 	msgOneDocument = "%s must contain exactly one %s, got %d"
 	msgDecode      = "failed to decode %s in %s: %w"
@@ -29,5 +27,3 @@ const (
 	msgDryRunFailed   = "the API server rejects the object: %v"
 	msgDryRunRejected = "dry run of %s in namespace %s: %v"
 )
-
-var errNotAnObject = errors.New("must be an object")
