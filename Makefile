@@ -195,7 +195,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Building the
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
 # The suites that test-integration runs: those that use a real API server, except the tests of the demo.
-SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics ./test/security
+SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/templates ./test/timeouts ./test/metrics ./test/security
 
 .PHONY: test-integration
 test-integration: promtool ginkgo ## Run SUITES verbosely. ARGS=--focus=TEXT selects specs.
@@ -240,6 +240,10 @@ bench-initializer: ## Measure the delay that an initializer adds to the creation
 .PHONY: bench-plugin
 bench-plugin: ## Measure the duration of the commands of the kubectl plugin.
 	@$(use-control-plane) $(call run-benchmark,./plugin)
+
+.PHONY: bench-templates
+bench-templates: kyverno ## Compare NamespaceTemplates with Kyverno and a bare client. ARGS=--quick for a short run.
+	@$(use-control-plane-with-peer) $(call run-benchmark,./templates)
 
 .PHONY: control-plane
 control-plane: ## Download or build kube-apiserver, etcd and kubectl for the tests, and print their path.
@@ -446,6 +450,25 @@ kustomize: ## Install kustomize to bin/.
 .PHONY: promtool
 promtool: ## Build promtool to bin/, for the tests of the alerts and the dashboard.
 	@$(call build-tool,promtool,github.com/prometheus/prometheus,cmd/promtool,-tags remove_all_sd)
+
+# The controllers that a GeneratingPolicy needs, and the manifest of the installation. Building them
+# takes ten minutes and 3 GB in Go's build cache.
+KYVERNO_MODULE := github.com/kyverno/kyverno
+
+.PHONY: kyverno
+kyverno: ## Build Kyverno to bin/kyverno/, for bench-templates.
+	@cd hack/kyverno; version="$$(go list -m -f '{{.Version}}' $(KYVERNO_MODULE))"; \
+	if [ ! -d "$(LOCALBIN)/kyverno-$$version" ]; then \
+		echo "Building Kyverno $$version ..." >&2; \
+		mkdir -p "$(LOCALBIN)"; \
+		tmp="$$(mktemp -d "$(LOCALBIN)/.kyverno.XXXXXX")"; trap 'rm -rf "$$tmp"' EXIT; \
+		go build -trimpath -ldflags='-s -w' -o "$$tmp/" \
+			$(KYVERNO_MODULE)/cmd/kyverno $(KYVERNO_MODULE)/cmd/background-controller; \
+		install -m 644 "$$(go list -m -f '{{.Dir}}' $(KYVERNO_MODULE))/config/install-latest-testing.yaml" "$$tmp/install.yaml"; \
+		chmod 755 "$$tmp"; \
+		mv "$$tmp" "$(LOCALBIN)/kyverno-$$version"; \
+	fi; \
+	ln -sfn "kyverno-$$version" "$(LOCALBIN)/kyverno"
 
 # Vale parses source code with tree-sitter, so this build needs a C compiler.
 .PHONY: vale

@@ -48,7 +48,7 @@ const defaultSystemNamespace = "nslifecycle-system"
 const noCluster = "no cluster is configured: set KUBECONFIG or --kubeconfig, " +
 	"or run in a Pod; to try nslifecycle without a cluster, run: make demo"
 
-// writesNotHeld is logged if the hold webhooks are disabled.
+// writesNotHeld is logged if the webhooks are disabled.
 const writesNotHeld = "The manager does not hold early writes, so the gate policy rejects them; to hold them, set " +
 	"--hold-bind-address, and --hold-url if the API server cannot reach Services"
 
@@ -143,8 +143,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.IsExpiryDryRun, "expiry-dry-run", false,
 		"Report expired namespaces without deleting them.")
 	flags.StringVar(&o.hold.Address, "hold-bind-address", "0",
-		`The address of the webhooks that hold writes to initializing namespaces, for example ":9443"; "0" disables them. `+
-			"They require the initialization controller.")
+		`The address of the webhooks, for example ":9443"; "0" disables them. They hold writes to initializing namespaces, `+
+			"and validate NamespaceTemplates. They require the initialization controller.")
 	flags.DurationVar(&o.hold.Duration, "hold-duration", 10*time.Second,
 		"The maximum duration that a write to an initializing namespace is held. "+
 			"It must be shorter than the timeoutSeconds of the webhooks.")
@@ -154,7 +154,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The number of writes of one user that are held concurrently.")
 	flags.StringVar(&o.hold.URL, "hold-url", "",
 		"The https URL of the webhooks, with a DNS name, for an API server that cannot reach Services, for example "+
-			"https://manager.example.com:9443. The manager sets it in the webhook configuration.")
+			"https://manager.example.com:9443. The manager sets it in the webhook configurations.")
 	flags.StringVar(&o.hold.Service, "hold-service", "nslifecycle-hold",
 		"The Service of the webhooks, in --system-namespace.")
 	flags.StringVar(&o.hold.Secret, "hold-certificate-secret", "nslifecycle-hold-certificate",

@@ -133,8 +133,15 @@ const (
 	PolicyExpiry = "expiry"
 )
 
-// HoldConfiguration is the name of the MutatingWebhookConfiguration in config/hold.
-const HoldConfiguration = "nslifecycle-hold"
+// The webhook configurations in config/hold.
+const (
+	// HoldConfiguration is the name of the MutatingWebhookConfiguration that holds writes to initializing
+	// Namespaces.
+	HoldConfiguration = "nslifecycle-hold"
+	// TemplatesConfiguration is the name of the ValidatingWebhookConfiguration that validates
+	// NamespaceTemplates.
+	TemplatesConfiguration = "nslifecycle-templates"
+)
 
 // VerbInitialize is the RBAC verb on namespaces that allows users to write to initializing
 // namespaces and to change the pending list. It must be granted at cluster scope.

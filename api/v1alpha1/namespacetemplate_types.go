@@ -98,6 +98,13 @@ type NamespaceTemplateSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Readiness TemplateReadiness `json:"readiness,omitempty"`
+
+	// rollout specifies how changes of the template reach open Namespaces. New Namespaces get the last
+	// revision that has reached all open Namespaces.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Rollout TemplateRollout `json:"rollout,omitempty"`
 }
 
 // TemplateParameter is a value that the creator of a Namespace chooses. The API server validates it
@@ -382,6 +389,34 @@ type TemplateReadiness struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
+// TemplateRollout specifies how changes of the template reach open Namespaces.
+type TemplateRollout struct {
+	// ratePerSecond is the maximum number of Namespaces that are updated in one second. The default is
+	// 100.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
+
+	// canary selects the Namespaces that are updated first. The others are updated when these contain the
+	// new revision.
+	// +optional
+	Canary *NamespaceSelector `json:"canary,omitempty"`
+
+	// pauseAfterFailures pauses the rollout while the new revision cannot be applied to this number of
+	// Namespaces. The default is 3.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	PauseAfterFailures int32 `json:"pauseAfterFailures,omitempty"`
+
+	// paused pauses the rollout.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
 // NamespaceTemplateStatus is the observed state of a template.
 type NamespaceTemplateStatus struct {
 	// conditions are the observed conditions: "Valid", "Authorized", "Progressing" and "Conflicted".
@@ -390,10 +425,15 @@ type NamespaceTemplateStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// revision identifies the current content of the template. Namespaces record the revision that they
-	// contain in the annotation "nslifecycle.dev/templates".
+	// revision identifies the content of the spec: parameters, variables and objects. Namespaces record
+	// the revision that they contain in the annotation "nslifecycle.dev/templates". The ControllerRevision
+	// "<template>-<revision>" in the namespace of the operator has the content.
 	// +optional
 	Revision string `json:"revision,omitempty"`
+
+	// currentRevision is the last revision that has reached all open Namespaces. New Namespaces get it.
+	// +optional
+	CurrentRevision string `json:"currentRevision,omitempty"`
 
 	// namespaces are the numbers of Namespaces by state.
 	// +optional
@@ -410,7 +450,7 @@ type NamespaceTemplateStatus struct {
 type TemplateNamespaceCounts struct {
 	// selected is the number of Namespaces that the template selects.
 	Selected int32 `json:"selected"`
-	// ready is the number of Namespaces that contain the objects of the current revision.
+	// ready is the number of Namespaces that contain the objects of the revision of the spec.
 	Ready int32 `json:"ready"`
 	// pending is the number of Namespaces that the operator must still update.
 	Pending int32 `json:"pending"`

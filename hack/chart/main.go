@@ -48,6 +48,7 @@ var fileOfKind = map[string]string{
 	"MutatingAdmissionPolicyBinding":   admissionFile,
 	"ValidatingAdmissionPolicy":        admissionFile,
 	"ValidatingAdmissionPolicyBinding": admissionFile,
+	"ValidatingWebhookConfiguration":   holdFile,
 }
 
 // holdFile contains all objects of config/hold.

@@ -78,9 +78,9 @@ func (v *Verifier) CheckInstalled(ctx context.Context) (operatorInjects bool, er
 		return false, v.policies.CheckInstalled(ctx)
 	}
 	if _, message := checkInstalled(installed); message != "" {
-		err = errors.New(message)
+		return true, errors.New(message)
 	}
-	return true, err
+	return true, installed.CheckForTemplates(InstallCommand)
 }
 
 // Verify reports whether every new Namespace gets the initializers that select it. If this cannot
@@ -102,7 +102,9 @@ func (v *Verifier) Verify(
 		log.FromContext(ctx).Info("The admission policies do not match", "reason", status.Reason, "message", status.Message)
 		return status, nil
 	}
-	status := policyverifier.PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced}
+	status := policyverifier.PolicyStatus{
+		Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + installed.TemplateWarning(set),
+	}
 	if !v.Server.LacksMutatingPolicies {
 		status.Message += msgUpgrade
 	}

@@ -254,6 +254,15 @@ func TestCheckInstalled(t *testing.T) {
 			server: old, installed: policytest.Without(policytest.Compat(), "nslifecycle-gate"), wantOperator: true,
 			want: `the API server lacks ValidatingAdmissionPolicy "gate"; run`,
 		},
+		"config/default without a policy for templates": {
+			installed: policytest.Without(policytest.Default(admissionv1.Fail), "nslifecycle-template-objects"),
+			want: `the API server lacks ValidatingAdmissionPolicy "template-objects", so it does not enforce the rules of ` +
+				`NamespaceTemplates; run: kubectl apply -k config/default`,
+		},
+		"config/compat without a binding for templates": {
+			server: old, installed: policytest.Without(policytest.Compat(), "authors-binding"), wantOperator: true,
+			want: "run: kubectl apply -k config/compat",
+		},
 		"policies in both directories": {
 			installed: append(policytest.Compat(), policytest.Default("")[:6]...),
 			want:      "is the variant in config/compat",

@@ -25,6 +25,7 @@ const (
 	expiryControllerName             = "namespace-expiry"
 	templateControllerName           = "namespace-template"
 	templatedNamespaceControllerName = "templated-namespace"
+	templateWebhookControllerName    = "template-webhook"
 )
 
 const (

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
@@ -44,6 +45,8 @@ const (
 type TemplateReconciler struct {
 	client.Client
 	Programs   *template.Programs
+	Revisions  *template.Revisions
+	Rollouts   *template.Rollouts
 	Authorizer *template.Authorizer
 	Applier    *template.Applier
 	Tracker    *template.Tracker
@@ -52,9 +55,12 @@ type TemplateReconciler struct {
 	ServiceAccounts cache.Cache
 	// Requests enqueues templates.
 	Requests *Requests
+	// PlanChanged is called when Namespaces that a template selects may get another revision.
+	PlanChanged func(ctx context.Context, changed *v1alpha1.NamespaceTemplate)
 
-	// reviews has the last review of each template, by UID.
+	// reviews has the last review of each template, by UID, and plans the last plan.
 	reviews map[types.UID]review
+	plans   map[types.UID]template.Plan
 }
 
 // review is the result of a review of permissions.
@@ -71,7 +77,8 @@ func (r *TemplateReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(templateControllerName).
 		For(&v1alpha1.NamespaceTemplate{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Kind[client.Object](r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(r.enqueueUsersOf))).
+		WatchesRawSource(source.Kind[client.Object](
+			r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(r.enqueueUsersOf))).
 		WatchesRawSource(r.Requests.Source()).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
 		Complete(r)
@@ -108,6 +115,9 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	}
 	if changed, err := r.updateFinalizer(ctx, current); changed || err != nil {
 		return ctrl.Result{}, nswrite.IgnoreStale(err)
+	}
+	if err := r.planRollout(ctx, current); err != nil {
+		return ctrl.Result{}, err
 	}
 	authorization, err := r.review(ctx, current)
 	if err != nil {
@@ -198,12 +208,13 @@ func (r *TemplateReconciler) writeStatus(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, authorization template.Authorization,
 ) error {
 	base := current.DeepCopy()
-	revision := template.Revision(&current.Spec)
-	current.Status.Revision = revision
-	counts, failures := r.Tracker.Status(current.Name, revision)
+	r.setRevisions(current)
+	counts, failures := r.Tracker.Status(current.Name, current.Status.Revision)
 	current.Status.Namespaces, current.Status.Failures = &counts, failures
-	for _, condition := range template.Conditions(current, r.Programs.Errors(current), authorization,
-		r.Authorizer.SystemNamespace) {
+	for _, condition := range template.Conditions(current, template.ConditionInput{
+		Errors: r.Programs.Errors(current), Authorization: authorization,
+		SystemNamespace: r.Authorizer.SystemNamespace, HasFailurePause: r.Rollouts.IsPaused(current.UID),
+	}) {
 		condition.LastTransitionTime = metav1.NewTime(r.Clock.Now())
 		condition.ObservedGeneration = current.Generation
 		meta.SetStatusCondition(&current.Status.Conditions, condition)
@@ -216,4 +227,81 @@ func (r *TemplateReconciler) writeStatus(
 		return fmt.Errorf("failed to update the status of NamespaceTemplate %q: %w", current.Name, err)
 	}
 	return nil
+}
+
+// planRollout stores the revision of the spec, and decides which revision new Namespaces, and which
+// Namespaces, get.
+func (r *TemplateReconciler) planRollout(ctx context.Context, current *v1alpha1.NamespaceTemplate) error {
+	if current.DeletionTimestamp != nil {
+		return nil
+	}
+	plan := template.Plan{Current: current.Status.CurrentRevision, Rollout: current.Spec.Rollout}
+	if len(r.Programs.Errors(current)) == 0 {
+		plan.Latest = template.Revision(&current.Spec)
+		if err := r.Revisions.Record(ctx, current, plan.Current); err != nil {
+			return err
+		}
+	}
+	if plan.Latest != "" && plan.Current != plan.Latest {
+		progress, err := r.progress(ctx, current, plan.Latest)
+		if err != nil {
+			return err
+		}
+		if plan.Current == "" || progress.outdated == 0 {
+			plan.Current = plan.Latest
+		}
+		plan.IsCanaryPhase = progress.outdatedCanaries > 0
+	}
+	if r.plans == nil {
+		r.plans = map[types.UID]template.Plan{}
+	}
+	r.plans[current.UID] = plan
+	if r.Rollouts.Set(current.UID, plan) {
+		r.PlanChanged(ctx, current)
+	}
+	return nil
+}
+
+// setRevisions sets the revisions in the status.
+func (r *TemplateReconciler) setRevisions(current *v1alpha1.NamespaceTemplate) {
+	current.Status.Revision = template.Revision(&current.Spec)
+	if plan, ok := r.plans[current.UID]; ok {
+		current.Status.CurrentRevision = plan.Current
+	}
+}
+
+// rolloutProgress has numbers of open Namespaces.
+type rolloutProgress struct{ outdated, outdatedCanaries int }
+
+// progress counts the open Namespaces that do not contain a revision yet.
+func (r *TemplateReconciler) progress(
+	ctx context.Context, current *v1alpha1.NamespaceTemplate, revision string,
+) (rolloutProgress, error) {
+	var progress rolloutProgress
+	var namespaces corev1.NamespaceList
+	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return progress, fmt.Errorf("failed to list namespaces: %w", err)
+	}
+	for i := range namespaces.Items {
+		namespace := &namespaces.Items[i]
+		_, isInitializing := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
+		if isInitializing || namespace.DeletionTimestamp != nil ||
+			initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) || !template.Selects(current, namespace) {
+			continue
+		}
+		state, err := template.ParseState(namespace)
+		if err != nil {
+			return progress, err
+		}
+		entry, isRecorded := state[current.Name]
+		if entry.Revision == revision || !isRecorded && !current.Spec.ExistingNamespaces ||
+			isRecorded && current.Spec.Sync.Mode == v1alpha1.SyncOnce {
+			continue
+		}
+		progress.outdated++
+		if template.IsCanary(&current.Spec.Rollout, namespace) {
+			progress.outdatedCanaries++
+		}
+	}
+	return progress, nil
 }

@@ -180,7 +180,7 @@ func isTurnOfTemplates(namespace *corev1.Namespace) bool {
 
 // retryAfter returns the time until the next pass. Problems are retried with increasing delays.
 func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, result template.Result) time.Duration {
-	hasFailed := slices.ContainsFunc(result.Templates, func(t template.TemplateResult) bool {
+	hasFailed := slices.ContainsFunc(result.Templates, func(t template.Outcome) bool {
 		return slices.ContainsFunc(t.Problems, func(p template.Problem) bool { return p.Reason != template.ReasonClaimed })
 	})
 	if !hasFailed {
@@ -261,7 +261,7 @@ func annotationOperation(op, annotation, value string) map[string]any {
 func (r *TemplatedNamespaceReconciler) publish(
 	ctx context.Context, namespace *corev1.Namespace, blocking template.Problem, result template.Result,
 ) error {
-	isWaiting := !slices.ContainsFunc(result.Templates, func(t template.TemplateResult) bool { return len(t.Problems) > 0 })
+	isWaiting := !slices.ContainsFunc(result.Templates, func(t template.Outcome) bool { return len(t.Problems) > 0 })
 	if isWaiting && r.Clock.Since(namespace.CreationTimestamp.Time) < waitingReportDelay {
 		return nil
 	}
@@ -276,7 +276,9 @@ func (r *TemplatedNamespaceReconciler) publish(
 }
 
 // report records new problems as Events, and updates the counts of the templates.
-func (r *TemplatedNamespaceReconciler) report(ctx context.Context, namespace *corev1.Namespace, result template.Result) {
+func (r *TemplatedNamespaceReconciler) report(
+	ctx context.Context, namespace *corev1.Namespace, result template.Result,
+) {
 	known := r.Tracker.Problems(namespace.Name)
 	for _, outcome := range result.Templates {
 		for _, found := range outcome.Problems {
@@ -293,6 +295,14 @@ func (r *TemplatedNamespaceReconciler) report(ctx context.Context, namespace *co
 		}
 	}
 	r.StatusChanged(r.Tracker.Set(namespace.Name, result.Templates))
+	for _, name := range result.Resumed {
+		r.enqueueMatching(ctx, func(t *v1alpha1.NamespaceTemplate) bool { return t.Name == name })
+	}
+}
+
+// EnqueueSelected enqueues the Namespaces that a template selects or that record it.
+func (r *TemplatedNamespaceReconciler) EnqueueSelected(ctx context.Context, changed *v1alpha1.NamespaceTemplate) {
+	r.enqueue(ctx, changed)
 }
 
 // templateInputChanged returns a predicate for the changes that a template can depend on.
@@ -338,22 +348,22 @@ func (r *TemplatedNamespaceReconciler) enqueue(ctx context.Context, versions ...
 
 // enqueueUsersOf enqueues the Namespaces of the templates that use a ServiceAccount.
 func (r *TemplatedNamespaceReconciler) enqueueUsersOf(ctx context.Context, account client.Object) {
-	r.enqueueMatching(ctx, func(spec *v1alpha1.NamespaceTemplateSpec) bool {
-		return spec.ServiceAccountName == account.GetName()
+	r.enqueueMatching(ctx, func(t *v1alpha1.NamespaceTemplate) bool {
+		return t.Spec.ServiceAccountName == account.GetName()
 	})
 }
 
 // EnqueueCopiesOf enqueues the Namespaces of the templates that copy a source.
 func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.TemplateCopy) {
-	r.enqueueMatching(context.Background(), func(spec *v1alpha1.NamespaceTemplateSpec) bool {
-		return slices.ContainsFunc(spec.Objects, func(object v1alpha1.TemplateObject) bool {
+	r.enqueueMatching(context.Background(), func(t *v1alpha1.NamespaceTemplate) bool {
+		return slices.ContainsFunc(t.Spec.Objects, func(object v1alpha1.TemplateObject) bool {
 			return object.Copy != nil && *object.Copy == changed
 		})
 	})
 }
 
 func (r *TemplatedNamespaceReconciler) enqueueMatching(
-	ctx context.Context, matches func(*v1alpha1.NamespaceTemplateSpec) bool,
+	ctx context.Context, matches func(*v1alpha1.NamespaceTemplate) bool,
 ) {
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
@@ -361,7 +371,7 @@ func (r *TemplatedNamespaceReconciler) enqueueMatching(
 		return
 	}
 	for i := range templates.Items {
-		if matches(&templates.Items[i].Spec) {
+		if matches(&templates.Items[i]) {
 			r.enqueue(ctx, &templates.Items[i])
 		}
 	}

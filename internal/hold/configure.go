@@ -4,15 +4,14 @@
 package hold
 
 import (
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // Names of webhooks and match conditions in config/hold.
@@ -34,7 +33,7 @@ func Configure(
 	for i := range configuration.Webhooks {
 		webhook := &configuration.Webhooks[i]
 		if base != "" {
-			setURL(&webhook.ClientConfig, base)
+			webhooks.SetURL(&webhook.ClientConfig, base)
 		}
 		if webhook.Name == holdWebhook && len(subjects) > 0 {
 			rules, conditions = webhook.Rules, waitingConditions(webhook.MatchConditions, subjects)
@@ -45,17 +44,6 @@ func Configure(
 			webhook.Rules, webhook.MatchConditions = rules, conditions
 		}
 	}
-}
-
-// setURL changes the address of a webhook and preserves its path.
-func setURL(target *admissionregistrationv1.WebhookClientConfig, base string) {
-	var path string
-	if target.Service != nil {
-		path = ptr.Deref(target.Service.Path, "")
-	} else if current, err := url.Parse(ptr.Deref(target.URL, "")); err == nil {
-		path = current.Path
-	}
-	target.URL, target.Service = new(base+path), nil
 }
 
 // waitingConditions returns the match conditions with the one that excludes initializers replaced by

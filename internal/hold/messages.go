@@ -13,19 +13,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-const (
-	messageNotRead            = "Failed to read the namespace of a write"
-	messageInvalidCertificate = "Secret contains no valid certificate"
-	messageNoCertificate      = "no certificate has been loaded"
-	messageRotationFailed     = "Failed to rotate the certificate"
-)
+const messageNotRead = "Failed to read the namespace of a write"
 
 // Errors of the flags.
 const (
-	msgInvalidAddress  = "--hold-bind-address %q is not an address such as :9443"
 	msgInvalidDuration = "--hold-duration %s must be positive"
 	msgInvalidLimits   = "--hold-max-writes and --hold-max-writes-per-user must be at least 1"
-	msgInvalidURL      = "--hold-url %q is not an https URL with a DNS name"
 )
 
 // maxNames is the number of initializers that a message names, as in the message of the gate.

@@ -40,6 +40,9 @@ func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 			&admissionv1.MutatingWebhookConfiguration{}: {
 				Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HoldConfiguration),
 			},
+			&admissionv1.ValidatingWebhookConfiguration{}: {
+				Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.TemplatesConfiguration),
+			},
 		},
 	}
 	for _, object := range policyObjects(server, controllers) {

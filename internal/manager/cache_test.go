@@ -20,14 +20,18 @@ import (
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)
 	// An informer for a kind that is not served would prevent the cache from starting.
-	g.Expect(CacheOptions(compat.Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(4))
-	g.Expect(CacheOptions(compat.Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(2))
-	g.Expect(CacheOptions(compat.Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(4))
+	g.Expect(CacheOptions(compat.Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(5))
+	g.Expect(CacheOptions(compat.Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(3))
+	g.Expect(CacheOptions(compat.Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(5))
 	options := CacheOptions(compat.Server{}, nil)
-	g.Expect(options.ByObject).To(HaveLen(6))
+	g.Expect(options.ByObject).To(HaveLen(7))
 	for object, cached := range options.ByObject {
 		if _, isWebhooks := object.(*admissionv1.MutatingWebhookConfiguration); isWebhooks {
 			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + v1alpha1.HoldConfiguration))
+			continue
+		}
+		if _, isWebhooks := object.(*admissionv1.ValidatingWebhookConfiguration); isWebhooks {
+			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + v1alpha1.TemplatesConfiguration))
 			continue
 		}
 		if _, isLease := object.(*coordinationv1.Lease); isLease {

@@ -24,12 +24,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
-	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
+	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
 // reportingController is the reporting controller of Events.
@@ -46,8 +46,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
 		cached = append(cached, options.Server.PolicyObjects()...)
 	}
+	var validator *template.Validator
 	if options.Controllers.Runs(Initialization) && options.Controllers.Runs(Templates) {
-		if err := setupTemplates(mgr, options); err != nil {
+		var err error
+		if validator, err = setupTemplates(mgr, options); err != nil {
 			return err
 		}
 		cached = append(cached, &v1alpha1.NamespaceTemplate{})
@@ -76,12 +78,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		cached = append(cached, policyverifier.ValidatingObjects()...)
 	}
 	if options.Hold != nil && options.Controllers.Runs(Initialization) {
-		reconciler := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
-		if err := reconciler.SetupWithManager(mgr); err != nil {
-			return fmt.Errorf("failed to set up the hold reconciler: %w", err)
-		}
-		if err := hold.Setup(ctx, mgr, *options.Hold, options.SystemNamespace, metrics.HoldRecorder{}); err != nil {
-			return fmt.Errorf("failed to set up the hold webhooks: %w", err)
+		if err := setupWebhooks(ctx, mgr, options, validator); err != nil {
+			return err
 		}
 	}
 	return addProbes(ctx, mgr, cached)

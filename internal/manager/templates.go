@@ -18,29 +18,33 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-func setupTemplates(mgr ctrl.Manager, options Options) error {
+func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, error) {
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("failed to create a discovery client: %w", err)
+		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
 	}
 	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(mgr.GetConfig()), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("failed to create a metadata client: %w", err)
+		return nil, fmt.Errorf("failed to create a metadata client: %w", err)
 	}
 	cacheOptions := template.CacheOptions(options.SystemNamespace)
 	cacheOptions.Scheme, cacheOptions.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
 	objects, err := cache.New(mgr.GetConfig(), cacheOptions)
 	if err != nil {
-		return fmt.Errorf("failed to create a cache for the objects of templates: %w", err)
+		return nil, fmt.Errorf("failed to create a cache for the objects of templates: %w", err)
 	}
 	if err := mgr.Add(objects); err != nil {
-		return fmt.Errorf("failed to add the cache for the objects of templates: %w", err)
+		return nil, fmt.Errorf("failed to add the cache for the objects of templates: %w", err)
 	}
-	namespaces, templates, programs := &controller.Requests{}, &controller.Requests{}, &template.Programs{}
+	namespaces, templates := &controller.Requests{}, &controller.Requests{}
+	revisions := &template.Revisions{
+		Client: mgr.GetClient(), Cached: objects, SystemNamespace: options.SystemNamespace,
+	}
+	programs, rollouts := &template.Programs{Revisions: revisions}, &template.Rollouts{}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
 	writer := template.NewWriter(mgr.GetConfig(), mapper, options.SystemNamespace, options.Clock)
 	applier := &template.Applier{
-		Writer: writer, Programs: programs, Clock: options.Clock,
+		Writer: writer, Programs: programs, Rollouts: rollouts, Clock: options.Clock,
 		Objects:         template.NewObjects(objects, options.Clock, func(name string) { namespaces.Add(false, name) }),
 		Grants:          &template.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		ServiceAccounts: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
@@ -48,7 +52,7 @@ func setupTemplates(mgr ctrl.Manager, options Options) error {
 	tracker := &template.Tracker{}
 	status := &controller.TemplateReconciler{
 		Client: mgr.GetClient(), Programs: programs, Applier: applier, Tracker: tracker, Clock: options.Clock,
-		ServiceAccounts: objects, Requests: templates,
+		Revisions: revisions, Rollouts: rollouts, ServiceAccounts: objects, Requests: templates,
 		Authorizer: &template.Authorizer{
 			Client: mgr.GetClient(), ServiceAccounts: objects, Writer: writer, SystemNamespace: options.SystemNamespace,
 		},
@@ -59,14 +63,15 @@ func setupTemplates(mgr ctrl.Manager, options Options) error {
 		ServiceAccounts: objects, SystemNamespace: options.SystemNamespace, Workers: options.TemplateWorkers,
 		StatusChanged: status.StatusChanged, Requests: namespaces,
 	}
+	status.PlanChanged = reconciler.EnqueueSelected
 	applier.Sources = template.NewSources(writer, metadataClient, func(source v1alpha1.TemplateCopy) {
 		reconciler.EnqueueCopiesOf(source)
 	})
 	if err := status.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the template reconciler: %w", err)
+		return nil, fmt.Errorf("failed to set up the template reconciler: %w", err)
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the reconciler of namespaces with templates: %w", err)
+		return nil, fmt.Errorf("failed to set up the reconciler of namespaces with templates: %w", err)
 	}
-	return nil
+	return &template.Validator{Writer: writer, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace}, nil
 }

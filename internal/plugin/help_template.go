@@ -81,14 +81,14 @@ those in the cluster; the namespace does not need to exist.`
 const (
 	shortTemplateStatus = "Show the state of a NamespaceTemplate"
 	longTemplateStatus  = `Show the conditions of a NamespaceTemplate, its first failures, and the namespaces that do
-not contain its current revision.
+not contain its revision.
 
 Exit status: 0 the operator can apply the template, 3 the template is invalid or unauthorized
 or has failures, 1 error.`
 	exampleTemplateStatus = `  # Show the state of a template
   kubectl nslifecycle template status team
 
-  # Print the namespaces that do not contain the current revision
+  # Print the namespaces that the operator must still update
   kubectl nslifecycle template status team -o json | jq -r '.outdated[]'`
 )
 

@@ -52,5 +52,6 @@ const (
 	msgStatusTitle      = "NamespaceTemplate %s, revision %s, access %s, ServiceAccount %s"
 	msgStatusUnknown    = "The operator has not observed the template yet."
 	msgStatusNamespaces = "Namespaces: %d selected, %d ready, %d pending, %d failed, %d conflicted."
-	msgStatusOutdated   = "Without the current revision: %s"
+	msgStatusCurrent    = "New namespaces get revision %s until the rollout has completed."
+	msgStatusOutdated   = "Without this revision: %s"
 )

@@ -39,7 +39,7 @@ type templateStatusOptions struct {
 type templateStatus struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	v1alpha1.NamespaceTemplateStatus
-	// Outdated are the names of the selected namespaces that do not record the current revision.
+	// Outdated are the names of the selected namespaces that do not record the revision of the spec.
 	Outdated []string `json:"outdated"`
 }
 
@@ -127,6 +127,9 @@ func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status
 	width, colors := printer.TextWidth(o.Out), printer.NewPalette(o.Out)
 	fmt.Fprintf(&text, msgStatusTitle+"\n", object.Name, cmp.Or(status.Revision, "<unknown>"),
 		cmp.Or(object.Spec.Access, v1alpha1.AccessOpen), object.Spec.ServiceAccountName)
+	if status.CurrentRevision != "" && status.CurrentRevision != status.Revision {
+		fmt.Fprintf(&text, msgStatusCurrent+"\n", status.CurrentRevision)
+	}
 	if len(status.Conditions) == 0 {
 		fmt.Fprintln(&text, "\n"+msgStatusUnknown)
 	} else {

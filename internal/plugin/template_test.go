@@ -93,7 +93,7 @@ func TestPrintTemplateStatus(t *testing.T) {
 		Spec:       v1alpha1.NamespaceTemplateSpec{Access: v1alpha1.AccessRestricted, ServiceAccountName: "furnisher"},
 	}
 	status := &templateStatus{Outdated: []string{"a", "b", "c", "d", "e", "f"}, NamespaceTemplateStatus: v1alpha1.NamespaceTemplateStatus{
-		Revision: "1a2b",
+		Revision: "1a2b", CurrentRevision: "0f0f",
 		Conditions: []metav1.Condition{
 			{Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Message: "The template is valid."},
 			{Type: v1alpha1.ConditionAuthorized, Status: metav1.ConditionFalse, Message: "Missing rules:\n- apiGroups: [\"\"]\n  verbs: [patch]"},
@@ -104,6 +104,7 @@ func TestPrintTemplateStatus(t *testing.T) {
 	options := &templateStatusOptions{session: newSession(streams)}
 	g.Expect(options.print(object, status)).To(Succeed())
 	g.Expect(out.String()).To(Equal(`NamespaceTemplate team, revision 1a2b, access Restricted, ServiceAccount furnisher
+New namespaces get revision 0f0f until the rollout has completed.
 
 Valid          True   The template is valid.
 Authorized     False  Missing rules:
@@ -111,7 +112,7 @@ Authorized     False  Missing rules:
                           verbs: [patch]
 
 Namespaces: 10 selected, 4 ready, 5 pending, 1 failed, 0 conflicted.
-Without the current revision: a, b, c, d, e, and 1 more
+Without this revision: a, b, c, d, e, and 1 more
 
 NAMESPACE   OBJECT   REASON      MESSAGE
 a           quota    Forbidden   no permission

@@ -33,6 +33,16 @@ func msgMissing(missing []string) string {
 		strings.Join(missing, ", "), InstallCommand)
 }
 
+func msgTemplatesUnprotected(missing []string) string {
+	return fmt.Sprintf("; the API server lacks %s, so it does not enforce the rules of NamespaceTemplates",
+		strings.Join(missing, ", "))
+}
+
+func msgMissingForTemplates(missing []string, installCommand string) string {
+	return fmt.Sprintf("the API server lacks %s, so it does not enforce the rules of NamespaceTemplates; run: %s",
+		strings.Join(missing, ", "), installCommand)
+}
+
 func msgFailurePolicyForbidden(policy string) string {
 	return fmt.Sprintf("; a restarting API server can create namespaces without them, because the operator is not "+
 		"authorized to set failurePolicy of MutatingAdmissionPolicy %q to Fail: set it manually", policy)

@@ -5,6 +5,7 @@ package policyverifier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -155,6 +156,33 @@ func Protecting() []Policy {
 		{kind: validatingKind, label: v1alpha1.PolicyInitializerSubjects},
 		{kind: validatingKind, label: v1alpha1.PolicyGuard},
 	}
+}
+
+// ForTemplates returns the policies for NamespaceTemplates. Initializers do not depend on them.
+func ForTemplates() []Policy {
+	return []Policy{
+		{kind: validatingKind, label: v1alpha1.PolicyTemplates},
+		{kind: validatingKind, label: v1alpha1.PolicyTemplateAuthors},
+		{kind: validatingKind, label: v1alpha1.PolicyTemplateObjects},
+	}
+}
+
+// TemplateWarning returns the end of a message about missing policies for the templates in the set, or
+// "" if there are none.
+func (i Installed) TemplateWarning(set *v1alpha1.NamespaceInitializerSet) string {
+	missing := i.Missing(ForTemplates())
+	if len(set.Templates) == 0 || len(missing) == 0 {
+		return ""
+	}
+	return msgTemplatesUnprotected(missing)
+}
+
+// CheckForTemplates returns an error if the policies for templates are not installed.
+func (i Installed) CheckForTemplates(installCommand string) error {
+	if missing := i.Missing(ForTemplates()); len(missing) > 0 {
+		return errors.New(msgMissingForTemplates(missing, installCommand))
+	}
+	return nil
 }
 
 // HasMutating reports whether the "inject" policy or the "complete" policy is installed.

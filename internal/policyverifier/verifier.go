@@ -108,7 +108,7 @@ func (v *Verifier) CheckInstalled(ctx context.Context) error {
 	if status, ok := installed.check(); !ok {
 		return errors.New(status.Message)
 	}
-	return nil
+	return installed.CheckForTemplates(InstallCommand)
 }
 
 // check returns false and a status if the policies in config/default are not installed.
@@ -127,7 +127,7 @@ func (i Installed) check() (PolicyStatus, bool) {
 func (v *Verifier) verifyInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed Installed,
 ) (PolicyStatus, error) {
-	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced}
+	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + installed.TemplateWarning(set)}
 	identity := fmt.Sprintf("%s/%s %s/%s", set.UID, set.ResourceVersion, installed.inject.UID, installed.injectBinding.UID)
 	if v.confirmed == identity {
 		return status, nil

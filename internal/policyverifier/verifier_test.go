@@ -206,6 +206,23 @@ func TestVerifyWithoutPolicies(t *testing.T) {
 	g.Expect(server.Count).To(BeZero(), "dry runs")
 }
 
+func TestVerifyWithoutPoliciesForTemplates(t *testing.T) {
+	g := NewWithT(t)
+	installed := policytest.Without(policytest.Default(admissionv1.Fail), "nslifecycle-templates")
+	server := &policytest.DryRuns{Responses: []policytest.DryRun{{}}}
+	verifier := newVerifier(interceptor.Funcs{Create: server.Create}, installed...)
+	set := policytest.Set()
+	status, err := verifier.Verify(t.Context(), set)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(status).To(Equal(PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced}))
+
+	set.Templates = []v1alpha1.EffectiveTemplate{{Name: "team"}}
+	status, err = verifier.Verify(t.Context(), set)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(status.Reason).To(Equal(v1alpha1.ReasonEnforced))
+	g.Expect(status.Message).To(HavePrefix(msgEnforced + `; the API server lacks ValidatingAdmissionPolicy "templates"`))
+}
+
 func TestVerifyCannotListPolicies(t *testing.T) {
 	g := NewWithT(t)
 	verifier := newVerifier(interceptor.Funcs{List: policytest.FailingList})

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,7 @@ type Applier struct {
 	Sources  *Sources
 	Grants   *Grants
 	Programs *Programs
+	Rollouts *Rollouts
 	Clock    clock.PassiveClock
 	// ServiceAccounts reads the ServiceAccounts in the system namespace.
 	ServiceAccounts client.Reader
@@ -55,15 +57,17 @@ type Result struct {
 	// State is what the Namespace contains now.
 	State State
 	// Templates are the outcomes of the applicable templates, sorted by name.
-	Templates []TemplateResult
+	Templates []Outcome
+	// Resumed are the templates whose rollout was paused because of failures, and no longer is.
+	Resumed []string
 	// RetryAfter is the time until the next pass; 0 if a watch event triggers it.
 	RetryAfter time.Duration
 }
 
-// TemplateResult is the outcome of a pass for one template.
-type TemplateResult struct {
+// Outcome is the outcome of a pass for one template.
+type Outcome struct {
 	Template string
-	// Revision is the current revision of the template.
+	// Revision is the revision that the Namespace should contain now.
 	Revision string
 	// Problems are why the Namespace does not contain all objects.
 	Problems []Problem
@@ -150,8 +154,13 @@ func IsNotSynced(err error) bool { return errors.Is(err, errNotSynced) }
 
 // Retain forgets what is known about templates that no longer exist.
 func (a *Applier) Retain(templates []v1alpha1.NamespaceTemplate) {
-	a.Programs.retain(templates)
-	a.Sources.retain(templates)
+	uids, accounts := map[types.UID]bool{}, map[string]bool{}
+	for i := range templates {
+		uids[templates[i].UID] = true
+		accounts[templates[i].Spec.ServiceAccountName] = true
+	}
+	a.Rollouts.retain(uids)
+	a.Sources.retain(a.Programs.retain(uids), accounts)
 }
 
 // Forget forgets a Namespace that was deleted.
@@ -160,6 +169,7 @@ func (a *Applier) Forget(namespace *corev1.Namespace) {
 	a.rounds.forget(namespace.UID)
 	a.waiting.forget(namespace.UID)
 	a.partial.forget(namespace.UID)
+	a.Rollouts.forget(namespace.UID)
 	if state, err := ParseState(namespace); err == nil {
 		for _, template := range state {
 			a.Grants.forget(template.Objects)
@@ -170,19 +180,26 @@ func (a *Applier) Forget(namespace *corev1.Namespace) {
 // applyTemplate applies one template, and adds the outcome to the result.
 func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTemplate) error {
 	recorded, isRecorded := p.state[template.Name]
-	result := TemplateResult{Template: template.Name, Revision: p.Programs.get(template).revision}
+	revision, wait, ok := p.Rollouts.choose(template.UID, p.namespace, p.isInitializing, recorded, p.Clock.Now())
+	if !ok {
+		return errNotSynced
+	}
+	p.result.retry(wait)
 	position := len(p.result.Templates)
-	p.result.Templates = append(p.result.Templates, result)
-	if isRecorded && !p.isInitializing && template.Spec.Sync.Mode == v1alpha1.SyncOnce {
+	p.result.Templates = append(p.result.Templates, Outcome{Template: template.Name, Revision: revision})
+	if isRecorded && !p.isInitializing && template.Spec.Sync.Mode == v1alpha1.SyncOnce ||
+		revision == "" && !p.isInitializing {
 		p.keep(template.Name, position, recorded)
 		return nil
 	}
-	want, err := p.desired(ctx, template)
+	want, err := p.desired(ctx, template, revision)
 	if err != nil {
 		p.keep(template.Name, position, recorded)
-		return p.fail(position, toProblem(template.Name, "", err), err)
+		err = p.fail(position, toProblem(template.Name, "", err), err)
+		p.report(template, position)
+		return err
 	}
-	next := TemplateState{Revision: recorded.Revision}
+	next := Entry{Revision: recorded.Revision}
 	for _, object := range want {
 		applied, err := p.applyObject(ctx, template, position, object, recorded.find(keyOf(object.manifest)))
 		if applied != nil {
@@ -195,7 +212,17 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 		}
 	}
 	p.finishTemplate(ctx, template, position, recorded, next, want)
+	p.report(template, position)
 	return nil
+}
+
+// report tells the rollout whether the revision could be applied.
+func (p *pass) report(template *v1alpha1.NamespaceTemplate, position int) {
+	outcome := p.result.Templates[position]
+	hasFailed := slices.ContainsFunc(outcome.Problems, func(found Problem) bool { return !found.IsConflict() })
+	if p.Rollouts.report(template.UID, p.namespace.UID, outcome.Revision, hasFailed) {
+		p.result.Resumed = append(p.result.Resumed, template.Name)
+	}
 }
 
 // fail adds a problem to the result. It returns errors that concern the whole pass.
@@ -210,7 +237,7 @@ func (p *pass) fail(position int, found Problem, err error) error {
 }
 
 // keep keeps the recorded state of a template that cannot be, or must not be, applied.
-func (p *pass) keep(name string, position int, recorded TemplateState) {
+func (p *pass) keep(name string, position int, recorded Entry) {
 	for _, object := range recorded.Objects {
 		p.claims[object.key()] = position
 	}
@@ -223,7 +250,7 @@ func (p *pass) keep(name string, position int, recorded TemplateState) {
 // finishTemplate deletes obsolete objects, and records the state, after all objects were applied. After
 // a failure, the obsolete objects remain recorded.
 func (p *pass) finishTemplate(
-	ctx context.Context, template *v1alpha1.NamespaceTemplate, position int, recorded, next TemplateState, want []desired,
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, position int, recorded, next Entry, want []desired,
 ) {
 	result := &p.result.Templates[position]
 	gone := obsolete(recorded, want, func(key objectKey) bool { _, ok := p.claims[key]; return ok })
@@ -239,6 +266,8 @@ func (p *pass) finishTemplate(
 	}
 	if isComplete {
 		next.Revision = result.Revision
+	} else if next.Revision != result.Revision {
+		next.Target = result.Revision
 	}
 	sortProblems(result.Problems)
 	p.result.State[template.Name] = next
@@ -246,8 +275,16 @@ func (p *pass) finishTemplate(
 
 // desired renders a template for the Namespace. Objects that are created after the Namespace opens are
 // omitted before.
-func (p *pass) desired(ctx context.Context, template *v1alpha1.NamespaceTemplate) ([]desired, error) {
-	program := p.Programs.get(template)
+func (p *pass) desired(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string,
+) ([]desired, error) {
+	program := p.Programs.latest(template)
+	if revision != "" {
+		var err error
+		if program, err = p.Programs.get(ctx, template, revision); err != nil {
+			return nil, err
+		}
+	}
 	if len(program.errors) > 0 {
 		return nil, problemf(ReasonInvalidTemplate, "the template is invalid: %w", program.errors.ToAggregate())
 	}
@@ -261,7 +298,7 @@ func (p *pass) desired(ctx context.Context, template *v1alpha1.NamespaceTemplate
 	case err != nil:
 		return nil, fmt.Errorf("failed to get ServiceAccount %q: %w", key, err)
 	}
-	parameters, err := render.ResolveParameters(template.Spec.Parameters, p.namespace)
+	parameters, err := render.ResolveParameters(program.parameters, p.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +333,7 @@ func (p *pass) complete(
 ) (desired, error) {
 	want := desired{name: object.Name, manifest: object.Manifest, when: object.When, isLocked: object.Locked}
 	if object.Copy == nil {
-		want.content = ContentOf(object.Manifest, object.Locked)
+		want.content = ObjectContent(object.Manifest, object.Locked)
 		return want, nil
 	}
 	source, err := p.Sources.get(ctx, template.Spec.ServiceAccountName, *object.Copy)

@@ -49,10 +49,12 @@ func (a Authorization) IsComplete() bool {
 func (a Authorization) Message(serviceAccount, systemNamespace string) string {
 	var parts []string
 	if a.IsMissing {
-		parts = append(parts, fmt.Sprintf("ServiceAccount %q does not exist in namespace %q.", serviceAccount, systemNamespace))
+		parts = append(parts,
+			fmt.Sprintf("ServiceAccount %q does not exist in namespace %q.", serviceAccount, systemNamespace))
 	}
 	if len(a.Operator) > 0 {
-		parts = append(parts, fmt.Sprintf("The operator cannot impersonate ServiceAccount %q. Missing rules of a Role in namespace %q:\n%s",
+		parts = append(parts, fmt.Sprintf(
+			"The operator cannot impersonate ServiceAccount %q. Missing rules of a Role in namespace %q:\n%s",
 			serviceAccount, systemNamespace, rulesYAML(a.Operator)))
 	}
 	if len(a.Account) > 0 {
@@ -148,12 +150,21 @@ func (a *Authorizer) resourceOf(object v1alpha1.TemplateObject) (authorizationv1
 	if object.Copy != nil {
 		return authorizationv1.ResourceAttributes{Resource: resourceOf(object.Copy).Resource}, true
 	}
-	manifest := &unstructured.Unstructured{}
-	if object.Template == nil || manifest.UnmarshalJSON(object.Template.Raw) != nil {
+	kind, ok := kindOf(object)
+	if !ok {
 		return authorizationv1.ResourceAttributes{}, false
 	}
-	resource, err := a.Writer.mapping(schema.FromAPIVersionAndKind(manifest.GetAPIVersion(), manifest.GetKind()))
+	resource, err := a.Writer.mapping(kind)
 	return authorizationv1.ResourceAttributes{Group: resource.Group, Resource: resource.Resource}, err == nil
+}
+
+// kindOf returns the kind of an object. It returns false for a copy, and for a manifest without a kind.
+func kindOf(object v1alpha1.TemplateObject) (schema.GroupVersionKind, bool) {
+	manifest := &unstructured.Unstructured{}
+	if object.Template == nil || manifest.UnmarshalJSON(object.Template.Raw) != nil {
+		return schema.GroupVersionKind{}, false
+	}
+	return manifest.GroupVersionKind(), true
 }
 
 func (a *Authorizer) isAllowed(

@@ -27,34 +27,63 @@ const (
 	ReasonUpToDate     = "UpToDate"
 	ReasonUpdating     = "Updating"
 	ReasonFailing      = "Failing"
-	ReasonNoConflict   = "NoConflict"
-	ReasonConflicting  = "Conflicting"
+	ReasonPaused       = "Paused"
+	// ReasonPausedAfterFailures: the latest revision cannot be applied to several Namespaces.
+	ReasonPausedAfterFailures = "PausedAfterFailures"
+
+	ReasonNoConflict  = "NoConflict"
+	ReasonConflicting = "Conflicting"
 )
 
+// ConditionInput is what the conditions of a template depend on, in addition to its spec and counts.
+type ConditionInput struct {
+	Errors          field.ErrorList
+	Authorization   Authorization
+	SystemNamespace string
+	// HasFailurePause is true if the rollout is paused because of failures.
+	HasFailurePause bool
+}
+
 // Conditions returns the conditions of a template. Its status must contain the current counts.
-func Conditions(
-	template *v1alpha1.NamespaceTemplate, invalid field.ErrorList, authorization Authorization, systemNamespace string,
-) []metav1.Condition {
+func Conditions(template *v1alpha1.NamespaceTemplate, in ConditionInput) []metav1.Condition {
 	counts := ptr.Deref(template.Status.Namespaces, v1alpha1.TemplateNamespaceCounts{})
-	outdated := counts.Selected - counts.Ready
-	conditions := []metav1.Condition{
-		condition(v1alpha1.ConditionValid, len(invalid) == 0, ReasonValid, ReasonInvalid, "The template is valid.",
-			errorsMessage(invalid)),
-		condition(v1alpha1.ConditionAuthorized, authorization.IsComplete(), ReasonAuthorized, ReasonUnauthorized,
+	return []metav1.Condition{
+		condition(v1alpha1.ConditionValid, len(in.Errors) == 0, ReasonValid, ReasonInvalid, "The template is valid.",
+			errorsMessage(in.Errors)),
+		condition(v1alpha1.ConditionAuthorized, in.Authorization.IsComplete(), ReasonAuthorized, ReasonUnauthorized,
 			fmt.Sprintf("ServiceAccount %q can apply the objects.", template.Spec.ServiceAccountName),
-			authorization.Message(template.Spec.ServiceAccountName, systemNamespace)),
-		condition(v1alpha1.ConditionProgressing, outdated > 0, ReasonUpdating, ReasonUpToDate,
-			fmt.Sprintf("%d of %d namespaces contain revision %s.", counts.Ready, counts.Selected, template.Status.Revision),
-			fmt.Sprintf("All %d selected namespaces contain revision %s.", counts.Selected, template.Status.Revision)),
+			in.Authorization.Message(template.Spec.ServiceAccountName, in.SystemNamespace)),
+		progressingCondition(template, counts, in.HasFailurePause),
 		condition(v1alpha1.ConditionConflicted, counts.Conflicted > 0, ReasonConflicting, ReasonNoConflict,
 			fmt.Sprintf("Other clients or templates control objects in %d namespaces.", counts.Conflicted),
 			"No other client or template controls objects of the template."),
 	}
+}
+
+func progressingCondition(
+	template *v1alpha1.NamespaceTemplate, counts v1alpha1.TemplateNamespaceCounts, hasFailurePause bool,
+) metav1.Condition {
+	status := template.Status
+	progress := fmt.Sprintf("%d of %d namespaces contain revision %s.", counts.Ready, counts.Selected, status.Revision)
 	if counts.Failed > 0 {
-		conditions[2].Reason = ReasonFailing
-		conditions[2].Message += fmt.Sprintf(" %d failed.", counts.Failed)
+		progress += fmt.Sprintf(" %d failed.", counts.Failed)
 	}
-	return conditions
+	isRollingOut := status.CurrentRevision != status.Revision
+	if isRollingOut {
+		progress += fmt.Sprintf(" New namespaces get revision %s.", status.CurrentRevision)
+	}
+	result := condition(v1alpha1.ConditionProgressing, counts.Ready < counts.Selected, ReasonUpdating, ReasonUpToDate,
+		progress, fmt.Sprintf("All %d selected namespaces contain revision %s.", counts.Selected, status.Revision))
+	switch {
+	case result.Status == metav1.ConditionFalse:
+	case isRollingOut && template.Spec.Rollout.Paused:
+		result.Status, result.Reason = metav1.ConditionFalse, ReasonPaused
+	case isRollingOut && hasFailurePause:
+		result.Status, result.Reason = metav1.ConditionFalse, ReasonPausedAfterFailures
+	case counts.Failed > 0:
+		result.Reason = ReasonFailing
+	}
+	return result
 }
 
 func condition(

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,7 +57,7 @@ type Objects struct {
 }
 
 // CacheOptions returns the options of the cache. In addition to the objects of templates, it contains
-// the ServiceAccounts in the system namespace.
+// the ServiceAccounts and ControllerRevisions in the system namespace.
 func CacheOptions(systemNamespace string) cache.Options {
 	hasTemplate, err := labels.NewRequirement(v1alpha1.LabelTemplate, selection.Exists, nil)
 	utilruntime.Must(err)
@@ -65,6 +66,9 @@ func CacheOptions(systemNamespace string) cache.Options {
 		DefaultTransform:     stripObject,
 		ByObject: map[client.Object]cache.ByObject{&corev1.ServiceAccount{}: {
 			Label:      labels.Everything(),
+			Namespaces: map[string]cache.Config{systemNamespace: {}},
+			Transform:  cache.TransformStripManagedFields(),
+		}, &appsv1.ControllerRevision{}: {
 			Namespaces: map[string]cache.Config{systemNamespace: {}},
 			Transform:  cache.TransformStripManagedFields(),
 		}},
@@ -83,9 +87,9 @@ type written struct {
 
 // NewObjects returns Objects that use a cache. The cache must have the options that
 // CacheOptions returns.
-func NewObjects(objects cache.Cache, clock clock.PassiveClock, changed func(namespace string)) *Objects {
+func NewObjects(objects cache.Cache, now clock.PassiveClock, changed func(namespace string)) *Objects {
 	return &Objects{
-		cache: objects, clock: clock, changed: changed,
+		cache: objects, clock: now, changed: changed,
 		watched: map[schema.GroupVersionKind]cache.Informer{}, written: map[writtenKey]written{},
 	}
 }
@@ -237,7 +241,7 @@ func fieldsOf(entries []metav1.ManagedFieldsEntry, template string) string {
 		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
 			var raw []byte
 			if entry.FieldsV1 != nil {
-				raw = entry.FieldsV1.Raw
+				raw = entry.FieldsV1.GetRawBytes()
 			}
 			return hashOf(string(raw), entry.Time)
 		}

@@ -77,10 +77,10 @@ func decide(
 		return actionUpdate
 	case recorded == nil:
 		return actionCreate
-	case current == nil || current.uid != recorded.UID || current.fields != recorded.Fields:
-		return actionRestore
 	case recorded.Content != want.content:
 		return actionUpdate
+	case current == nil || current.uid != recorded.UID || current.fields != recorded.Fields:
+		return actionRestore
 	}
 	return actionNone
 }
@@ -88,7 +88,7 @@ func decide(
 // obsolete returns the recorded objects that the template no longer contains and that may be deleted.
 // Objects that another template claims, and adopted objects, are kept. Nothing is obsolete if the
 // template contains no object at all, because this is more likely to be a mistake.
-func obsolete(state TemplateState, want []desired, claimed func(objectKey) bool) []ObjectState {
+func obsolete(state Entry, want []desired, claimed func(objectKey) bool) []ObjectState {
 	if len(want) == 0 {
 		return nil
 	}

@@ -43,6 +43,8 @@ const (
 	ReasonNotCounted = "QuotaNotCounted"
 	// ReasonNotGranted: the API server does not grant the permissions of the RoleBinding yet.
 	ReasonNotGranted = "PermissionsNotGranted"
+	// ReasonRevisionNotFound: a revision of the template was deleted.
+	ReasonRevisionNotFound = "RevisionNotFound"
 	// ReasonTooManyObjects: the templates of the Namespace contain too many objects.
 	ReasonTooManyObjects = "TooManyObjects"
 )

@@ -4,6 +4,7 @@
 package template
 
 import (
+	"context"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,53 +14,132 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// Programs compiles templates, once for each generation.
+// maxOldPrograms is the number of old revisions of a template that remain compiled.
+const maxOldPrograms = 4
+
+// Programs compiles the revisions of templates, each once.
 type Programs struct {
+	Revisions *Revisions
+
 	mutex sync.Mutex
-	byUID map[types.UID]compiled
+	byUID map[types.UID]*programs
 }
 
-// compiled is a template with its compiled expressions, or the errors in it.
-type compiled struct {
+// programs are the compiled revisions of one template.
+type programs struct {
 	generation int64
-	program    *render.Program
+	latest     *compiled
+	old        map[string]*compiled
+}
+
+// compiled is a revision of a template with its compiled expressions, or the errors in it.
+type compiled struct {
 	revision   string
+	parameters []v1alpha1.TemplateParameter
+	copies     []v1alpha1.TemplateCopy
+	program    *render.Program
 	errors     field.ErrorList
 }
 
-// get returns the compiled template.
-func (p *Programs) get(template *v1alpha1.NamespaceTemplate) compiled {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
+	result := &compiled{revision: revision, parameters: spec.Parameters}
+	for _, object := range spec.Objects {
+		if object.Copy != nil {
+			result.copies = append(result.copies, *object.Copy)
+		}
+	}
+	result.program, result.errors = render.Compile(spec)
+	return result
+}
+
+// of returns the compiled revisions of a template. The caller must hold the mutex.
+func (p *Programs) of(template *v1alpha1.NamespaceTemplate) *programs {
 	known, ok := p.byUID[template.UID]
 	if ok && known.generation == template.Generation {
 		return known
 	}
-	known = compiled{generation: template.Generation, revision: Revision(&template.Spec)}
-	known.program, known.errors = render.Compile(&template.Spec)
 	if p.byUID == nil {
-		p.byUID = map[types.UID]compiled{}
+		p.byUID = map[types.UID]*programs{}
 	}
-	p.byUID[template.UID] = known
+	if !ok {
+		known = &programs{old: map[string]*compiled{}}
+		p.byUID[template.UID] = known
+	}
+	revision := Revision(&template.Spec)
+	if last := known.latest; last == nil || last.revision != revision {
+		if last != nil {
+			known.keep(last)
+		}
+		known.latest = compile(revision, &template.Spec)
+	}
+	known.generation = template.Generation
 	return known
 }
 
-// Errors returns the errors in a template.
-func (p *Programs) Errors(template *v1alpha1.NamespaceTemplate) field.ErrorList {
-	return p.get(template).errors
+// keep keeps an old revision.
+func (p *programs) keep(revision *compiled) {
+	if len(p.old) >= maxOldPrograms {
+		clear(p.old)
+	}
+	p.old[revision.revision] = revision
 }
 
-// retain forgets the templates that no longer exist.
-func (p *Programs) retain(templates []v1alpha1.NamespaceTemplate) {
-	uids := map[types.UID]bool{}
-	for i := range templates {
-		uids[templates[i].UID] = true
-	}
+// latest returns the compiled spec of a template.
+func (p *Programs) latest(template *v1alpha1.NamespaceTemplate) *compiled {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for uid := range p.byUID {
-		if !uids[uid] {
+	return p.of(template).latest
+}
+
+// get returns a compiled revision of a template.
+func (p *Programs) get(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string,
+) (*compiled, error) {
+	p.mutex.Lock()
+	known := p.of(template)
+	result, ok := known.old[revision]
+	if known.latest.revision == revision {
+		result, ok = known.latest, true
+	}
+	p.mutex.Unlock()
+	if ok {
+		return result, nil
+	}
+	spec, err := p.Revisions.get(ctx, template, revision)
+	if err != nil {
+		return nil, err
+	}
+	result = compile(revision, spec)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	known.keep(result)
+	return result, nil
+}
+
+// Errors returns the errors in the spec of a template.
+func (p *Programs) Errors(template *v1alpha1.NamespaceTemplate) field.ErrorList {
+	return p.latest(template).errors
+}
+
+// retain forgets the templates that no longer exist, and returns the sources of all copies in compiled
+// revisions.
+func (p *Programs) retain(templates map[types.UID]bool) map[v1alpha1.TemplateCopy]bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	copies := map[v1alpha1.TemplateCopy]bool{}
+	for uid, known := range p.byUID {
+		if !templates[uid] {
 			delete(p.byUID, uid)
+			continue
+		}
+		for _, source := range known.latest.copies {
+			copies[source] = true
+		}
+		for _, old := range known.old {
+			for _, source := range old.copies {
+				copies[source] = true
+			}
 		}
 	}
+	return copies
 }

@@ -52,7 +52,9 @@ type sample struct {
 
 // check returns a problem if a RoleBinding is not effective yet. A role without rules for resources
 // grants nothing that could be checked.
-func (g *Grants) check(ctx context.Context, namespace *corev1.Namespace, uid types.UID, manifest *unstructured.Unstructured) error {
+func (g *Grants) check(
+	ctx context.Context, namespace *corev1.Namespace, uid types.UID, manifest *unstructured.Unstructured,
+) error {
 	g.mutex.Lock()
 	isGranted := g.granted[uid]
 	g.mutex.Unlock()
@@ -164,7 +166,9 @@ func sampleOf(rules []rbacv1.PolicyRule, namespace string) *authorizationv1.Reso
 func reviewOf(
 	subject rbacv1.Subject, attributes *authorizationv1.ResourceAttributes,
 ) authorizationv1.SubjectAccessReviewSpec {
-	spec := authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: attributes, Groups: []string{user.AllAuthenticated}}
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		ResourceAttributes: attributes, Groups: []string{user.AllAuthenticated},
+	}
 	switch subject.Kind {
 	case rbacv1.GroupKind:
 		spec.Groups = []string{subject.Name}

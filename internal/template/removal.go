@@ -45,8 +45,8 @@ func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1al
 	}
 	remaining, problems := p.prune(ctx, template, name, unclaimed)
 	if len(remaining) > 0 {
-		p.result.State[name] = TemplateState{Revision: recorded.Revision, Objects: remaining}
-		p.result.Templates = append(p.result.Templates, TemplateResult{Template: name, Problems: problems})
+		p.result.State[name] = Entry{Revision: recorded.Revision, Objects: remaining}
+		p.result.Templates = append(p.result.Templates, Outcome{Template: name, Problems: problems})
 	}
 }
 

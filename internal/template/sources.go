@@ -51,18 +51,8 @@ func NewSources(writer *Writer, client metadata.Interface, changed func(v1alpha1
 	}
 }
 
-// retain stops the watches of sources that no template contains any more.
-func (s *Sources) retain(templates []v1alpha1.NamespaceTemplate) {
-	needed := map[v1alpha1.TemplateCopy]bool{}
-	accounts := map[string]bool{}
-	for i := range templates {
-		accounts[templates[i].Spec.ServiceAccountName] = true
-		for _, object := range templates[i].Spec.Objects {
-			if object.Copy != nil {
-				needed[*object.Copy] = true
-			}
-		}
-	}
+// retain stops the watches of sources, and forgets the ServiceAccounts, that are no longer needed.
+func (s *Sources) retain(needed map[v1alpha1.TemplateCopy]bool, accounts map[string]bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for source, watched := range s.watched {
@@ -155,7 +145,8 @@ func sourceNotFound(source v1alpha1.TemplateCopy) error {
 
 // copyOf returns the manifest of a copy in a namespace, without the metadata of the source.
 func copyOf(source *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
-	if kind, _, _ := unstructured.NestedString(source.Object, "type"); kind == string(corev1.SecretTypeServiceAccountToken) {
+	secretType, _, _ := unstructured.NestedString(source.Object, "type")
+	if secretType == string(corev1.SecretTypeServiceAccountToken) {
 		return nil, problemf(ReasonInvalidObject,
 			"Secret %q is a token of a ServiceAccount, which cannot be copied to another namespace", source.GetName())
 	}

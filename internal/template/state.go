@@ -4,6 +4,7 @@
 package template
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,12 +20,14 @@ import (
 )
 
 // State is the value of v1alpha1.AnnotationTemplates: the templates that a Namespace contains, by name.
-type State map[string]TemplateState
+type State map[string]Entry
 
-// TemplateState is what a Namespace contains of one template.
-type TemplateState struct {
-	// Revision is the revision of the template whose objects were all applied.
-	Revision string `json:"revision"`
+// Entry is what a Namespace contains of one template.
+type Entry struct {
+	// Revision is the revision of the template whose objects were all applied; empty if there is none.
+	Revision string `json:"revision,omitempty"`
+	// Target is the revision that is being applied, if it is another one.
+	Target string `json:"target,omitempty"`
 	// Objects are the objects, in the order in which they were applied.
 	Objects []ObjectState `json:"objects,omitempty"`
 }
@@ -77,8 +80,11 @@ func (s State) String() string {
 	return string(encoded)
 }
 
+// target returns the revision that the Namespace contains or is getting.
+func (s Entry) target() string { return cmp.Or(s.Target, s.Revision) }
+
 // find returns the recorded state of an object, or nil.
-func (s TemplateState) find(key objectKey) *ObjectState {
+func (s Entry) find(key objectKey) *ObjectState {
 	index := slices.IndexFunc(s.Objects, func(o ObjectState) bool { return o.key() == key })
 	if index < 0 {
 		return nil
@@ -86,18 +92,8 @@ func (s TemplateState) find(key objectKey) *ObjectState {
 	return &s.Objects[index]
 }
 
-// Revision identifies what a template specifies: a change of any other field does not change the
-// objects.
-func Revision(spec *v1alpha1.NamespaceTemplateSpec) string {
-	parameters := slices.Clone(spec.Parameters)
-	for i := range parameters {
-		parameters[i].Description = ""
-	}
-	return hashOf(parameters, spec.Variables, spec.Objects)
-}
-
-// ContentOf returns the value of ObjectState.Content for an object that is not a copy.
-func ContentOf(manifest *unstructured.Unstructured, isLocked bool) string {
+// ObjectContent returns the value of ObjectState.Content for an object that is not a copy.
+func ObjectContent(manifest *unstructured.Unstructured, isLocked bool) string {
 	return hashOf(manifest.Object, isLocked)
 }
 

@@ -25,21 +25,21 @@ const (
 // all Namespaces.
 type Tracker struct {
 	mutex       sync.Mutex
-	byNamespace map[string][]TemplateResult
-	byTemplate  map[string]map[string]TemplateResult
+	byNamespace map[string][]Outcome
+	byTemplate  map[string]map[string]Outcome
 }
 
 // Set replaces the results of a Namespace. It returns the templates whose status has changed.
-func (t *Tracker) Set(namespace string, results []TemplateResult) []string {
+func (t *Tracker) Set(namespace string, results []Outcome) []string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.byTemplate == nil {
-		t.byTemplate = map[string]map[string]TemplateResult{}
-		t.byNamespace = map[string][]TemplateResult{}
+		t.byTemplate = map[string]map[string]Outcome{}
+		t.byNamespace = map[string][]Outcome{}
 	}
 	changed := map[string]bool{}
 	for _, old := range t.byNamespace[namespace] {
-		if !slices.ContainsFunc(results, func(r TemplateResult) bool { return r.Template == old.Template }) {
+		if !slices.ContainsFunc(results, func(r Outcome) bool { return r.Template == old.Template }) {
 			delete(t.byTemplate[old.Template], namespace)
 			changed[old.Template] = true
 		}
@@ -47,7 +47,7 @@ func (t *Tracker) Set(namespace string, results []TemplateResult) []string {
 	for _, result := range results {
 		namespaces := t.byTemplate[result.Template]
 		if namespaces == nil {
-			namespaces = map[string]TemplateResult{}
+			namespaces = map[string]Outcome{}
 			t.byTemplate[result.Template] = namespaces
 		}
 		if old, ok := namespaces[namespace]; !ok || !sameResult(old, result) {
@@ -63,7 +63,7 @@ func (t *Tracker) Set(namespace string, results []TemplateResult) []string {
 	return slices.Sorted(maps.Keys(changed))
 }
 
-func sameResult(a, b TemplateResult) bool {
+func sameResult(a, b Outcome) bool {
 	return a.Revision == b.Revision && slices.Equal(a.Problems, b.Problems) &&
 		len(a.Waiting) == len(b.Waiting)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -35,7 +34,6 @@ const mapperResetInterval = 5 * time.Second
 // template in each request.
 type Writer struct {
 	config          *rest.Config
-	http            *http.Client
 	mapper          meta.ResettableRESTMapper
 	systemNamespace string
 	clock           clock.PassiveClock
@@ -53,10 +51,10 @@ type impersonated struct {
 
 // NewWriter returns a Writer. The ServiceAccounts of templates are in the system namespace.
 func NewWriter(
-	config *rest.Config, mapper meta.ResettableRESTMapper, systemNamespace string, clock clock.PassiveClock,
+	config *rest.Config, mapper meta.ResettableRESTMapper, systemNamespace string, now clock.PassiveClock,
 ) *Writer {
 	return &Writer{
-		config: config, mapper: mapper, systemNamespace: systemNamespace, clock: clock,
+		config: config, mapper: mapper, systemNamespace: systemNamespace, clock: now,
 		clients: map[string]impersonated{},
 	}
 }
@@ -93,7 +91,9 @@ func (w *Writer) as(serviceAccount string) (impersonated, error) {
 // mapping returns the resource of a namespaced kind.
 func (w *Writer) mapping(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) && w.reset() {
+	// A CustomResourceDefinition can have been created since the last discovery, or replaced by one with
+	// another scope.
+	if (meta.IsNoMatchError(err) || err == nil && !isNamespaced(mapping)) && w.reset() {
 		mapping, err = w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	}
 	switch {
@@ -102,12 +102,16 @@ func (w *Writer) mapping(kind schema.GroupVersionKind) (schema.GroupVersionResou
 			"the API server does not serve kind %q in %q", kind.Kind, kind.GroupVersion())
 	case err != nil:
 		return schema.GroupVersionResource{}, fmt.Errorf("failed to discover kind %q: %w", kind.Kind, err)
-	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+	case !isNamespaced(mapping):
 		return schema.GroupVersionResource{}, problemf(ReasonInvalidObject,
 			"kind %q in %q is cluster-scoped, and templates can contain only namespaced kinds",
 			kind.Kind, kind.GroupVersion())
 	}
 	return mapping.Resource, nil
+}
+
+func isNamespaced(mapping *meta.RESTMapping) bool {
+	return mapping.Scope.Name() == meta.RESTScopeNameNamespace
 }
 
 // reset repeats the discovery of kinds unless it is recent.
@@ -177,7 +181,9 @@ func WithOwnMetadata(
 }
 
 // delete deletes an object if it still has the observed UID and resource version.
-func (w *Writer) delete(ctx context.Context, serviceAccount, namespace string, object ObjectState, current *observed) error {
+func (w *Writer) delete(
+	ctx context.Context, serviceAccount, namespace string, object ObjectState, current *observed,
+) error {
 	resource, err := w.mapping(schema.FromAPIVersionAndKind(object.APIVersion, object.Kind))
 	if err != nil {
 		return err

@@ -145,8 +145,8 @@ func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name
 	return config, nil
 }
 
-// Install applies config/default without the hold webhooks: the API server cannot reach a Service, so
-// each early write would wait until the webhooks time out.
+// Install applies config/default without the webhooks: the API server cannot reach a Service, so each
+// early write, and each write of a template, would wait until the webhooks time out.
 func (c *ControlPlane) Install(ctx context.Context) error {
 	return c.InstallFrom(ctx, "default")
 }
@@ -158,7 +158,7 @@ func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error 
 		return err
 	}
 	objects := slices.DeleteFunc(strings.Split(manifest, "---\n"), func(object string) bool {
-		return strings.Contains(object, "\nkind: MutatingWebhookConfiguration\n")
+		return strings.Contains(object, "WebhookConfiguration\nmetadata:\n")
 	})
 	_, err = c.KubectlWithInput(ctx, c.Admin, strings.Join(objects, "---\n"), "apply", "-f", "-")
 	return err

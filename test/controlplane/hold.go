@@ -5,6 +5,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // HoldOptions returns options of hold webhooks that the API server reaches at a free port of this
@@ -30,13 +32,15 @@ func HoldOptions() (*hold.Options, error) {
 		return nil, fmt.Errorf("address %q has no port: %w", address, err)
 	}
 	return &hold.Options{
-		Address: address, URL: "https://localhost:" + port, Duration: 10 * time.Second,
-		Limits: hold.Limits{PerUser: 5, Total: 25},
-		Secret: "nslifecycle-hold-certificate", IsRotated: true, Service: "nslifecycle-hold",
+		Options: webhooks.Options{
+			Address: address, URL: "https://localhost:" + port,
+			Secret: "nslifecycle-hold-certificate", IsRotated: true, Service: "nslifecycle-hold",
+		},
+		Duration: 10 * time.Second, Limits: hold.Limits{PerUser: 5, Total: 25},
 	}, nil
 }
 
-// WaitForHold waits until the API server knows the given URL and the certificate of the hold webhooks.
+// WaitForHold waits until the webhook configurations contain the given URL and the certificate.
 func (c *ControlPlane) WaitForHold(ctx context.Context, url string) error {
 	api, err := client.New(c.Admin, client.Options{})
 	if err != nil {
@@ -44,12 +48,21 @@ func (c *ControlPlane) WaitForHold(ctx context.Context, url string) error {
 	}
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true,
 		func(ctx context.Context) (bool, error) {
-			configuration := &admissionv1.MutatingWebhookConfiguration{}
-			if err := api.Get(ctx, client.ObjectKey{Name: v1alpha1.HoldConfiguration}, configuration); err != nil {
+			mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+			if err := errors.Join(
+				api.Get(ctx, client.ObjectKey{Name: v1alpha1.HoldConfiguration}, mutating),
+				api.Get(ctx, client.ObjectKey{Name: v1alpha1.TemplatesConfiguration}, validating),
+			); err != nil {
 				return false, err
 			}
-			for _, webhook := range configuration.Webhooks {
-				target := webhook.ClientConfig
+			var targets []admissionv1.WebhookClientConfig
+			for _, webhook := range mutating.Webhooks {
+				targets = append(targets, webhook.ClientConfig)
+			}
+			for _, webhook := range validating.Webhooks {
+				targets = append(targets, webhook.ClientConfig)
+			}
+			for _, target := range targets {
 				if target.URL == nil || !strings.HasPrefix(*target.URL, url) || len(target.CABundle) == 0 {
 					return false, nil
 				}

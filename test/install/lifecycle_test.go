@@ -32,6 +32,7 @@ const policyKinds = "mutatingadmissionpolicybindings,validatingadmissionpolicybi
 
 var crds = []string{
 	"namespaceinitializerconfigurations.nslifecycle.dev", "namespaceinitializersets.nslifecycle.dev",
+	"namespacetemplates.nslifecycle.dev",
 }
 
 // way is one way to install and uninstall the project.

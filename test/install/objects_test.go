@@ -108,7 +108,7 @@ var _ = Describe("The chart", func() {
 		Expect(err).NotTo(HaveOccurred())
 		named := byName(objects)
 		for name := range named {
-			Expect(name).NotTo(ContainSubstring("hold"))
+			Expect(name).NotTo(SatisfyAny(ContainSubstring("hold"), ContainSubstring("WebhookConfiguration")))
 		}
 		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).NotTo(ContainElement(ContainSubstring("hold")))
 
@@ -237,8 +237,12 @@ func expectCertManager(named map[string]*unstructured.Unstructured) {
 	GinkgoHelper()
 	Expect(named).NotTo(HaveKey("Secret/nslifecycle-hold-certificate"))
 	Expect(named).To(HaveKey("Certificate/nslifecycle-hold"))
-	Expect(named["MutatingWebhookConfiguration/nslifecycle-hold"].GetAnnotations()).To(
-		HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-hold"))
+	for _, name := range []string{
+		"MutatingWebhookConfiguration/nslifecycle-hold", "ValidatingWebhookConfiguration/nslifecycle-templates",
+	} {
+		Expect(named[name].GetAnnotations()).To(
+			HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-hold"))
+	}
 	Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--hold-certificate-rotation=false"))
 }
 

@@ -140,7 +140,7 @@ func create(ctx context.Context, template *v1alpha1.NamespaceTemplate) {
 		}).WithContext(ctx).Should(Succeed())
 	})
 	Eventually(func(g Gomega) {
-		probe := selectedBy(template.Name)
+		probe := selectedBy(string(template.Spec.NamespaceSelector.MatchLabels["kind"]))
 		g.Expect(cluster.Admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(framework.PendingOf(probe)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
 	}).WithContext(ctx).Should(Succeed())

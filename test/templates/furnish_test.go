@@ -23,6 +23,7 @@ var _ = Describe("A holder of the furnish verb", Ordered, func() {
 	var namespace *corev1.Namespace
 
 	BeforeAll(func(ctx context.Context) {
+		skipByOperator()
 		publish(ctx, v1alpha1.EffectiveTemplate{Name: "team"})
 		namespace = wrappers.MakeNamespace(framework.Unique("furnish")).Label(v1alpha1.LabelTemplate, "team").Obj()
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
@@ -69,11 +70,18 @@ var _ = Describe("The record of the templates", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		publish(ctx)
 		namespace = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("record"))
-		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationPendingInitializers, new(""))
+		open(ctx, namespace.Name)
 		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationTemplates, new(record))
 	}, NodeTimeout(time.Minute))
 
 	It("is restored in an open namespace if a write omits it", func(ctx context.Context) {
+		if byOperator {
+			for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer} {
+				Expect(tryPatch(ctx, user, namespace.Name, "annotations", v1alpha1.AnnotationTemplates, nil)).
+					To(BeDeniedBy("guard"))
+			}
+			return
+		}
 		for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer} {
 			omitting := cluster.GetNamespace(Default, ctx, namespace.Name)
 			omitting.Annotations = nil
@@ -94,13 +102,18 @@ var _ = Describe("The record of the templates", Ordered, func() {
 			}
 		}
 		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationTemplates, new(""))
-		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(HaveKey(v1alpha1.AnnotationTemplates))
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations[v1alpha1.AnnotationTemplates]).To(BeEmpty())
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "annotations", v1alpha1.AnnotationTemplates, new("{}"))).
 			To(BeForbiddenBy("guard"))
 	}, SpecTimeout(time.Minute))
 
-	It("is removed from new namespaces", func(ctx context.Context) {
-		namespace := wrappers.MakeNamespace(framework.Unique("record")).Annotation(v1alpha1.AnnotationTemplates, record).Obj()
+	It("is removed from new namespaces, or rejects them", func(ctx context.Context) {
+		namespace := wrappers.MakeNamespace(framework.Unique("record")).
+			Annotation(v1alpha1.AnnotationTemplates, record).Obj()
+		if byOperator {
+			Expect(cluster.Ordinary.Create(ctx, namespace)).To(BeDeniedBy("guard", "remove them from the request"))
+			return
+		}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationTemplates))
 	}, SpecTimeout(time.Minute))

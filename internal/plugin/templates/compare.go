@@ -257,7 +257,7 @@ func compareObject(
 	switch {
 	case recorded == nil:
 		return Created
-	case rendered.Copy == nil && recorded.Content == template.ContentOf(rendered.Manifest, rendered.Locked):
+	case rendered.Copy == nil && recorded.Content == template.ObjectContent(rendered.Manifest, rendered.Locked):
 		return Unchanged
 	case rendered.Copy != nil && hasBefore && before.Copy != nil && *before.Copy == *rendered.Copy &&
 		before.Locked == rendered.Locked:
@@ -267,7 +267,7 @@ func compareObject(
 	return Changed
 }
 
-func findRecorded(state template.TemplateState, wanted key) *template.ObjectState {
+func findRecorded(state template.Entry, wanted key) *template.ObjectState {
 	index := slices.IndexFunc(state.Objects, func(object template.ObjectState) bool { return stateKey(object) == wanted })
 	if index < 0 {
 		return nil
@@ -291,7 +291,7 @@ func claimedBy(state template.State, name string, wanted key) string {
 
 // deleted returns the recorded objects that the operator deletes, because they are not wanted. It never
 // deletes adopted objects.
-func deleted(recorded template.TemplateState, wanted map[key]bool) []ObjectChange {
+func deleted(recorded template.Entry, wanted map[key]bool) []ObjectChange {
 	var changes []ObjectChange
 	for _, object := range recorded.Objects {
 		if !wanted[stateKey(object)] && !object.IsAdopted {
@@ -301,7 +301,7 @@ func deleted(recorded template.TemplateState, wanted map[key]bool) []ObjectChang
 	return changes
 }
 
-func kept(recorded template.TemplateState) []ObjectChange {
+func kept(recorded template.Entry) []ObjectChange {
 	changes := make([]ObjectChange, 0, len(recorded.Objects))
 	for _, object := range recorded.Objects {
 		changes = append(changes, recordedChange(object, Unchanged))

@@ -67,7 +67,7 @@ func TestCompare(t *testing.T) {
 		},
 		"adopted objects are kept": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects = spec.Objects[1:] },
-			prepare: record(func(state *template.TemplateState) {
+			prepare: record(func(state *template.Entry) {
 				for i := range state.Objects {
 					state.Objects[i].IsAdopted = true
 				}
@@ -79,7 +79,7 @@ func TestCompare(t *testing.T) {
 			want:   Changed, objects: map[Change]int{Unchanged: 1, Changed: 1},
 		},
 		"changed source of a copy": {
-			prepare: record(func(state *template.TemplateState) {
+			prepare: record(func(state *template.Entry) {
 				for i := range state.Objects {
 					if state.Objects[i].Kind == "Secret" {
 						state.Objects[i].Content = "older"
@@ -115,7 +115,7 @@ func TestCompare(t *testing.T) {
 			},
 			prepare: func(namespace *corev1.Namespace) {
 				state, _ := template.ParseState(namespace)
-				state["other"] = template.TemplateState{Objects: []template.ObjectState{
+				state["other"] = template.Entry{Objects: []template.ObjectState{
 					{Name: "x", APIVersion: "v1", Kind: "ConfigMap", ObjectName: "notes"},
 				}}
 				namespace.Annotations[v1alpha1.AnnotationTemplates] = state.String()
@@ -237,19 +237,19 @@ func setObject(index int, manifest string) func(*v1alpha1.NamespaceTemplateSpec)
 func apply(t *testing.T, g Gomega, applied *Template, namespace *corev1.Namespace) {
 	objects, err := applied.Render(t.Context(), namespace)
 	g.Expect(err).NotTo(HaveOccurred())
-	recorded := template.TemplateState{Revision: applied.Revision()}
+	recorded := template.Entry{Revision: applied.Revision()}
 	for _, object := range objects {
 		manifest := manifestOf(object, namespace.Name)
 		recorded.Objects = append(recorded.Objects, template.ObjectState{
 			Name: object.Name, APIVersion: manifest.GetAPIVersion(), Kind: manifest.GetKind(), ObjectName: manifest.GetName(),
-			Content: template.ContentOf(manifest, object.Locked),
+			Content: template.ObjectContent(manifest, object.Locked),
 		})
 	}
 	namespace.Annotations[v1alpha1.AnnotationTemplates] = template.State{applied.Name: recorded}.String()
 }
 
 // record returns a function that changes what a Namespace records.
-func record(change func(*template.TemplateState)) func(*corev1.Namespace) {
+func record(change func(*template.Entry)) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) {
 		state, _ := template.ParseState(namespace)
 		recorded := state["team"]

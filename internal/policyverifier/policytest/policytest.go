@@ -90,6 +90,12 @@ func protecting() []client.Object {
 		ValidatingBinding("subjects-binding", v1alpha1.PolicyInitializerSubjects, subjects),
 		ValidatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard),
 		ValidatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
+		ValidatingPolicy("nslifecycle-templates", v1alpha1.PolicyTemplates),
+		ValidatingBinding("templates-binding", v1alpha1.PolicyTemplates, "nslifecycle-templates"),
+		ValidatingPolicy("nslifecycle-template-authors", v1alpha1.PolicyTemplateAuthors),
+		ValidatingBinding("authors-binding", v1alpha1.PolicyTemplateAuthors, "nslifecycle-template-authors"),
+		ValidatingPolicy("nslifecycle-template-objects", v1alpha1.PolicyTemplateObjects),
+		ValidatingBinding("objects-binding", v1alpha1.PolicyTemplateObjects, "nslifecycle-template-objects"),
 	}
 }
 

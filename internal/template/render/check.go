@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -50,9 +50,9 @@ func CheckManifest(manifest *unstructured.Unstructured, namespace string) error 
 }
 
 // checkTemplate validates the parts of a manifest that contain no expressions.
-func checkTemplate(path *field.Path, content map[string]any) field.ErrorList {
+func checkTemplate(path *field.Path, manifest map[string]any) field.ErrorList {
 	check := &manifestCheck{template: true}
-	check.manifest(path, content)
+	check.manifest(path, manifest)
 	return check.errs
 }
 
@@ -74,18 +74,18 @@ func (c *manifestCheck) forbid(path *field.Path, message string) {
 	c.errs = append(c.errs, field.Forbidden(path, message))
 }
 
-func (c *manifestCheck) manifest(path *field.Path, content map[string]any) {
-	kind := c.groupVersionKind(path, content)
-	if _, ok := content["items"]; ok && strings.HasSuffix(kind.Kind, "List") {
+func (c *manifestCheck) manifest(path *field.Path, manifest map[string]any) {
+	kind := c.groupVersionKind(path, manifest)
+	if _, ok := manifest["items"]; ok && strings.HasSuffix(kind.Kind, "List") {
 		c.forbid(path.Child("items"), msgList)
 	}
-	if _, ok := content["status"]; ok {
+	if _, ok := manifest["status"]; ok {
 		c.forbid(path.Child("status"), msgStatus)
 	}
-	if _, ok := content["stringData"]; ok && kind.Group == "" && kind.Kind == kindSecret {
+	if _, ok := manifest["stringData"]; ok && kind.Group == "" && kind.Kind == kindSecret {
 		c.forbid(path.Child("stringData"), msgStringData)
 	}
-	metadata, ok := content[keyMetadata].(map[string]any)
+	metadata, ok := manifest[keyMetadata].(map[string]any)
 	if !ok {
 		c.errs = append(c.errs, field.Required(path.Child(keyMetadata, keyName), ""))
 		return
@@ -94,9 +94,9 @@ func (c *manifestCheck) manifest(path *field.Path, content map[string]any) {
 }
 
 // groupVersionKind validates apiVersion and kind, which cannot contain expressions.
-func (c *manifestCheck) groupVersionKind(path *field.Path, content map[string]any) schema.GroupVersionKind {
-	apiVersion, _ := content[keyAPIVersion].(string)
-	kind, _ := content[keyKind].(string)
+func (c *manifestCheck) groupVersionKind(path *field.Path, manifest map[string]any) schema.GroupVersionKind {
+	apiVersion, _ := manifest[keyAPIVersion].(string)
+	kind, _ := manifest[keyKind].(string)
 	if !kindName.MatchString(kind) {
 		c.invalid(path.Child(keyKind), kind, msgKind)
 	}
@@ -113,18 +113,18 @@ func (c *manifestCheck) groupVersionKind(path *field.Path, content map[string]an
 
 func (c *manifestCheck) metadata(path *field.Path, kind schema.GroupVersionKind, metadata map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		switch child := childPath(path, key); key {
+		switch key {
 		case keyName:
 		case keyLabels:
-			c.labels(child, metadata[key])
+			c.labels(path.Child(key), metadata[key])
 		case keyAnnotations:
-			c.annotations(child, metadata[key])
+			c.annotations(path.Child(key), metadata[key])
 		case keyNamespace:
 			if c.template {
-				c.forbid(child, msgNamespaceField)
+				c.forbid(path.Child(key), msgNamespaceField)
 			}
 		default:
-			c.forbid(child, msgMetadataField)
+			c.forbid(childPath(path, key), msgMetadataField)
 		}
 	}
 	name, ok := c.text(path.Child(keyName), metadata[keyName])
@@ -144,7 +144,7 @@ func nameProblems(group, name string) []string {
 	case len(name) > validation.DNS1123SubdomainMaxLength:
 		return []string{validation.MaxLenError(validation.DNS1123SubdomainMaxLength)}
 	case group == rbacv1.GroupName:
-		return pathvalidation.IsValidPathSegmentName(name)
+		return content.IsPathSegmentName(name)
 	default:
 		return validation.IsDNS1123Subdomain(name)
 	}
@@ -164,7 +164,7 @@ func (c *manifestCheck) text(path *field.Path, value any) (string, bool) {
 }
 
 func (c *manifestCheck) labels(path *field.Path, value any) {
-	entries := c.entries(path, value)
+	entries := c.entries(path, value, validation.IsQualifiedName)
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		text, ok := c.text(childPath(path, key), entries[key])
 		if !ok {
@@ -178,7 +178,9 @@ func (c *manifestCheck) labels(path *field.Path, value any) {
 
 func (c *manifestCheck) annotations(path *field.Path, value any) {
 	values := map[string]string{}
-	entries := c.entries(path, value)
+	entries := c.entries(path, value, func(key string) []string {
+		return validation.IsQualifiedName(strings.ToLower(key))
+	})
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		values[key], _ = c.text(childPath(path, key), entries[key])
 	}
@@ -188,7 +190,9 @@ func (c *manifestCheck) annotations(path *field.Path, value any) {
 }
 
 // entries validates the keys of labels or annotations.
-func (c *manifestCheck) entries(path *field.Path, value any) map[string]any {
+func (c *manifestCheck) entries(
+	path *field.Path, value any, keyProblems func(key string) []string,
+) map[string]any {
 	entries, ok := value.(map[string]any)
 	if text, isText := value.(string); isText && c.template && strings.Contains(text, exprStart) {
 		return nil
@@ -197,7 +201,7 @@ func (c *manifestCheck) entries(path *field.Path, value any) map[string]any {
 		c.invalid(path, "", msgNotAnObject)
 	}
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) {
+		for _, problem := range keyProblems(key) {
 			c.invalid(path, key, problem)
 		}
 		if isOwnKey(key) {

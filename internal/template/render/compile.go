@@ -55,7 +55,7 @@ func (c *compiler) compileVariables(
 			err = fmt.Errorf(msgNotVariable, compiled.output)
 		}
 		if err != nil {
-			errs = append(errs, field.Invalid(path.Child("expression"), abbreviate(spec.Expression), err.Error()))
+			errs = invalid(errs, path.Child("expression"), spec.Expression, err)
 			// Expressions that use the variable are not wrong because of this.
 			compiled = &expression{output: types.DynType, bound: scalar}
 		}
@@ -105,7 +105,7 @@ func (c *compiler) compileObject(path *field.Path, spec *v1alpha1.TemplateObject
 			err = fmt.Errorf(msgNotBool, compiled.output)
 		}
 		if err != nil {
-			errs = append(errs, field.Invalid(path.Child("includeWhen"), abbreviate(spec.IncludeWhen), err.Error()))
+			errs = invalid(errs, path.Child("includeWhen"), spec.IncludeWhen, err)
 		}
 		result.includeWhen = compiled
 	}

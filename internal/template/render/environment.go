@@ -46,7 +46,7 @@ var (
 // baseEnvironment has the libraries of Kubernetes whose functions are in the table functions. It has only
 // those macros that do not copy their operands: nested macros that do grow exponentially in the parser.
 var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
+	return cel.NewEnv(append([]cel.EnvOption{
 		cel.OptionalTypes(),
 		ext.Strings(ext.StringsVersion(2), ext.StringsMaxPrecision(maxPrecision)),
 		ext.Sets(),
@@ -72,7 +72,7 @@ var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(varRequestedBy, cel.StringType),
 		cel.Function("subject", cel.Overload("subject_string",
 			[]*cel.Type{cel.StringType}, cel.MapType(cel.StringType, cel.StringType), cel.UnaryBinding(subject))),
-	)
+	}, quantities()...)...)
 })
 
 // newEnvironment returns the environment of a template, and the fields of varVariables: a variable that

@@ -14,9 +14,9 @@ import (
 )
 
 // costNode is the cost of evaluating a node of an expression, apart from the sizes of its operands.
-const costNode = 100
+const costNode = 200
 
-// maxRefined limits the number of nested loops that are estimated twice, and so the time of an estimate.
+// maxRefined is the number of nested loops that are estimated twice. It limits the time of an estimate.
 const maxRefined = 3
 
 // estimator computes upper bounds of the cost of an expression and of the values in it. CEL limits the
@@ -29,8 +29,8 @@ type estimator struct {
 	// scope contains the other variables.
 	scope map[string]*size
 	cost  float64
-	// refined is the number of loops around the current node that are estimated twice.
-	refined int
+	// loops is the number of loops around the current node.
+	loops int
 }
 
 // estimateError is a reason why an expression is refused, with the node that causes it.
@@ -200,6 +200,8 @@ func (e *estimator) visitComprehension(node ast.Expr) (*size, error) {
 // functions of the length of an element: they are sums, products and maxima of such functions. So the
 // bounds of all steps are between those for empty elements and for elements of the maximum length.
 func (e *estimator) visitSteps(loop ast.ComprehensionExpr, items *size) (*size, float64, error) {
+	e.loops++
+	defer func() { e.loops-- }()
 	longest, cost, err := e.visitStep(loop, items)
 	if err != nil {
 		return nil, 0, err
@@ -207,11 +209,9 @@ func (e *estimator) visitSteps(loop ast.ComprehensionExpr, items *size) (*size, 
 	added := longest.repeated(items.length)
 	cost = product(cost, items.length)
 	element := items.item()
-	if !element.isString() || items.key != nil || e.refined > maxRefined {
+	if !element.isString() || items.key != nil || e.loops > maxRefined {
 		return added, cost, nil
 	}
-	e.refined++
-	defer func() { e.refined-- }()
 	shortened := *items
 	shortened.element = stringSize(0)
 	shortest, least, err := e.visitStep(loop, &shortened)

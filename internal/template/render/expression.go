@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 
@@ -30,9 +31,10 @@ type compiler struct {
 	// used are the fields of ns that an expression uses.
 	used map[string]bool
 
-	count  int
-	source int
-	cost   float64
+	count    int
+	source   int
+	failures int
+	cost     float64
 }
 
 func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
@@ -40,7 +42,9 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the CEL environment: %w", err)
 	}
-	key := stringSize(maxKey)
+	entries := func(longest, total float64) *size {
+		return mapSize(maxEntries, stringSize(maxKey), stringSize(longest)).within(total + maxEntries*2*sizeEntry)
+	}
 	parameters := map[string]*size{}
 	for _, parameter := range spec.Parameters {
 		parameters[parameter.Name] = stringSize(maxParameter)
@@ -50,8 +54,8 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 		bounds: map[string]map[string]*size{
 			varNamespace: {
 				fieldName:        stringSize(maxName),
-				fieldLabels:      mapSize(maxEntries, key, stringSize(maxLabel)).within(maxLabelBytes + maxEntries*2*sizeEntry),
-				fieldAnnotations: mapSize(maxEntries, key, stringSize(maxAnnotation)).within(maxAnnotationBytes + maxEntries*2*sizeEntry),
+				fieldLabels:      entries(maxLabel, maxLabelBytes),
+				fieldAnnotations: entries(maxAnnotation, maxAnnotationBytes),
 			},
 			varParameters: parameters,
 			varVariables:  {},
@@ -66,8 +70,30 @@ type expression struct {
 	bound   *size
 }
 
-// compile compiles an expression.
+// errSkipped means that earlier errors suffice.
+var errSkipped = errors.New("the expression was not compiled")
+
+// compile compiles an expression. After some errors, it returns errSkipped.
 func (c *compiler) compile(source string) (*expression, error) {
+	if c.failures == maxFailures {
+		return nil, errSkipped
+	}
+	compiled, err := c.compileSource(source)
+	if err != nil {
+		c.failures++
+	}
+	return compiled, err
+}
+
+// invalid adds the error of an expression.
+func invalid(errs field.ErrorList, path *field.Path, source string, err error) field.ErrorList {
+	if errors.Is(err, errSkipped) {
+		return errs
+	}
+	return append(errs, field.Invalid(path, abbreviate(source), err.Error()))
+}
+
+func (c *compiler) compileSource(source string) (*expression, error) {
 	if err := c.admit(source); err != nil {
 		return nil, err
 	}
@@ -139,7 +165,27 @@ func (c *compiler) checkParsed(parsed *cel.Ast) error {
 			}
 		}
 	}))
-	return err
+	if err != nil {
+		return err
+	}
+	return checkLoops(parsed)
+}
+
+// checkLoops limits nested loops: the type checker needs time for each type that they compute.
+func checkLoops(parsed *cel.Ast) error {
+	isLoop := ast.KindMatcher(ast.ComprehensionKind)
+	for _, loop := range ast.MatchDescendants(ast.NavigateAST(parsed.NativeRep()), isLoop) {
+		depth := 1
+		for parent, ok := loop.Parent(); ok; parent, ok = parent.Parent() {
+			if isLoop(parent) {
+				depth++
+			}
+		}
+		if depth > maxLoops {
+			return located(parsed, refuse(loop, msgTooManyLoops, maxLoops))
+		}
+	}
+	return nil
 }
 
 // qualifiedName returns the name of a function, with its qualifier if it has one such as sets.contains. A
@@ -176,13 +222,7 @@ func issuesError(issues *cel.Issues) error {
 // evaluate returns the value of the expression.
 func (e *expression) evaluate(ctx context.Context, variables map[string]any) (ref.Val, error) {
 	value, _, err := e.program.ContextEval(ctx, variables)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return nil, err
-	}
-	return value, nil
+	return value, err
 }
 
 // isValueType reports whether objects can contain values of the type. Values of dyn are checked when they

@@ -28,10 +28,15 @@ const (
 
 // Costs of functions.
 const (
-	costPerSize        = 4
+	costPerSize        = 8
 	costPerComparison  = 16
 	costPerInstruction = 10
 	costSubject        = 1000
+	costInsert         = 1000
+	// costFormat is the cost of an argument of format.
+	costFormat = 50000
+	// costCompilation is the cost of compiling an instruction of a regular expression, in matches.
+	costCompilation = 200
 )
 
 // operands are the operands of a call, the target first.
@@ -188,7 +193,7 @@ func mapInsert(o *operands) (*size, float64, error) {
 	if len(o.sizes) > 2 {
 		added = mapSize(1, o.sizes[1], o.sizes[2])
 	}
-	return concatenation(o.sizes[0], added), costPerSize * added.total, nil
+	return concatenation(o.sizes[0], added), costInsert + costPerSize*added.total, nil
 }
 
 func toBytes(o *operands) (*size, float64, error) {
@@ -243,7 +248,7 @@ func join(o *operands) (*size, float64, error) {
 func format(o *operands) (*size, float64, error) {
 	list := o.sizes[1]
 	length := o.sizes[0].length + escapedCharacter*list.total + product(list.length, lengthFixed)
-	return stringSize(length), costPerSize * length, nil
+	return stringSize(length), costPerSize*length + costFormat*list.length, nil
 }
 
 // matches requires a literal, since the time that a regular expression takes depends on the number of its
@@ -257,7 +262,7 @@ func matches(o *operands) (*size, float64, error) {
 	if err != nil {
 		return nil, 0, refuse(o.node, "%v", err)
 	}
-	cost := costPerInstruction * product(instructions, o.sizes[0].length+1)
+	cost := costPerInstruction * product(instructions, o.sizes[0].length+costCompilation)
 	if o.result.Kind() == types.StringKind {
 		return o.sizes[0], cost, nil
 	}
@@ -327,5 +332,6 @@ func sorted(o *operands) (*size, float64, error) {
 
 func toSubject(o *operands) (*size, float64, error) {
 	short := stringSize(sizeEntry)
-	return concatenation(mapSize(2, short, short), mapSize(1, short, o.sizes[0])), costSubject * (1 + o.sizes[0].length/10), nil
+	result := concatenation(mapSize(2, short, short), mapSize(1, short, o.sizes[0]))
+	return result, costSubject * (1 + o.sizes[0].length/10), nil
 }

@@ -12,7 +12,11 @@ const (
 	// maxSource is the length of all expressions in a template.
 	maxSource = 64 << 10
 	// maxNesting is the depth to which expressions can be nested.
-	maxNesting = 64
+	maxNesting = 32
+	// maxLoops is the depth to which loops can be nested.
+	maxLoops = 5
+	// maxFailures is the number of expressions with errors after which no more are compiled.
+	maxFailures = 10
 	// maxPattern is the length of a regular expression, and maxPatternSize the number of its
 	// instructions when it is compiled.
 	maxPattern     = 256

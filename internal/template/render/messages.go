@@ -27,7 +27,7 @@ const (
 	msgNotUTF8              = "the expression is not valid UTF-8"
 	msgTemplateTooExpensive = "the estimated cost of the template is at least %.0f; at most %.0f is permitted"
 	msgExpressionInKey      = "keys cannot contain expressions"
-	msgNotJSON              = "a value of type %s cannot be part of an object; convert it to a string, number, bool, list or map"
+	msgNotJSON              = "a value of type %s cannot be part of an object; convert it to a string, number, list or map"
 	msgNotText              = "a value of type %s cannot be part of a text; convert it to a string"
 	msgNotVariable          = "a value of type %s cannot be a variable"
 	msgNotBool              = "the expression must have the type bool, not %s"
@@ -37,11 +37,13 @@ const (
 	msgNoMessages     = "message literals are not available"
 	msgSelectField    = "%s can be used only with one of its fields"
 	msgNoFunction     = "the function %s is not available"
+	msgTooManyLoops   = "loops can be nested at most %d times"
 	msgPatternLiteral = "the regular expression must be a literal"
 	msgPatternTooLong = "the regular expression has %d bytes; at most %d are permitted"
 	msgPatternInvalid = "the regular expression is invalid"
 	//nolint:lll // The message is one line.
 	msgPatternTooLarge = "the regular expression has %d instructions when it is compiled; at most %d are permitted: reduce the repetitions"
+	msgQuantity        = "%q is not a quantity with at most 32 digits and an exponent of at most 99"
 	msgFlattenDepth    = "flatten with a depth is not available"
 	msgRangeLiteral    = "the argument must be a literal between 0 and %d"
 )

@@ -7,10 +7,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -206,13 +206,13 @@ func (c *compiler) compileString(path *field.Path, value string) (node, field.Er
 		}
 		compiled, err := c.compilePart(part.text, len(segments) == 1)
 		if err != nil {
-			errs = append(errs, field.Invalid(path, abbreviate(part.text), err.Error()))
+			errs = invalid(errs, path, part.text, err)
 			continue
 		}
 		result.parts = append(result.parts, textPart{expression: compiled})
 	}
 	switch {
-	case len(errs) > 0:
+	case len(result.parts) < len(segments):
 		return result, errs
 	case len(result.parts) == 0:
 		return &literal{value: "", size: sizeScalar}, nil
@@ -239,15 +239,16 @@ func (c *compiler) compilePart(source string, isWhole bool) (*expression, error)
 	return compiled, nil
 }
 
-var simpleKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
-
 // childPath returns the path of an entry of a map.
 func childPath(path *field.Path, key string) *field.Path {
-	if simpleKey.MatchString(key) {
-		return path.Child(key)
+	if key == "" || strings.ContainsFunc(key, isOther) {
+		return path.Key(strconv.Quote(abbreviate(key)))
 	}
-	return path.Key(strconv.Quote(abbreviate(key)))
+	return path.Child(key)
 }
+
+// isOther reports whether a character cannot be part of an identifier.
+func isOther(r rune) bool { return r > unicode.MaxASCII || !isIdentifier(byte(r)) }
 
 // abbreviate returns the start of a text that is too long for a message.
 func abbreviate(text string) string {

@@ -18,8 +18,8 @@ import (
 )
 
 // ResolveParameters returns the values that a Namespace has for the parameters. The map contains each
-// declared parameter; an optional parameter without a value and a default is "". An empty value counts as
-// no value.
+// declared parameter; an optional parameter without a value and a default is "". The rules are those of
+// PolicyTemplates, which the API server applies when a value changes: an empty annotation is a value.
 func ResolveParameters(
 	parameters []v1alpha1.TemplateParameter, namespace *corev1.Namespace,
 ) (map[string]string, error) {
@@ -37,23 +37,22 @@ func ResolveParameters(
 }
 
 func resolveParameter(parameter *v1alpha1.TemplateParameter, namespace *corev1.Namespace) (string, error) {
-	source, value := "", ""
+	source := "annotation " + v1alpha1.PrefixParameter + parameter.Name
+	value, ok := namespace.Annotations[v1alpha1.PrefixParameter+parameter.Name]
 	if parameter.Label != "" {
-		source, value = "label "+parameter.Label, namespace.Labels[parameter.Label]
-	} else {
-		key := v1alpha1.PrefixParameter + parameter.Name
-		source, value = "annotation "+key, namespace.Annotations[key]
+		source = "label " + parameter.Label
+		value, ok = namespace.Labels[parameter.Label]
 	}
-	if value == "" && parameter.Default != nil {
-		value = *parameter.Default
-	}
-	if value == "" {
-		if parameter.Required {
-			return "", fmt.Errorf(msgParameterRequired, parameter.Name, source)
-		}
+	switch {
+	case ok:
+		return value, checkValue(parameter, value)
+	case parameter.Default != nil:
+		return *parameter.Default, checkValue(parameter, *parameter.Default)
+	case parameter.Required:
+		return "", fmt.Errorf(msgParameterRequired, parameter.Name, source)
+	default:
 		return "", nil
 	}
-	return value, checkValue(parameter, value)
 }
 
 func checkValue(parameter *v1alpha1.TemplateParameter, value string) error {
@@ -92,7 +91,7 @@ func checkParameters(path *field.Path, parameters []v1alpha1.TemplateParameter) 
 				continue
 			}
 		}
-		if parameter.Default != nil && *parameter.Default != "" {
+		if parameter.Default != nil {
 			if err := checkValue(parameter, *parameter.Default); err != nil {
 				errs = append(errs, field.Invalid(path.Child("default"), *parameter.Default, err.Error()))
 			}

@@ -64,9 +64,17 @@ type Object struct {
 	Locked bool
 }
 
-// Render returns the objects for a Namespace in the order in which they are applied. An error is an *Error,
-// and then there are no objects.
+// Render returns the objects for a Namespace in the order in which they are applied. With an error, there
+// are no objects. The error is an *Error or, if the context is done, that of the context.
 func (p *Program) Render(ctx context.Context, in Input) ([]Object, error) {
+	objects, err := p.render(ctx, in)
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return objects, err
+}
+
+func (p *Program) render(ctx context.Context, in Input) ([]Object, error) {
 	evaluation, err := p.evaluation(ctx, in)
 	if err != nil {
 		return nil, err
@@ -89,7 +97,7 @@ func (p *Program) Render(ctx context.Context, in Input) ([]Object, error) {
 		}
 		rendered[id] = object.spec.Name
 		result = append(result, Object{
-			Name: object.spec.Name, Manifest: manifest, Copy: object.spec.Copy,
+			Name: object.spec.Name, Manifest: manifest, Copy: object.spec.Copy.DeepCopy(),
 			When: object.spec.When, Locked: object.spec.Locked,
 		})
 	}
@@ -139,7 +147,9 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 // the operator and the API server change them: the objects would change with the state of the Namespace. The
 // annotation of kubectl apply contains all others.
 func (p *Program) namespaceValue(namespace *corev1.Namespace) (map[string]any, error) {
-	result := map[string]any{fieldName: namespace.Name, fieldLabels: map[string]string{}, fieldAnnotations: map[string]string{}}
+	result := map[string]any{
+		fieldName: namespace.Name, fieldLabels: map[string]string{}, fieldAnnotations: map[string]string{},
+	}
 	if p.usesLabels {
 		labels, err := boundedEntries(fieldLabels, namespace.Labels, maxLabel, maxLabelBytes)
 		if err != nil {

@@ -74,15 +74,9 @@ func (c *converter) convert(value ref.Val, depth int) (any, error) {
 	case types.Int:
 		return int64(value), nil
 	case types.Uint:
-		if value > math.MaxInt64 {
-			return nil, errUintRange
-		}
-		return int64(value), nil
+		return convertUint(value)
 	case types.Double:
-		if math.IsNaN(float64(value)) || math.IsInf(float64(value), 0) {
-			return nil, errNotFinite
-		}
-		return float64(value), nil
+		return convertDouble(value)
 	case types.String:
 		return c.clone(string(value))
 	case traits.Mapper:
@@ -96,6 +90,20 @@ func (c *converter) convert(value ref.Val, depth int) (any, error) {
 		return c.clone(quantity.String())
 	}
 	return nil, fmt.Errorf(msgNotJSON, value.Type().TypeName())
+}
+
+func convertUint(value types.Uint) (any, error) {
+	if value > math.MaxInt64 {
+		return nil, errUintRange
+	}
+	return int64(value), nil
+}
+
+func convertDouble(value types.Double) (any, error) {
+	if math.IsNaN(float64(value)) || math.IsInf(float64(value), 0) {
+		return nil, errNotFinite
+	}
+	return float64(value), nil
 }
 
 // clone returns a copy of a string. Strings that are not valid UTF-8 cannot be JSON.
@@ -163,8 +171,8 @@ func (c *converter) toText(value ref.Val) (string, error) {
 	case types.Uint:
 		return strconv.FormatUint(uint64(value), 10), nil
 	case types.Double:
-		if math.IsNaN(float64(value)) || math.IsInf(float64(value), 0) {
-			return "", errNotFinite
+		if _, err := convertDouble(value); err != nil {
+			return "", err
 		}
 		return strconv.FormatFloat(float64(value), 'f', -1, 64), nil
 	}

@@ -54,7 +54,7 @@ type cluster struct {
 	dynamic dynamic.Interface
 	// scraper reads the metrics of the API server. Its requests are not counted.
 	scraper  rest.Interface
-	meter    *meter
+	meter    *harness.Meter
 	observer *observer
 	// serverPID is the process ID of kube-apiserver, or 0 if it is unknown.
 	serverPID int
@@ -78,7 +78,7 @@ func startCluster(ctx context.Context, fsync bool) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{ControlPlane: plane, meter: &meter{sent: counts{}}}
+	c := &cluster{ControlPlane: plane, meter: harness.NewMeter()}
 	if err := c.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -95,7 +95,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 	}
 	c.scraper = scraper.CoreV1().RESTClient()
 
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return c.meter.wrap(next) })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return c.meter.Wrap(next) })
 	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return fmt.Errorf("failed to create a dynamic client: %w", err)
 	}
@@ -203,7 +203,7 @@ const (
 
 // calm waits until the API server is idle, and returns the number of requests that the API server
 // has served. After calmTimeout, calm returns even if the API server is busy.
-func (c *cluster) calm(ctx context.Context) (counts, error) {
+func (c *cluster) calm(ctx context.Context) (harness.Counts, error) {
 	deadline := time.Now().Add(calmTimeout)
 	last, lastCPU, err := c.read(ctx)
 	if err != nil {
@@ -219,7 +219,7 @@ func (c *cluster) calm(ctx context.Context) (counts, error) {
 		}
 		inARow++
 		// The processor time includes the time for reading the metrics.
-		if now.minus(last).total() > calmRequests || cpu-lastCPU > calmInterval/2 {
+		if now.Minus(last).Total() > calmRequests || cpu-lastCPU > calmInterval/2 {
 			inARow = 0
 		}
 		if inARow == 0 && time.Now().After(deadline) {
@@ -231,12 +231,12 @@ func (c *cluster) calm(ctx context.Context) (counts, error) {
 	return last, nil
 }
 
-func (c *cluster) read(ctx context.Context) (counts, time.Duration, error) {
+func (c *cluster) read(ctx context.Context) (harness.Counts, time.Duration, error) {
 	cpu, _, err := c.serverCPU()
 	if err != nil {
 		return nil, 0, err
 	}
-	requests, err := scrape(ctx, c.scraper)
+	requests, err := harness.ScrapeRequests(ctx, c.scraper)
 	return requests, cpu, err
 }
 

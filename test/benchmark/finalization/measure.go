@@ -27,7 +27,7 @@ type sample struct {
 	// removed is the time from before the first DELETE until the removal of the last namespace, and
 	// afterPods is the part of this time after the removal of the last Pod.
 	removed, afterPods time.Duration
-	requests           counts
+	requests           harness.Counts
 	// Resource usage, if the operating system provides it.
 	isCPUKnown, isMemoryKnown bool
 	serverCPU, controllerCPU  time.Duration
@@ -125,8 +125,8 @@ func (b *benchmark) countIdle(ctx context.Context) (float64, error) {
 	if err := sleep(ctx, b.idleFor); err != nil {
 		return 0, err
 	}
-	after, err := scrape(ctx, b.cluster.scraper)
-	return float64(after.minus(before).total()) / time.Since(start).Seconds(), err
+	after, err := harness.ScrapeRequests(ctx, b.cluster.scraper)
+	return float64(after.Minus(before).Total()) / time.Since(start).Seconds(), err
 }
 
 func (b *benchmark) measureAll(ctx context.Context) error {
@@ -181,7 +181,7 @@ func (b *benchmark) measureRounds(ctx context.Context, l *line) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", sideNames[side], err)
 			}
-			harness.Say("  %s, %d requests", formatTime(measured.removed), measured.requests.total())
+			harness.Say("  %s, %d requests", formatTime(measured.removed), measured.requests.Total())
 			l.samples[side] = append(l.samples[side], measured)
 		}
 	}
@@ -230,7 +230,7 @@ func (b *benchmark) measureRemoval(
 	if err != nil {
 		return result, err
 	}
-	sentBefore := b.cluster.meter.read()
+	sentBefore := b.cluster.meter.Read()
 	costBefore, err := b.readCost(process)
 	if err != nil {
 		return result, err
@@ -266,7 +266,7 @@ func (b *benchmark) measureRemoval(
 	}
 	result.serverCPU -= costBefore.serverCPU
 	result.controllerCPU -= costBefore.controllerCPU
-	result.requests = after.minus(before).minus(b.cluster.meter.read().minus(sentBefore))
+	result.requests = after.Minus(before).Minus(b.cluster.meter.Read().Minus(sentBefore))
 	result.removed = expected.last.Sub(start)
 	if nodeAgent != nil {
 		if err := waitUntilRemoved(ctx, nodeAgent.deletionTracker, process, setUpTimeout); err != nil {

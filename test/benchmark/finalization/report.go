@@ -292,7 +292,7 @@ func formatCount(count int64) string {
 }
 
 // formatVerbs formats the numbers of requests, starting with the most frequent verb.
-func formatVerbs(requests counts) string {
+func formatVerbs(requests harness.Counts) string {
 	verbs := slices.SortedFunc(maps.Keys(requests), func(a, b string) int {
 		if requests[a] != requests[b] {
 			return int(requests[b] - requests[a])

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 // makeLine returns a line for the named scenario with the given samples.
@@ -26,7 +28,7 @@ func makeLine(name string, servers int, peers, own []sample) *line {
 }
 
 func makeSample(removed time.Duration, lists int64) sample {
-	return sample{removed: removed, requests: counts{"LIST": lists}, isMemoryKnown: true, peakMemory: 50 << 20}
+	return sample{removed: removed, requests: harness.Counts{"LIST": lists}, isMemoryKnown: true, peakMemory: 50 << 20}
 }
 
 func findGoal(t *testing.T, what string) goal {
@@ -103,7 +105,7 @@ func TestGoalFormat(t *testing.T) {
 
 func TestLineMedians(t *testing.T) {
 	l := makeLine("empty", 1,
-		[]sample{{requests: counts{"LIST": 10, "GET": 5}}, {requests: counts{"LIST": 30}}, {requests: counts{"LIST": 20, "GET": 1}}}, nil)
+		[]sample{{requests: harness.Counts{"LIST": 10, "GET": 5}}, {requests: harness.Counts{"LIST": 30}}, {requests: harness.Counts{"LIST": 20, "GET": 1}}}, nil)
 	if got := l.medianRequests(peer); got != 21 {
 		t.Errorf("The median is %d, want 21", got)
 	}

@@ -272,6 +272,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateRemoval
       default: {}
+    - name: rollout
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateRollout
+      default: {}
     - name: serviceAccountName
       type:
         scalar: string
@@ -298,6 +302,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: currentRevision
+      type:
+        scalar: string
     - name: failures
       type:
         list:
@@ -469,6 +476,23 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
       default: Keep
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateRollout
+  map:
+    fields:
+    - name: canary
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+    - name: pauseAfterFailures
+      type:
+        scalar: numeric
+      default: 3
+    - name: paused
+      type:
+        scalar: boolean
+    - name: ratePerSecond
+      type:
+        scalar: numeric
+      default: 100
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSync
   map:
     fields:

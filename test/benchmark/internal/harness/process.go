@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -45,6 +46,13 @@ func BuildManager(ctx context.Context, dir string) (string, error) {
 // StartProcess starts a program. The program is interrupted when Stop is called or the context is
 // canceled. Error messages contain the name.
 func StartProcess(ctx context.Context, name, log, binary string, args ...string) (*Process, error) {
+	return StartProcessWithEnvironment(ctx, nil, name, log, binary, args...)
+}
+
+// StartProcessWithEnvironment is like StartProcess, with additional environment variables.
+func StartProcessWithEnvironment(
+	ctx context.Context, environment []string, name, log, binary string, args ...string,
+) (*Process, error) {
 	output, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a log for %s: %w", name, err)
@@ -53,6 +61,7 @@ func StartProcess(ctx context.Context, name, log, binary string, args ...string)
 
 	runContext, cancel := context.WithCancel(ctx)
 	command := exec.CommandContext(runContext, binary, args...)
+	command.Env = append(os.Environ(), environment...)
 	command.Stdout, command.Stderr = output, output
 	// Run the process in its own process group. Otherwise, Ctrl-C in a terminal would send it a
 	// second interrupt, which forces an immediate exit.
@@ -87,6 +96,15 @@ func (p *Process) Stop() error {
 	return err
 }
 
+// Kill ends the process without the opportunity to clean up.
+func (p *Process) Kill() error {
+	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("failed to kill %s: %w", p.name, err)
+	}
+	<-p.exited
+	return nil
+}
+
 // wasInterrupted reports whether an interrupt terminated a process that does not handle interrupts.
 func wasInterrupted(err error) bool {
 	var exit *exec.ExitError
@@ -110,10 +128,47 @@ func (p *Process) LastOutput() string {
 	return string(bytes.TrimSpace(log[max(0, len(log)-most):]))
 }
 
+// exitState returns nil while the process runs.
+func (p *Process) exitState() *os.ProcessState {
+	select {
+	case <-p.exited:
+		return p.command.ProcessState
+	default:
+		return nil
+	}
+}
+
+// exitStateAfter returns nil if the process still runs after the error. /proc has no values for a
+// process that is exiting.
+func (p *Process) exitStateAfter(err error) *os.ProcessState {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(time.Second):
+	}
+	return p.exitState()
+}
+
+func peakMemory(state *os.ProcessState) (int64, bool, error) {
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok || runtime.GOOS != linux {
+		return 0, false, nil
+	}
+	return usage.Maxrss * 1024, true, nil // in KiB on Linux
+}
+
 // PeakMemory returns the peak resident memory of the process in bytes, or false if the operating
 // system does not provide it.
 func (p *Process) PeakMemory() (int64, bool, error) {
+	if state := p.exitState(); state != nil {
+		return peakMemory(state)
+	}
 	peak, ok, err := readPeakMemory(p.command.Process.Pid)
+	if state := p.exitStateAfter(err); state != nil {
+		return peakMemory(state)
+	}
 	if err != nil {
 		err = fmt.Errorf("failed to read the memory usage of %s: %w; last output: %s", p.name, err, p.LastOutput())
 	}
@@ -123,7 +178,13 @@ func (p *Process) PeakMemory() (int64, bool, error) {
 // CPU returns the processor time that the process has used so far, or false if the operating system
 // does not provide it.
 func (p *Process) CPU() (time.Duration, bool, error) {
+	if state := p.exitState(); state != nil {
+		return state.UserTime() + state.SystemTime(), true, nil
+	}
 	used, ok, err := ReadCPU(p.command.Process.Pid)
+	if state := p.exitStateAfter(err); state != nil {
+		return state.UserTime() + state.SystemTime(), true, nil
+	}
 	if err != nil {
 		err = fmt.Errorf("failed to read the processor time of %s: %w; last output: %s", p.name, err, p.LastOutput())
 	}

@@ -42,6 +42,9 @@ type NamespaceTemplateSpecApplyConfiguration struct {
 	Removal *TemplateRemovalApplyConfiguration `json:"removal,omitempty"`
 	// readiness specifies when a new Namespace opens.
 	Readiness *TemplateReadinessApplyConfiguration `json:"readiness,omitempty"`
+	// rollout specifies how changes of the template reach open Namespaces. New Namespaces get the last
+	// revision that has reached all open Namespaces.
+	Rollout *TemplateRolloutApplyConfiguration `json:"rollout,omitempty"`
 }
 
 // NamespaceTemplateSpecApplyConfiguration constructs a declarative configuration of the NamespaceTemplateSpec type for use with
@@ -142,5 +145,13 @@ func (b *NamespaceTemplateSpecApplyConfiguration) WithRemoval(value *TemplateRem
 // If called multiple times, the Readiness field is set to the value of the last call.
 func (b *NamespaceTemplateSpecApplyConfiguration) WithReadiness(value *TemplateReadinessApplyConfiguration) *NamespaceTemplateSpecApplyConfiguration {
 	b.Readiness = value
+	return b
+}
+
+// WithRollout sets the Rollout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rollout field is set to the value of the last call.
+func (b *NamespaceTemplateSpecApplyConfiguration) WithRollout(value *TemplateRolloutApplyConfiguration) *NamespaceTemplateSpecApplyConfiguration {
+	b.Rollout = value
 	return b
 }

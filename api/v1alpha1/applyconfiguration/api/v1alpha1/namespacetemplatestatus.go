@@ -16,9 +16,12 @@ import (
 type NamespaceTemplateStatusApplyConfiguration struct {
 	// conditions are the observed conditions: "Valid", "Authorized", "Progressing" and "Conflicted".
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// revision identifies the current content of the template. Namespaces record the revision that they
-	// contain in the annotation "nslifecycle.dev/templates".
+	// revision identifies the content of the spec: parameters, variables and objects. Namespaces record
+	// the revision that they contain in the annotation "nslifecycle.dev/templates". The ControllerRevision
+	// "<template>-<revision>" in the namespace of the operator has the content.
 	Revision *string `json:"revision,omitempty"`
+	// currentRevision is the last revision that has reached all open Namespaces. New Namespaces get it.
+	CurrentRevision *string `json:"currentRevision,omitempty"`
 	// namespaces are the numbers of Namespaces by state.
 	Namespaces *TemplateNamespaceCountsApplyConfiguration `json:"namespaces,omitempty"`
 	// failures are the first failures, sorted by Namespace.
@@ -49,6 +52,14 @@ func (b *NamespaceTemplateStatusApplyConfiguration) WithConditions(values ...*v1
 // If called multiple times, the Revision field is set to the value of the last call.
 func (b *NamespaceTemplateStatusApplyConfiguration) WithRevision(value string) *NamespaceTemplateStatusApplyConfiguration {
 	b.Revision = &value
+	return b
+}
+
+// WithCurrentRevision sets the CurrentRevision field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CurrentRevision field is set to the value of the last call.
+func (b *NamespaceTemplateStatusApplyConfiguration) WithCurrentRevision(value string) *NamespaceTemplateStatusApplyConfiguration {
+	b.CurrentRevision = &value
 	return b
 }
 

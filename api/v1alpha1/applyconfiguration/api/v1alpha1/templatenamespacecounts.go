@@ -12,7 +12,7 @@ package v1alpha1
 type TemplateNamespaceCountsApplyConfiguration struct {
 	// selected is the number of Namespaces that the template selects.
 	Selected *int32 `json:"selected,omitempty"`
-	// ready is the number of Namespaces that contain the objects of the current revision.
+	// ready is the number of Namespaces that contain the objects of the revision of the spec.
 	Ready *int32 `json:"ready,omitempty"`
 	// pending is the number of Namespaces that the operator must still update.
 	Pending *int32 `json:"pending,omitempty"`

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package harness
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,10 +28,11 @@ const (
 	deleteCollectionVerb = "DELETECOLLECTION"
 )
 
-// counts contains the numbers of requests by verb, as named by the API server.
-type counts map[string]int64
+// Counts contains the numbers of requests by verb, as named by the API server.
+type Counts map[string]int64
 
-func (c counts) total() int64 {
+// Total returns the number of all requests.
+func (c Counts) Total() int64 {
 	var sum int64
 	for _, count := range c {
 		sum += count
@@ -38,9 +40,9 @@ func (c counts) total() int64 {
 	return sum
 }
 
-// minus returns the difference, without verbs whose difference is 0.
-func (c counts) minus(other counts) counts {
-	difference := counts{}
+// Minus returns the difference, without verbs whose difference is 0.
+func (c Counts) Minus(other Counts) Counts {
+	difference := Counts{}
 	for verb, count := range c {
 		difference[verb] = count
 	}
@@ -57,9 +59,9 @@ func (c counts) minus(other counts) counts {
 
 // parseRequests returns the number of started requests from the output of /metrics. The API server
 // counts a long-running request in a gauge while the request runs, and in the total after it has
-// ended.
-func parseRequests(metrics io.Reader) (counts, error) {
-	result := counts{}
+// ended. Requests for the given resources are not counted.
+func parseRequests(metrics io.Reader, except ...string) (Counts, error) {
+	result := Counts{}
 	lines := bufio.NewScanner(metrics)
 	// Help texts and bucket lists can be long.
 	lines.Buffer(nil, 1<<20)
@@ -75,7 +77,7 @@ func parseRequests(metrics io.Reader) (counts, error) {
 		}
 		verb := labels[verbLabel]
 		// Controllers do not send other long-running requests, such as CONNECT.
-		if isOverhead(labels) || name == longRunning && verb != watchVerb {
+		if isOverhead(labels) || slices.Contains(except, labels["resource"]) || name == longRunning && verb != watchVerb {
 			continue
 		}
 		// The API server uses the verb DELETE for both.
@@ -122,24 +124,28 @@ func parseSample(text string) (map[string]string, float64, error) {
 	return labels, value, err
 }
 
-// scrape returns the number of requests that the API server has served.
-func scrape(ctx context.Context, client rest.Interface) (counts, error) {
+// ScrapeRequests returns the number of requests that the API server has served, except those for the
+// given resources.
+func ScrapeRequests(ctx context.Context, client rest.Interface, except ...string) (Counts, error) {
 	body, err := client.Get().AbsPath("/metrics").Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the metrics of the API server: %w", err)
 	}
 	defer body.Close()
-	return parseRequests(body)
+	return parseRequests(body, except...)
 }
 
-// meter counts the requests that the harness sends, so that they can be subtracted.
-type meter struct {
+// Meter counts the requests that the harness sends, so that they can be subtracted.
+type Meter struct {
 	lock sync.Mutex
-	sent counts
+	sent Counts
 }
 
-// wrap counts the requests that a client sends.
-func (m *meter) wrap(next http.RoundTripper) http.RoundTripper {
+// NewMeter returns a meter that has counted nothing.
+func NewMeter() *Meter { return &Meter{sent: Counts{}} }
+
+// Wrap counts the requests that a client sends.
+func (m *Meter) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		verb := computeVerb(request)
 		m.lock.Lock()
@@ -149,14 +155,15 @@ func (m *meter) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-func (m *meter) read() counts {
+// Read returns the requests that the harness has sent so far.
+func (m *Meter) Read() Counts {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	return counts{}.minus(counts{}.minus(m.sent))
+	return Counts{}.Minus(Counts{}.Minus(m.sent))
 }
 
-// computeVerb returns the API server's verb for a request that the harness sends. The harness reads
-// single objects only outside measurements.
+// computeVerb returns the API server's verb for a request that a harness sends. Harnesses read single
+// objects only outside measurements.
 func computeVerb(request *http.Request) string {
 	switch {
 	case request.Method != http.MethodGet:

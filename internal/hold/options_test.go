@@ -8,6 +8,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 func TestValidate(t *testing.T) {
@@ -27,7 +29,10 @@ func TestValidate(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			options := &Options{Address: ":9443", Duration: 10 * time.Second, Limits: Limits{PerUser: 5, Total: 25}}
+			options := &Options{
+				Options:  webhooks.Options{Address: ":9443"},
+				Duration: 10 * time.Second, Limits: Limits{PerUser: 5, Total: 25},
+			}
 			test.change(options)
 			if test.want == "" {
 				g.Expect(options.Validate()).To(Succeed())

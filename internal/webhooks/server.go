@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package hold
+package webhooks
 
 import (
 	"context"
@@ -11,20 +11,18 @@ import (
 	"net"
 	"net/url"
 	"strconv"
-	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// Options configure the webhooks.
+// Options configure the server of the webhooks.
 type Options struct {
 	// Address is the host and the port that the webhooks are served at. The host may be empty.
 	Address string
-	// Duration is the maximum time that a write waits.
-	Duration time.Duration
-	Limits   Limits
 	// Secret is the name of the Secret with the certificate, in the system namespace.
 	Secret string
 	// IsRotated makes the manager issue and rotate the certificate.
@@ -41,12 +39,6 @@ func (o *Options) Validate() error {
 	var errs []error
 	if _, _, err := splitAddress(o.Address); err != nil {
 		errs = append(errs, fmt.Errorf(msgInvalidAddress, o.Address))
-	}
-	if o.Duration <= 0 {
-		errs = append(errs, fmt.Errorf(msgInvalidDuration, o.Duration))
-	}
-	if o.Limits.Total < 1 || o.Limits.PerUser < 1 {
-		errs = append(errs, errors.New(msgInvalidLimits))
 	}
 	if o.URL != "" {
 		if _, err := o.host(); err != nil {
@@ -65,29 +57,29 @@ func (o *Options) host() (string, error) {
 	return base.Hostname(), nil
 }
 
-// Setup adds the webhooks, and the controllers of their certificate, to a manager. They serve on
-// every replica, whichever is the leader.
-func Setup(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespace string, metrics Recorder) error {
+// NewServer adds the server of the webhooks, and the controllers of its certificate, to a manager. The
+// caller registers the webhooks.
+func NewServer(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespace string) (webhook.Server, error) {
 	host, port, err := splitAddress(options.Address)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	names := []string{options.Service + "." + systemNamespace + ".svc"}
 	if options.URL != "" {
 		name, err := options.host()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		names = append(names, name)
 	}
 	secret := types.NamespacedName{Namespace: systemNamespace, Name: options.Secret}
 	certificate, err := watchCertificate(ctx, mgr, secret)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if options.IsRotated {
 		if err := rotate(mgr, secret, names, port); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	server := webhook.NewServer(webhook.Options{
@@ -99,13 +91,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespa
 			config.NextProtos = []string{"http/1.1"}
 		}},
 	})
-	if err := Register(ctx, server, mgr.GetCache(), Config{
-		Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Duration: options.Duration, Limits: options.Limits, Metrics: metrics, Stopping: ctx.Done(),
-	}); err != nil {
-		return err
-	}
-	return errors.Join(mgr.Add(server), mgr.AddReadyzCheck("hold", server.StartedChecker()))
+	return server, errors.Join(mgr.Add(server), mgr.AddReadyzCheck("hold", server.StartedChecker()))
 }
 
 func splitAddress(address string) (host string, port int, err error) {
@@ -115,4 +101,15 @@ func splitAddress(address string) (host string, port int, err error) {
 	}
 	port, err = strconv.Atoi(text)
 	return host, port, err
+}
+
+// SetURL changes the address of a webhook and preserves its path.
+func SetURL(target *admissionregistrationv1.WebhookClientConfig, base string) {
+	var path string
+	if target.Service != nil {
+		path = ptr.Deref(target.Service.Path, "")
+	} else if current, err := url.Parse(ptr.Deref(target.URL, "")); err == nil {
+		path = current.Path
+	}
+	target.URL, target.Service = new(base+path), nil
 }

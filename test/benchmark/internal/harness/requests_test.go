@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package harness
 
 import (
 	"maps"
@@ -28,8 +28,12 @@ process_start_time_seconds 1.7e+09
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (counts{"LIST": 27, "WATCH": 5, "DELETE": 6, "DELETECOLLECTION": 4}); !maps.Equal(got, want) {
+	if want := (Counts{"LIST": 27, "WATCH": 5, "DELETE": 6, "DELETECOLLECTION": 4}); !maps.Equal(got, want) {
 		t.Errorf("parseRequests = %v, want %v", got, want)
+	}
+	got, err = parseRequests(strings.NewReader(text), "pods", "deployments")
+	if want := (Counts{"WATCH": 5}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("parseRequests without two resources = %v, %v; want %v", got, err, want)
 	}
 	for _, broken := range []string{
 		`apiserver_request_total{verb="LIST"}`, `apiserver_request_total{verb="LIST"} many`,
@@ -52,13 +56,13 @@ func TestParseSample(t *testing.T) {
 }
 
 func TestCountsMinus(t *testing.T) {
-	before := counts{"LIST": 3, "PUT": 2}
-	got := counts{"LIST": 10, "PUT": 2, "GET": 1}.minus(before)
-	if want := (counts{"LIST": 7, "GET": 1}); !maps.Equal(got, want) {
+	before := Counts{"LIST": 3, "PUT": 2}
+	got := Counts{"LIST": 10, "PUT": 2, "GET": 1}.Minus(before)
+	if want := (Counts{"LIST": 7, "GET": 1}); !maps.Equal(got, want) {
 		t.Errorf("The difference is %v, want %v", got, want)
 	}
-	if got.total() != 8 {
-		t.Errorf("The total is %d, want 8", got.total())
+	if got.Total() != 8 {
+		t.Errorf("The total is %d, want 8", got.Total())
 	}
 	if len(before) != 2 || before["LIST"] != 3 {
 		t.Errorf("minus changed its argument to %v", before)
@@ -66,8 +70,8 @@ func TestCountsMinus(t *testing.T) {
 }
 
 func TestMeterCountsByVerb(t *testing.T) {
-	m := &meter{sent: counts{}}
-	sent := m.wrap(roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil }))
+	m := NewMeter()
+	sent := m.Wrap(roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil }))
 	for _, request := range [][2]string{
 		{http.MethodDelete, "/api/v1/namespaces/a"}, {http.MethodDelete, "/api/v1/namespaces/b"},
 		{http.MethodPatch, "/api/v1/namespaces/a"}, {http.MethodGet, "/api/v1/namespaces?watch=true"},
@@ -81,7 +85,7 @@ func TestMeterCountsByVerb(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := (counts{"DELETE": 2, "PATCH": 1, "WATCH": 1, "LIST": 1}); !maps.Equal(m.read(), want) {
-		t.Errorf("The meter counted %v, want %v", m.read(), want)
+	if want := (Counts{"DELETE": 2, "PATCH": 1, "WATCH": 1, "LIST": 1}); !maps.Equal(m.Read(), want) {
+		t.Errorf("The Meter counted %v, want %v", m.Read(), want)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package hold
+package webhooks
 
 import (
 	"context"
@@ -41,7 +41,7 @@ type Certificate struct {
 
 // watchCertificate loads the certificate from a Secret whenever it changes.
 func watchCertificate(ctx context.Context, mgr ctrl.Manager, secret types.NamespacedName) (*Certificate, error) {
-	certificate := &Certificate{log: mgr.GetLogger().WithName("hold")}
+	certificate := &Certificate{log: mgr.GetLogger().WithName("webhooks")}
 	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {
@@ -88,8 +88,8 @@ func (c *Certificate) load(object any) {
 	c.current.Store(&certificate)
 }
 
-// rotate keeps the certificate in the Secret valid for the DNS names, and its CA in the
-// MutatingWebhookConfiguration. The leader does so.
+// rotate keeps the certificate in the Secret valid for the DNS names, and its CA in the webhook
+// configurations. The leader does so.
 func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port int) error {
 	// The rotator waits for a file with the certificate, and fails without it. Here, the certificate is
 	// read from the Secret.
@@ -114,9 +114,12 @@ func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port 
 		DNSName:        names[0],
 		ExtraDNSNames:  names[1:],
 		// Unique in the process, like the port.
-		ControllerName:        fmt.Sprintf("hold-certificate-%d", port),
-		IsReady:               make(chan struct{}),
-		Webhooks:              []rotator.WebhookInfo{{Name: v1alpha1.HoldConfiguration, Type: rotator.Mutating}},
+		ControllerName: fmt.Sprintf("hold-certificate-%d", port),
+		IsReady:        make(chan struct{}),
+		Webhooks: []rotator.WebhookInfo{
+			{Name: v1alpha1.HoldConfiguration, Type: rotator.Mutating},
+			{Name: v1alpha1.TemplatesConfiguration, Type: rotator.Validating},
+		},
 		FieldOwner:            "nslifecycle-hold",
 		RequireLeaderElection: true,
 	}); err != nil {
@@ -145,7 +148,7 @@ func (m resilient) Add(runnable manager.Runnable) error {
 	return m.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := certRotator.Start(ctx); err != nil {
-				m.GetLogger().WithName("hold").Error(err, messageRotationFailed)
+				m.GetLogger().WithName("webhooks").Error(err, messageRotationFailed)
 			}
 		}, rotationRetry)
 		return nil

@@ -1,0 +1,48 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+)
+
+// setupWebhooks adds the webhooks that hold writes, and the one for templates unless validator is nil.
+func setupWebhooks(
+	ctx context.Context, mgr ctrl.Manager, options Options, validator *template.Validator,
+) error {
+	reconciler := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("failed to set up the hold reconciler: %w", err)
+	}
+	server, err := webhooks.NewServer(ctx, mgr, options.Hold.Options, options.SystemNamespace)
+	if err != nil {
+		return fmt.Errorf("failed to set up the server of the webhooks: %w", err)
+	}
+	if validator != nil {
+		validator.Register(server, mgr.GetScheme())
+	}
+	if options.Hold.URL != "" {
+		reconciler := &controller.TemplateWebhookReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
+		if err := reconciler.SetupWithManager(mgr); err != nil {
+			return fmt.Errorf("failed to set up the reconciler of the webhook for templates: %w", err)
+		}
+	}
+	if err := hold.Register(ctx, server, mgr.GetCache(), hold.Config{
+		Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Duration: options.Hold.Duration, Limits: options.Hold.Limits, Metrics: metrics.HoldRecorder{},
+		Stopping: ctx.Done(),
+	}); err != nil {
+		return fmt.Errorf("failed to set up the hold webhooks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// maxRevisions is the number of ControllerRevisions of a template, in addition to those in use.
+const maxRevisions = 10
+
+// Revisions stores the revisions of templates as ControllerRevisions in the system namespace. They are
+// deleted with the template.
+type Revisions struct {
+	client.Client
+	// Cached reads ControllerRevisions from a cache.
+	Cached          client.Reader
+	SystemNamespace string
+}
+
+// content is the part of a spec that a revision identifies.
+type content struct {
+	Parameters []v1alpha1.TemplateParameter `json:"parameters,omitempty"`
+	Variables  []v1alpha1.TemplateVariable  `json:"variables,omitempty"`
+	Objects    []v1alpha1.TemplateObject    `json:"objects"`
+}
+
+func contentOf(spec *v1alpha1.NamespaceTemplateSpec) content {
+	return content{Parameters: spec.Parameters, Variables: spec.Variables, Objects: spec.Objects}
+}
+
+// Revision identifies the parameters, variables and objects of a template. Other fields do not change
+// what a Namespace contains.
+func Revision(spec *v1alpha1.NamespaceTemplateSpec) string { return hashOf(contentOf(spec)) }
+
+func revisionName(template, revision string) string { return template + "-" + revision }
+
+// List returns the ControllerRevisions of a template, oldest first.
+func (r *Revisions) List(ctx context.Context, template string) ([]appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	err := r.Cached.List(ctx, &list, client.InNamespace(r.SystemNamespace),
+		client.MatchingLabels{v1alpha1.LabelTemplate: template})
+	if err != nil {
+		return nil, fmt.Errorf("failed to list the revisions of NamespaceTemplate %q: %w", template, err)
+	}
+	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
+	return list.Items, nil
+}
+
+// Record stores the spec of a template, as the newest revision. It deletes old revisions that are not in
+// use.
+func (r *Revisions) Record(ctx context.Context, template *v1alpha1.NamespaceTemplate, inUse ...string) error {
+	existing, err := r.List(ctx, template.Name)
+	if err != nil {
+		return err
+	}
+	revision := Revision(&template.Spec)
+	isRecorded, number := false, int64(0)
+	for i := range existing {
+		isRecorded = isRecorded || existing[i].Name == revisionName(template.Name, revision)
+		number = max(number, existing[i].Revision)
+	}
+	if !isRecorded {
+		if err := r.create(ctx, template, revision, number+1); err != nil {
+			return err
+		}
+	}
+	inUse = append(inUse, revision)
+	unused := slices.DeleteFunc(existing, func(old appsv1.ControllerRevision) bool {
+		return slices.ContainsFunc(inUse, func(used string) bool { return old.Name == revisionName(template.Name, used) })
+	})
+	for i := range unused[:max(0, len(unused)-maxRevisions)] {
+		if err := r.Delete(ctx, &unused[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete ControllerRevision %q: %w", unused[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Revisions) create(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string, number int64,
+) error {
+	raw, err := json.Marshal(contentOf(&template.Spec))
+	if err != nil {
+		return fmt.Errorf("failed to encode a revision of NamespaceTemplate %q: %w", template.Name, err)
+	}
+	owner := metav1.NewControllerRef(template, v1alpha1.GroupVersion.WithKind("NamespaceTemplate"))
+	owner.BlockOwnerDeletion = nil
+	object := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.SystemNamespace, Name: revisionName(template.Name, revision),
+			Labels:          map[string]string{v1alpha1.LabelTemplate: template.Name},
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Data: runtime.RawExtension{Raw: raw}, Revision: number,
+	}
+	if err := r.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("failed to create ControllerRevision %q: %w", object.Name, err)
+	}
+	return nil
+}
+
+// get returns a spec with the parameters, variables and objects of a revision.
+func (r *Revisions) get(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string,
+) (*v1alpha1.NamespaceTemplateSpec, error) {
+	object := &appsv1.ControllerRevision{}
+	key := client.ObjectKey{Namespace: r.SystemNamespace, Name: revisionName(template.Name, revision)}
+	if err := r.Cached.Get(ctx, key, object); err != nil {
+		return nil, problemf(ReasonRevisionNotFound, "failed to get revision %q: %w", revision, err)
+	}
+	var stored content
+	if err := json.Unmarshal(object.Data.Raw, &stored); err != nil {
+		return nil, problemf(ReasonRevisionNotFound, "failed to decode revision %q: %w", revision, err)
+	}
+	return &v1alpha1.NamespaceTemplateSpec{
+		Parameters: stored.Parameters, Variables: stored.Variables, Objects: stored.Objects,
+	}, nil
+}

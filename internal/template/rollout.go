@@ -1,0 +1,174 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// slotLifetime is how long after its slot a Namespace may be updated.
+const slotLifetime = 5 * time.Second
+
+// Plan specifies which revision of a template each Namespace gets.
+type Plan struct {
+	// Latest is the revision of the spec; empty if the spec is invalid.
+	Latest string
+	// Current is the revision that new Namespaces get; empty if there has never been a valid one.
+	Current string
+	// IsCanaryPhase is true while only the Namespaces that Rollout.Canary selects are updated.
+	IsCanaryPhase bool
+	Rollout       v1alpha1.TemplateRollout
+}
+
+// Rollouts decides when open Namespaces get a new revision. What it counts is rebuilt after a restart.
+type Rollouts struct {
+	mutex sync.Mutex
+	byUID map[types.UID]*rollout
+}
+
+type rollout struct {
+	Plan
+	limiter *rate.Limiter
+	// slots has the times from which Namespaces may be updated.
+	slots map[types.UID]time.Time
+	// failed has the Namespaces to which the latest revision cannot be applied.
+	failed map[types.UID]bool
+}
+
+// Set sets the plan of a template, and reports whether it has changed.
+func (r *Rollouts) Set(template types.UID, plan Plan) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.byUID == nil {
+		r.byUID = map[types.UID]*rollout{}
+	}
+	known, ok := r.byUID[template]
+	if !ok {
+		known = &rollout{failed: map[types.UID]bool{}, slots: map[types.UID]time.Time{}}
+		r.byUID[template] = known
+	}
+	hasChanged := !ok || known.Latest != plan.Latest || known.Current != plan.Current ||
+		known.IsCanaryPhase != plan.IsCanaryPhase || known.Rollout.Paused != plan.Rollout.Paused ||
+		known.Rollout.PauseAfterFailures != plan.Rollout.PauseAfterFailures
+	if known.Latest != plan.Latest {
+		clear(known.failed)
+	}
+	if hasChanged || known.Rollout.RatePerSecond != plan.Rollout.RatePerSecond {
+		clear(known.slots)
+		perSecond := max(plan.Rollout.RatePerSecond, 1)
+		known.limiter = rate.NewLimiter(rate.Limit(perSecond), 1+int(perSecond)/10)
+	}
+	known.Plan = plan
+	return hasChanged
+}
+
+// IsPaused reports whether the rollout of a template is paused because of failures.
+func (r *Rollouts) IsPaused(template types.UID) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	known, ok := r.byUID[template]
+	return ok && known.hasTooManyFailures()
+}
+
+func (r *rollout) hasTooManyFailures() bool {
+	return len(r.failed) >= int(max(r.Rollout.PauseAfterFailures, 1))
+}
+
+// choose returns the revision of a template that a Namespace gets now, and how long to wait for another
+// one. The revision is empty if the Namespace must wait, and known is false if the template has no plan
+// yet.
+func (r *Rollouts) choose(
+	template types.UID, namespace *corev1.Namespace, isInitializing bool, recorded Entry, now time.Time,
+) (revision string, wait time.Duration, known bool) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	current, ok := r.byUID[template]
+	if !ok {
+		return "", 0, false
+	}
+	has := recorded.target()
+	switch {
+	case isInitializing:
+		return current.Current, 0, true
+	case current.Latest == "", has == current.Latest:
+		// An invalid revision changes nothing.
+		return has, 0, true
+	case current.Latest != current.Current && !current.mayUpdate(namespace):
+		return has, 0, true
+	}
+	if delay := current.slot(namespace.UID, now).Sub(now); delay > 0 {
+		return has, delay, true
+	}
+	delete(current.slots, namespace.UID)
+	return current.Latest, 0, true
+}
+
+// slot returns the time from which a Namespace may be updated. Namespaces that have missed their slots,
+// because the rollout was paused, get new ones.
+func (r *rollout) slot(namespace types.UID, now time.Time) time.Time {
+	at, ok := r.slots[namespace]
+	if !ok || now.Sub(at) > slotLifetime {
+		at = now.Add(r.limiter.ReserveN(now, 1).DelayFrom(now))
+		r.slots[namespace] = at
+	}
+	return at
+}
+
+// mayUpdate reports whether a Namespace may get the latest revision, which is not proven.
+func (r *rollout) mayUpdate(namespace *corev1.Namespace) bool {
+	return !r.Rollout.Paused && !r.hasTooManyFailures() &&
+		(!r.IsCanaryPhase || IsCanary(&r.Rollout, namespace))
+}
+
+// IsCanary reports whether a Namespace is updated first.
+func IsCanary(rollout *v1alpha1.TemplateRollout, namespace *corev1.Namespace) bool {
+	return rollout.Canary != nil && initialization.Selects(rollout.Canary, namespace.Labels)
+}
+
+// report records whether a revision could be applied to a Namespace. It reports whether this has ended a
+// pause.
+func (r *Rollouts) report(template, namespace types.UID, revision string, hasFailed bool) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	known, ok := r.byUID[template]
+	if !ok || revision != known.Latest {
+		return false
+	}
+	wasPaused := known.hasTooManyFailures()
+	if hasFailed {
+		known.failed[namespace] = true
+	} else {
+		delete(known.failed, namespace)
+	}
+	return wasPaused && !known.hasTooManyFailures()
+}
+
+// forget forgets a Namespace that was deleted.
+func (r *Rollouts) forget(namespace types.UID) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, known := range r.byUID {
+		delete(known.failed, namespace)
+		delete(known.slots, namespace)
+	}
+}
+
+// retain forgets the templates that no longer exist.
+func (r *Rollouts) retain(templates map[types.UID]bool) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for uid := range r.byUID {
+		if !templates[uid] {
+			delete(r.byUID, uid)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templateobjects
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// rejected returns the manifest of an object that the API server rejects.
+func rejected(name string) string {
+	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"},"data":{"invalid key":"x"}}`
+}
+
+var _ = Describe("The rollout of a changed template", func() {
+	var (
+		template   *v1alpha1.NamespaceTemplate
+		namespaces []*corev1.Namespace
+	)
+
+	// start creates a template and open namespaces with revision "a". The first has the label tier=dev.
+	start := func(ctx context.Context, number int, changes ...func(*v1alpha1.NamespaceTemplateSpec)) {
+		GinkgoHelper()
+		template = newTemplate(framework.Unique("rollout"), append(changes, only("config", configMap("config", "a")))...)
+		create(ctx, template)
+		namespaces = nil
+		for i := range number {
+			namespace := wrappers.MakeNamespace(framework.Unique("ns")).Label("kind", template.Name)
+			if i == 0 {
+				namespace.Label("tier", "dev")
+			}
+			namespaces = append(namespaces, namespace.Obj())
+			Expect(creator.Create(ctx, namespaces[i])).To(Succeed())
+		}
+		for _, namespace := range namespaces {
+			expectOpen(ctx, namespace)
+		}
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse)
+	}
+
+	values := func(ctx context.Context) map[string]int {
+		counts := map[string]int{}
+		for _, namespace := range namespaces {
+			counts[get(ctx, namespace, "config", &corev1.ConfigMap{}).Data["key"]]++
+		}
+		return counts
+	}
+
+	reason := func(ctx context.Context) string {
+		current := &v1alpha1.NamespaceTemplate{}
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
+		for _, condition := range current.Status.Conditions {
+			if condition.Type == v1alpha1.ConditionProgressing {
+				return condition.Reason
+			}
+		}
+		return ""
+	}
+
+	It("pauses after failures, while new namespaces get the last good revision, and can be undone", func(ctx context.Context) {
+		start(ctx, 12)
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			only("config", configMap("config", "b"))(spec)
+			spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{
+				Name: "rejected", Template: &runtime.RawExtension{Raw: []byte(rejected("rejected"))},
+			})
+			spec.Rollout.RatePerSecond = 2
+		})
+		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("PausedAfterFailures"))
+		counts := values(ctx)
+		Expect(counts["a"]).To(BeNumerically(">=", 5), "%v", counts)
+		fresh := selectedBy(template.Name)
+		createOpen(ctx, fresh)
+		expectValue(ctx, fresh, "config", "a")
+		By("drift, which is repaired with the revision that the namespace has")
+		var old *corev1.Namespace
+		for _, namespace := range namespaces {
+			if get(ctx, namespace, "config", &corev1.ConfigMap{}).Data["key"] == "a" {
+				old = namespace
+			}
+		}
+		Expect(cluster.Admin.Delete(ctx, get(ctx, old, "config", &corev1.ConfigMap{}))).To(Succeed())
+		expectValue(ctx, old, "config", "a")
+		By("the return to the stored revision")
+		revisions := &appsv1.ControllerRevisionList{}
+		Expect(cluster.Admin.List(ctx, revisions, client.InNamespace(controlplane.SystemNamespace),
+			client.MatchingLabels{v1alpha1.LabelTemplate: template.Name})).To(Succeed())
+		Expect(revisions.Items).To(HaveLen(2))
+		change(ctx, template.Name, only("config", configMap("config", "a")))
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"a": 12}))
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 13")
+	})
+
+	It("starts with the canaries, and continues when they are updated", func(ctx context.Context) {
+		start(ctx, 4, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Rollout.Canary = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"tier": "dev"}}
+			spec.Rollout.PauseAfterFailures = 1
+		})
+		change(ctx, template.Name, only("config", rejected("config")))
+		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("PausedAfterFailures"))
+		Expect(values(ctx)).To(Equal(map[string]int{"a": 4}))
+		change(ctx, template.Name, only("config", configMap("config", "c")))
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"c": 4}))
+	})
+
+	It("waits while it is paused, and an invalid template changes nothing", func(ctx context.Context) {
+		start(ctx, 3)
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			only("config", configMap("config", "b"))(spec)
+			spec.Rollout.Paused = true
+		})
+		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("Paused"))
+		Consistently(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"a": 3}))
+		change(ctx, template.Name, only("config", configMap("config", "${params.typo}")))
+		expectCondition(ctx, template.Name, v1alpha1.ConditionValid, metav1.ConditionFalse)
+		fresh := selectedBy(template.Name)
+		createOpen(ctx, fresh)
+		expectValue(ctx, fresh, "config", "a")
+		Expect(values(ctx)).To(Equal(map[string]int{"a": 3}))
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			only("config", configMap("config", "b"))(spec)
+			spec.Rollout.Paused = false
+		})
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 3}))
+		current := &v1alpha1.NamespaceTemplate{}
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
+			g.Expect(current.Status.CurrentRevision).To(Equal(current.Status.Revision))
+		}).WithContext(ctx).Should(Succeed())
+	})
+})

@@ -1,0 +1,163 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const templateManager = client.FieldOwner("nslifecycle-template-team")
+
+// makeOpen returns an open namespace.
+func makeOpen(ctx context.Context) *corev1.Namespace {
+	GinkgoHelper()
+	publishSet(ctx, func(set *v1alpha1.NamespaceInitializerSet) { set.Initializers = nil })
+	return framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("objects"))
+}
+
+// locked adds the labels of a locked object.
+func locked[T client.Object](object T) T {
+	object.SetLabels(map[string]string{v1alpha1.LabelTemplate: "team", v1alpha1.LabelLocked: "true"})
+	return object
+}
+
+var BeLocked = func(name string) OmegaMatcher {
+	return BeForbiddenBy(v1alpha1.PolicyTemplateObjects, `object "`+name+`" of NamespaceTemplate "team" is locked`)
+}
+
+var _ = Describe("A write of a template", func() {
+	apply := func(ctx context.Context, namespace, uid string, owner client.FieldOwner) error {
+		object := corev1ac.ConfigMap("config", namespace).WithLabels(map[string]string{v1alpha1.LabelTemplate: "team"}).
+			WithData(map[string]string{"uid": uid})
+		if uid != "" {
+			object.WithAnnotations(map[string]string{v1alpha1.AnnotationNamespaceUID: uid})
+		}
+		return furnisher.Apply(ctx, object, owner, client.ForceOwnership)
+	}
+
+	It("is rejected if the object was rendered for another namespace", func(ctx context.Context) {
+		namespace := makeOpen(ctx)
+		rejected := BeDeniedBy(v1alpha1.PolicyTemplateObjects, `object "config" of NamespaceTemplate "team" was not rendered`,
+			string(namespace.UID))
+		for _, uid := range []string{"", "00000000-0000-0000-0000-000000000000", string(namespace.UID) + "x", "\"\n'"} {
+			Expect(apply(ctx, namespace.Name, uid, templateManager)).To(rejected, uid)
+		}
+		Expect(apply(ctx, namespace.Name, string(namespace.UID), templateManager)).To(Succeed())
+		By("updating the object")
+		Expect(apply(ctx, namespace.Name, "other", templateManager)).To(rejected)
+		Expect(apply(ctx, namespace.Name, "other", "another-manager")).To(Succeed())
+		Expect(apply(ctx, namespace.Name, string(namespace.UID), templateManager)).To(Succeed())
+		By("deleting the object")
+		Expect(furnisher.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "config"))).To(Succeed())
+	}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("A locked object", func() {
+	var namespace *corev1.Namespace
+	var config *corev1.ConfigMap
+
+	BeforeEach(func(ctx context.Context) {
+		namespace = makeOpen(ctx)
+		config = locked(wrappers.MakeConfigMap(namespace.Name, "config"))
+		Expect(furnisher.Create(ctx, config)).To(Succeed())
+	}, NodeTimeout(time.Minute))
+
+	It("cannot be created, changed or deleted without the verbs", func(ctx context.Context) {
+		Expect(cluster.Ordinary.Create(ctx, locked(wrappers.MakeConfigMap(namespace.Name, "mine")))).To(BeLocked("mine"))
+		generated := locked(wrappers.MakeConfigMap(namespace.Name, ""))
+		generated.GenerateName = "mine-"
+		Expect(cluster.Ordinary.Create(ctx, generated)).To(BeForbiddenBy(v1alpha1.PolicyTemplateObjects, "is locked"))
+		for name, patch := range map[string]string{
+			"data": `{"data":{"a":"b"}}`, "the lock": `{"metadata":{"labels":{"nslifecycle.dev/locked":null}}}`,
+			"the template":  `{"metadata":{"labels":{"nslifecycle.dev/template":null}}}`,
+			"both labels":   `{"metadata":{"labels":null}}`,
+			"an annotation": `{"metadata":{"annotations":{"a":"b"}}}`, "a finalizer": `{"metadata":{"finalizers":["a.b/c"]}}`,
+		} {
+			By("patching " + name)
+			for _, options := range [][]client.PatchOption{nil, {client.DryRunAll}, {templateManager}} {
+				merge := client.RawPatch(types.MergePatchType, []byte(patch))
+				Expect(cluster.Ordinary.Patch(ctx, config.DeepCopy(), merge, options...)).
+					To(BeDeniedBy(v1alpha1.PolicyTemplateObjects))
+			}
+		}
+		Expect(cluster.Ordinary.Update(ctx, wrappers.MakeConfigMap(namespace.Name, "config"))).To(BeLocked("config"))
+		Expect(cluster.Ordinary.Delete(ctx, config.DeepCopy())).To(BeLocked("config"))
+		Expect(cluster.Ordinary.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace.Name))).
+			To(BeLocked("config"))
+		for _, user := range []*framework.User{furnisher, cluster.Initializer} {
+			config.Data = map[string]string{"user": framework.Unique("x")}
+			Expect(user.Update(ctx, config)).To(Succeed())
+		}
+		Expect(furnisher.Delete(ctx, config)).To(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("cannot be made from the object of a user, which can be changed", func(ctx context.Context) {
+		object := wrappers.MakeConfigMap(namespace.Name, "mine")
+		object.Labels = map[string]string{v1alpha1.LabelTemplate: "team"}
+		Expect(cluster.Ordinary.Create(ctx, object)).To(Succeed())
+		object.Data = map[string]string{"a": "b"}
+		Expect(cluster.Ordinary.Update(ctx, object)).To(Succeed())
+		Expect(cluster.Ordinary.Update(ctx, locked(object.DeepCopy()))).To(BeLocked("mine"))
+		Expect(cluster.Ordinary.Delete(ctx, object)).To(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("can get a status, but not through it other labels", func(ctx context.Context) {
+		deployment := locked(&appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "app"},
+			Spec: appsv1.DeploymentSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/c"}}},
+				},
+			},
+		})
+		Expect(furnisher.Create(ctx, deployment)).To(Succeed())
+		deployment.Status.ObservedGeneration = 1
+		Expect(cluster.Ordinary.Status().Update(ctx, deployment)).To(Succeed())
+		pod := locked(wrappers.MakePod(namespace.Name, "pod"))
+		Expect(furnisher.Create(ctx, pod)).To(Succeed())
+		pod.Labels = nil
+		Expect(cluster.Ordinary.Status().Update(ctx, pod)).To(BeLocked("pod"))
+	}, SpecTimeout(time.Minute))
+
+	It("can lose its finalizers while it is being deleted", func(ctx context.Context) {
+		config.Finalizers = []string{"example.com/a", "example.com/b"}
+		Expect(furnisher.Update(ctx, config)).To(Succeed())
+		remove := func() error {
+			return cluster.Ordinary.Patch(ctx, wrappers.MakeConfigMap(namespace.Name, "config"),
+				client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/finalizers/0"}]`)))
+		}
+		Expect(remove()).To(BeLocked("config"))
+		Expect(furnisher.Delete(ctx, config)).To(Succeed())
+		Expect(cluster.Ordinary.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		config.Data = map[string]string{"a": "b"}
+		Expect(cluster.Ordinary.Update(ctx, config.DeepCopy())).To(BeLocked("config"))
+		Expect(remove()).To(Succeed())
+		Expect(remove()).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, config)
+	}, SpecTimeout(time.Minute))
+
+	It("can be deleted by all users while the namespace is terminating", func(ctx context.Context) {
+		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
+		Eventually(func() error {
+			return cluster.Ordinary.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace.Name))
+		}).Should(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, config)
+	}, SpecTimeout(time.Minute))
+})

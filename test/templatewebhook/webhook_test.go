@@ -1,0 +1,117 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templatewebhook
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+)
+
+const (
+	valid         = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {size: "${params.size}"}}`
+	misspelt      = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {size: "${params.sise}"}}`
+	clusterScoped = `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: x}}`
+	syntaxError   = `{apiVersion: v1, kind: ConfigMap, metadata: {name: z}, data: {a.b: "a ${1 +}"}}`
+)
+
+var _ = Describe("The webhook for templates", func() {
+	DescribeTable("rejects an invalid template with all its errors",
+		func(ctx context.Context, templates []string, messages ...string) {
+			output, err := apply(ctx, manifest("invalid", templates...))
+			Expect(err).To(HaveOccurred())
+			for _, message := range messages {
+				Expect(output).To(ContainSubstring(message))
+			}
+			GinkgoWriter.Println(output)
+		},
+		Entry("misspelt parameter and syntax error", []string{misspelt, valid, syntaxError},
+			`spec.objects[0].template.data.size: Invalid value: "params.sise": line 1, column 7: undefined field 'sise'`,
+			`spec.objects[2].template.data["a.b"]: Invalid value: "1 +": line 1, column 4: Syntax error`,
+			"NamespaceTemplate"),
+		Entry("list", []string{`{apiVersion: v1, kind: List, metadata: {name: x}, items: []}`},
+			"spec.objects[0].template.items: Forbidden: a list of objects"),
+		Entry("stringData", []string{`{apiVersion: v1, kind: Secret, metadata: {name: x}, stringData: {a: b}}`},
+			"spec.objects[0].template.stringData: Forbidden"),
+		Entry("cluster-scoped kind", []string{valid, clusterScoped},
+			`spec.objects[1].template.kind: Invalid value: "ClusterRole": kind "ClusterRole" in "rbac.authorization.k8s.io/v1" is cluster-scoped`),
+	)
+
+	It("returns causes with fields to clients", func(ctx context.Context) {
+		template := parse(manifest("invalid", misspelt))
+		err := cluster.Admin.Create(ctx, template)
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err.(apierrors.APIStatus).Status().Details.Causes).To(ConsistOf(SatisfyAll(
+			HaveField("Type", metav1.CauseTypeFieldValueInvalid), HaveField("Field", "spec.objects[0].template.data.size"),
+		)))
+		Expect(err).To(MatchError(ContainSubstring(`NamespaceTemplate.nslifecycle.dev "invalid" is invalid: spec.objects[0]`)))
+	}, SpecTimeout(time.Minute))
+
+	It("warns of a missing ServiceAccount and an unknown kind", func(ctx context.Context) {
+		text := manifest("warned", valid, `{apiVersion: test.example.com/v9, kind: Late, metadata: {name: x}}`)
+		output, err := apply(ctx, strings.Replace(text, account, "missing", 1), "--dry-run=server")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(output).To(SatisfyAll(
+			ContainSubstring(`Warning: ServiceAccount "missing" does not exist in namespace "nslifecycle-system"`),
+			ContainSubstring(`Warning: spec.objects[1].template: the API server does not serve kind "Late" in "test.example.com/v9"`),
+		))
+
+		By("not warning without a reason")
+		output, err = apply(ctx, manifest("valid", valid), "--dry-run=server")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(output).NotTo(ContainSubstring("Warning"))
+	}, SpecTimeout(time.Minute))
+
+	It("is not required: the condition Valid shows the errors, and metadata can be changed", func(ctx context.Context) {
+		name := framework.Unique("unchecked")
+		cluster.StopManager()
+		_, err := apply(ctx, manifest(name, misspelt))
+		Expect(err).NotTo(HaveOccurred())
+		restartManager(ctx)
+		template := &v1alpha1.NamespaceTemplate{}
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, template)).To(Succeed())
+			condition := meta.FindStatusCondition(template.Status.Conditions, v1alpha1.ConditionValid)
+			g.Expect(condition).To(HaveValue(SatisfyAll(HaveField("Status", metav1.ConditionFalse),
+				HaveField("Message", ContainSubstring("spec.objects[0].template.data.size")))))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("rejecting changes of the spec that leave it invalid")
+		base := template.DeepCopy()
+		template.Spec.ExistingNamespaces = true
+		Expect(apierrors.IsInvalid(cluster.Admin.Patch(ctx, template, client.MergeFrom(base)))).To(BeTrue())
+
+		By("admitting changes of labels and finalizers")
+		template = base.DeepCopy()
+		template.Labels = map[string]string{"a": "b"}
+		template.Finalizers = []string{"test.example.com/hold"}
+		Expect(cluster.Admin.Patch(ctx, template, client.MergeFrom(base))).To(Succeed())
+
+		By("admitting changes while the template is deleted")
+		Expect(cluster.Admin.Delete(ctx, template)).To(Succeed())
+		base = template.DeepCopy()
+		template.Spec.ExistingNamespaces = true
+		template.Finalizers = nil
+		Expect(cluster.Admin.Patch(ctx, template, client.MergeFrom(base))).To(Succeed())
+		Expect(apierrors.IsNotFound(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, template))).To(BeTrue())
+	}, SpecTimeout(2*time.Minute))
+})
+
+func parse(manifest string) *v1alpha1.NamespaceTemplate {
+	GinkgoHelper()
+	template := &v1alpha1.NamespaceTemplate{}
+	Expect(yaml.UnmarshalStrict([]byte(manifest), template)).To(Succeed())
+	return template
+}
