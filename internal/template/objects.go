@@ -292,8 +292,12 @@ func strip(metadata *metav1.ObjectMeta, fields string) metav1.ObjectMeta {
 	}
 }
 
-// stripObject is the transform of the cache.
+// stripObject is the transform of the cache. The cache also calls it for stripped objects, which have no
+// creation time.
 func stripObject(object any) (any, error) {
+	if metadata, ok := object.(metav1.Object); ok && metadata.GetCreationTimestamp().Time.IsZero() {
+		return object, nil
+	}
 	switch full := object.(type) {
 	case *metav1.PartialObjectMetadata:
 		fields := fieldsOf(full.ManagedFields, full.Labels[v1alpha1.LabelTemplate])
