@@ -164,3 +164,10 @@ func writes(requests []string) []string {
 func countContaining(requests []string, text string) int {
 	return len(slices.DeleteFunc(requests, func(request string) bool { return !strings.Contains(request, text) }))
 }
+
+// requestsSoFar returns the requests since the last call of sent.
+func (i *interceptor) requestsSoFar() []string {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	return slices.Clone(i.requests)
+}
