@@ -151,6 +151,9 @@ func (r *TemplatedNamespaceReconciler) Reconcile(ctx context.Context, req ctrl.R
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nil
 	}
+	if r.Applier.IsStale(&namespace) {
+		return ctrl.Result{}, nil // The watch event for the operator's own write follows.
+	}
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)

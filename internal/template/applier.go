@@ -247,6 +247,10 @@ func (a *Applier) Recorded(namespace *corev1.Namespace, state State) {
 	a.states.set(namespace.UID, state, namespace.ResourceVersion)
 }
 
+// IsStale reports whether a Namespace from the cache is older than the operator's last write. The watch event
+// for that write follows.
+func (a *Applier) IsStale(namespace *corev1.Namespace) bool { return a.states.isStale(namespace) }
+
 // State returns what a Namespace contains. The cache can be older than the operator's last write.
 func (a *Applier) State(namespace *corev1.Namespace) (State, error) { return a.states.get(namespace) }
 
