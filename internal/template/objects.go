@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,9 +30,10 @@ import (
 )
 
 const (
-	// annotationFields and annotationCounted exist only in the cache.
-	annotationFields  = "fields"
-	annotationCounted = "counted"
+	// annotationFields and annotationCounted exist only in the cache. The API server rejects such keys, so
+	// no other client can set them.
+	annotationFields  = "fields hash"
+	annotationCounted = "is counted"
 
 	// ownWriteTimeout is how long the response to a write replaces a cache that does not contain the
 	// object yet. The watch is late by milliseconds normally.
@@ -298,8 +300,14 @@ func strip(metadata *metav1.ObjectMeta, fields string) metav1.ObjectMeta {
 	}
 }
 
-// stripObject is the transform of the cache.
+// stripObject is the transform of the cache. It is idempotent, because client-go can call it more than
+// once for an object.
 func stripObject(object any) (any, error) {
+	if metadata, err := meta.Accessor(object); err == nil {
+		if _, isStripped := metadata.GetAnnotations()[annotationFields]; isStripped {
+			return object, nil
+		}
+	}
 	switch full := object.(type) {
 	case *metav1.PartialObjectMetadata:
 		fields := fieldsOf(full.ManagedFields, full.Labels[v1alpha1.LabelTemplate])
