@@ -31,16 +31,28 @@ func renderPlugin() (string, error) {
 	}
 	_, text, _ = strings.Cut(text, "\n\n") // The heading repeats the title.
 	out.WriteString(strings.Replace(text, "### Options", "## Options", 1))
-	for _, command := range root.Commands() {
+	if err := renderCommands(&out, root); err != nil {
+		return "", err
+	}
+	return out.String(), nil
+}
+
+// renderCommands renders all commands below a command.
+func renderCommands(out *strings.Builder, parent *cobra.Command) error {
+	for _, command := range parent.Commands() {
 		if !command.IsAvailableCommand() {
 			continue
 		}
-		if text, err = renderCommand(command); err != nil {
-			return "", err
+		text, err := renderCommand(command)
+		if err != nil {
+			return err
 		}
 		out.WriteString("\n" + text)
+		if err := renderCommands(out, command); err != nil {
+			return err
+		}
 	}
-	return out.String(), nil
+	return nil
 }
 
 // renderCommand renders a command without the options that it inherits and without links to other

@@ -14,10 +14,13 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -29,6 +32,8 @@ type createOptions struct {
 	output      *printer.Output
 	labels      map[string]string
 	annotations map[string]string
+	template    string
+	parameters  []string
 	dryRun      dryRun
 	wait        bool
 	timeout     time.Duration
@@ -52,6 +57,12 @@ func newCreateCommand(session *session) *cobra.Command {
 	flags := command.Flags()
 	flags.StringToStringVarP(&options.labels, "labels", "l", nil, helpLabels)
 	flags.StringToStringVar(&options.annotations, "annotations", nil, helpAnnotations)
+	flags.StringVar(&options.template, "template", "", helpTemplate)
+	flags.StringArrayVarP(&options.parameters, "parameter", "p", nil, helpParameter)
+	_ = command.RegisterFlagCompletionFunc("template",
+		func(command *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
+			return session.completeTemplate(command, nil, text)
+		})
 	flags.BoolVar(&options.wait, "wait", false, helpCreateWait)
 	flags.DurationVar(&options.timeout, "timeout", defaultCreateTimeout, helpTimeout)
 	return command
@@ -63,6 +74,9 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 	}
 	namespace := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: o.labels, Annotations: o.annotations},
+	}
+	if err := o.chooseTemplate(namespace); err != nil {
+		return err
 	}
 	if o.dryRun == dryRunClient {
 		return o.printCreated(namespace)
@@ -89,6 +103,29 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 	if pending := initialization.ParseState(created).Pending; len(pending) > 0 {
 		printf(o.ErrOut, msgPendingInitializers, printable.Count(len(pending), "initializer"), waitCommand(name))
 	}
+	return nil
+}
+
+// chooseTemplate sets the label and the annotations for --template and --parameter. The API server
+// validates the values.
+func (o *createOptions) chooseTemplate(namespace *corev1.Namespace) error {
+	values, err := templates.ParseParameters(o.parameters)
+	if err != nil {
+		return err
+	}
+	for name, value := range values {
+		metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, v1alpha1.PrefixParameter+name, value)
+	}
+	if o.template == "" {
+		return nil
+	}
+	if _, ok := namespace.Labels[v1alpha1.LabelTemplate]; ok {
+		return fmt.Errorf(msgTemplateAndLabel, v1alpha1.LabelTemplate)
+	}
+	if problems := validation.IsDNS1123Label(o.template); len(problems) > 0 {
+		return fmt.Errorf(msgInvalidTemplate, o.template, strings.Join(problems, "; "))
+	}
+	metav1.SetMetaDataLabel(&namespace.ObjectMeta, v1alpha1.LabelTemplate, o.template)
 	return nil
 }
 

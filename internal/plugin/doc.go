@@ -5,7 +5,7 @@
 //
 // Each command has a file with a constructor, which declares its flags and help, and a run method.
 // The session contains what all commands share: streams, kubeconfig flags and clients. Messages are
-// in messages.go, and help texts are in help.go.
+// in messages.go and messages_template.go, and help texts are in help.go and help_template.go.
 //
 // Rules for all commands:
 //
@@ -13,6 +13,6 @@
 //     stderr what it could not read, and never treats missing data as a result.
 //   - Results are written to stdout, everything else to stderr.
 //   - The exit status is one of the Exit constants.
-//   - A command sends a request only when it needs the response. The plugin does not import
-//     controller-runtime, so that it starts as fast as kubectl.
+//   - A command sends a request only when it needs the response. The plugin starts no manager or cache
+//     of controller-runtime, so that it is as fast as kubectl.
 package plugin

@@ -125,7 +125,7 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	if len(all) == 0 && !o.output.IsStructured() {
 		fmt.Fprintln(o.ErrOut, msgNoInactiveNamespaces)
 	}
-	if err := o.print("DiagnosisList", map[string]any{"items": all}, all...); err != nil {
+	if err := o.print("DiagnosisList", printer.Items(all), all...); err != nil {
 		return err
 	}
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {

@@ -57,15 +57,24 @@ const (
 With --wait, the command shows the progress of each initializer until the namespace is
 ready. It fails if the initialization fails, the namespace is deleted, or the timeout
 expires. If there are no initializers or nslifecycle is not installed, the namespace is ready
-immediately.`
+immediately.
+
+With --template, the namespace chooses a NamespaceTemplate: its objects exist before the
+namespace is ready. To list the templates and their parameters, use "kubectl nslifecycle
+template list".`
 	exampleCreate = `  # Create a namespace and wait until it is ready
   kubectl nslifecycle create shop --wait
+
+  # Create a namespace with the objects of a NamespaceTemplate
+  kubectl nslifecycle create shop --template=team -p size=l --wait
 
   # Create a namespace in a script and stop if it is not ready after 2 minutes
   kubectl nslifecycle create shop --wait --timeout=2m || exit 1`
 
 	helpLabels      = "Labels of the namespace, for example key1=value1,key2=value2."
 	helpAnnotations = "Annotations of the namespace, for example key1=value1,key2=value2."
+	helpTemplate    = "Name of the NamespaceTemplate that the namespace chooses."
+	helpParameter   = "Parameter of a NamespaceTemplate, as NAME=VALUE. The flag can be repeated."
 	helpCreateWait  = "If true, wait for all initializers to complete, and show their progress."
 	helpTimeout     = "The length of time to wait before giving up. Zero means no timeout."
 )

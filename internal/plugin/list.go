@@ -88,7 +88,7 @@ func (o *listOptions) run(ctx context.Context) error {
 
 func (o *listOptions) print(summaries []namespaceSummary) error {
 	if o.output.IsStructured() {
-		return o.output.Print(o.Out, "NamespaceSummaryList", map[string]any{"items": summaries})
+		return o.output.Print(o.Out, "NamespaceSummaryList", printer.Items(summaries))
 	}
 	if len(summaries) == 0 {
 		fmt.Fprintln(o.ErrOut, msgNoNamespaces)

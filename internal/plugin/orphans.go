@@ -85,7 +85,7 @@ func (o *orphansOptions) print(found *orphans.Result) error {
 	switch {
 	case o.output.IsStructured():
 		// An empty list must be encoded as [] instead of null.
-		return o.output.Print(o.Out, "OrphanList", map[string]any{"items": append([]orphans.Orphan{}, found.Orphans...)})
+		return o.output.Print(o.Out, "OrphanList", printer.Items(append([]orphans.Orphan{}, found.Orphans...)))
 	case len(found.Orphans) == 0 && len(found.Unread) > 0:
 		fmt.Fprintln(o.ErrOut, msgNoReadableOrphans)
 		return nil

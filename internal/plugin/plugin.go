@@ -79,6 +79,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		newFinalizeCommand(session),
 		newListCommand(session),
 		newOrphansCommand(session),
+		newTemplateCommand(session),
 		newUseCommand(session),
 		newVersionCommand(session),
 	)

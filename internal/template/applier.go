@@ -145,7 +145,7 @@ func (a *Applier) Apply(
 	if err != nil {
 		return Result{}, err
 	}
-	isInitializing := isInitializedHere(namespace)
+	isInitializing := IsInitializedHere(namespace)
 	p := &pass{
 		Applier: a, namespace: namespace, isInitializing: isInitializing, state: state,
 		result: Result{State: State{}}, claims: map[objectKey]int{},
@@ -408,7 +408,7 @@ func (p *pass) desired(
 func (p *pass) complete(ctx context.Context, template *v1alpha1.NamespaceTemplate, object render.Object) desired {
 	want := desired{name: object.Name, manifest: object.Manifest, when: object.When, isLocked: object.Locked}
 	if object.Copy == nil {
-		want.content = hashOf(object.Manifest.Object, object.Locked)
+		want.content = ObjectContent(object.Manifest, object.Locked)
 		return want
 	}
 	var source *unstructured.Unstructured

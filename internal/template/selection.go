@@ -21,23 +21,27 @@ func Selects(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) 
 		selector != nil && initialization.Selects(selector, namespace.Labels)
 }
 
-// isInitializedHere reports whether the templates of a Namespace are applied before it opens.
-func isInitializedHere(namespace *corev1.Namespace) bool {
+// IsInitializedHere reports whether the templates of a Namespace are applied before it opens.
+func IsInitializedHere(namespace *corev1.Namespace) bool {
 	return slices.Contains(initialization.ParseState(namespace).Pending, v1alpha1.TemplatesInitializer)
 }
 
-// applicable returns the templates to apply to a Namespace, sorted by name: while it is initializing,
-// all that select it; afterwards, those that it contains, and those that extend to existing Namespaces.
+// Applies reports whether a template is applied to a Namespace that it selects: while the Namespace is
+// initializing, if it contains the template, or if the template extends to existing Namespaces.
+func Applies(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State) bool {
+	_, isRecorded := state[template.Name]
+	return Selects(template, namespace) &&
+		(IsInitializedHere(namespace) || isRecorded || template.Spec.ExistingNamespaces)
+}
+
+// applicable returns the templates to apply to a Namespace, sorted by name.
 func applicable(
 	templates []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State,
 ) []*v1alpha1.NamespaceTemplate {
 	var found []*v1alpha1.NamespaceTemplate
-	isInitializing := isInitializedHere(namespace)
 	for i := range templates {
 		template := &templates[i]
-		_, isRecorded := state[template.Name]
-		if template.DeletionTimestamp == nil && Selects(template, namespace) &&
-			(isInitializing || isRecorded || template.Spec.ExistingNamespaces) {
+		if template.DeletionTimestamp == nil && Applies(template, namespace, state) {
 			found = append(found, template)
 		}
 	}

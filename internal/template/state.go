@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -89,6 +90,11 @@ func (s Entry) find(key objectKey) *ObjectState {
 		return nil
 	}
 	return &s.Objects[index]
+}
+
+// ObjectContent returns the value of ObjectState.Content for an object that is not a copy.
+func ObjectContent(manifest *unstructured.Unstructured, isLocked bool) string {
+	return hashOf(manifest.Object, isLocked)
 }
 
 // hashOf returns a short hash of values that can be encoded as JSON.

@@ -149,7 +149,8 @@ func (w *Writer) apply(
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(withOwnMetadata(target, manifest))
+	manifest = WithOwnMetadata(target.template.Name, target.namespace, manifest, target.isLocked)
+	body, err := json.Marshal(manifest)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
 	}
@@ -186,8 +187,10 @@ func (w *Writer) release(
 		Patch(ctx, manifest.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: FieldManager(from)})
 }
 
-// withOwnMetadata returns a copy of the manifest with the labels and annotations of the operator.
-func withOwnMetadata(target target, manifest *unstructured.Unstructured) *unstructured.Unstructured {
+// WithOwnMetadata returns a copy of a manifest with the labels and annotations of the operator.
+func WithOwnMetadata(
+	template string, namespace *corev1.Namespace, manifest *unstructured.Unstructured, isLocked bool,
+) *unstructured.Unstructured {
 	manifest = manifest.DeepCopy()
 	labels, annotations := manifest.GetLabels(), manifest.GetAnnotations()
 	if labels == nil {
@@ -196,11 +199,11 @@ func withOwnMetadata(target target, manifest *unstructured.Unstructured) *unstru
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	labels[v1alpha1.LabelTemplate] = target.template.Name
-	if target.isLocked {
+	labels[v1alpha1.LabelTemplate] = template
+	if isLocked {
 		labels[v1alpha1.LabelLocked] = "true"
 	}
-	annotations[v1alpha1.AnnotationNamespaceUID] = string(target.namespace.UID)
+	annotations[v1alpha1.AnnotationNamespaceUID] = string(namespace.UID)
 	manifest.SetLabels(labels)
 	manifest.SetAnnotations(annotations)
 	return manifest

@@ -60,6 +60,9 @@ func (o *Output) IsStructured() bool { return o.format == FormatJSON || o.format
 // IsWide reports whether a table includes all columns.
 func (o *Output) IsWide() bool { return o.format == FormatWide }
 
+// Items returns the value of a list for Print.
+func Items[T any](items []T) any { return map[string]any{"items": items} }
+
 // Print writes a value as a JSON or YAML document of the given kind.
 func (o *Output) Print(out io.Writer, kind string, value any) error {
 	text, err := json.Marshal(value)

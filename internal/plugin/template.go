@@ -1,0 +1,186 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
+)
+
+func newTemplateCommand(session *session) *cobra.Command {
+	command := &cobra.Command{
+		Use:     "template",
+		Aliases: []string{"templates"},
+		Short:   shortTemplate,
+		Long:    longTemplate,
+		Args:    noArguments,
+		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(
+		newTemplateDiffCommand(session),
+		newTemplateListCommand(session),
+		newTemplateRenderCommand(session),
+		newTemplateStatusCommand(session),
+		newTemplateTestCommand(session),
+	)
+	return command
+}
+
+// templateResource is the resource of NamespaceTemplates.
+var templateResource = v1alpha1.GroupVersion.WithResource("namespacetemplates")
+
+// templateReader reads NamespaceTemplates.
+type templateReader struct {
+	client dynamic.NamespaceableResourceInterface
+}
+
+func (s *session) templates() (*templateReader, error) {
+	config, err := s.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf(msgClient, err)
+	}
+	return &templateReader{client: client.Resource(templateResource)}, nil
+}
+
+// get returns a NamespaceTemplate of the cluster.
+func (r *templateReader) get(ctx context.Context, name string) (*v1alpha1.NamespaceTemplate, error) {
+	found, err := r.client.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, templateError(err)
+	}
+	template := &v1alpha1.NamespaceTemplate{}
+	return template, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, template)
+}
+
+// list returns all NamespaceTemplates of the cluster, sorted by name.
+func (r *templateReader) list(ctx context.Context) ([]v1alpha1.NamespaceTemplate, error) {
+	found, err := r.client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, templateError(err)
+	}
+	list := &v1alpha1.NamespaceTemplateList{}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), list)
+	return list.Items, err
+}
+
+// templateError explains why NamespaceTemplates cannot be read if the API server does not serve them.
+func templateError(err error) error {
+	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return errTemplatesNotServed
+	}
+	return err
+}
+
+// completeTemplate completes a flag or the first argument with the names of NamespaceTemplates.
+func (s *session) completeTemplate(
+	command *cobra.Command, args []string, _ string,
+) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	reader, err := s.templates()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
+	defer cancel()
+	list, err := reader.list(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names := make([]string, 0, len(list))
+	for i := range list {
+		names = append(names, list[i].Name)
+	}
+	slices.Sort(names)
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// templateSource selects a NamespaceTemplate: one of the cluster by name, or one in a file.
+type templateSource struct {
+	*session
+	filename string
+}
+
+func (s *templateSource) addFlag(command *cobra.Command) {
+	command.Flags().StringVarP(&s.filename, "filename", "f", "", helpTemplateFilename)
+	_ = command.MarkFlagFilename("filename", "yaml", "yml", "json")
+}
+
+// validate requires either a name or a file.
+func (s *templateSource) validate(command *cobra.Command, args []string) error {
+	switch {
+	case len(args) > 1:
+		return fmt.Errorf(msgOneTemplate, command.CommandPath())
+	case (len(args) == 1 && args[0] != "") == (s.filename != ""):
+		return fmt.Errorf(msgTemplateOrFile, command.CommandPath())
+	}
+	return nil
+}
+
+// read returns the selected NamespaceTemplate. With a file, it sends no request.
+func (s *templateSource) read(ctx context.Context, args []string) (*templates.Template, error) {
+	if s.filename != "" {
+		object, err := templates.ReadTemplate(s.filename, s.In)
+		if err != nil {
+			return nil, err
+		}
+		return templates.Compile(object)
+	}
+	reader, err := s.templates()
+	if err != nil {
+		return nil, err
+	}
+	object, err := reader.get(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	return templates.Compile(object)
+}
+
+// oneTemplate requires exactly one argument.
+func oneTemplate(command *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return fmt.Errorf(msgOneTemplate, command.CommandPath())
+	}
+	return nil
+}
+
+// listNamespaces returns all Namespaces, or only the given one.
+func (s *session) listNamespaces(ctx context.Context, name string) ([]corev1.Namespace, error) {
+	client, err := s.namespaces()
+	if err != nil {
+		return nil, err
+	}
+	if name != "" {
+		namespace, err := client.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf(msgNamespaceNotFound, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []corev1.Namespace{*namespace}, nil
+	}
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf(msgListNamespaces, err)
+	}
+	return list.Items, nil
+}

@@ -1,0 +1,199 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+)
+
+// maxParallelReviews is the maximum number of access reviews that are sent in parallel.
+const maxParallelReviews = 8
+
+var templateColumns = []string{"Name", "Access", "Usable", "Parameter", "Values", "Default", "Description"}
+
+type templateListOptions struct {
+	*session
+	output    *printer.Output
+	noHeaders bool
+}
+
+// templateSummary is what a user needs to choose a template.
+type templateSummary struct {
+	Name   string                  `json:"name"`
+	Access v1alpha1.TemplateAccess `json:"access"`
+	// IsUsable is true if the user can choose the template, and nil if this is not known.
+	IsUsable   *bool                        `json:"isUsable,omitempty"`
+	Parameters []v1alpha1.TemplateParameter `json:"parameters"`
+}
+
+func newTemplateListCommand(session *session) *cobra.Command {
+	options := &templateListOptions{
+		session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML),
+	}
+	command := &cobra.Command{
+		Use:               "list",
+		Aliases:           []string{"ls"},
+		Short:             shortTemplateList,
+		Long:              longTemplateList,
+		Example:           exampleTemplateList,
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return options.run(command.Context())
+		},
+	}
+	options.output.AddFlag(command)
+	command.Flags().BoolVar(&options.noHeaders, "no-headers", false, helpNoHeaders)
+	return command
+}
+
+func (o *templateListOptions) run(ctx context.Context) error {
+	if err := o.output.Validate(); err != nil {
+		return err
+	}
+	reader, err := o.templates()
+	if err != nil {
+		return err
+	}
+	list, err := reader.list(ctx)
+	if err != nil {
+		return err
+	}
+	summaries := make([]templateSummary, 0, len(list))
+	for i := range list {
+		summaries = append(summaries, templateSummary{
+			Name: list[i].Name, Access: cmp.Or(list[i].Spec.Access, v1alpha1.AccessOpen),
+			Parameters: append([]v1alpha1.TemplateParameter{}, list[i].Spec.Parameters...),
+		})
+	}
+	slices.SortFunc(summaries, func(a, b templateSummary) int { return cmp.Compare(a.Name, b.Name) })
+	unknown, err := o.reviewAccess(ctx, summaries)
+	if err != nil {
+		return err
+	}
+	if err := o.print(summaries); err != nil {
+		return err
+	}
+	o.warnEach(msgAccessUnknown, unknown)
+	return ctx.Err()
+}
+
+// reviewAccess computes which templates the user can choose. It sends a request only for restricted
+// templates, and returns why reviews failed.
+func (o *templateListOptions) reviewAccess(ctx context.Context, summaries []templateSummary) ([]string, error) {
+	config, err := o.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf(msgClient, err)
+	}
+	errs := make([]error, len(summaries))
+	workqueue.ParallelizeUntil(ctx, maxParallelReviews, len(summaries), func(i int) {
+		summary := &summaries[i]
+		isUsable := summary.Access != v1alpha1.AccessRestricted
+		if !isUsable {
+			isUsable, errs[i] = canUse(ctx, client, summary.Name)
+		}
+		if errs[i] == nil {
+			summary.IsUsable = &isUsable
+		}
+	})
+	var unknown []string
+	for i, err := range errs {
+		if err != nil {
+			unknown = append(unknown, fmt.Sprintf("%s: %v", summaries[i].Name, err))
+		}
+	}
+	return unknown, nil
+}
+
+func canUse(ctx context.Context, client authorizationclient.AuthorizationV1Interface, name string) (bool, error) {
+	review, err := client.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: v1alpha1.VerbUse, Group: templateResource.Group, Resource: templateResource.Resource, Name: name,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}
+
+func (o *templateListOptions) print(summaries []templateSummary) error {
+	if o.output.IsStructured() {
+		return o.output.Print(o.Out, "TemplateSummaryList", printer.Items(summaries))
+	}
+	if len(summaries) == 0 {
+		fmt.Fprintln(o.ErrOut, msgNoTemplates)
+		return nil
+	}
+	return printer.PrintTable(o.Out, templateTable(summaries), printer.TableOptions{
+		NoHeaders: o.noHeaders, Columns: printer.Width(o.Out),
+	})
+}
+
+// templateTable returns a table with one row for each parameter.
+func templateTable(summaries []templateSummary) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: printer.Columns(templateColumns...)}
+	for _, summary := range summaries {
+		usable := "unknown"
+		if summary.IsUsable != nil {
+			usable = printer.YesOrNo(*summary.IsUsable)
+		}
+		cells := []any{summary.Name, string(summary.Access), usable}
+		if len(summary.Parameters) == 0 {
+			table.Rows = append(table.Rows, metav1.TableRow{Cells: append(cells, printer.OrNone(""), "", "", "")})
+		}
+		for i := range summary.Parameters {
+			parameter := &summary.Parameters[i]
+			table.Rows = append(table.Rows, metav1.TableRow{Cells: append(slices.Clone(cells),
+				parameter.Name, parameterValues(parameter), parameterDefault(parameter), parameterDescription(parameter))})
+			cells = []any{"", "", ""}
+		}
+	}
+	return table
+}
+
+func parameterValues(parameter *v1alpha1.TemplateParameter) string {
+	return cmp.Or(strings.Join(parameter.Enum, ", "), parameter.Pattern, "<any>")
+}
+
+func parameterDefault(parameter *v1alpha1.TemplateParameter) string {
+	switch {
+	case parameter.Required:
+		return "<required>"
+	case parameter.Default != nil:
+		return printer.OrNone(*parameter.Default)
+	}
+	return printer.OrNone("")
+}
+
+func parameterDescription(parameter *v1alpha1.TemplateParameter) string {
+	text := strings.Join(strings.Fields(parameter.Description), " ")
+	if text != "" {
+		text = printer.Sentence(text)
+	}
+	if parameter.Label != "" {
+		text += fmt.Sprintf(" "+msgParameterLabel, parameter.Label)
+	}
+	if parameter.Immutable {
+		text += " " + msgParameterImmutable
+	}
+	return strings.TrimSpace(text)
+}

@@ -1,0 +1,116 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// Stdin is the name of the file that stands for stdin.
+const Stdin = "-"
+
+// KindTemplate is the kind of a NamespaceTemplate.
+const KindTemplate = "NamespaceTemplate"
+
+// ReadTemplate reads the only NamespaceTemplate in a file. Objects of other kinds are ignored.
+func ReadTemplate(file string, stdin io.Reader) (*v1alpha1.NamespaceTemplate, error) {
+	document, err := readDocument(file, stdin, metav1.TypeMeta{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: KindTemplate,
+	})
+	if err != nil {
+		return nil, err
+	}
+	template := &v1alpha1.NamespaceTemplate{}
+	if err := validateSchema(document); err != nil {
+		return nil, err
+	}
+	if err := decodeStrict(document, template); err != nil {
+		return nil, fmt.Errorf(msgDecode, KindTemplate, file, err)
+	}
+	setDefaults(&template.Spec)
+	return template, nil
+}
+
+// setDefaults sets those defaults of the API on which the rendered objects and the revision depend.
+func setDefaults(spec *v1alpha1.NamespaceTemplateSpec) {
+	for i := range spec.Objects {
+		if spec.Objects[i].When == "" {
+			spec.Objects[i].When = v1alpha1.TemplateBeforeOpen
+		}
+	}
+}
+
+// ReadNamespace reads the only Namespace in a file.
+func ReadNamespace(file string, stdin io.Reader) (*corev1.Namespace, error) {
+	kind := metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Namespace"}
+	document, err := readDocument(file, stdin, kind)
+	if err != nil {
+		return nil, err
+	}
+	namespace := &corev1.Namespace{}
+	if err := decodeStrict(document, namespace); err != nil {
+		return nil, fmt.Errorf(msgDecode, kind.Kind, file, err)
+	}
+	return namespace, nil
+}
+
+// readDocument returns the only document of a type in a file.
+func readDocument(file string, stdin io.Reader, of metav1.TypeMeta) ([]byte, error) {
+	content, err := readFile(file, stdin)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read %s: %w", file, err)
+	}
+	var found [][]byte
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("failed to read %s: %w", file, err)
+		}
+		var is metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &is); err != nil {
+			return nil, fmt.Errorf("failed to decode %s: %w", file, err)
+		}
+		if is == of {
+			found = append(found, document)
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf(msgOneDocument, file, of.Kind+" of "+of.APIVersion, len(found))
+	}
+	return found[0], nil
+}
+
+// decodeStrict decodes a document. The error contains all unknown and duplicate fields.
+func decodeStrict(document []byte, into any) error {
+	encoded, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return err
+	}
+	strict, err := json.UnmarshalStrict(encoded, into)
+	return errors.Join(append(strict, err)...)
+}
+
+func readFile(file string, stdin io.Reader) ([]byte, error) {
+	if file == Stdin {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(file)
+}

@@ -1,0 +1,143 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
+)
+
+// Template is a valid NamespaceTemplate.
+type Template struct {
+	*v1alpha1.NamespaceTemplate
+	program *render.Program
+}
+
+// Compile compiles the expressions of a NamespaceTemplate.
+func Compile(object *v1alpha1.NamespaceTemplate) (*Template, error) {
+	program, errs := render.Compile(&object.Spec)
+	if len(errs) == 0 {
+		return &Template{NamespaceTemplate: object, program: program}, nil
+	}
+	messages := make([]string, 0, len(errs))
+	for _, err := range errs {
+		messages = append(messages, withObject(object, err))
+	}
+	return nil, invalid(object.Name, messages)
+}
+
+func invalid(name string, messages []string) error {
+	return fmt.Errorf(msgInvalid, name, strings.Join(messages, "\n"))
+}
+
+var objectIndex = regexp.MustCompile(`^spec\.objects\[(\d+)\]`)
+
+// withObject adds the name of the object that an error concerns.
+func withObject(object *v1alpha1.NamespaceTemplate, err *field.Error) string {
+	match := objectIndex.FindStringSubmatch(err.Field)
+	if match == nil {
+		return err.Error()
+	}
+	index, _ := strconv.Atoi(match[1])
+	if index >= len(object.Spec.Objects) {
+		return err.Error()
+	}
+	return fmt.Sprintf("object %s: %v", object.Spec.Objects[index].Name, err)
+}
+
+// Revision returns the revision of the template.
+func (t *Template) Revision() string { return template.Revision(&t.Spec) }
+
+// Render returns the objects of the template for a Namespace, in the order in which they are applied.
+func (t *Template) Render(ctx context.Context, namespace *corev1.Namespace) ([]render.Object, error) {
+	parameters, err := render.ResolveParameters(t.Spec.Parameters, namespace)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := t.program.Render(ctx, render.Input{
+		Namespace: namespace, Parameters: parameters,
+		RequestedBy: namespace.Annotations[v1alpha1.AnnotationRequestedBy],
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(objects, func(a, b render.Object) int { return afterOpen(a) - afterOpen(b) })
+	return objects, nil
+}
+
+func afterOpen(object render.Object) int {
+	if object.When == v1alpha1.TemplateAfterOpen {
+		return 1
+	}
+	return 0
+}
+
+// CheckSelected returns an error if the template does not select a Namespace.
+func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
+	if template.Selects(t.NamespaceTemplate, namespace) {
+		return nil
+	}
+	return fmt.Errorf(msgNotSelected, t.Name, namespace.Name)
+}
+
+// SetParameters sets parameters on a Namespace: annotations, or the labels that the template names.
+func (t *Template) SetParameters(namespace *corev1.Namespace, values map[string]string) error {
+	var errs []error
+	names := make([]string, 0, len(t.Spec.Parameters))
+	for _, parameter := range t.Spec.Parameters {
+		names = append(names, parameter.Name)
+		value, ok := values[parameter.Name]
+		switch {
+		case !ok:
+		case parameter.Label != "":
+			set(&namespace.Labels, parameter.Label, value)
+		default:
+			set(&namespace.Annotations, v1alpha1.PrefixParameter+parameter.Name, value)
+		}
+	}
+	for name := range values {
+		if !slices.Contains(names, name) {
+			errs = append(errs, fmt.Errorf(msgUnknownParameter, t.Name, name, strings.Join(names, ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func set(entries *map[string]string, key, value string) {
+	if *entries == nil {
+		*entries = map[string]string{}
+	}
+	(*entries)[key] = value
+}
+
+// parameterName is the pattern of the names of parameters in the API.
+var parameterName = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
+
+// ParseParameters parses arguments of the form NAME=VALUE.
+func ParseParameters(arguments []string) (map[string]string, error) {
+	values := map[string]string{}
+	for _, argument := range arguments {
+		name, value, ok := strings.Cut(argument, "=")
+		if !ok || !parameterName.MatchString(name) {
+			return nil, fmt.Errorf(msgParameterSyntax, argument)
+		}
+		if _, ok := values[name]; ok {
+			return nil, fmt.Errorf(msgParameterTwice, name)
+		}
+		values[name] = value
+	}
+	return values, nil
+}

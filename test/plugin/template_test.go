@@ -1,0 +1,308 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+)
+
+// furnisher is the ServiceAccount of the templates.
+const furnisher = "plugin-furnisher"
+
+var _ = Describe("template", Ordered, ContinueOnFailure, func() {
+	BeforeAll(func(ctx context.Context) { createFurnisher(ctx) })
+
+	It("creates namespaces with the objects of a template, and shows what it changes", func(ctx context.Context) {
+		user := newUser(plane.Admin)
+		settings := newTemplate(unique("settings"))
+		createTemplate(ctx, settings)
+
+		By("creating namespaces")
+		names := []string{unique("small"), unique("large"), unique("default-size")}
+		for i, arguments := range [][]string{{"-p", "size=s"}, {"-p", "size=l"}, {}} {
+			created := user.run(ctx, append([]string{"create", names[i], "--wait", "--template=" + settings.Name}, arguments...)...)
+			DeferCleanup(func(ctx context.Context) { remove(ctx, names[i]) })
+			Expect(created.code).To(BeZero(), created.stderr)
+			Expect(created.stdout).To(ContainSubstring("ready after"))
+		}
+		Expect(dataOf(ctx, names[0])).To(HaveKeyWithValue("pods", "4"))
+		Expect(dataOf(ctx, names[1])).To(HaveKeyWithValue("pods", "40"))
+		refused := user.run(ctx, "create", unique("refused"), "--template="+settings.Name, "-p", "size=xl")
+		Expect(refused.code).To(Equal(1))
+		Expect(refused.stderr).To(ContainSubstring(`parameter "size"`))
+
+		By("comparing the template in the cluster")
+		same := user.run(ctx, "template", "diff", settings.Name)
+		Expect(same.code).To(BeZero())
+		Expect(same.stdout).To(MatchRegexp(`Namespaces +3 +0 +0 +0 +0\n`))
+		Expect(same.stdout).To(MatchRegexp(`Objects +6 +0 +0 +0 +0\n`))
+
+		By("comparing a template that changes one of the namespaces")
+		settings.Spec.Variables[0].Expression = "params.size == 'l' ? 80 : 4"
+		file := writeTemplate(user, settings)
+		changed := user.run(ctx, "template", "diff", "-f", file)
+		Expect(changed.code).To(BeZero(), changed.stderr)
+		Expect(changed.stdout).To(MatchRegexp(`Namespaces +2 +1 +0 +0 +0\n`))
+		Expect(changed.stdout).To(ContainSubstring("Namespace " + names[1] + ": changed\n"))
+		Expect(changed.stdout).To(ContainSubstring(`data.pods: "40" -> "80"`))
+		Expect(changed.stderr).To(BeEmpty())
+		Expect(dataOf(ctx, names[1])).To(HaveKeyWithValue("pods", "40"), "a comparison changes nothing")
+
+		By("comparing with few permissions")
+		reader := newRestrictedUser(ctx, plane, unique("reader"), rbacv1.PolicyRule{
+			APIGroups: []string{"", v1alpha1.GroupVersion.Group}, Resources: []string{"namespaces", "namespacetemplates"},
+			Verbs: []string{"get", "list"},
+		})
+		restricted := reader.run(ctx, "template", "diff", "-f", file)
+		Expect(restricted.code).To(BeZero())
+		Expect(restricted.stdout).To(ContainSubstring(`data.pods: "40" -> "80"`))
+		Expect(restricted.stderr).To(And(ContainSubstring("could not be tested"), ContainSubstring("no permission to get them")))
+
+		By("comparing a template that the API server rejects, and that renames an object")
+		rejected := settings.DeepCopy()
+		rejected.Spec.Objects[0].Template.Raw = []byte(strings.Replace(string(rejected.Spec.Objects[0].Template.Raw),
+			`"pods":`, `"no spaces":`, 1))
+		rejected.Spec.Objects[1].Template.Raw = []byte(strings.Replace(string(rejected.Spec.Objects[1].Template.Raw),
+			`"name":"notes"`, `"name":"remarks"`, 1))
+		failed := user.run(ctx, "template", "diff", "-f", writeTemplate(user, rejected), "--namespace="+names[0], "-o", "json")
+		Expect(failed.code).To(Equal(1))
+		var comparison map[string]any
+		Expect(json.Unmarshal([]byte(failed.stdout), &comparison)).To(Succeed())
+		Expect(comparison).To(And(HaveKeyWithValue("kind", "TemplateComparison"), HaveKeyWithValue("objects", And(
+			HaveKeyWithValue("Failed", 1.0), HaveKeyWithValue("Created", 1.0), HaveKeyWithValue("Deleted", 1.0)))))
+		Expect(failed.stdout).To(ContainSubstring("a valid config key must consist of"))
+
+		By("applying the changed template")
+		applied := &v1alpha1.NamespaceTemplate{}
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(settings), applied)).To(Succeed())
+		applied.Spec = settings.Spec
+		Expect(admin.Update(ctx, applied)).To(Succeed())
+		Eventually(func(g Gomega) {
+			same = user.run(ctx, "template", "diff", settings.Name)
+			g.Expect(same.stdout).To(MatchRegexp(`Namespaces +3 +0 +0 +0 +0\n`))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(dataOf(ctx, names[1])).To(HaveKeyWithValue("pods", "80"))
+
+		By("showing the state of the template")
+		Eventually(func(g Gomega) {
+			status := user.run(ctx, "template", "status", settings.Name)
+			g.Expect(status.code).To(BeZero(), status.stdout)
+			g.Expect(status.stdout).To(ContainSubstring("Namespaces: 3 selected, 3 ready, 0 pending, 0 failed, 0 conflicted."))
+		}).WithContext(ctx).Should(Succeed())
+		structured := user.run(ctx, "template", "status", settings.Name, "-o", "json")
+		Expect(structured.stdout).To(And(ContainSubstring(`"kind": "TemplateStatus"`), ContainSubstring(`"outdated": []`)))
+
+		By("rendering the template for a namespace in the cluster")
+		rendered := user.run(ctx, "template", "render", settings.Name, "--namespace="+names[1])
+		Expect(rendered.code).To(BeZero(), rendered.stderr)
+		Expect(rendered.stdout).To(ContainSubstring(`pods: "80"`))
+		Expect(user.run(ctx, "template", "render", settings.Name, "--namespace=missing", "-p", "size=s").stdout).
+			To(And(ContainSubstring(`pods: "4"`), ContainSubstring("namespace: missing")))
+	}, NodeTimeout(testTimeout))
+
+	It("includes existing objects, namespaces and failures in a comparison", func(ctx context.Context) {
+		user := newUser(plane.Admin)
+		old := newTemplate(unique("existing"))
+		old.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{
+			"existing": v1alpha1.LabelValue(old.Name),
+		}}
+		existing := unique("existing-ns")
+		Expect(user.run(ctx, "create", existing, "--labels=existing="+old.Name).code).To(BeZero())
+		DeferCleanup(func(ctx context.Context) { remove(ctx, existing) })
+		file := writeTemplate(user, old)
+
+		excluded := user.run(ctx, "template", "diff", "-f", file)
+		Expect(excluded.code).To(BeZero())
+		Expect(excluded.stdout).To(And(ContainSubstring("is new"), ContainSubstring("1 selected namespace"),
+			MatchRegexp(`Namespaces +0 +0 +0 +0 +0\n`)))
+
+		old.Spec.ExistingNamespaces = true
+		created := user.run(ctx, "template", "diff", "-f", writeTemplate(user, old))
+		Expect(created.code).To(BeZero())
+		Expect(created.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +1 +0 +0\n`), ContainSubstring("+ ConfigMap settings")))
+
+		old.Spec.Parameters[0].Default, old.Spec.Parameters[0].Required = nil, true
+		failed := user.run(ctx, "template", "diff", "-f", writeTemplate(user, old))
+		Expect(failed.code).To(Equal(1))
+		Expect(failed.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +1\n`), ContainSubstring("the parameter size is required")))
+
+		old.Spec.Parameters[0].Required = false
+		old.Spec.Sync.Adopt = v1alpha1.AdoptNever
+		makeConfigMap(ctx, admin, existing, "settings")
+		adopted := user.run(ctx, "template", "diff", "-f", writeTemplate(user, old))
+		Expect(adopted.code).To(Equal(1))
+		Expect(adopted.stdout).To(And(MatchRegexp(`Objects +0 +0 +1 +0 +1\n`), ContainSubstring("exists already")))
+	}, NodeTimeout(testTimeout))
+
+	It("lists the templates that a user can choose", func(ctx context.Context) {
+		open, restricted := newTemplate(unique("open")), newTemplate(unique("restricted"))
+		restricted.Spec.Access = v1alpha1.AccessRestricted
+		createTemplate(ctx, open)
+		createTemplate(ctx, restricted)
+		read := rbacv1.PolicyRule{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespacetemplates"}, Verbs: []string{"list"},
+		}
+		use := rbacv1.PolicyRule{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespacetemplates"},
+			ResourceNames: []string{restricted.Name}, Verbs: []string{v1alpha1.VerbUse},
+		}
+		listed := newRestrictedUser(ctx, plane, unique("lister"), read).run(ctx, "template", "list")
+		Expect(listed.code).To(BeZero(), listed.stderr)
+		Expect(listed.stdout).To(MatchRegexp(open.Name + ` +Open +yes +size +s, l +s +How many pods`))
+		Expect(listed.stdout).To(MatchRegexp(restricted.Name + ` +Restricted +no +size`))
+		chooser := newRestrictedUser(ctx, plane, unique("chooser"), read, use)
+		Expect(chooser.run(ctx, "template", "list").stdout).To(MatchRegexp(restricted.Name + ` +Restricted +yes +size`))
+		Expect(chooser.run(ctx, "template", "list", "-o", "json").stdout).To(ContainSubstring(`"isUsable": true`))
+	}, NodeTimeout(testTimeout))
+
+	It("shows why a template is not effective", func(ctx context.Context) {
+		user := newUser(plane.Admin)
+		broken := newTemplate(unique("broken"))
+		broken.Spec.ServiceAccountName = "missing"
+		createTemplate(ctx, broken)
+		Eventually(func(g Gomega) {
+			status := user.run(ctx, "template", "status", broken.Name)
+			g.Expect(status.code).To(Equal(3))
+			g.Expect(status.stdout).To(MatchRegexp(`Authorized +False`))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(user.run(ctx, "template", "status", "missing").stderr).To(ContainSubstring(`"missing" not found`))
+	}, NodeTimeout(testTimeout))
+
+	It("explains that the cluster has no templates", func(ctx context.Context) {
+		for _, arguments := range [][]string{{"list"}, {"status", "team"}, {"render", "team", "--namespace=shop"}} {
+			done := newUser(bare.Admin).run(ctx, append([]string{"template"}, arguments...)...)
+			Expect(done.code).To(Equal(1))
+			Expect(done.stderr).To(ContainSubstring("does not serve NamespaceTemplates"))
+		}
+	}, NodeTimeout(testTimeout))
+
+	It("renders and tests templates without a cluster", func(ctx context.Context) {
+		offline := &user{home: GinkgoT().TempDir()} // It has no kubeconfig.
+		file := writeTemplate(offline, newTemplate("team"))
+		rendered := offline.run(ctx, "template", "render", "-f", file, "--namespace=shop", "-p", "size=l")
+		Expect(rendered.code).To(BeZero(), rendered.stderr)
+		Expect(rendered.stdout).To(ContainSubstring(`pods: "40"`))
+
+		directory := filepath.Join(offline.home, "shop")
+		Expect(os.Mkdir(directory, 0o700)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(directory, "namespace.yaml"), []byte(
+			"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  labels: {nslifecycle.dev/template: team}\n"), 0o600)).To(Succeed())
+		Expect(offline.run(ctx, "template", "test", file).code).To(Equal(1), "nothing is expected")
+		Expect(offline.run(ctx, "template", "test", file, "--update").code).To(BeZero())
+		Expect(offline.run(ctx, "template", "test", file).code).To(BeZero())
+		changed := newTemplate("team")
+		changed.Spec.Variables[0].Expression = "8"
+		tested := offline.run(ctx, "template", "test", writeTemplate(offline, changed))
+		Expect(tested.code).To(Equal(1))
+		Expect(tested.stdout).To(And(ContainSubstring(`-  pods: "4"`), ContainSubstring(`+  pods: "8"`), ContainSubstring("1 failed")))
+	}, NodeTimeout(testTimeout))
+})
+
+// newTemplate returns a template with two ConfigMaps, which namespaces choose by name.
+func newTemplate(name string) *v1alpha1.NamespaceTemplate {
+	GinkgoHelper()
+	made := &v1alpha1.NamespaceTemplate{}
+	Expect(yaml.UnmarshalStrict([]byte(`
+apiVersion: nslifecycle.dev/v1alpha1
+kind: NamespaceTemplate
+metadata: {name: `+name+`}
+spec:
+  serviceAccountName: `+furnisher+`
+  parameters:
+  - {name: size, enum: [s, l], default: s, description: How many pods the namespace can contain}
+  variables:
+  - {name: pods, expression: "params.size == 'l' ? 40 : 4"}
+  objects:
+  - name: settings
+    template: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"pods": "${string(variables.pods)}"}}
+  - name: notes
+    template: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes"}, "data": {"namespace": "${ns.name}"}}
+`), made)).To(Succeed())
+	return made
+}
+
+// writeTemplate writes a template to a file of the user.
+func writeTemplate(of *user, object *v1alpha1.NamespaceTemplate) string {
+	GinkgoHelper()
+	content, err := yaml.Marshal(map[string]any{
+		"apiVersion": object.APIVersion, "kind": object.Kind, "metadata": map[string]any{"name": object.Name}, "spec": object.Spec,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(of.home, "template.yaml")
+	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+	return file
+}
+
+// createTemplate creates a template for the duration of the spec, and waits until the API server knows it.
+func createTemplate(ctx context.Context, object *v1alpha1.NamespaceTemplate) {
+	GinkgoHelper()
+	created := object.DeepCopy()
+	Eventually(func() error { return admin.Create(ctx, created) }).WithContext(ctx).Should(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(admin.Delete(ctx, created)).To(Succeed())
+		expectInjected(ctx, "")
+	})
+	Eventually(func(g Gomega) {
+		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "probe-", Labels: map[string]string{v1alpha1.LabelTemplate: object.Name},
+		}}
+		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(framework.PendingOf(probe)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// dataOf returns the data of the object settings in a namespace.
+func dataOf(ctx context.Context, namespace string) map[string]string {
+	GinkgoHelper()
+	object := &corev1.ConfigMap{}
+	Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "settings"}, object)).To(Succeed())
+	return object.Data
+}
+
+// createFurnisher creates the ServiceAccount of the templates, and allows the operator to impersonate it.
+func createFurnisher(ctx context.Context) {
+	GinkgoHelper()
+	metadata := metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: furnisher}
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metadata.Namespace, Name: furnisher}
+	operator := subject
+	operator.Name = "nslifecycle-controller-manager"
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metadata},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: furnisher}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbFurnish}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch", "delete"}},
+		}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: furnisher}, Subjects: []rbacv1.Subject{subject},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: furnisher},
+		},
+		&rbacv1.Role{ObjectMeta: metadata, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{furnisher},
+			Verbs: []string{"impersonate"},
+		}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metadata, Subjects: []rbacv1.Subject{operator},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: furnisher},
+		},
+	} {
+		Expect(admin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
+	}
+}
