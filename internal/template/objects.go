@@ -69,9 +69,11 @@ func CacheOptions(systemNamespace string) cache.Options {
 		DefaultLabelSelector: labels.NewSelector().Add(*hasTemplate),
 		DefaultTransform:     stripObject,
 		ByObject: map[client.Object]cache.ByObject{&corev1.ServiceAccount{}: {
-			Label:      labels.Everything(),
-			Namespaces: map[string]cache.Config{systemNamespace: {}},
-			Transform:  cache.TransformStripManagedFields(),
+			// Templates can contain ServiceAccounts.
+			Namespaces: map[string]cache.Config{
+				systemNamespace:     {LabelSelector: labels.Everything(), Transform: cache.TransformStripManagedFields()},
+				cache.AllNamespaces: {},
+			},
 		}, &appsv1.ControllerRevision{}: {
 			Namespaces: map[string]cache.Config{systemNamespace: {}},
 			Transform:  cache.TransformStripManagedFields(),

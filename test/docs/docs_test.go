@@ -421,6 +421,11 @@ func TestSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	migration, err := filepath.Glob(filepath.Join(root, "docs/migrate/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, migration...)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -430,8 +435,9 @@ func TestSize(t *testing.T) {
 			words += countWords(string(content))
 		}
 	}
-	if words > 25000 {
-		t.Errorf("README.md and docs have %d words, want no more than 25000", words)
+	// Templates have a page of their own and one for each tool that users migrate from. Their YAML counts.
+	if words > 30000 {
+		t.Errorf("README.md and docs have %d words, want no more than 30000", words)
 	}
 }
 
