@@ -6,6 +6,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +59,9 @@ type TemplateReconciler struct {
 	Requests *Requests
 	// PlanChanged is called when Namespaces that a template selects may get another revision.
 	PlanChanged func(ctx context.Context, changed *v1alpha1.NamespaceTemplate)
+	// Authorized is called when the permissions that a template requires, or the kinds that it contains,
+	// have changed.
+	Authorized func(ctx context.Context, changed *v1alpha1.NamespaceTemplate)
 
 	// reviews has the last review of each template, by UID, and plans the last plan.
 	reviews map[types.UID]review
@@ -66,6 +71,8 @@ type TemplateReconciler struct {
 // review is the result of a review of permissions.
 type review struct {
 	template.Authorization
+	// unserved are the kinds in the template that the API server does not serve.
+	unserved   []string
 	generation int64
 	at         time.Time
 }
@@ -108,10 +115,14 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
 	}
-	r.Applier.Retain(templates.Items)
+	r.Applier.Retain(ctx, templates.Items)
+	maps.DeleteFunc(r.reviews, func(uid types.UID, _ review) bool {
+		return !slices.ContainsFunc(templates.Items, func(t v1alpha1.NamespaceTemplate) bool { return t.UID == uid })
+	})
 	current := &v1alpha1.NamespaceTemplate{}
 	if err := r.Get(ctx, req.NamespacedName, current); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		// The watches of kinds that no template contains any more are stopped later.
+		return ctrl.Result{RequeueAfter: template.WatchRetention}, client.IgnoreNotFound(err)
 	}
 	if changed, err := r.updateFinalizer(ctx, current); changed || err != nil {
 		return ctrl.Result{}, nswrite.IgnoreStale(err)
@@ -119,43 +130,59 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err := r.planRollout(ctx, current); err != nil {
 		return ctrl.Result{}, err
 	}
-	authorization, err := r.review(ctx, current)
+	last, err := r.review(ctx, current)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.writeStatus(ctx, current, authorization); err != nil {
+	if isComplete, err := r.isTracked(ctx); err != nil || !isComplete {
+		return ctrl.Result{RequeueAfter: templateStatusInterval}, err
+	}
+	if err := r.writeStatus(ctx, current, last.Authorization); err != nil {
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: conflictRetry}, nil
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !authorization.IsComplete() {
+	if !last.IsComplete() || len(last.unserved) > 0 || current.Status.Namespaces.Failed > 0 {
 		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: reviewInterval}, nil
 }
 
+// isTracked reports whether the counts of Namespaces are complete. They are not just after a start.
+func (r *TemplateReconciler) isTracked(ctx context.Context) (bool, error) {
+	var namespaces corev1.NamespaceList
+	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("failed to list namespaces: %w", err)
+	}
+	return r.Tracker.IsComplete(namespaces.Items), nil
+}
+
 // review reviews the permissions of a template, unless a recent review is known.
-func (r *TemplateReconciler) review(
-	ctx context.Context, current *v1alpha1.NamespaceTemplate,
-) (template.Authorization, error) {
+func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.NamespaceTemplate) (review, error) {
 	interval := reviewInterval
 	last, ok := r.reviews[current.UID]
 	if !last.IsComplete() {
 		interval = incompleteReviewInterval
 	}
-	if ok && last.generation == current.Generation && r.Clock.Since(last.at) < interval {
-		return last.Authorization, nil
+	unserved := r.Applier.Unserved(current)
+	isServed := slices.Equal(last.unserved, unserved)
+	if ok && last.generation == current.Generation && isServed && r.Clock.Since(last.at) < interval {
+		return last, nil
 	}
 	authorization, err := r.Authorizer.Check(ctx, current)
 	if err != nil {
-		return authorization, err
+		return review{}, err
 	}
+	now := review{authorization, unserved, current.Generation, r.Clock.Now()}
 	if r.reviews == nil {
 		r.reviews = map[types.UID]review{}
 	}
-	r.reviews[current.UID] = review{authorization, current.Generation, r.Clock.Now()}
-	return authorization, nil
+	r.reviews[current.UID] = now
+	if ok && (!isServed || !apiequality.Semantic.DeepEqual(last.Authorization, authorization)) {
+		r.Authorized(ctx, current)
+	}
+	return now, nil
 }
 
 // updateFinalizer adds the finalizer if objects must be deleted with the template, and removes it when no
@@ -193,7 +220,7 @@ func (r *TemplateReconciler) isUsed(ctx context.Context, name string) (bool, err
 		return false, fmt.Errorf("failed to list namespaces: %w", err)
 	}
 	for i := range namespaces.Items {
-		state, err := template.ParseState(&namespaces.Items[i])
+		state, err := r.Applier.State(&namespaces.Items[i])
 		if err != nil {
 			return true, err
 		}

@@ -6,10 +6,12 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +49,7 @@ const (
 
 	actionApplyTemplate   = "ApplyTemplate"
 	reasonNotEffective    = "NotEffective"
+	reasonNotRecorded     = "NotRecorded"
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
 
@@ -75,36 +78,37 @@ type TemplatedNamespaceReconciler struct {
 
 // Requests adds requests to the queue of a reconciler. Requests before the reconciler starts are
 // dropped, because it then reconciles everything.
-type Requests struct{ queue requestQueue }
+type Requests struct{ queue atomic.Pointer[requestQueue] }
 
 // Source captures the queue.
 func (r *Requests) Source() source.Source {
 	return source.Func(func(_ context.Context, queue requestQueue) error {
-		r.queue = queue
+		r.queue.Store(&queue)
 		return nil
 	})
 }
 
 // Add adds requests. Requests with low priority are handled after all others.
 func (r *Requests) Add(isLowPriority bool, names ...string) {
-	if r.queue == nil {
+	queue := r.queue.Load()
+	if queue == nil {
 		return
 	}
-	prioritized, ok := r.queue.(priorityqueue.PriorityQueue[reconcile.Request])
+	prioritized, ok := (*queue).(priorityqueue.PriorityQueue[reconcile.Request])
 	for _, name := range names {
 		if ok && isLowPriority {
 			priority := handler.LowPriority
 			prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requestFor(name))
 			continue
 		}
-		r.queue.Add(requestFor(name))
+		(*queue).Add(requestFor(name))
 	}
 }
 
 // AddAfter adds a request after a delay.
 func (r *Requests) AddAfter(delay time.Duration, name string) {
-	if r.queue != nil {
-		r.queue.AddAfter(requestFor(name), delay)
+	if queue := r.queue.Load(); queue != nil {
+		(*queue).AddAfter(requestFor(name), delay)
 	}
 }
 
@@ -144,6 +148,7 @@ func (r *TemplatedNamespaceReconciler) Reconcile(ctx context.Context, req ctrl.R
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if initialization.IsExempt(namespace.Name, r.SystemNamespace) || !isTurnOfTemplates(&namespace) {
+		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nil
 	}
 	var templates v1alpha1.NamespaceTemplateList
@@ -155,8 +160,10 @@ func (r *TemplatedNamespaceReconciler) Reconcile(ctx context.Context, req ctrl.R
 	case template.IsNotSynced(err):
 		return ctrl.Result{RequeueAfter: result.RetryAfter}, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nil // The watch event for the deletion follows.
 	case err != nil:
+		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, err
 	}
 	r.report(ctx, &namespace, result)
@@ -229,18 +236,35 @@ func (r *TemplatedNamespaceReconciler) write(
 	}
 	patched := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}
 	err = r.Patch(ctx, patched, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(nswrite.FieldOwner))
-	// The API server returns Invalid if a test fails, because the Namespace was recreated or changed.
-	if apierrors.IsInvalid(err) {
+	switch {
+	case isFailedTest(err):
 		return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, err)
+	case err != nil:
+		err = fmt.Errorf("failed to record the templates of namespace %q: %w", namespace.Name, err)
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotRecorded, actionApplyTemplate,
+				err.Error())
+		}
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("failed to record the templates of namespace %q: %w", namespace.Name, err)
-	}
+	r.Applier.Recorded(patched, result.State)
 	if isInitializing {
 		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", namespace.UID,
 			"templates", slices.Sorted(maps.Keys(result.State)), "duration", r.Clock.Since(namespace.CreationTimestamp.Time))
 	}
 	return nil
+}
+
+// isFailedTest reports whether a test of a JSON patch has failed, because the Namespace was recreated or
+// changed. The API server then returns Invalid without a cause. If it rejects the Namespace, for example
+// because the annotations are too large, there is a cause.
+func isFailedTest(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || len(details.Causes) == 0
 }
 
 // addAnnotation returns the operation that sets an annotation. The empty string removes it.
@@ -279,7 +303,7 @@ func (r *TemplatedNamespaceReconciler) publish(
 func (r *TemplatedNamespaceReconciler) report(
 	ctx context.Context, namespace *corev1.Namespace, result template.Result,
 ) {
-	known := r.Tracker.Problems(namespace.Name)
+	known, isOpening := r.Tracker.Problems(namespace.Name), result.Blocking() == nil
 	for _, outcome := range result.Templates {
 		for _, found := range outcome.Problems {
 			if !slices.Contains(known, found) {
@@ -290,6 +314,9 @@ func (r *TemplatedNamespaceReconciler) report(
 			}
 		}
 		for _, found := range outcome.TimedOut {
+			if !isOpening {
+				continue
+			}
 			nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotEffective, actionApplyTemplate,
 				found.String())
 		}
@@ -315,6 +342,9 @@ func (r *TemplatedNamespaceReconciler) templateInputChanged() predicate.Predicat
 			return true
 		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
+			if old, ok := e.ObjectOld.(*corev1.Namespace); ok && old.UID != e.ObjectNew.GetUID() {
+				r.Applier.Forget(old)
+			}
 			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 				e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() ||
 				!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||

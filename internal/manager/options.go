@@ -35,6 +35,9 @@ type Options struct {
 	NamespaceWorkers int
 	// TemplateWorkers is the number of Namespaces to which templates are applied concurrently.
 	TemplateWorkers int
+	// TemplateFullPass is the time between two comparisons of all objects of templates with the API server.
+	// The default is 10 hours.
+	TemplateFullPass time.Duration
 	// FinalizationWorkers is the number of terminating Namespaces that are reconciled concurrently.
 	FinalizationWorkers int
 	// DiagnosisProgressDeadline is how long a Namespace can make no progress before it is diagnosed.
@@ -54,12 +57,17 @@ type Options struct {
 // DefaultProgressDeadline is the default of Options.DiagnosisProgressDeadline.
 const DefaultProgressDeadline = diagnosis.DefaultProgressDeadline
 
+const defaultTemplateFullPass = 10 * time.Hour
+
 func (o *Options) setDefaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
 	if o.FinalizerToken == "" {
 		o.FinalizerToken = corev1.FinalizerKubernetes
+	}
+	if o.TemplateFullPass == 0 {
+		o.TemplateFullPass = defaultTemplateFullPass
 	}
 	if o.DiagnosisProgressDeadline == 0 {
 		o.DiagnosisProgressDeadline = DefaultProgressDeadline

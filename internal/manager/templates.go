@@ -48,6 +48,7 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 		Objects:         template.NewObjects(objects, options.Clock, func(name string) { namespaces.Add(false, name) }),
 		Grants:          &template.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		ServiceAccounts: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
+		FullPass: options.TemplateFullPass,
 	}
 	tracker := &template.Tracker{}
 	status := &controller.TemplateReconciler{
@@ -63,7 +64,7 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 		ServiceAccounts: objects, SystemNamespace: options.SystemNamespace, Workers: options.TemplateWorkers,
 		StatusChanged: status.StatusChanged, Requests: namespaces,
 	}
-	status.PlanChanged = reconciler.EnqueueSelected
+	status.PlanChanged, status.Authorized = reconciler.EnqueueSelected, reconciler.EnqueueSelected
 	applier.Sources = template.NewSources(writer, metadataClient, func(source v1alpha1.TemplateCopy) {
 		reconciler.EnqueueCopiesOf(source)
 	})

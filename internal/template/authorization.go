@@ -38,11 +38,14 @@ type Authorization struct {
 	// Operator and Account are the rules that the operator and the ServiceAccount lack. The former are in
 	// the system namespace, the latter in the whole cluster.
 	Operator, Account []rbacv1.PolicyRule
+	// Constrained are the rules in the whole cluster that the operator lacks if it has only the permissions
+	// of constrained impersonation.
+	Constrained []rbacv1.PolicyRule
 }
 
 // IsComplete reports whether nothing is missing.
 func (a Authorization) IsComplete() bool {
-	return !a.IsMissing && len(a.Operator) == 0 && len(a.Account) == 0
+	return !a.IsMissing && len(a.Operator) == 0 && len(a.Constrained) == 0 && len(a.Account) == 0
 }
 
 // Message describes what is missing, with the rules as YAML.
@@ -56,6 +59,11 @@ func (a Authorization) Message(serviceAccount, systemNamespace string) string {
 		parts = append(parts, fmt.Sprintf(
 			"The operator cannot impersonate ServiceAccount %q. Missing rules of a Role in namespace %q:\n%s",
 			serviceAccount, systemNamespace, rulesYAML(a.Operator)))
+	}
+	if len(a.Constrained) > 0 {
+		parts = append(parts, fmt.Sprintf(
+			"The operator cannot impersonate ServiceAccount %q for all requests. Missing rules of a ClusterRole:\n%s",
+			serviceAccount, rulesYAML(a.Constrained)))
 	}
 	if len(a.Account) > 0 {
 		parts = append(parts, fmt.Sprintf("ServiceAccount %q lacks permissions. Missing rules of a ClusterRole:\n%s",
@@ -81,17 +89,11 @@ func (a *Authorizer) Check(ctx context.Context, template *v1alpha1.NamespaceTemp
 		return result, fmt.Errorf("failed to get ServiceAccount %q: %w", name, err)
 	}
 	result.IsMissing = apierrors.IsNotFound(err)
-	mayImpersonate, err := a.mayImpersonate(ctx, name)
-	if err != nil {
+	required := a.required(template)
+	if result.Operator, result.Constrained, err = a.checkImpersonation(ctx, name, required); err != nil {
 		return result, err
 	}
-	if !mayImpersonate {
-		result.Operator = []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"serviceaccounts"},
-			ResourceNames: []string{name}, Verbs: []string{"impersonate"},
-		}}
-	}
-	for _, required := range a.required(template) {
+	for _, required := range required {
 		allowed, err := a.isAllowed(ctx, name, required)
 		if err != nil {
 			return result, err
@@ -103,25 +105,49 @@ func (a *Authorizer) Check(ctx context.Context, template *v1alpha1.NamespaceTemp
 	return result, nil
 }
 
-// mayImpersonate reports whether the operator may impersonate a ServiceAccount, with the verb of RBAC
-// or with that of constrained impersonation (KEP-5284).
-func (a *Authorizer) mayImpersonate(ctx context.Context, name string) (bool, error) {
-	for _, attributes := range []authorizationv1.ResourceAttributes{
-		{Verb: "impersonate", Resource: "serviceaccounts"},
-		{Verb: "impersonate:serviceaccount", Group: "authentication.k8s.io", Resource: "serviceaccounts"},
-	} {
-		attributes.Namespace, attributes.Name = a.SystemNamespace, name
-		review := &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+// checkImpersonation returns the rules that the operator lacks to impersonate a ServiceAccount, with the
+// verb of RBAC or with the verbs of constrained impersonation (KEP-5284): the latter also require a verb
+// for each kind of request.
+func (a *Authorizer) checkImpersonation(
+	ctx context.Context, name string, required []authorizationv1.ResourceAttributes,
+) (namespaced, constrained []rbacv1.PolicyRule, err error) {
+	account := authorizationv1.ResourceAttributes{
+		Namespace: a.SystemNamespace, Verb: "impersonate", Resource: "serviceaccounts", Name: name,
+	}
+	if isAllowed, err := a.mayOperator(ctx, account); err != nil || isAllowed {
+		return nil, nil, err
+	}
+	isConstrained, err := a.mayOperator(ctx, authorizationv1.ResourceAttributes{
+		Namespace: a.SystemNamespace, Verb: "impersonate:serviceaccount", Group: "authentication.k8s.io",
+		Resource: "serviceaccounts", Name: name,
+	})
+	if err != nil || !isConstrained {
+		return appendRule(nil, account), nil, err
+	}
+	for _, request := range required {
+		if request.Verb != "patch" && request.Verb != "get" {
+			continue // The operator sends no such requests.
 		}
-		if err := a.Client.Create(ctx, review); err != nil {
-			return false, fmt.Errorf("failed to review the operator's access: %w", err)
+		request.Verb = "impersonate-on:serviceaccount:" + request.Verb
+		isAllowed, err := a.mayOperator(ctx, request)
+		if err != nil {
+			return nil, nil, err
 		}
-		if review.Status.Allowed {
-			return true, nil
+		if !isAllowed {
+			constrained = appendRule(constrained, request)
 		}
 	}
-	return false, nil
+	return nil, constrained, nil
+}
+
+func (a *Authorizer) mayOperator(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+	}
+	if err := a.Client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("failed to review the operator's access: %w", err)
+	}
+	return review.Status.Allowed, nil
 }
 
 // required returns the requests that the ServiceAccount of a template must be allowed to send, sorted.

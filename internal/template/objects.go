@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,13 +30,18 @@ import (
 )
 
 const (
-	// annotationFields and annotationCounted exist only in the cache.
-	annotationFields  = "fields"
-	annotationCounted = "counted"
+	// annotationFields and annotationCounted exist only in the cache. The API server rejects such keys, so
+	// no other client can set them.
+	annotationFields  = "fields hash"
+	annotationCounted = "is counted"
 
 	// ownWriteTimeout is how long the response to a write replaces a cache that does not contain the
 	// object yet. The watch is late by milliseconds normally.
 	ownWriteTimeout = 30 * time.Second
+
+	// WatchRetention is how long the kind of an object is watched after the last pass that used it, if no
+	// template contains it.
+	WatchRetention = 10 * time.Minute
 )
 
 // quotas is the only kind that is cached with content: its status shows whether it is effective.
@@ -50,7 +56,7 @@ type Objects struct {
 	changed func(namespace string)
 
 	mutex   sync.Mutex
-	watched map[schema.GroupVersionKind]cache.Informer
+	watched map[schema.GroupVersionKind]*watch
 	// written has the metadata in the responses to the operator's writes, which the cache may not contain
 	// yet.
 	written map[writtenKey]written
@@ -75,6 +81,13 @@ func CacheOptions(systemNamespace string) cache.Options {
 	}
 }
 
+// watch is the watch of a kind.
+type watch struct {
+	cache.Informer
+	// used is when a pass has last used it.
+	used time.Time
+}
+
 type writtenKey struct {
 	kind            schema.GroupKind
 	namespace, name string
@@ -90,20 +103,19 @@ type written struct {
 func NewObjects(objects cache.Cache, now clock.PassiveClock, changed func(namespace string)) *Objects {
 	return &Objects{
 		cache: objects, clock: now, changed: changed,
-		watched: map[schema.GroupVersionKind]cache.Informer{}, written: map[writtenKey]written{},
+		watched: map[schema.GroupVersionKind]*watch{}, written: map[writtenKey]written{},
 	}
 }
 
-// ensure starts the watch of a kind, and reports whether it has listed all objects.
-func (o *Objects) ensure(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+// ensure starts the watch of a kind. It returns errNotSynced until the watch has listed all objects.
+func (o *Objects) ensure(ctx context.Context, kind schema.GroupVersionKind) error {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	informer, ok := o.watched[kind]
+	watched, ok := o.watched[kind]
 	if !ok {
-		var err error
-		informer, err = o.cache.GetInformer(ctx, emptyObject(kind), cache.BlockUntilSynced(false))
+		informer, err := o.cache.GetInformer(ctx, emptyObject(kind), cache.BlockUntilSynced(false))
 		if err != nil {
-			return false, fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
+			return fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
 		}
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { o.notify(kind, object) },
@@ -111,11 +123,30 @@ func (o *Objects) ensure(ctx context.Context, kind schema.GroupVersionKind) (boo
 			DeleteFunc: func(object any) { o.notifyDeleted(kind, object) },
 		})
 		if err != nil {
-			return false, fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
+			return fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
 		}
-		o.watched[kind] = informer
+		watched = &watch{Informer: informer}
+		o.watched[kind] = watched
 	}
-	return informer.HasSynced(), nil
+	watched.used = o.clock.Now()
+	return notSyncedUnless(watched.HasSynced(), kind.Kind)
+}
+
+// retain stops the watches of kinds that are not served, and of kinds that are not needed and that no pass
+// has used for some time.
+func (o *Objects) retain(
+	ctx context.Context, needed map[schema.GroupVersionKind]bool, isServed func(schema.GroupVersionKind) bool,
+) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	for kind, watched := range o.watched {
+		if isServed(kind) && (needed[kind] || o.clock.Since(watched.used) < WatchRetention) {
+			continue
+		}
+		// An object that the cache was not asked for cannot fail to be removed.
+		_ = o.cache.RemoveInformer(ctx, emptyObject(kind))
+		delete(o.watched, kind)
+	}
 }
 
 func emptyObject(kind schema.GroupVersionKind) client.Object {
@@ -131,6 +162,11 @@ func emptyObject(kind schema.GroupVersionKind) client.Object {
 func (o *Objects) get(
 	ctx context.Context, kind schema.GroupVersionKind, namespace, name string,
 ) (*observed, error) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if _, ok := o.watched[kind]; !ok {
+		return nil, notSyncedUnless(false, kind.Kind)
+	}
 	object := emptyObject(kind)
 	err := o.cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	if client.IgnoreNotFound(err) != nil {
@@ -140,8 +176,6 @@ func (o *Objects) get(
 	if !apierrors.IsNotFound(err) {
 		current = observe(object)
 	}
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
 	key := writtenKey{kind.GroupKind(), namespace, name}
 	last, ok := o.written[key]
 	switch {
@@ -230,8 +264,10 @@ func observe(object client.Object) *observed {
 	}
 }
 
+const fieldManagerPrefix = "nslifecycle-template:"
+
 // FieldManager returns the field manager of a template.
-func FieldManager(template string) string { return "nslifecycle-template:" + template }
+func FieldManager(template string) string { return fieldManagerPrefix + template }
 
 // fieldsOf returns the hash of the managedFields entry of a template, including its time: if a client
 // applies other values as the same field manager, only the time changes.
@@ -262,8 +298,14 @@ func strip(metadata *metav1.ObjectMeta, fields string) metav1.ObjectMeta {
 	}
 }
 
-// stripObject is the transform of the cache.
+// stripObject is the transform of the cache. It is idempotent, because client-go can call it more than
+// once for an object.
 func stripObject(object any) (any, error) {
+	if metadata, err := meta.Accessor(object); err == nil {
+		if _, isStripped := metadata.GetAnnotations()[annotationFields]; isStripped {
+			return object, nil
+		}
+	}
 	switch full := object.(type) {
 	case *metav1.PartialObjectMetadata:
 		fields := fieldsOf(full.ManagedFields, full.Labels[v1alpha1.LabelTemplate])

@@ -31,6 +31,8 @@ type desired struct {
 	content  string
 	when     v1alpha1.TemplateObjectTime
 	isLocked bool
+	// err is why the content is unknown. The manifest then contains only the name and the kind.
+	err error
 }
 
 // observed is the metadata of an object in the cluster.
@@ -65,15 +67,13 @@ const (
 
 // decide returns what to do with an object. recorded is nil if the Namespace does not record the
 // object, and current is nil if it does not exist or does not have the label of a template.
-func decide(
-	template string, namespace types.UID, want desired, recorded *ObjectState, current *observed,
-) action {
+func decide(namespace types.UID, want desired, recorded *ObjectState, current *observed) action {
 	switch {
 	case current != nil && current.isTerminating:
 		return actionWait
-	case recorded == nil && current != nil && current.template == template && current.namespaceUID == namespace &&
-		current.fields != "":
-		// The operator has stopped between the write of the object and that of the annotation.
+	case recorded == nil && current != nil && current.namespaceUID == namespace && current.fields != "":
+		// The operator has stopped between the write of the object and that of the annotation, or the object
+		// has moved from another template.
 		return actionUpdate
 	case recorded == nil:
 		return actionCreate
@@ -85,13 +85,8 @@ func decide(
 	return actionNone
 }
 
-// obsolete returns the recorded objects that the template no longer contains and that may be deleted.
-// Objects that another template claims, and adopted objects, are kept. Nothing is obsolete if the
-// template contains no object at all, because this is more likely to be a mistake.
+// obsolete returns the recorded objects that neither the template nor another one contains any more.
 func obsolete(state Entry, want []desired, claimed func(objectKey) bool) []ObjectState {
-	if len(want) == 0 {
-		return nil
-	}
 	keys := map[objectKey]bool{}
 	for _, object := range want {
 		keys[keyOf(object.manifest)] = true

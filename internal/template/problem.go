@@ -45,6 +45,8 @@ const (
 	ReasonNotGranted = "PermissionsNotGranted"
 	// ReasonRevisionNotFound: a revision of the template was deleted.
 	ReasonRevisionNotFound = "RevisionNotFound"
+	// ReasonNotSynced: the operator cannot list the objects of a kind, or the source of a copy.
+	ReasonNotSynced = "WatchNotSynced"
 	// ReasonTooManyObjects: the templates of the Namespace contain too many objects.
 	ReasonTooManyObjects = "TooManyObjects"
 )
@@ -85,6 +87,16 @@ func (p *problem) Unwrap() error { return p.err }
 
 func problemf(reason, format string, args ...any) error {
 	return &problem{reason: reason, err: fmt.Errorf(format, args...)}
+}
+
+// errNotSynced means that a watch has not listed all objects yet.
+var errNotSynced = errors.New("the watch has not listed all objects yet")
+
+func notSyncedUnless(isSynced bool, kind string) error {
+	if isSynced {
+		return nil
+	}
+	return problemf(ReasonNotSynced, "the operator cannot list kind %q: %w", kind, errNotSynced)
 }
 
 // toProblem converts an error.

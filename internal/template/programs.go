@@ -5,8 +5,11 @@ package template
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -39,10 +42,12 @@ type compiled struct {
 	copies     []v1alpha1.TemplateCopy
 	program    *render.Program
 	errors     field.ErrorList
+	// kinds are the kinds of the objects, sorted.
+	kinds []schema.GroupVersionKind
 }
 
 func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
-	result := &compiled{revision: revision, parameters: spec.Parameters}
+	result := &compiled{revision: revision, parameters: spec.Parameters, kinds: kindsOf(spec)}
 	for _, object := range spec.Objects {
 		if object.Copy != nil {
 			result.copies = append(result.copies, *object.Copy)
@@ -74,6 +79,22 @@ func (p *Programs) of(template *v1alpha1.NamespaceTemplate) *programs {
 	}
 	known.generation = template.Generation
 	return known
+}
+
+// kindsOf returns the kinds of the objects of a template, sorted.
+func kindsOf(spec *v1alpha1.NamespaceTemplateSpec) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, object := range spec.Objects {
+		kind, ok := kindOf(object)
+		if object.Copy != nil {
+			kind, ok = schema.FromAPIVersionAndKind(object.Copy.APIVersion, object.Copy.Kind), true
+		}
+		if ok && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return kinds
 }
 
 // keep keeps an old revision.

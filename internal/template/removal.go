@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
+// unconfirmedRetry is the time until the next pass if the cache is stale.
+const unconfirmedRetry = time.Second
+
 // errUnconfirmed means that the cache is stale, so nothing is deleted.
 var errUnconfirmed = errors.New("the namespace or the template has changed")
 
@@ -26,7 +30,7 @@ var errUnconfirmed = errors.New("the namespace or the template has changed")
 func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1alpha1.NamespaceTemplate) {
 	recorded := p.state[name]
 	index := slices.IndexFunc(templates, func(t v1alpha1.NamespaceTemplate) bool { return t.Name == name })
-	if index < 0 || p.isInitializing {
+	if index < 0 {
 		return
 	}
 	template := &templates[index]
@@ -37,12 +41,11 @@ func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1al
 	if policy != v1alpha1.RemovalPrune {
 		return
 	}
-	var unclaimed []ObjectState
-	for _, object := range recorded.Objects {
-		if _, ok := p.claims[object.key()]; !ok {
-			unclaimed = append(unclaimed, object)
-		}
+	if p.isUnclaimed {
+		p.result.State[name] = recorded
+		return
 	}
+	unclaimed := obsolete(recorded, nil, func(key objectKey) bool { _, ok := p.claims[key]; return ok })
 	remaining, problems := p.prune(ctx, template, name, unclaimed)
 	if len(remaining) > 0 {
 		p.result.State[name] = Entry{Revision: recorded.Revision, Objects: remaining}
@@ -67,7 +70,12 @@ func (p *pass) prune(
 		if err == nil {
 			err = p.Writer.delete(ctx, template.Spec.ServiceAccountName, p.namespace.Name, object, current)
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
+		switch {
+		case err == nil || apierrors.IsNotFound(err):
+		case errors.Is(err, errUnconfirmed) || errors.Is(err, errNotSynced) || apierrors.IsConflict(err):
+			remaining = append(remaining, object)
+			p.result.retry(unconfirmedRetry)
+		default:
 			remaining = append(remaining, object)
 			problems = append(problems, toProblem(name, object.Name,
 				fmt.Errorf("failed to delete %s %q: %w", object.Kind, object.ObjectName, err)))
@@ -86,8 +94,8 @@ func (p *pass) current(ctx context.Context, object ObjectState) (*observed, erro
 		}
 		return nil, err
 	}
-	if isSynced, err := p.Objects.ensure(ctx, kind); err != nil || !isSynced {
-		return nil, errors.Join(err, notSyncedUnless(isSynced))
+	if err := p.Objects.ensure(ctx, kind); err != nil {
+		return nil, err
 	}
 	return p.Objects.get(ctx, kind, p.namespace.Name, object.ObjectName)
 }

@@ -38,6 +38,8 @@ type roundKey struct {
 type round struct {
 	count int
 	last  time.Time
+	// conflict describes the changes of the other client, after the first report.
+	conflict string
 }
 
 // next returns how long to wait before the object may be restored, and how often it was restored
@@ -73,6 +75,22 @@ func (r *rounds) record(key roundKey, now time.Time) {
 	}
 	current := r.byObject[key]
 	r.byObject[key] = round{count: current.count + 1, last: now}
+}
+
+// conflict returns the description of a conflict, which describe returns at the first call after each
+// restoration.
+func (r *rounds) conflict(key roundKey, describe func() string) string {
+	r.mutex.Lock()
+	known := r.byObject[key]
+	r.mutex.Unlock()
+	if known.conflict != "" {
+		return known.conflict
+	}
+	known.conflict = describe()
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.byObject[key] = known
+	return known.conflict
 }
 
 // forget removes the counts of a Namespace.

@@ -72,7 +72,7 @@ func (s *Sources) retain(needed map[v1alpha1.TemplateCopy]bool, accounts map[str
 func (s *Sources) get(
 	ctx context.Context, serviceAccount string, source v1alpha1.TemplateCopy,
 ) (*unstructured.Unstructured, error) {
-	known, err := s.observe(ctx, source)
+	known, err := s.observe(source)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (s *Sources) get(
 }
 
 // observe returns the metadata of a source, and starts the watch if necessary.
-func (s *Sources) observe(ctx context.Context, source v1alpha1.TemplateCopy) (*metav1.PartialObjectMetadata, error) {
+func (s *Sources) observe(source v1alpha1.TemplateCopy) (*metav1.PartialObjectMetadata, error) {
 	s.mutex.Lock()
 	watched, ok := s.watched[source]
 	if !ok {
@@ -109,8 +109,8 @@ func (s *Sources) observe(ctx context.Context, source v1alpha1.TemplateCopy) (*m
 		s.watched[source] = watched
 	}
 	s.mutex.Unlock()
-	if !toolscache.WaitForCacheSync(ctx.Done(), watched.informer.HasSynced) {
-		return nil, ctx.Err()
+	if err := notSyncedUnless(watched.informer.HasSynced(), source.Kind); err != nil {
+		return nil, err
 	}
 	found, exists, err := watched.informer.GetStore().GetByKey(source.Namespace + "/" + source.Name)
 	if err != nil {
@@ -150,15 +150,23 @@ func copyOf(source *unstructured.Unstructured, namespace string) (*unstructured.
 		return nil, problemf(ReasonInvalidObject,
 			"Secret %q is a token of a ServiceAccount, which cannot be copied to another namespace", source.GetName())
 	}
-	manifest := &unstructured.Unstructured{Object: map[string]any{}}
+	manifest := identityOf(v1alpha1.TemplateCopy{
+		APIVersion: source.GetAPIVersion(), Kind: source.GetKind(), Name: source.GetName(),
+	}, namespace)
 	for _, key := range []string{"type", "data", "binaryData", "immutable"} {
 		if value, ok := source.Object[key]; ok {
 			manifest.Object[key] = value
 		}
 	}
-	manifest.SetAPIVersion(source.GetAPIVersion())
-	manifest.SetKind(source.GetKind())
-	manifest.SetName(source.GetName())
-	manifest.SetNamespace(namespace)
 	return manifest, nil
+}
+
+// identityOf returns the manifest of a copy in a namespace without its content.
+func identityOf(source v1alpha1.TemplateCopy, namespace string) *unstructured.Unstructured {
+	manifest := &unstructured.Unstructured{Object: map[string]any{}}
+	manifest.SetAPIVersion(source.APIVersion)
+	manifest.SetKind(source.Kind)
+	manifest.SetName(source.Name)
+	manifest.SetNamespace(namespace)
+	return manifest
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
@@ -27,12 +29,44 @@ type Tracker struct {
 	mutex       sync.Mutex
 	byNamespace map[string][]Outcome
 	byTemplate  map[string]map[string]Outcome
+	// processed has the Namespaces that were processed since the start, until all were.
+	processed  map[string]bool
+	isComplete bool
+}
+
+// Processed records that a Namespace was processed without a result.
+func (t *Tracker) Processed(namespace string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.process(namespace)
+}
+
+func (t *Tracker) process(namespace string) {
+	if t.isComplete {
+		return
+	}
+	if t.processed == nil {
+		t.processed = map[string]bool{}
+	}
+	t.processed[namespace] = true
+}
+
+// IsComplete reports whether all Namespaces were processed since the start.
+func (t *Tracker) IsComplete(namespaces []corev1.Namespace) bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	isComplete := t.isComplete || !slices.ContainsFunc(namespaces, func(n corev1.Namespace) bool { return !t.processed[n.Name] })
+	if isComplete {
+		t.isComplete, t.processed = true, nil
+	}
+	return t.isComplete
 }
 
 // Set replaces the results of a Namespace. It returns the templates whose status has changed.
 func (t *Tracker) Set(namespace string, results []Outcome) []string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	t.process(namespace)
 	if t.byTemplate == nil {
 		t.byTemplate = map[string]map[string]Outcome{}
 		t.byNamespace = map[string][]Outcome{}
@@ -41,6 +75,9 @@ func (t *Tracker) Set(namespace string, results []Outcome) []string {
 	for _, old := range t.byNamespace[namespace] {
 		if !slices.ContainsFunc(results, func(r Outcome) bool { return r.Template == old.Template }) {
 			delete(t.byTemplate[old.Template], namespace)
+			if len(t.byTemplate[old.Template]) == 0 {
+				delete(t.byTemplate, old.Template)
+			}
 			changed[old.Template] = true
 		}
 	}
@@ -63,6 +100,7 @@ func (t *Tracker) Set(namespace string, results []Outcome) []string {
 	return slices.Sorted(maps.Keys(changed))
 }
 
+// sameResult reports whether two results are equal for the status of a template.
 func sameResult(a, b Outcome) bool {
 	return a.Revision == b.Revision && slices.Equal(a.Problems, b.Problems) &&
 		len(a.Waiting) == len(b.Waiting)

@@ -18,6 +18,9 @@ import (
 // triggers it.
 const readinessRetry = 5 * time.Millisecond
 
+// maxReadinessRetry limits this time, which grows while a Namespace waits.
+const maxReadinessRetry = 5 * time.Second
+
 // waiting records since when new Namespaces wait for objects that exist to become effective.
 type waiting struct {
 	mutex sync.Mutex
@@ -64,7 +67,10 @@ func (p *pass) checkReadiness(
 		result.TimedOut = append(result.TimedOut, found)
 		return
 	}
-	// The delay grows with the time that the Namespace has waited.
-	p.result.retry(max(readinessRetry, elapsed/2))
+	delay := min(max(readinessRetry, elapsed/2), maxReadinessRetry)
+	if limit != nil {
+		delay = min(delay, max(time.Duration(*limit)*time.Second-elapsed, readinessRetry))
+	}
+	p.result.retry(delay)
 	result.Waiting = append(result.Waiting, found)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -154,8 +155,36 @@ func (w *Writer) apply(
 		return nil, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
 	}
 	options.FieldManager = FieldManager(target.template.Name)
-	return clients.metadata.Resource(resource).Namespace(target.namespace.Name).
+	response, err := clients.metadata.Resource(resource).Namespace(target.namespace.Name).
 		Patch(ctx, manifest.GetName(), types.ApplyPatchType, body, options)
+	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		w.reset() // The API server does not serve the resource any more.
+	}
+	return response, err
+}
+
+// release removes the fields that only another template has set on an object.
+func (w *Writer) release(
+	ctx context.Context, target target, from string, manifest *unstructured.Unstructured,
+) (*metav1.PartialObjectMetadata, error) {
+	resource, err := w.mapping(manifest.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	clients, err := w.as(target.template.Spec.ServiceAccountName)
+	if err != nil {
+		return nil, err
+	}
+	empty := &metav1.PartialObjectMetadata{}
+	empty.SetGroupVersionKind(manifest.GroupVersionKind())
+	empty.Name = manifest.GetName()
+	empty.Annotations = map[string]string{v1alpha1.AnnotationNamespaceUID: string(target.namespace.UID)}
+	body, err := json.Marshal(empty)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
+	}
+	return clients.metadata.Resource(resource).Namespace(target.namespace.Name).
+		Patch(ctx, manifest.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: FieldManager(from)})
 }
 
 // WithOwnMetadata returns a copy of a manifest with the labels and annotations of the operator.

@@ -1,0 +1,149 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// applyObject applies one object if necessary. It returns its state, or the recorded state after an
+// error.
+func (p *pass) applyObject(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, position int, want desired, recorded *ObjectState,
+) (*ObjectState, error) {
+	key := keyOf(want.manifest)
+	if other, ok := p.claims[key]; ok {
+		return nil, p.claimed(other, template.Name, want)
+	}
+	p.claims[key] = position
+	if want.err != nil {
+		return recorded, want.err
+	}
+	kind := want.manifest.GroupVersionKind()
+	if _, err := p.Writer.mapping(kind); err != nil {
+		return recorded, err
+	}
+	if err := p.Objects.ensure(ctx, kind); err != nil {
+		return recorded, err
+	}
+	current, err := p.Objects.get(ctx, kind, p.namespace.Name, key.name)
+	if err != nil {
+		return recorded, err
+	}
+	applied, decided := recorded, decide(p.namespace.UID, want, recorded, current)
+	if decided == actionNone && p.isFull {
+		if decided, err = p.compare(ctx, template, want, recorded); err != nil {
+			return recorded, err
+		}
+	}
+	switch decided {
+	case actionNone:
+	case actionWait:
+		return recorded, problemf(ReasonTerminating, "the current %s %q is being deleted", kind.Kind, key.name)
+	default:
+		if applied, current, err = p.write(ctx, template, want, recorded, current, decided); err != nil {
+			return recorded, err
+		}
+	}
+	p.checkReadiness(ctx, template, position, want, current)
+	return applied, nil
+}
+
+// claimed reports on both templates that they contain the same object. The first by name is applied.
+func (p *pass) claimed(other int, name string, want desired) error {
+	winner := &p.result.Templates[other]
+	describe := func(with, applied string) string {
+		return fmt.Sprintf("template %q also contains %s %q; template %q is applied, because its name is first",
+			with, want.manifest.GetKind(), want.manifest.GetName(), applied)
+	}
+	winner.Problems = append(winner.Problems, Problem{
+		Template: winner.Template, Reason: ReasonClaimed, Message: describe(name, winner.Template),
+	})
+	return problemf(ReasonClaimed, "%s", describe(winner.Template, winner.Template))
+}
+
+// write applies an object, unless other clients keep changing it.
+func (p *pass) write(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, want desired, recorded *ObjectState,
+	previous *observed, decided action,
+) (*ObjectState, *observed, error) {
+	target := target{template: template, namespace: p.namespace, isLocked: want.isLocked}
+	adopt := template.Spec.Sync.Adopt
+	isForced := decided != actionCreate || adopt == v1alpha1.AdoptAlways
+	round := roundKey{namespace: p.namespace.UID, object: keyOf(want.manifest)}
+	if decided == actionRestore {
+		delay, count := p.rounds.next(round, template.Spec.Sync.Conflicts, p.Clock.Now())
+		if p.result.retry(delay); delay > 0 {
+			message := p.rounds.conflict(round, func() string { return p.conflict(ctx, target, want, count) })
+			return nil, nil, problemf(ReasonConflict, "%s", message)
+		}
+		p.rounds.record(round, p.Clock.Now())
+	}
+	if decided == actionCreate && adopt == v1alpha1.AdoptNever {
+		if err := p.checkAbsent(ctx, target, want); err != nil {
+			return nil, nil, err
+		}
+	}
+	response, err := p.Writer.apply(ctx, target, want.manifest, metav1.PatchOptions{Force: &isForced})
+	if err != nil {
+		return nil, nil, err
+	}
+	if previous != nil && previous.template != template.Name && previous.fields != "" {
+		// The object has moved from another template, whose fields must not remain.
+		if response, err = p.Writer.release(ctx, target, previous.template, want.manifest); err != nil {
+			return nil, nil, fmt.Errorf("failed to take over the object of template %q: %w", previous.template, err)
+		}
+	}
+	current := p.Objects.record(want.manifest.GroupVersionKind(), p.namespace.Name, response)
+	state := &ObjectState{
+		Name: want.name, APIVersion: want.manifest.GetAPIVersion(), Kind: want.manifest.GetKind(),
+		ObjectName: want.manifest.GetName(), UID: current.uid, Content: want.content, Fields: current.fields,
+		IsAdopted: hasOtherManagers(response),
+	}
+	if recorded != nil && recorded.UID == current.uid {
+		state.IsAdopted = recorded.IsAdopted
+	}
+	return state, current, nil
+}
+
+// hasOtherManagers reports whether another client has written an object, which then may have existed
+// before the template. Controllers that write the status do not count.
+func hasOtherManagers(response *metav1.PartialObjectMetadata) bool {
+	return slices.ContainsFunc(response.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Subresource == "" && !strings.HasPrefix(entry.Manager, fieldManagerPrefix)
+	})
+}
+
+// checkAbsent returns a problem if an object exists.
+func (p *pass) checkAbsent(ctx context.Context, target target, want desired) error {
+	options := metav1.PatchOptions{Force: ptr.To(true), DryRun: []string{metav1.DryRunAll}}
+	response, err := p.Writer.apply(ctx, target, want.manifest, options)
+	if err == nil && hasOtherManagers(response) {
+		return problemf(ReasonAlreadyExists, "%s %q exists already, and the template does not adopt objects",
+			want.manifest.GetKind(), want.manifest.GetName())
+	}
+	return err
+}
+
+// conflict describes which other clients change an object. The API server names them if the operator
+// does not force the change.
+func (p *pass) conflict(ctx context.Context, target target, want desired, count int) string {
+	options := metav1.PatchOptions{Force: ptr.To(false), DryRun: []string{metav1.DryRunAll}}
+	_, err := p.Writer.apply(ctx, target, want.manifest, options)
+	detail := "another client deletes it or removes fields"
+	if apierrors.IsConflict(err) {
+		detail = err.Error()
+	}
+	return fmt.Sprintf("%s %q was restored %d times, and another client changes it again: %s",
+		want.manifest.GetKind(), want.manifest.GetName(), count, detail)
+}
