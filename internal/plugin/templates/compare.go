@@ -206,7 +206,7 @@ func (c *comparer) objects(
 	var changes []ObjectChange
 	wanted := map[key]bool{}
 	for i := range rendered {
-		if isOmitted(&rendered[i], namespace) {
+		if rendered[i].When == v1alpha1.TemplateAfterOpen && template.IsInitializedHere(namespace) {
 			continue
 		}
 		manifest := manifestOf(rendered[i], namespace.Name)
@@ -232,13 +232,6 @@ func (c *comparer) objects(
 		changes = append(changes, c.deleted(state, wanted)...)
 	}
 	return changes, nil
-}
-
-// isOmitted reports whether the operator does not create an object in a Namespace: before the Namespace
-// opens, or because it is the source of the copy.
-func isOmitted(object *render.Object, namespace *corev1.Namespace) bool {
-	return object.When == v1alpha1.TemplateAfterOpen && template.IsInitializedHere(namespace) ||
-		object.Copy != nil && object.Copy.Namespace == namespace.Name
 }
 
 // before returns the objects that the template in the cluster renders for a Namespace.
