@@ -45,7 +45,7 @@ const (
 	// firstTemplateRetry is the delay after the first problem. It doubles up to maxRetryDelay.
 	firstTemplateRetry = 50 * time.Millisecond
 	// waitingReportDelay is how long a new Namespace waits before the operator reports what it waits for.
-	waitingReportDelay = time.Second
+	waitingReportDelay = 3 * time.Second
 
 	actionApplyTemplate   = "ApplyTemplate"
 	reasonNotEffective    = "NotEffective"
@@ -280,8 +280,8 @@ func annotationOperation(op, annotation, value string) map[string]any {
 	return map[string]any{"op": op, "path": path, "value": value}
 }
 
-// publish sets the condition of the initializer to what the Namespace waits for. A wait of less than a
-// second is not reported.
+// publish sets the condition of the initializer to what the Namespace waits for. A short wait
+// is not reported.
 func (r *TemplatedNamespaceReconciler) publish(
 	ctx context.Context, namespace *corev1.Namespace, blocking template.Problem, result template.Result,
 ) error {

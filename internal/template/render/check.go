@@ -46,7 +46,7 @@ func CheckManifest(manifest *unstructured.Unstructured, namespace string) error 
 	if got := manifest.GetNamespace(); got != namespace || namespace == "" {
 		check.errs = append(check.errs, field.Invalid(path, abbreviate(got), fmt.Sprintf(msgOtherNamespace, namespace)))
 	}
-	return check.errs.ToAggregate()
+	return check.errs[:min(len(check.errs), maxErrors)].ToAggregate()
 }
 
 // checkTemplate validates the parts of a manifest that contain no expressions.
@@ -112,6 +112,9 @@ func (c *manifestCheck) groupVersionKind(path *field.Path, manifest map[string]a
 }
 
 func (c *manifestCheck) metadata(path *field.Path, kind schema.GroupVersionKind, metadata map[string]any) {
+	if c.tooMany(path, metadata) {
+		return
+	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		switch key {
 		case keyName:
@@ -200,6 +203,9 @@ func (c *manifestCheck) entries(
 	if !ok && value != nil {
 		c.invalid(path, "", msgNotAnObject)
 	}
+	if c.tooMany(path, entries) {
+		return nil
+	}
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		for _, problem := range keyProblems(key) {
 			c.invalid(path, key, problem)
@@ -209,6 +215,15 @@ func (c *manifestCheck) entries(
 		}
 	}
 	return entries
+}
+
+// tooMany reports whether there are so many entries that they are not validated one by one.
+func (c *manifestCheck) tooMany(path *field.Path, entries map[string]any) bool {
+	if len(entries) <= maxEntries {
+		return false
+	}
+	c.forbid(path, fmt.Sprintf(msgTooManyEntries, len(entries), maxEntries))
+	return true
 }
 
 // isOwnKey reports whether a label or annotation belongs to the project.

@@ -30,7 +30,7 @@ func Compile(spec *v1alpha1.NamespaceTemplateSpec) (*Program, field.ErrorList) {
 	variables, variableErrs := compiler.compileVariables(path.Child("variables"), spec.Variables)
 	objects, objectErrs := compiler.compileObjects(path.Child("objects"), spec.Objects)
 	if errs = append(append(errs, variableErrs...), objectErrs...); len(errs) > 0 {
-		return nil, errs
+		return nil, errs[:min(len(errs), maxErrors)]
 	}
 	sortObjects(objects)
 	program.variables, program.objects = variables, objects
@@ -77,6 +77,9 @@ func (c *compiler) compileObjects(
 	names := map[string]bool{}
 	always := map[identity]string{}
 	for i := range specs {
+		if len(errs) >= maxErrors {
+			break
+		}
 		path := path.Index(i)
 		if names[specs[i].Name] {
 			errs = append(errs, field.Duplicate(path.Child("name"), specs[i].Name))
@@ -124,6 +127,9 @@ func (c *compiler) compileTemplate(path *field.Path, result *object) field.Error
 	var content map[string]any
 	if err := json.Unmarshal(result.spec.Template.Raw, &content); err != nil || content == nil {
 		return field.ErrorList{field.Invalid(path, "", msgNotAnObject)}
+	}
+	if err := c.admitValue(path, content, 0); err != nil {
+		return field.ErrorList{err}
 	}
 	errs := checkTemplate(path, content)
 	manifest, nodeErrs := c.compileNode(path, content)

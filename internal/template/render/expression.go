@@ -31,10 +31,13 @@ type compiler struct {
 	// used are the fields of ns that an expression uses.
 	used map[string]bool
 
-	count    int
-	source   int
-	failures int
-	cost     float64
+	count      int
+	source     int
+	failures   int
+	complexity float64
+	cost       float64
+	// values is the number of values in objects.
+	values int
 }
 
 func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
@@ -75,7 +78,7 @@ var errSkipped = errors.New("the expression was not compiled")
 
 // compile compiles an expression. After some errors, it returns errSkipped.
 func (c *compiler) compile(source string) (*expression, error) {
-	if c.failures == maxFailures {
+	if c.failures >= maxFailures {
 		return nil, errSkipped
 	}
 	compiled, err := c.compileSource(source)
@@ -104,9 +107,15 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	if err := c.checkParsed(parsed); err != nil {
 		return nil, err
 	}
+	if c.complexity += complexity(source, parsed); c.complexity > maxComplexity {
+		return nil, errors.New(msgTooComplex)
+	}
 	compiled, issues := c.env.Check(parsed)
 	if issues.Err() != nil {
 		return nil, issuesError(issues)
+	}
+	if err := checkKeys(compiled); err != nil {
+		return nil, err
 	}
 	bound, cost, err := estimate(compiled, c.bounds)
 	if err != nil {

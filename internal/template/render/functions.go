@@ -298,7 +298,7 @@ func pairs(o *operands) (*size, float64, error) {
 }
 
 func comparisons(a, b *size) float64 {
-	return costPerComparison*product(a.length, b.length) + product(a.length, b.text) + product(b.length, a.text)
+	return costPerComparison*product(a.length, b.length) + product(a.length, b.nested()) + product(b.length, a.nested())
 }
 
 func flatten(o *operands) (*size, float64, error) {

@@ -311,10 +311,10 @@ func TestTemplateLimits(t *testing.T) {
 	}{
 		"most objects":     {objects(128), 0},
 		"many objects":     {objects(200), 1},
-		"most expressions": {configMap(map[string]any{"x": repeated("${1}", 1024)}), 0},
-		"many expressions": {configMap(map[string]any{"x": repeated("${1}", 1025)}), 1},
+		"most expressions": {configMap(map[string]any{"x": repeated("${1}", 512)}), 0},
+		"many expressions": {configMap(map[string]any{"x": repeated("${1}", 513)}), 1},
 		"long expression":  {configMap(map[string]any{"x": "${" + strings.Repeat(" ", 4096) + "1}"}), 1},
-		"long expressions": {configMap(map[string]any{"x": repeated("${"+strings.Repeat(" ", 4000)+"1}", 17)}), 1},
+		"long expressions": {configMap(map[string]any{"x": repeated("${"+strings.Repeat(" ", 4000)+"1}", 9)}), 1},
 		"many errors":      {configMap(map[string]any{"x": repeated("${x}", 500)}), 10},
 	} {
 		t.Run(name, func(t *testing.T) {

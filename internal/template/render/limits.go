@@ -8,15 +8,18 @@ const (
 	// maxExpression is the length of an expression.
 	maxExpression = 4096
 	// maxExpressions is the number of expressions in a template.
-	maxExpressions = 1024
-	// maxSource is the length of all expressions in a template.
-	maxSource = 64 << 10
+	maxExpressions = 512
+	// maxSource is the length of all expressions in a template, and maxComplexity their complexity.
+	maxSource     = 32 << 10
+	maxComplexity = 5000
 	// maxNesting is the depth to which expressions can be nested.
 	maxNesting = 32
 	// maxLoops is the depth to which loops can be nested.
 	maxLoops = 5
-	// maxFailures is the number of expressions with errors after which no more are compiled.
+	// maxFailures is the number of expressions with errors after which no more are compiled, and maxErrors
+	// the number of all errors that are returned.
 	maxFailures = 10
+	maxErrors   = 32
 	// maxPattern is the length of a regular expression, and maxPatternSize the number of its
 	// instructions when it is compiled.
 	maxPattern     = 256
@@ -27,6 +30,8 @@ const (
 	maxRange = 1024
 	// maxObjects is the number of objects in a template.
 	maxObjects = 128
+	// maxManifestValues is the number of values in all objects of a template, with nested ones.
+	maxManifestValues = 64 << 10
 )
 
 // Limits of the input.

@@ -24,6 +24,8 @@ const (
 	msgExpressionTooLong    = "the expression has %d bytes; at most %d are permitted"
 	msgTooManyExpressions   = "the template has too many expressions; at most %d are permitted"
 	msgSourceTooLong        = "the expressions of the template are too long together; at most %d bytes are permitted"
+	msgTooComplex           = "the expressions of the template are too complex together: use fewer or simpler expressions"
+	msgKeyType              = "the keys of a map must be strings, integers or bools, not %s"
 	msgNotUTF8              = "the expression is not valid UTF-8"
 	msgTemplateTooExpensive = "the estimated cost of the template is at least %.0f; at most %.0f is permitted"
 	msgExpressionInKey      = "keys cannot contain expressions"
@@ -52,6 +54,9 @@ const (
 const (
 	msgNotAnObject     = "must be an object"
 	msgNotAString      = "must be a string"
+	msgTooManyValues   = "the objects of the template contain too many values; at most %d are permitted"
+	msgTooManyEntries  = "has %d entries; at most %d are permitted"
+	msgTooDeep         = "must be nested at most %d times"
 	msgAPIVersion      = "must be a version such as v1, or a group and a version such as apps/v1"
 	msgKind            = "must be the name of a kind"
 	msgList            = "a list of objects is not permitted: specify each object"

@@ -136,8 +136,37 @@ func (n sequence) render(ctx context.Context, in *evaluation) (any, bool, error)
 	return result, true, nil
 }
 
-// compileNode compiles a decoded manifest or a part of it.
+// admitValue counts the values of a decoded manifest, and returns an error if there are too many or if they
+// are nested too deeply.
+func (c *compiler) admitValue(path *field.Path, value any, depth int) *field.Error {
+	if c.values++; c.values > maxManifestValues {
+		return field.Invalid(path, "", fmt.Sprintf(msgTooManyValues, maxManifestValues))
+	}
+	if depth > maxDepth {
+		return field.Invalid(path, "", fmt.Sprintf(msgTooDeep, maxDepth))
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for _, entry := range value {
+			if err := c.admitValue(path, entry, depth+1); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, item := range value {
+			if err := c.admitValue(path, item, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// compileNode compiles a decoded manifest or a part of it. After some errors, it skips the rest.
 func (c *compiler) compileNode(path *field.Path, value any) (node, field.ErrorList) {
+	if c.failures >= maxFailures {
+		return &literal{}, nil
+	}
 	switch value := value.(type) {
 	case string:
 		return c.compileString(path, value)
@@ -156,7 +185,8 @@ func (c *compiler) compileMap(path *field.Path, values map[string]any) (node, fi
 	static, total := map[string]any{}, sizeScalar
 	for _, key := range result.keys {
 		if strings.Contains(key, exprStart) {
-			errs = append(errs, field.Invalid(path, key, msgExpressionInKey))
+			c.failures++
+			errs = append(errs, field.Invalid(path, abbreviate(key), msgExpressionInKey))
 			continue
 		}
 		child, childErrs := c.compileNode(childPath(path, key), values[key])
@@ -195,6 +225,7 @@ func (c *compiler) compileList(path *field.Path, values []any) (node, field.Erro
 func (c *compiler) compileString(path *field.Path, value string) (node, field.ErrorList) {
 	segments, err := split(value)
 	if err != nil {
+		c.failures++
 		return &text{}, field.ErrorList{field.Invalid(path, abbreviate(value), err.Error())}
 	}
 	result := &text{path: path}

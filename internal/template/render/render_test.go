@@ -280,7 +280,7 @@ func TestRenderErrors(t *testing.T) {
 		"no user":          {"${subject(params.a)}", render.ReasonExpressionFailed},
 		"not finite":       {"${double(ns.labels.size()) / 0.0}", render.ReasonExpressionFailed},
 		"large uint":       {"${18446744073709551615u}", render.ReasonExpressionFailed},
-		"key":              {"${{dyn(1): 2}}", render.ReasonExpressionFailed},
+		"key":              {"${dyn({1: 2})}", render.ReasonExpressionFailed},
 		"nested optional":  {"${[dyn(optional.of(1))]}", render.ReasonExpressionFailed},
 		"type":             {"${dyn(bytes(ns.name))}", render.ReasonExpressionFailed},
 		"object":           {"${dyn([1])} a", render.ReasonExpressionFailed},

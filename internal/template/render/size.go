@@ -120,6 +120,11 @@ func (s *size) content() *size {
 	return either(s.item(), s.key)
 }
 
+// nested returns the size of the elements of a list without the overhead of scalar ones.
+func (s *size) nested() float64 {
+	return math.Max(s.text, s.total-product(s.length, sizeEntry+sizeScalar))
+}
+
 // isString reports whether the bound is that of a string that is not empty.
 func (s *size) isString() bool {
 	return s.length > 0 && s.element == nil && s.key == nil
