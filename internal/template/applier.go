@@ -319,7 +319,7 @@ func (p *pass) finishTemplate(ctx context.Context, done applied) {
 		isComplete = len(remaining) == 0
 	}
 	next.Objects = append(next.Objects, remaining...)
-	if isComplete && !(p.isInitializing && hasObjectsAfterOpen(template)) {
+	if isComplete && (!p.isInitializing || !hasObjectsAfterOpen(template)) {
 		next.Revision = result.Revision
 	}
 	sortProblems(result.Problems)

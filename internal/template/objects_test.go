@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -83,7 +84,7 @@ func entryOf(
 	manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string,
 ) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields),
 		Time: ptr.To(metav1.NewTime(time.Unix(1000, 0))),
 	}
 }
@@ -183,28 +184,26 @@ func TestFieldsOf(t *testing.T) {
 	later := own
 	later.Time = ptr.To(metav1.NewTime(own.Time.Add(time.Second)))
 	hash := fieldsOf([]metav1.ManagedFieldsEntry{own}, "a")
+	different := And(Not(BeEmpty()), Not(Equal(hash)))
 	tests := map[string]struct {
 		entries []metav1.ManagedFieldsEntry
-		isSame  bool
-		isEmpty bool
+		want    types.GomegaMatcher
 	}{
 		"with other managers": {
 			[]metav1.ManagedFieldsEntry{
 				entryOf("rival", apply, "", "{}"), entryOf(FieldManager("a"), update, "", "{}"),
 				entryOf(FieldManager("a"), apply, "status", "{}"), own,
-			}, true, false,
+			}, Equal(hash),
 		},
-		"other fields":     {[]metav1.ManagedFieldsEntry{entryOf(FieldManager("a"), apply, "", "{}")}, false, false},
-		"a later time":     {[]metav1.ManagedFieldsEntry{later}, false, false},
-		"only an update":   {[]metav1.ManagedFieldsEntry{entryOf(FieldManager("a"), update, "", "{}")}, false, true},
-		"another template": {[]metav1.ManagedFieldsEntry{entryOf(FieldManager("b"), apply, "", "{}")}, false, true},
-		"none":             {nil, false, true},
+		"other fields":     {[]metav1.ManagedFieldsEntry{entryOf(FieldManager("a"), apply, "", "{}")}, different},
+		"a later time":     {[]metav1.ManagedFieldsEntry{later}, different},
+		"only an update":   {[]metav1.ManagedFieldsEntry{entryOf(FieldManager("a"), update, "", "{}")}, BeEmpty()},
+		"another template": {[]metav1.ManagedFieldsEntry{entryOf(FieldManager("b"), apply, "", "{}")}, BeEmpty()},
+		"none":             {nil, BeEmpty()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			g, got := NewWithT(t), fieldsOf(test.entries, "a")
-			g.Expect(got == hash).To(Equal(test.isSame))
-			g.Expect(got == "").To(Equal(test.isEmpty))
+			NewWithT(t).Expect(fieldsOf(test.entries, "a")).To(test.want)
 		})
 	}
 }

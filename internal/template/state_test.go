@@ -96,7 +96,11 @@ func TestRevision(t *testing.T) {
 			g := NewWithT(t)
 			changed := base.DeepCopy()
 			test.change(changed)
-			g.Expect(Revision(changed) != Revision(&base)).To(Equal(test.isChanged))
+			matcher := Equal(Revision(&base))
+			if test.isChanged {
+				matcher = Not(matcher)
+			}
+			g.Expect(Revision(changed)).To(matcher)
 			g.Expect(base.Parameters[0].Description).To(Equal("x"))
 		})
 	}
