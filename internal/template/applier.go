@@ -354,7 +354,7 @@ func (p *pass) finishTemplate(ctx context.Context, done applied) {
 		isComplete = len(remaining) == 0
 	}
 	next.Objects = append(next.Objects, remaining...)
-	if isComplete && !(p.isInitializing && hasObjectsAfterOpen(template)) {
+	if isComplete && (!p.isInitializing || !hasObjectsAfterOpen(template)) {
 		next.Revision = result.Revision
 	} else if next.Revision != result.Revision {
 		next.Target = result.Revision

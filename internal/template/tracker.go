@@ -55,8 +55,8 @@ func (t *Tracker) process(namespace string) {
 func (t *Tracker) IsComplete(namespaces []corev1.Namespace) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	isComplete := t.isComplete || !slices.ContainsFunc(namespaces, func(n corev1.Namespace) bool { return !t.processed[n.Name] })
-	if isComplete {
+	isMissing := func(namespace corev1.Namespace) bool { return !t.processed[namespace.Name] }
+	if !t.isComplete && !slices.ContainsFunc(namespaces, isMissing) {
 		t.isComplete, t.processed = true, nil
 	}
 	return t.isComplete

@@ -1,0 +1,184 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+package template
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+func TestTracker(t *testing.T) {
+	outcome := func(revision string, problems ...Problem) Outcome {
+		return Outcome{Template: "a", Revision: revision, Problems: problems}
+	}
+	failed := Problem{Template: "a", Object: "config", Reason: ReasonForbidden, Message: "x"}
+	claimed := Problem{Template: "a", Reason: ReasonClaimed, Message: "y"}
+	g := NewWithT(t)
+	var tracker Tracker
+	g.Expect(tracker.Set("ready", []Outcome{outcome("1")})).To(Equal([]string{"a"}))
+	g.Expect(tracker.Set("ready", []Outcome{outcome("1")})).To(BeEmpty(), "nothing has changed")
+	tracker.Set("outdated", []Outcome{outcome("0")})
+	tracker.Set("waiting", []Outcome{{Template: "a", Revision: "1", Waiting: []Problem{failed}}})
+	tracker.Set("claimed", []Outcome{outcome("1", claimed)})
+	tracker.Set("both", []Outcome{outcome("1", claimed, failed), {Template: "b"}})
+	counts, failures := tracker.Status("a", "1")
+	g.Expect(counts).To(Equal(v1alpha1.TemplateNamespaceCounts{Selected: 5, Ready: 1, Pending: 2, Failed: 1, Conflicted: 1}))
+	g.Expect(failures).To(Equal([]v1alpha1.TemplateFailure{
+		{Namespace: "both", Reason: ReasonClaimed, Message: "y"},
+		{Namespace: "both", Object: "config", Reason: ReasonForbidden, Message: "x"},
+		{Namespace: "claimed", Reason: ReasonClaimed, Message: "y"},
+	}))
+	g.Expect(tracker.Problems("both")).To(Equal([]Problem{claimed, failed}))
+	g.Expect(tracker.Set("both", []Outcome{outcome("1")})).To(Equal([]string{"a", "b"}))
+	for i := range 20 {
+		long := failed
+		long.Message = strings.Repeat("x", 5000)
+		tracker.Set(fmt.Sprintf("failed-%02d", i), []Outcome{outcome("1", long)})
+	}
+	_, failures = tracker.Status("a", "1")
+	g.Expect(failures).To(HaveLen(maxFailures))
+	g.Expect(len(failures[9].Message)).To(BeNumerically("<=", maxFailureMessage))
+	for namespace := range tracker.byNamespace {
+		tracker.Set(namespace, nil)
+	}
+	g.Expect(tracker.byNamespace).To(BeEmpty())
+	g.Expect(tracker.byTemplate).To(BeEmpty())
+}
+
+func TestTrackerIsComplete(t *testing.T) {
+	g := NewWithT(t)
+	var tracker Tracker
+	namespaces := []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, {ObjectMeta: metav1.ObjectMeta{Name: "two"}}}
+	g.Expect(tracker.IsComplete(namespaces)).To(BeFalse())
+	tracker.Set("one", nil)
+	g.Expect(tracker.IsComplete(namespaces)).To(BeFalse())
+	tracker.Processed("two")
+	g.Expect(tracker.IsComplete(namespaces)).To(BeTrue())
+	namespaces = append(namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}})
+	g.Expect(tracker.IsComplete(namespaces)).To(BeTrue(), "the counts are complete since the first pass")
+	g.Expect(tracker.processed).To(BeEmpty())
+}
+
+func TestConditions(t *testing.T) {
+	tests := map[string]struct {
+		counts        v1alpha1.TemplateNamespaceCounts
+		invalid       field.ErrorList
+		authorization Authorization
+		want          map[string]string
+	}{
+		"up to date": {
+			counts: v1alpha1.TemplateNamespaceCounts{Selected: 2, Ready: 2},
+			want:   map[string]string{"Valid": "Valid", "Authorized": "Authorized", "Progressing": "UpToDate", "Conflicted": "NoConflict"},
+		},
+		"everything is wrong": {
+			counts:  v1alpha1.TemplateNamespaceCounts{Selected: 3, Failed: 1, Conflicted: 1, Pending: 1},
+			invalid: field.ErrorList{field.Invalid(field.NewPath("spec"), strings.Repeat("x", 100000), "bad")}, authorization: Authorization{IsMissing: true},
+			want: map[string]string{"Valid": "Invalid", "Authorized": "Unauthorized", "Progressing": "Failing", "Conflicted": "Conflicting"},
+		},
+		"updating": {
+			counts: v1alpha1.TemplateNamespaceCounts{Selected: 2, Ready: 1, Pending: 1},
+			want:   map[string]string{"Valid": "Valid", "Authorized": "Authorized", "Progressing": "Updating", "Conflicted": "NoConflict"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			template := &v1alpha1.NamespaceTemplate{}
+			template.Status.Namespaces = &test.counts
+			conditions := Conditions(template, test.invalid, test.authorization, "system")
+			for conditionType, reason := range test.want {
+				condition := meta.FindStatusCondition(conditions, conditionType)
+				g.Expect(condition.Reason).To(Equal(reason), conditionType)
+				g.Expect(len(condition.Message)).To(And(BeNumerically(">", 0), BeNumerically("<=", maxConditionMessage)))
+			}
+		})
+	}
+}
+
+func TestAuthorizationMessage(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Authorization{}.IsComplete()).To(BeTrue())
+	g.Expect(Authorization{}.Message("a", "system")).To(BeEmpty())
+	var rules []rbacv1.PolicyRule
+	for _, attributes := range []authorizationv1.ResourceAttributes{
+		{Verb: "create", Resource: "configmaps"}, {Verb: "patch", Resource: "configmaps"},
+		{Verb: "patch", Resource: "networkpolicies", Group: "networking.k8s.io"},
+		{Verb: "get", Resource: "configmaps", Namespace: "origin", Name: "source"},
+	} {
+		rules = appendRule(rules, attributes)
+	}
+	g.Expect(rules).To(Equal([]rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}, ResourceNames: []string{"source"}},
+	}))
+	for name, authorization := range map[string]Authorization{
+		"does not exist": {IsMissing: true}, "Role in namespace": {Operator: rules}, "for all requests": {Constrained: rules},
+		"lacks permissions": {Account: rules},
+	} {
+		g.Expect(authorization.IsComplete()).To(BeFalse(), name)
+		g.Expect(authorization.Message("a", "system")).To(ContainSubstring(name))
+		g.Expect(strings.Contains(authorization.Message("a", "system"), "networkpolicies")).To(Equal(!authorization.IsMissing))
+	}
+}
+
+func TestSampleOf(t *testing.T) {
+	tests := map[string]struct {
+		rules []rbacv1.PolicyRule
+		want  *authorizationv1.ResourceAttributes
+	}{
+		"no rules":   {},
+		"a URL rule": {rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}}}},
+		"a URL rule, and a rule for a named resource": {
+			[]rbacv1.PolicyRule{
+				{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}},
+				{Verbs: []string{"get", "list"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"a", "b"}},
+			},
+			&authorizationv1.ResourceAttributes{Namespace: "ns", Verb: "get", Group: "apps", Resource: "deployments", Name: "a"},
+		},
+		"a subresource": {
+			[]rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"pods/log"}}},
+			&authorizationv1.ResourceAttributes{Namespace: "ns", Verb: "*", Group: "*", Resource: "pods", Subresource: "log"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(sampleOf(test.rules, "ns")).To(Equal(test.want))
+		})
+	}
+}
+
+func TestReviewOf(t *testing.T) {
+	const all = "system:authenticated"
+	tests := map[string]struct {
+		subject rbacv1.Subject
+		user    string
+		groups  []string
+	}{
+		"a user":  {rbacv1.Subject{Kind: "User", Name: "alice"}, "alice", []string{all}},
+		"a group": {rbacv1.Subject{Kind: "Group", Name: "team"}, "", []string{"team"}},
+		"a ServiceAccount": {rbacv1.Subject{Kind: "ServiceAccount", Namespace: "ci", Name: "bot"}, "system:serviceaccount:ci:bot",
+			[]string{all, "system:serviceaccounts", "system:serviceaccounts:ci"}},
+		"a ServiceAccount of the Namespace": {rbacv1.Subject{Kind: "ServiceAccount", Name: "bot"}, "system:serviceaccount:ns:bot",
+			[]string{all, "system:serviceaccounts", "system:serviceaccounts:ns"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			spec := reviewOf(test.subject, &authorizationv1.ResourceAttributes{Namespace: "ns"})
+			g.Expect(spec.User).To(Equal(test.user))
+			g.Expect(spec.Groups).To(Equal(test.groups))
+		})
+	}
+}
