@@ -195,7 +195,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Building the
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
 # The suites that test-integration runs: those that use a real API server, except the tests of the demo.
-SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/templates ./test/timeouts ./test/metrics ./test/security
+SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/selfservice ./test/templates ./test/timeouts ./test/metrics ./test/security
 
 .PHONY: test-integration
 test-integration: promtool ginkgo ## Run SUITES verbosely. ARGS=--focus=TEXT selects specs.
@@ -325,7 +325,7 @@ docker-buildx: ## Build the image for all PLATFORMS and push it.
 build-installer: kustomize ## Write dist/install.yaml and the generated parts of dist/chart.
 	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
 	printf '%s\n' 'namespace: nslifecycle-system' 'namePrefix: nslifecycle-' 'sortOptions:' '  order: fifo' \
-		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/prometheus' \
+		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/owners' '- ../../config/prometheus' \
 		>"$$overlay/kustomization.yaml"; \
 	"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/optional.yaml"; \
 	go run ./hack/chart dist/install.yaml "$$overlay/optional.yaml" dist/chart/files

@@ -125,12 +125,16 @@ const (
 	PolicyRequireSet = "require-set"
 )
 
-// The admission policies that are not installed by default, in config/protection and config/expiry.
+// The admission policies that are not installed by default, in config/protection, config/expiry and
+// config/owners.
 const (
 	// PolicyProtection rejects the deletion of Namespaces with LabelDeletionProtection.
 	PolicyProtection = "protection"
 	// PolicyExpiry restricts who can make a Namespace expire, and validates the annotations.
 	PolicyExpiry = "expiry"
+	// PolicyNamespaceOwners restricts the deletion of Namespaces to their creators and to users with
+	// VerbDeleteAny.
+	PolicyNamespaceOwners = "namespace-owners"
 )
 
 // The webhook configurations in config/hold.
@@ -159,6 +163,10 @@ const VerbFurnish = "furnish"
 // VerbUse is the RBAC verb on namespacetemplates that allows users to choose a template with
 // AccessRestricted.
 const VerbUse = "use"
+
+// VerbDeleteAny is the RBAC verb on namespaces that allows users to delete Namespaces that other users
+// have created, in addition to the verb "delete" (config/owners).
+const VerbDeleteAny = "delete-any"
 
 // EffectiveSetName is the name of the only NamespaceInitializerSet.
 const EffectiveSetName = "effective"

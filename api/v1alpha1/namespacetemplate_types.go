@@ -54,6 +54,15 @@ type NamespaceTemplateSpec struct {
 	// +optional
 	ExistingNamespaces bool `json:"existingNamespaces,omitempty"`
 
+	// maxNamespacesPerUser is the maximum number of Namespaces that a user creates with the template. The
+	// operator counts the Namespaces of the same creator (annotation "nslifecycle.dev/requested-by") that
+	// the template selects, except terminating and failed ones. If the limit is reached, the
+	// initialization of a new Namespace fails. The default is no limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxNamespacesPerUser *int32 `json:"maxNamespacesPerUser,omitempty"`
+
 	// parameters are values that the creator of a Namespace chooses, with the annotation
 	// "parameter.nslifecycle.dev/<name>".
 	//

@@ -394,6 +394,11 @@ func (in *NamespaceTemplateSpec) DeepCopyInto(out *NamespaceTemplateSpec) {
 		*out = new(NamespaceSelector)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.MaxNamespacesPerUser != nil {
+		in, out := &in.MaxNamespacesPerUser, &out.MaxNamespacesPerUser
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Parameters != nil {
 		in, out := &in.Parameters, &out.Parameters
 		*out = make([]TemplateParameter, len(*in))

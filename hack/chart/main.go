@@ -56,11 +56,15 @@ const holdFile = "hold.yaml"
 
 // optionalFileOf maps an optional object to its file.
 var optionalFileOf = map[string]string{
-	"ValidatingAdmissionPolicy/nslifecycle-protection":        "protection.yaml",
-	"ValidatingAdmissionPolicyBinding/nslifecycle-protection": "protection.yaml",
-	"ValidatingAdmissionPolicy/nslifecycle-expiry":            "expiry.yaml",
-	"ValidatingAdmissionPolicyBinding/nslifecycle-expiry":     "expiry.yaml",
-	"PrometheusRule/nslifecycle-controller-manager-rules":     "prometheus_rules.yaml",
+	"ValidatingAdmissionPolicy/nslifecycle-protection":              "protection.yaml",
+	"ValidatingAdmissionPolicyBinding/nslifecycle-protection":       "protection.yaml",
+	"ValidatingAdmissionPolicy/nslifecycle-expiry":                  "expiry.yaml",
+	"ValidatingAdmissionPolicyBinding/nslifecycle-expiry":           "expiry.yaml",
+	"ClusterRole/nslifecycle-namespace-deleter":                     "owners.yaml",
+	"ClusterRoleBinding/nslifecycle-namespace-deleter":              "owners.yaml",
+	"ValidatingAdmissionPolicy/nslifecycle-namespace-owners":        "owners.yaml",
+	"ValidatingAdmissionPolicyBinding/nslifecycle-namespace-owners": "owners.yaml",
+	"PrometheusRule/nslifecycle-controller-manager-rules":           "prometheus_rules.yaml",
 }
 
 // fileOf returns the file of an object.

@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -146,7 +145,7 @@ func (r *NamespaceReconciler) skip(
 	before := namespace.DeepCopy()
 	// An empty list completes the initialization. If the annotation were removed instead, the API server
 	// would restore it.
-	err := r.writeAnnotation(ctx, namespace, resourceVersion,
+	err := nswrite.PatchAnnotation(ctx, r.Client, namespace, resourceVersion,
 		v1alpha1.AnnotationPendingInitializers, skip.Pending, skip.Conditions)
 	if err != nil {
 		return fmt.Errorf("failed to remove initializers from the pending list of namespace %q: %w", namespace.Name, err)
@@ -163,14 +162,9 @@ func (r *NamespaceReconciler) skip(
 func (r *NamespaceReconciler) fail(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, timeout *initialization.Timeout,
 ) error {
-	result, err := json.Marshal(timeout.Result())
-	if err != nil {
-		return fmt.Errorf("failed to encode the initialization result of namespace %q: %w", namespace.Name, err)
-	}
 	uid := namespace.UID
-	err = r.writeAnnotation(ctx, namespace, resourceVersion, v1alpha1.AnnotationInitializationResult, string(result), nil)
-	if err != nil {
-		return fmt.Errorf("failed to set the initialization result of namespace %q: %w", namespace.Name, err)
+	if err := nswrite.PatchResult(ctx, r.Client, namespace, resourceVersion, timeout.Result()); err != nil {
+		return err
 	}
 	log.FromContext(ctx).Info("Failed an initialization that timed out", "uid", uid,
 		"initializer", timeout.Initializer, "timeout", timeout.Duration.String(), "configuration", timeout.Configuration)
@@ -191,19 +185,6 @@ func (r *NamespaceReconciler) deleteFailed(
 	}
 	log.FromContext(ctx).Info("Deleted a namespace whose initialization failed", "uid", namespace.UID)
 	return nil
-}
-
-// writeAnnotation sets an annotation and conditions in one write of the status subresource. The
-// admission policies also apply to this write.
-func (r *NamespaceReconciler) writeAnnotation(
-	ctx context.Context, namespace *corev1.Namespace, resourceVersion, annotation, value string,
-	conditions []corev1.NamespaceCondition,
-) error {
-	metadata := nswrite.Preconditions(namespace, resourceVersion)
-	metadata["annotations"] = map[string]any{annotation: value}
-	return nswrite.Patch(ctx, r.Client, namespace, map[string]any{
-		"metadata": metadata, "status": map[string]any{"conditions": conditions},
-	})
 }
 
 func (r *NamespaceReconciler) recordEvents(namespace *corev1.Namespace, events ...initialization.Event) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -151,6 +152,9 @@ func (r *TemplatedNamespaceReconciler) Reconcile(ctx context.Context, req ctrl.R
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nil
 	}
+	if r.Applier.IsStale(&namespace) {
+		return ctrl.Result{}, nil // The watch event for the operator's own write follows.
+	}
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
@@ -165,12 +169,32 @@ func (r *TemplatedNamespaceReconciler) Reconcile(ctx context.Context, req ctrl.R
 	case err != nil:
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, err
+	case result.Refusal != "":
+		return ctrl.Result{}, nswrite.IgnoreStale(r.refuse(ctx, &namespace, result.Refusal))
 	}
 	r.report(ctx, &namespace, result)
 	if err := r.write(ctx, &namespace, result); err != nil {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nswrite.IgnoreStale(err)
 	}
 	return ctrl.Result{RequeueAfter: r.retryAfter(req, result)}, nil
+}
+
+// refuse makes the initialization of a Namespace fail. The Namespace controller then deletes the
+// Namespace.
+func (r *TemplatedNamespaceReconciler) refuse(
+	ctx context.Context, namespace *corev1.Namespace, message string,
+) error {
+	uid := namespace.UID
+	err := nswrite.PatchResult(ctx, r.Client, namespace, "", metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: message,
+	})
+	if err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Refused a namespace", "uid", uid, "reason", metav1.StatusReasonForbidden,
+		"message", message)
+	return nil
 }
 
 // isTurnOfTemplates reports whether the Namespace is open, or waits for its templates.

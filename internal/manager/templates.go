@@ -47,8 +47,8 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 		Writer: writer, Programs: programs, Rollouts: rollouts, Clock: options.Clock,
 		Objects:         template.NewObjects(objects, options.Clock, func(name string) { namespaces.Add(false, name) }),
 		Grants:          &template.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
-		ServiceAccounts: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
-		FullPass: options.TemplateFullPass,
+		ServiceAccounts: objects, Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		SystemNamespace: options.SystemNamespace, FullPass: options.TemplateFullPass,
 	}
 	tracker := &template.Tracker{}
 	status := &controller.TemplateReconciler{

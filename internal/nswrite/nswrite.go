@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
@@ -71,6 +72,35 @@ func PatchStatus(
 	return Patch(ctx, c, namespace, map[string]any{
 		"metadata": Preconditions(namespace, resourceVersion), "status": status,
 	})
+}
+
+// PatchAnnotation sets an annotation and conditions of a Namespace in one write of the status
+// subresource. The admission policies also apply to this write.
+func PatchAnnotation(
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, resourceVersion, annotation, value string,
+	conditions []corev1.NamespaceCondition,
+) error {
+	metadata := Preconditions(namespace, resourceVersion)
+	metadata["annotations"] = map[string]any{annotation: value}
+	return Patch(ctx, c, namespace, map[string]any{
+		"metadata": metadata, "status": map[string]any{"conditions": conditions},
+	})
+}
+
+// PatchResult sets the failure result that an initializer would set.
+func PatchResult(
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, resourceVersion string, failure metav1.Status,
+) error {
+	result, err := json.Marshal(failure)
+	if err != nil {
+		return fmt.Errorf("failed to encode the initialization result of namespace %q: %w", namespace.Name, err)
+	}
+	err = PatchAnnotation(
+		ctx, c, namespace, resourceVersion, v1alpha1.AnnotationInitializationResult, string(result), nil)
+	if err != nil {
+		return fmt.Errorf("failed to set the initialization result of namespace %q: %w", namespace.Name, err)
+	}
+	return nil
 }
 
 // Preconditions returns the metadata of a patch that the API server accepts only for this Namespace

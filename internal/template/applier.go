@@ -44,6 +44,8 @@ type Applier struct {
 	Clock    clock.PassiveClock
 	// ServiceAccounts reads the ServiceAccounts in the system namespace.
 	ServiceAccounts client.Reader
+	// Namespaces reads Namespaces from the cache.
+	Namespaces client.Reader
 	// Live confirms deletions with the API server.
 	Live client.Reader
 	// SystemNamespace is the namespace of the operator.
@@ -51,6 +53,7 @@ type Applier struct {
 	// FullPass is the time between two full passes over a Namespace.
 	FullPass time.Duration
 
+	limits  limits
 	rounds  rounds
 	waiting waiting
 	// unsynced is since when Namespaces wait for watches that have just started.
@@ -67,6 +70,8 @@ type Result struct {
 	Templates []Outcome
 	// Resumed are the templates whose rollout was paused because of failures, and no longer is.
 	Resumed []string
+	// Refusal is why the initialization of the Namespace must fail; empty if it must not.
+	Refusal string
 	// RetryAfter is the time until the next pass; 0 if a watch event triggers it.
 	RetryAfter time.Duration
 }
@@ -150,13 +155,19 @@ func (a *Applier) Apply(
 		Applier: a, namespace: namespace, isInitializing: isInitializing, state: state,
 		result: Result{State: State{}}, claims: map[objectKey]int{},
 	}
-	if !isInitializing {
+	selected := applicable(templates, namespace, state)
+	if isInitializing {
+		refusal, err := a.limits.admit(ctx, a.Namespaces, a.Live, namespace, selected)
+		if err != nil || refusal != "" {
+			return Result{Refusal: refusal, RetryAfter: syncRetry}, err
+		}
+	} else {
 		due := a.full.next(namespace.UID, a.FullPass, a.Clock.Now())
 		p.isFull = due == 0
 		p.result.retry(due)
 	}
 	var all []applied
-	for _, template := range applicable(templates, namespace, state) {
+	for _, template := range selected {
 		done, err := p.applyTemplate(ctx, template)
 		switch {
 		case errors.Is(err, errNotSynced):
@@ -228,6 +239,7 @@ func (a *Applier) isServed(kind schema.GroupVersionKind) bool {
 // Forget forgets a Namespace that was deleted.
 func (a *Applier) Forget(namespace *corev1.Namespace) {
 	a.Objects.forget(namespace.Name)
+	a.limits.forget(namespace.UID)
 	a.rounds.forget(namespace.UID)
 	a.waiting.forget(namespace.UID)
 	a.Rollouts.forget(namespace.UID)
@@ -246,6 +258,10 @@ func (a *Applier) Recorded(namespace *corev1.Namespace, state State) {
 	a.waiting.forget(namespace.UID)
 	a.states.set(namespace.UID, state, namespace.ResourceVersion)
 }
+
+// IsStale reports whether a Namespace from the cache is older than the operator's last write. The watch event
+// for that write follows.
+func (a *Applier) IsStale(namespace *corev1.Namespace) bool { return a.states.isStale(namespace) }
 
 // State returns what a Namespace contains. The cache can be older than the operator's last write.
 func (a *Applier) State(namespace *corev1.Namespace) (State, error) { return a.states.get(namespace) }

@@ -87,7 +87,6 @@ func (p *pass) write(
 			message := p.rounds.conflict(round, func() string { return p.conflict(ctx, target, want, count) })
 			return nil, nil, problemf(ReasonConflict, "%s", message)
 		}
-		p.rounds.record(round, p.Clock.Now())
 	}
 	if decided == actionCreate && adopt == v1alpha1.AdoptNever {
 		if err := p.checkAbsent(ctx, target, want); err != nil {
@@ -97,6 +96,9 @@ func (p *pass) write(
 	response, err := p.Writer.apply(ctx, target, want.manifest, metav1.PatchOptions{Force: &isForced})
 	if err != nil {
 		return nil, nil, err
+	}
+	if decided == actionRestore {
+		p.rounds.record(round, p.Clock.Now())
 	}
 	if previous != nil && previous.template != template.Name && previous.fields != "" {
 		// The object has moved from another template, whose fields must not remain.

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -57,15 +57,27 @@ func (f *fullPasses) forget(namespace types.UID) {
 	delete(f.times, namespace)
 }
 
-// compare reports whether applying an object would change it.
+// compare reports whether applying an object would change it. Time-stamps in the managedFields are not
+// sufficient: the API server updates them when it applies an empty list again.
 func (p *pass) compare(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, want desired, recorded *ObjectState,
 ) (action, error) {
 	target := target{template: template, namespace: p.namespace, isLocked: want.isLocked}
-	options := metav1.PatchOptions{Force: ptr.To(true), DryRun: []string{metav1.DryRunAll}}
-	response, err := p.Writer.apply(ctx, target, want.manifest, options)
-	if err != nil || fieldsOf(response.ManagedFields, template.Name) == recorded.Fields {
+	applied, err := p.Writer.preview(ctx, target, want.manifest)
+	if err != nil || fieldsOf(applied.GetManagedFields(), template.Name) == recorded.Fields {
+		return actionNone, err
+	}
+	current, err := p.Writer.previewUnchanged(ctx, target, want.manifest)
+	if err != nil || apiequality.Semantic.DeepEqual(withoutServerFields(current), withoutServerFields(applied)) {
 		return actionNone, err
 	}
 	return actionRestore, nil
+}
+
+// withoutServerFields removes the metadata that the API server changes in each write.
+func withoutServerFields(object *unstructured.Unstructured) map[string]any {
+	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	return object.Object
 }

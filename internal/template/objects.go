@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,10 +29,9 @@ import (
 )
 
 const (
-	// annotationFields and annotationCounted exist only in the cache. The API server rejects such keys, so
-	// no other client can set them.
-	annotationFields  = "fields hash"
-	annotationCounted = "is counted"
+	// annotationFields and annotationCounted exist only in the cache.
+	annotationFields  = "fields"
+	annotationCounted = "counted"
 
 	// ownWriteTimeout is how long the response to a write replaces a cache that does not contain the
 	// object yet. The watch is late by milliseconds normally.
@@ -300,13 +298,11 @@ func strip(metadata *metav1.ObjectMeta, fields string) metav1.ObjectMeta {
 	}
 }
 
-// stripObject is the transform of the cache. It is idempotent, because client-go can call it more than
-// once for an object.
+// stripObject is the transform of the cache. The cache also calls it for stripped objects, which have no
+// creation time.
 func stripObject(object any) (any, error) {
-	if metadata, err := meta.Accessor(object); err == nil {
-		if _, isStripped := metadata.GetAnnotations()[annotationFields]; isStripped {
-			return object, nil
-		}
+	if metadata, ok := object.(metav1.Object); ok && metadata.GetCreationTimestamp().Time.IsZero() {
+		return object, nil
 	}
 	switch full := object.(type) {
 	case *metav1.PartialObjectMetadata:

@@ -35,6 +35,13 @@ func (s *states) get(namespace *corev1.Namespace) (State, error) {
 	return ParseState(namespace)
 }
 
+// isStale reports whether a Namespace is older than the last record of its state.
+func (s *states) isStale(namespace *corev1.Namespace) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return isNewer(s.byUID[namespace.UID].resourceVersion, namespace.ResourceVersion)
+}
+
 func (s *states) set(namespace types.UID, state State, resourceVersion string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

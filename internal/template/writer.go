@@ -134,33 +134,85 @@ type target struct {
 	isLocked  bool
 }
 
-// apply applies a manifest. It checks the manifest first, whatever it was rendered from.
-func (w *Writer) apply(
-	ctx context.Context, target target, manifest *unstructured.Unstructured, options metav1.PatchOptions,
-) (*metav1.PartialObjectMetadata, error) {
+// request is a PATCH request for an object.
+type request struct {
+	impersonated
+	resource  schema.GroupVersionResource
+	namespace string
+	name      string
+	body      []byte
+}
+
+// prepare checks a manifest, whatever it was rendered from, and returns the request that applies it.
+func (w *Writer) prepare(target target, manifest *unstructured.Unstructured) (request, error) {
 	if err := render.CheckManifest(manifest, target.namespace.Name); err != nil {
-		return nil, &problem{reason: ReasonInvalidObject, err: err}
+		return request{}, &problem{reason: ReasonInvalidObject, err: err}
 	}
 	resource, err := w.mapping(manifest.GroupVersionKind())
 	if err != nil {
-		return nil, err
+		return request{}, err
 	}
 	clients, err := w.as(target.template.Spec.ServiceAccountName)
 	if err != nil {
-		return nil, err
+		return request{}, err
 	}
 	manifest = WithOwnMetadata(target.template.Name, target.namespace, manifest, target.isLocked)
 	body, err := json.Marshal(manifest)
 	if err != nil {
-		return nil, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
+		return request{}, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
+	}
+	return request{
+		impersonated: clients, resource: resource, namespace: target.namespace.Name, name: manifest.GetName(), body: body,
+	}, nil
+}
+
+// apply applies a manifest.
+func (w *Writer) apply(
+	ctx context.Context, target target, manifest *unstructured.Unstructured, options metav1.PatchOptions,
+) (*metav1.PartialObjectMetadata, error) {
+	prepared, err := w.prepare(target, manifest)
+	if err != nil {
+		return nil, err
 	}
 	options.FieldManager = FieldManager(target.template.Name)
-	response, err := clients.metadata.Resource(resource).Namespace(target.namespace.Name).
-		Patch(ctx, manifest.GetName(), types.ApplyPatchType, body, options)
+	response, err := prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
+		Patch(ctx, prepared.name, types.ApplyPatchType, prepared.body, options)
 	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		w.reset() // The API server does not serve the resource any more.
 	}
 	return response, err
+}
+
+// preview returns what apply would write.
+func (w *Writer) preview(
+	ctx context.Context, target target, manifest *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
+	prepared, err := w.prepare(target, manifest)
+	if err != nil {
+		return nil, err
+	}
+	return prepared.dryRun(ctx, types.ApplyPatchType, metav1.PatchOptions{
+		FieldManager: FieldManager(target.template.Name), Force: ptr.To(true),
+	})
+}
+
+// previewUnchanged returns the object in the cluster. It requires only the permission to patch the object.
+func (w *Writer) previewUnchanged(
+	ctx context.Context, target target, manifest *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
+	prepared, err := w.prepare(target, manifest)
+	if err != nil {
+		return nil, err
+	}
+	prepared.body = []byte("{}")
+	return prepared.dryRun(ctx, types.MergePatchType, metav1.PatchOptions{})
+}
+
+func (r request) dryRun(
+	ctx context.Context, patch types.PatchType, options metav1.PatchOptions,
+) (*unstructured.Unstructured, error) {
+	options.DryRun = []string{metav1.DryRunAll}
+	return r.content.Resource(r.resource).Namespace(r.namespace).Patch(ctx, r.name, patch, r.body, options)
 }
 
 // release removes the fields that only another template has set on an object.

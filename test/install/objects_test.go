@@ -122,7 +122,7 @@ var _ = Describe("The chart", func() {
 	It("installs optional objects if they are enabled", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=networkPolicy.enabled=true", "--set=metrics.serviceMonitor.enabled=true",
 			"--set=metrics.prometheusRule.enabled=true", "--set=deletionProtection.enabled=true",
-			"--set=expiry.enabled=true", "--set=controllers=initialization\\,finalization")
+			"--set=expiry.enabled=true", "--set=namespaceOwners.enabled=true", "--set=controllers=initialization\\,finalization")
 		Expect(err).NotTo(HaveOccurred())
 		named := byName(objects)
 		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElements(
@@ -133,6 +133,7 @@ var _ = Describe("The chart", func() {
 			"PrometheusRule/nslifecycle-controller-manager-rules":           "prometheus",
 			"ValidatingAdmissionPolicy/nslifecycle-protection":              "protection",
 			"ValidatingAdmissionPolicy/nslifecycle-expiry":                  "expiry",
+			"ValidatingAdmissionPolicy/nslifecycle-namespace-owners":        "owners",
 		} {
 			Expect(named).To(HaveKey(name))
 			kustomized := byName(parse(kubectl(ctx, "kustomize", filepath.Join(controlplane.Root(), "config", part))))

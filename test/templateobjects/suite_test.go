@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -195,4 +196,20 @@ func ignoreForbidden(err error) error {
 		return nil
 	}
 	return err
+}
+
+// expectEvents waits for an Event about a Namespace, and expects that the operator does not repeat it.
+func expectEvents(ctx context.Context, namespace *corev1.Namespace, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var events eventsv1.EventList
+		g.Expect(cluster.Admin.List(ctx, &events)).To(Succeed())
+		count := 0
+		for _, event := range events.Items {
+			if event.Reason == reason && event.Regarding.UID == namespace.UID {
+				count++
+			}
+		}
+		g.Expect(count).To(Equal(1))
+	}).WithContext(ctx).Should(Succeed())
 }

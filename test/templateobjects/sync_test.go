@@ -25,10 +25,12 @@ import (
 // only keeps one object with the given manifest.
 func only(name, manifest string) func(*v1alpha1.NamespaceTemplateSpec) {
 	return func(spec *v1alpha1.NamespaceTemplateSpec) {
-		spec.Objects = []v1alpha1.TemplateObject{{
-			Name: name, Template: &runtime.RawExtension{Raw: []byte(manifest)},
-		}}
+		spec.Objects = []v1alpha1.TemplateObject{objectNamed(name, manifest)}
 	}
+}
+
+func objectNamed(name, manifest string) v1alpha1.TemplateObject {
+	return v1alpha1.TemplateObject{Name: name, Template: &runtime.RawExtension{Raw: []byte(manifest)}}
 }
 
 // configMap returns the manifest of a ConfigMap with one key.
@@ -229,9 +231,7 @@ var _ = Describe("Two templates with the same object", func() {
 var _ = Describe("Objects that a template no longer contains", func() {
 	two := func(spec *v1alpha1.NamespaceTemplateSpec) {
 		only("one", configMap("one", "a"))(spec)
-		spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{
-			Name: "two", Template: &runtime.RawExtension{Raw: []byte(configMap("two", "a"))},
-		})
+		spec.Objects = append(spec.Objects, objectNamed("two", configMap("two", "a")))
 	}
 
 	It("are deleted, and no other object with their name", func(ctx context.Context) {

@@ -245,6 +245,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: existingNamespaces
       type:
         scalar: boolean
+    - name: maxNamespacesPerUser
+      type:
+        scalar: numeric
     - name: namespaceSelector
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector

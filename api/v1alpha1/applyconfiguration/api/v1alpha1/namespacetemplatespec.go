@@ -29,6 +29,11 @@ type NamespaceTemplateSpecApplyConfiguration struct {
 	// existingNamespaces extends the template to Namespaces that were not created with it: those that
 	// are older than the template, and those that got their labels later. The default is false.
 	ExistingNamespaces *bool `json:"existingNamespaces,omitempty"`
+	// maxNamespacesPerUser is the maximum number of Namespaces that a user creates with the template. The
+	// operator counts the Namespaces of the same creator (annotation "nslifecycle.dev/requested-by") that
+	// the template selects, except terminating and failed ones. If the limit is reached, the
+	// initialization of a new Namespace fails. The default is no limit.
+	MaxNamespacesPerUser *int32 `json:"maxNamespacesPerUser,omitempty"`
 	// parameters are values that the creator of a Namespace chooses, with the annotation
 	// "parameter.nslifecycle.dev/<name>".
 	Parameters []TemplateParameterApplyConfiguration `json:"parameters,omitempty"`
@@ -82,6 +87,14 @@ func (b *NamespaceTemplateSpecApplyConfiguration) WithServiceAccountName(value s
 // If called multiple times, the ExistingNamespaces field is set to the value of the last call.
 func (b *NamespaceTemplateSpecApplyConfiguration) WithExistingNamespaces(value bool) *NamespaceTemplateSpecApplyConfiguration {
 	b.ExistingNamespaces = &value
+	return b
+}
+
+// WithMaxNamespacesPerUser sets the MaxNamespacesPerUser field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxNamespacesPerUser field is set to the value of the last call.
+func (b *NamespaceTemplateSpecApplyConfiguration) WithMaxNamespacesPerUser(value int32) *NamespaceTemplateSpecApplyConfiguration {
+	b.MaxNamespacesPerUser = &value
 	return b
 }
 

@@ -1,0 +1,138 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
+)
+
+// limited returns a template that permits a user a number of Namespaces.
+func limited(name string, limit int32) *v1alpha1.NamespaceTemplate {
+	return &v1alpha1.NamespaceTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.NamespaceTemplateSpec{MaxNamespacesPerUser: ptr.To(limit)},
+	}
+}
+
+// created returns an open Namespace that alice has created with the template "team".
+func created(name string, changes ...func(*corev1.Namespace)) *corev1.Namespace {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelTemplate: "team"},
+		Annotations: map[string]string{
+			v1alpha1.AnnotationRequestedBy:  "alice",
+			v1alpha1.AnnotationInitializers: v1alpha1.TemplatesInitializer + ",b.example.com",
+		},
+	}}
+	for _, change := range changes {
+		change(namespace)
+	}
+	return namespace
+}
+
+func annotated(key, value string) func(*corev1.Namespace) {
+	return func(namespace *corev1.Namespace) { namespace.Annotations[key] = value }
+}
+
+func terminating(namespace *corev1.Namespace) {
+	namespace.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	namespace.Finalizers = []string{"test.example.com/hold"}
+}
+
+// initializing makes a Namespace wait for its templates.
+func initializing(namespace *corev1.Namespace) {
+	namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = namespace.Annotations[v1alpha1.AnnotationInitializers]
+}
+
+func TestLimitsCount(t *testing.T) {
+	failed := annotated(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`)
+	tests := map[string]struct {
+		namespace  *corev1.Namespace
+		isAdmitted bool
+		want       int32
+	}{
+		"open":               {namespace: created("a"), want: 1},
+		"of another user":    {namespace: created("a", annotated(v1alpha1.AnnotationRequestedBy, "bob"))},
+		"of another name":    {namespace: created("a", func(n *corev1.Namespace) { n.Labels = nil })},
+		"terminating":        {namespace: created("a", terminating)},
+		"not admitted yet":   {namespace: created("a", initializing)},
+		"admitted":           {namespace: created("a", initializing), isAdmitted: true, want: 1},
+		"admitted, failed":   {namespace: created("a", initializing, failed), isAdmitted: true},
+		"admitted, deleted":  {namespace: created("a", initializing, terminating), isAdmitted: true},
+		"another one's turn": {namespace: created("a", annotated(v1alpha1.AnnotationPendingInitializers, "b.example.com")), want: 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			l := limits{admitted: map[types.UID]map[string]bool{"a": {"team": test.isAdmitted, "other": true}}}
+			g.Expect(l.count(limited("team", 1), "alice", []corev1.Namespace{*test.namespace})).To(Equal(test.want))
+		})
+	}
+}
+
+func reader(namespaces ...client.Object) client.Client {
+	return fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(namespaces...).Build()
+}
+
+func TestLimitsAdmit(t *testing.T) {
+	g := NewWithT(t)
+	first, second, third := created("a", initializing), created("b", initializing), created("c", initializing)
+	cached := reader(first, second, third)
+	templates := []*v1alpha1.NamespaceTemplate{limited("team", 2), {ObjectMeta: metav1.ObjectMeta{Name: "unlimited"}}}
+	var l limits
+	admit := func(namespace *corev1.Namespace) string {
+		refusal, err := l.admit(t.Context(), cached, cached, namespace, templates)
+		g.Expect(err).NotTo(HaveOccurred())
+		return refusal
+	}
+	g.Expect(admit(first)).To(BeEmpty())
+	g.Expect(admit(second)).To(BeEmpty())
+	g.Expect(admit(third)).To(ContainSubstring(`user "alice" has 2 namespaces with template "team", which permits 2`))
+	templates[0].Spec.MaxNamespacesPerUser = ptr.To(int32(1))
+	g.Expect(admit(first)).To(BeEmpty(), "an admitted Namespace stays admitted")
+	templates[0].Spec.MaxNamespacesPerUser = ptr.To(int32(2))
+	g.Expect(cached.Delete(t.Context(), second)).To(Succeed())
+	l.forget(second.UID)
+	g.Expect(admit(third)).To(BeEmpty())
+	delete(first.Annotations, v1alpha1.AnnotationRequestedBy)
+	l.forget(first.UID)
+	g.Expect(admit(first)).To(BeEmpty(), "a Namespace without a known creator")
+}
+
+func TestLimitsWaitForTheCache(t *testing.T) {
+	tests := map[string]struct {
+		cached, live []client.Object
+		isSynced     bool
+	}{
+		"equal":                             {cached: []client.Object{created("a")}, live: []client.Object{created("a")}, isSynced: true},
+		"the Namespace is missing":          {live: []client.Object{created("a")}},
+		"the Namespace was recreated":       {cached: []client.Object{created("a", func(n *corev1.Namespace) { n.UID = "x" })}, live: []client.Object{created("a")}},
+		"the Namespace is not open":         {cached: []client.Object{created("a", initializing)}, live: []client.Object{created("a")}},
+		"a new Namespace is missing":        {live: []client.Object{created("a", initializing)}, isSynced: true},
+		"the Namespace was deleted":         {cached: []client.Object{created("a")}, isSynced: true},
+		"the Namespace opened in the cache": {cached: []client.Object{created("a")}, live: []client.Object{created("a", initializing)}, isSynced: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var l limits
+			namespace := created("new", initializing)
+			_, err := l.admit(t.Context(), reader(test.cached...), reader(test.live...), namespace,
+				[]*v1alpha1.NamespaceTemplate{limited("team", 5)})
+			g.Expect(IsNotSynced(err)).To(Equal(!test.isSynced), "%v", err)
+			g.Expect(l.isCurrent).To(Equal(test.isSynced))
+		})
+	}
+}

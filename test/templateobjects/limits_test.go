@@ -1,0 +1,77 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templateobjects
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/matchers"
+)
+
+var _ = Describe("A limit of namespaces for each user", func() {
+	It("is exact while a user creates namespaces concurrently and the manager restarts", func(ctx context.Context) {
+		template := newTemplate(framework.Unique("limited"), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.MaxNamespacesPerUser = ptr.To[int32](3)
+		})
+		create(ctx, template)
+		var creators sync.WaitGroup
+		for i := range 30 {
+			if i == 15 {
+				cluster.StopManager()
+				cluster.StartManager(ctx)
+			}
+			creators.Go(func() {
+				defer GinkgoRecover()
+				Expect(creator.Create(ctx, selectedBy(template.Name))).To(Succeed())
+			})
+		}
+		creators.Wait()
+		expectRemaining := func(g Gomega, count int) []corev1.Namespace {
+			var namespaces corev1.NamespaceList
+			g.Expect(cluster.Admin.List(ctx, &namespaces, client.MatchingLabels{"kind": template.Name})).To(Succeed())
+			g.Expect(namespaces.Items).To(HaveLen(count))
+			for _, namespace := range namespaces.Items {
+				g.Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+				g.Expect(namespace.DeletionTimestamp).To(BeNil())
+			}
+			return namespaces.Items
+		}
+		Eventually(func(g Gomega) { expectRemaining(g, 3) }).WithContext(ctx).Should(Succeed())
+		open := expectRemaining(Default, 3)
+
+		By("refusing another one with a reason, also after a restart")
+		cluster.StopManager()
+		cluster.StartManager(ctx)
+		refused := selectedBy(template.Name)
+		refused.Finalizers = []string{"test.example.com/hold"}
+		Expect(creator.Create(ctx, refused)).To(Succeed())
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(refused.Name).Should(matchers.HaveCondition(
+			v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed,
+			`Forbidden: user "alice" has 3 namespaces with template "`+template.Name+`", which permits 3`))
+		Expect(creator.Patch(ctx, refused, client.RawPatch(
+			"application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, refused)
+
+		By("admitting another user, and the same user after a deletion")
+		bob := cluster.AddUserWithRules(ctx, framework.Unique("bob"), rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create"},
+		})
+		other := selectedBy(template.Name)
+		Expect(bob.Create(ctx, other)).To(Succeed())
+		expectOpen(ctx, other)
+		Expect(creator.Delete(ctx, &open[0])).To(Succeed())
+		createOpen(ctx, selectedBy(template.Name))
+	}, SpecTimeout(2*time.Minute))
+})
