@@ -66,7 +66,7 @@ func definition(kind string, scope apiextensionsv1.ResourceScope) *apiextensions
 }
 
 var _ = Describe("A kind of object", func() {
-	It("can appear, disappear, come back, and change its scope", func(ctx context.Context) {
+	It("can appear, disappear, be installed again, and change its scope", func(ctx context.Context) {
 		admin := framework.NewClient(cluster.Admin.Config, apiextensionsv1.AddToScheme)
 		const kind = "Widget"
 		install := func(scope apiextensionsv1.ResourceScope) {
@@ -108,7 +108,7 @@ var _ = Describe("A kind of object", func() {
 		Expect(cluster.Admin.Delete(ctx, config.DeepCopy())).To(Succeed())
 		expectValue(ctx, namespace, "config", "a")
 
-		By("a kind that comes back")
+		By("a kind that is installed again")
 		install(apiextensionsv1.NamespaceScoped)
 		Eventually(func(g Gomega) {
 			again := widget()

@@ -374,7 +374,7 @@ var _ = Describe("New namespaces", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}
 
-	It("wait for a broken template, and others do not", func(ctx context.Context) {
+	It("wait for a broken template, unless it does not select them", func(ctx context.Context) {
 		broken := newTemplate(framework.Unique("broken"), only("config",
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"key":"${params.typo}"}}`))
 		create(ctx, broken)
