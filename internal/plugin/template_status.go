@@ -107,8 +107,8 @@ func isOutdated(object *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace)
 	if err != nil {
 		return template.Selects(object, namespace)
 	}
-	recorded, isRecorded := state[object.Name]
-	if isRecorded && object.Spec.Sync.Mode == v1alpha1.SyncOnce && !template.IsInitializedHere(namespace) {
+	recorded := state[object.Name]
+	if recorded.Revision != "" && object.Spec.Sync.Mode == v1alpha1.SyncOnce && !template.IsInitializedHere(namespace) {
 		return false
 	}
 	return namespace.DeletionTimestamp == nil && template.Applies(object, namespace, state) &&

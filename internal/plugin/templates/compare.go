@@ -145,8 +145,8 @@ func (c *comparer) compare(ctx context.Context, namespace *corev1.Namespace) {
 		c.result.Unselected++
 		return
 	case !applies:
-		change.Objects = deleted(recorded, nil)
-	case isRecorded && spec.Sync.Mode == v1alpha1.SyncOnce && !template.IsInitializedHere(namespace):
+		change.Objects = c.deleted(state, nil)
+	case recorded.Revision != "" && spec.Sync.Mode == v1alpha1.SyncOnce && !template.IsInitializedHere(namespace):
 		change.Objects = kept(recorded)
 	default:
 		objects, err := c.objects(ctx, namespace, state)
@@ -229,7 +229,7 @@ func (c *comparer) objects(
 	}
 	// The operator deletes nothing if the template contains no object.
 	if c.changed.Spec.Removal.FromTemplate != v1alpha1.RemovalKeep && len(wanted) > 0 {
-		changes = append(changes, deleted(recorded, wanted)...)
+		changes = append(changes, c.deleted(state, wanted)...)
 	}
 	return changes, nil
 }
@@ -290,11 +290,12 @@ func claimedBy(state template.State, name string, wanted key) string {
 }
 
 // deleted returns the recorded objects that the operator deletes, because they are not wanted. It never
-// deletes adopted objects.
-func deleted(recorded template.Entry, wanted map[key]bool) []ObjectChange {
+// deletes adopted objects and objects of another template.
+func (c *comparer) deleted(state template.State, wanted map[key]bool) []ObjectChange {
 	var changes []ObjectChange
-	for _, object := range recorded.Objects {
-		if !wanted[stateKey(object)] && !object.IsAdopted {
+	for _, object := range state[c.changed.Name].Objects {
+		key := stateKey(object)
+		if !wanted[key] && !object.IsAdopted && claimedBy(state, c.changed.Name, key) == "" {
 			changes = append(changes, recordedChange(object, Deleted))
 		}
 	}

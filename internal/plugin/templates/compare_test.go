@@ -88,6 +88,23 @@ func TestCompare(t *testing.T) {
 			}),
 			want: Unchanged, objects: map[Change]int{Unchanged: 2},
 		},
+		"source of a copy": {
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{
+					Name: "source", Copy: &v1alpha1.TemplateCopy{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "key"},
+				})
+			},
+			want: Unchanged, objects: map[Change]int{Unchanged: 2},
+		},
+		"object that moves to another template": {
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects = spec.Objects[1:] },
+			prepare: func(namespace *corev1.Namespace) {
+				state, _ := template.ParseState(namespace)
+				state["other"] = state["team"]
+				namespace.Annotations[v1alpha1.AnnotationTemplates] = state.String()
+			},
+			want: Unchanged, objects: map[Change]int{Unchanged: 1},
+		},
 		"applied once": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
 				spec.Objects[0].Template.Raw = []byte(changed)

@@ -74,6 +74,10 @@ func (t *Template) Render(ctx context.Context, namespace *corev1.Namespace) ([]r
 	if err != nil {
 		return nil, err
 	}
+	// The namespace of the source contains the object itself.
+	objects = slices.DeleteFunc(objects, func(object render.Object) bool {
+		return object.Copy != nil && object.Copy.Namespace == namespace.Name
+	})
 	slices.SortStableFunc(objects, func(a, b render.Object) int { return afterOpen(a) - afterOpen(b) })
 	return objects, nil
 }
