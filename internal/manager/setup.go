@@ -77,10 +77,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 		cached = append(cached, policyverifier.ValidatingObjects()...)
 	}
-	if options.Hold != nil && options.Controllers.Runs(Initialization) {
-		if err := setupWebhooks(ctx, mgr, options, validator); err != nil {
-			return err
-		}
+	if err := setupWebhooks(ctx, mgr, options, validator); err != nil {
+		return err
 	}
 	return addProbes(ctx, mgr, cached)
 }

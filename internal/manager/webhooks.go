@@ -16,10 +16,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// setupWebhooks adds the webhooks that hold writes, and the one for templates unless validator is nil.
+// setupWebhooks adds the webhooks that hold writes, and the one for templates unless validator is nil, if the
+// options enable them.
 func setupWebhooks(
 	ctx context.Context, mgr ctrl.Manager, options Options, validator *template.Validator,
 ) error {
+	if options.Hold == nil || !options.Controllers.Runs(Initialization) {
+		return nil
+	}
 	reconciler := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the hold reconciler: %w", err)

@@ -85,7 +85,7 @@ func (l *limits) count(template *v1alpha1.NamespaceTemplate, creator string, nam
 			!Selects(template, namespace) {
 			continue
 		}
-		isAdmitted := l.admitted[namespace.UID][template.Name] || !isInitializedHere(namespace)
+		isAdmitted := l.admitted[namespace.UID][template.Name] || !IsInitializedHere(namespace)
 		if isAdmitted && initialization.ParseState(namespace).Phase != initialization.PhaseFailed {
 			count++
 		}
@@ -109,11 +109,11 @@ func (l *limits) waitForCache(ctx context.Context, cached, live client.Reader) e
 	}
 	waiting := map[types.UID]bool{}
 	for i := range got.Items {
-		waiting[got.Items[i].UID] = isInitializedHere(&got.Items[i])
+		waiting[got.Items[i].UID] = IsInitializedHere(&got.Items[i])
 	}
 	for i := range want.Items {
 		isWaiting, ok := waiting[want.Items[i].UID]
-		if (!ok || isWaiting) && !isInitializedHere(&want.Items[i]) {
+		if (!ok || isWaiting) && !IsInitializedHere(&want.Items[i]) {
 			return errNotSynced
 		}
 	}

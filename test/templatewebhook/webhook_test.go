@@ -74,6 +74,25 @@ var _ = Describe("The webhook for templates", func() {
 		Expect(output).NotTo(ContainSubstring("Warning"))
 	}, SpecTimeout(time.Minute))
 
+	It("admits a kind that has become namespaced", func(ctx context.Context) {
+		text := manifest("rescoped", `{apiVersion: test.example.com/v1, kind: Widget, metadata: {name: x}}`)
+		Expect(kubectl(ctx, widgets("Cluster"), "apply")).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { _ = kubectl(ctx, widgets("Cluster"), "delete") })
+		Eventually(func() string {
+			output, _ := apply(ctx, text, "--dry-run=server")
+			return output
+		}).WithContext(ctx).Should(ContainSubstring(`kind "Widget" in "test.example.com/v1" is cluster-scoped`))
+
+		// kubectl waits until the definition is deleted.
+		Expect(kubectl(ctx, widgets("Cluster"), "delete")).To(Succeed())
+		Expect(kubectl(ctx, widgets("Namespaced"), "apply")).To(Succeed())
+		// Discovery is repeated at most every 5 s.
+		Eventually(func() error {
+			_, err := apply(ctx, text, "--dry-run=server")
+			return err
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+
 	It("is not required: the condition Valid shows the errors, and metadata can be changed", func(ctx context.Context) {
 		name := framework.Unique("unchecked")
 		cluster.StopManager()
@@ -108,6 +127,29 @@ var _ = Describe("The webhook for templates", func() {
 		Expect(apierrors.IsNotFound(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, template))).To(BeTrue())
 	}, SpecTimeout(2*time.Minute))
 })
+
+// widgets returns a CustomResourceDefinition.
+func widgets(scope string) string {
+	return `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.test.example.com}
+spec:
+  group: test.example.com
+  scope: ` + scope + `
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+}
+
+// kubectl runs a verb of kubectl with a manifest.
+func kubectl(ctx context.Context, manifest, verb string) error {
+	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, verb, "-f", "-")
+	return err
+}
 
 func parse(manifest string) *v1alpha1.NamespaceTemplate {
 	GinkgoHelper()
