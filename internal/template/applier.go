@@ -304,7 +304,7 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 	return done, nil
 }
 
-// report tells the rollout whether the revision could be applied.
+// report reports to the rollout whether the revision could be applied.
 func (p *pass) report(template *v1alpha1.NamespaceTemplate, position int) {
 	outcome := p.result.Templates[position]
 	hasFailed := slices.ContainsFunc(outcome.Problems, func(found Problem) bool { return !found.IsConflict() })
