@@ -37,6 +37,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -167,6 +168,7 @@ func (r *TemplatedNamespaceReconciler) Reconcile(ctx context.Context, req ctrl.R
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, err
 	case result.Refusal != "":
+		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nswrite.IgnoreStale(r.refuse(ctx, &namespace, result.Refusal))
 	}
 	r.report(ctx, &namespace, result)
@@ -270,8 +272,11 @@ func (r *TemplatedNamespaceReconciler) write(
 	}
 	r.Applier.Recorded(patched, result.State)
 	if isInitializing {
+		now := r.Clock.Now()
+		seconds := metrics.Seconds(metrics.StartTime(namespace.CreationTimestamp, now.Add(-result.Elapsed)), now)
+		metrics.TemplateApplyDuration.Observe(seconds)
 		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", namespace.UID,
-			"templates", slices.Sorted(maps.Keys(result.State)), "duration", r.Clock.Since(namespace.CreationTimestamp.Time))
+			"templates", slices.Sorted(maps.Keys(result.State)), "duration", now.Sub(namespace.CreationTimestamp.Time))
 	}
 	return nil
 }
@@ -328,6 +333,9 @@ func (r *TemplatedNamespaceReconciler) report(
 	for _, outcome := range result.Templates {
 		for _, found := range outcome.Problems {
 			if !slices.Contains(known, found) {
+				if found.IsConflict() {
+					metrics.TemplateConflictsTotal.WithLabelValues(found.Template).Inc()
+				}
 				log.FromContext(ctx).Info("Failed to apply a template", "uid", namespace.UID, "template", found.Template,
 					"object", found.Object, "reason", found.Reason, "message", found.Message)
 				nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, found.Reason, actionApplyTemplate,

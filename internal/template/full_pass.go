@@ -60,12 +60,12 @@ func (f *fullPasses) forget(namespace types.UID) {
 // compare reports whether applying an object would change it.
 func (p *pass) compare(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, want desired, recorded *ObjectState,
-) (action, error) {
+) (Action, error) {
 	target := target{template: template, namespace: p.namespace, isLocked: want.isLocked}
 	options := metav1.PatchOptions{Force: ptr.To(true), DryRun: []string{metav1.DryRunAll}}
 	response, err := p.Writer.apply(ctx, target, want.manifest, options)
 	if err != nil || fieldsOf(response.ManagedFields, template.Name) == recorded.Fields {
 		return actionNone, err
 	}
-	return actionRestore, nil
+	return ActionRestore, nil
 }
