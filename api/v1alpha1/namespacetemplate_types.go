@@ -408,7 +408,7 @@ type TemplateRollout struct {
 	// +kubebuilder:validation:Maximum=10000
 	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
 
-	// canary selects the Namespaces that are updated first. The others are updated when these contain the
+	// canary selects the Namespaces that are updated first. Other Namespaces are updated when these contain the
 	// new revision.
 	// +optional
 	Canary *NamespaceSelector `json:"canary,omitempty"`

@@ -67,6 +67,8 @@ func renderLabels(source []*packages.Package) string {
 		{"/internal/finalization", "Outcome", "nslifecycle_finalization_duration_seconds", "outcome"},
 		{"/internal/finalization", "Purpose", "nslifecycle_finalization_requests_total", "purpose"},
 		{"/internal/finalization", "State", "nslifecycle_namespaces_terminating", "state"},
+		{"/internal/metrics", "Template", "nslifecycle_template_namespaces", "state"},
+		{"/internal/template", "Action", "nslifecycle_template_writes_total", "action"},
 		{"/internal/metrics", "Result", "nslifecycle_diagnoses_total", "result"},
 	} {
 		for _, one := range source {

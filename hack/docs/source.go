@@ -18,7 +18,7 @@ func loadSource(root string) ([]*packages.Package, error) {
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
 		Dir: root,
-	}, "./api/v1alpha1", "./internal/diagnosis", "./internal/finalization", "./internal/metrics")
+	}, "./api/v1alpha1", "./internal/diagnosis", "./internal/finalization", "./internal/metrics", "./internal/template")
 	if err != nil {
 		return nil, err
 	}

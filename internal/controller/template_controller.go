@@ -28,6 +28,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
@@ -121,9 +122,13 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	})
 	current := &v1alpha1.NamespaceTemplate{}
 	if err := r.Get(ctx, req.NamespacedName, current); err != nil {
+		if apierrors.IsNotFound(err) {
+			metrics.DeleteTemplate(req.Name)
+		}
 		// The watches of kinds that no template contains any more are stopped later.
 		return ctrl.Result{RequeueAfter: template.WatchRetention}, client.IgnoreNotFound(err)
 	}
+	metrics.AddTemplate(current.Name)
 	if changed, err := r.updateFinalizer(ctx, current); changed || err != nil {
 		return ctrl.Result{}, nswrite.IgnoreStale(err)
 	}

@@ -34,6 +34,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -167,6 +168,7 @@ func (r *TemplatedNamespaceReconciler) Reconcile(ctx context.Context, req ctrl.R
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, err
 	case result.Refusal != "":
+		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nswrite.IgnoreStale(r.refuse(ctx, &namespace, result.Refusal))
 	}
 	r.report(ctx, &namespace, result)
@@ -249,6 +251,9 @@ func (r *TemplatedNamespaceReconciler) report(
 	for _, outcome := range result.Templates {
 		for _, found := range outcome.Problems {
 			if !slices.Contains(known, found) {
+				if found.IsConflict() {
+					metrics.TemplateConflictsTotal.WithLabelValues(found.Template).Inc()
+				}
 				log.FromContext(ctx).Info("Failed to apply a template", "uid", namespace.UID, "template", found.Template,
 					"object", found.Object, "reason", found.Reason, "message", found.Message)
 				nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, found.Reason, actionApplyTemplate,

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
@@ -73,8 +74,11 @@ func (r *TemplatedNamespaceReconciler) write(
 	}
 	r.Applier.Recorded(patched, result.State)
 	if isInitializing {
+		now := r.Clock.Now()
+		seconds := metrics.Seconds(metrics.StartTime(namespace.CreationTimestamp, now.Add(-result.Elapsed)), now)
+		metrics.TemplateApplyDuration.Observe(seconds)
 		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", namespace.UID,
-			"templates", slices.Sorted(maps.Keys(result.State)), "duration", r.Clock.Since(namespace.CreationTimestamp.Time))
+			"templates", slices.Sorted(maps.Keys(result.State)), "duration", now.Sub(namespace.CreationTimestamp.Time))
 	}
 	return nil
 }

@@ -68,6 +68,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := mgr.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
 		Reader: mgr.GetClient(), Finalizer: options.FinalizerToken,
 		HasInitialization: options.Controllers.Runs(Initialization), HasFinalization: options.Controllers.Runs(Finalization),
+		HasTemplates: validator != nil,
 	})); err != nil {
 		return fmt.Errorf("failed to add the collector of namespace metrics: %w", err)
 	}

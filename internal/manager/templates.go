@@ -15,6 +15,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -45,6 +46,7 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 	writer := template.NewWriter(mgr.GetConfig(), mapper, options.SystemNamespace, options.Clock)
 	applier := &template.Applier{
 		Writer: writer, Programs: programs, Rollouts: rollouts, Clock: options.Clock,
+		Recorder:        metrics.TemplateRecorder{},
 		Objects:         template.NewObjects(objects, options.Clock, func(name string) { namespaces.Add(false, name) }),
 		Grants:          &template.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		ServiceAccounts: objects, Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),

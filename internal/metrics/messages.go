@@ -36,5 +36,11 @@ const (
 	helpNamespacesTerminating  = "Namespaces that are being deleted, by state."
 	helpOldestNamespace        = "Creation time (Initializing) or deletion time (Terminating) of the namespace that has " +
 		"been in this stage longest; absent if no namespace is in this stage."
+	helpTemplateNamespaces = "Namespaces that a NamespaceTemplate selects, by state. Absent for a template without status."
+	helpTemplatePaused     = "1 while failures pause the rollout of a NamespaceTemplate, 0 otherwise."
+	helpTemplateApply      = "Time from the creation of a namespace until the operator has applied its NamespaceTemplates."
+	helpTemplateWrites     = "Requests for objects of a NamespaceTemplate that the API server has accepted, by action."
+	helpTemplateConflicts  = "Objects of a NamespaceTemplate that another client or template was first observed to control."
+
 	helpConfigurations = "NamespaceInitializerConfigurations, by the status of their Active condition."
 )

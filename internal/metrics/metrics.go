@@ -71,6 +71,15 @@ var (
 		Namespace: metricsNamespace, Name: "held_writes", Help: helpHeldWrites,
 	})
 
+	// TemplateApplyDuration is observed when the operator removes its initializer from the pending list.
+	TemplateApplyDuration = prometheus.NewHistogram(durationOptions("template_apply_duration_seconds", helpTemplateApply,
+		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}))
+
+	// TemplateConflictsTotal is labeled with the template.
+	TemplateConflictsTotal = newCounters("template_conflicts_total", helpTemplateConflicts, "template")
+
+	templateWritesTotal = newCounters("template_writes_total", helpTemplateWrites, "template", "action")
+
 	buildInfo = newGauges("build_info", helpBuildInfo, "version", "revision", "go_version")
 )
 
@@ -102,7 +111,7 @@ func Collectors() []prometheus.Collector {
 		buildInfo, NamespacesBlocked, DiagnosesTotal, DiagnosisDuration, DiagnosisRequestsTotal, InitializationDuration,
 		InitializersSkippedTotal, FinalizationDuration, effectiveSetStatus, settlingTime, objectsDeletedTotal,
 		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, heldWritesTotal,
-		heldWriteDuration, heldWrites, namespaces,
+		heldWriteDuration, heldWrites, TemplateApplyDuration, TemplateConflictsTotal, templateWritesTotal, namespaces,
 	}
 }
 
@@ -136,9 +145,9 @@ func newCounter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: metricsNamespace, Name: name, Help: help})
 }
 
-func newCounters(name, help, label string) *prometheus.CounterVec {
+func newCounters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(
-		prometheus.CounterOpts{Namespace: metricsNamespace, Name: name, Help: help}, []string{label})
+		prometheus.CounterOpts{Namespace: metricsNamespace, Name: name, Help: help}, labels)
 }
 
 func newGauges(name, help string, labels ...string) *prometheus.GaugeVec {

@@ -44,9 +44,9 @@ var (
 type NamespaceSource struct {
 	// Reader reads from the manager's cache.
 	Reader client.Reader
-	// HasInitialization and HasFinalization report whether the manager runs these controllers.
-	// Namespaces that only other controllers handle are not counted.
-	HasInitialization, HasFinalization bool
+	// HasInitialization, HasFinalization and HasTemplates report whether the manager runs these
+	// controllers. Namespaces that only other controllers handle are not counted.
+	HasInitialization, HasFinalization, HasTemplates bool
 	// Finalizer is the namespace finalizer that the manager removes.
 	Finalizer corev1.FinalizerName
 }
@@ -72,7 +72,9 @@ func (c *namespaceCollector) runnable(source NamespaceSource) manager.Runnable {
 
 // Describe implements prometheus.Collector.
 func (*namespaceCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{initializingDesc, terminatingDesc, oldestDesc, configurationsDesc} {
+	for _, desc := range []*prometheus.Desc{
+		initializingDesc, terminatingDesc, oldestDesc, configurationsDesc, templateNamespacesDesc, templatePausedDesc,
+	} {
 		descs <- desc
 	}
 }
@@ -100,6 +102,13 @@ func (s *NamespaceSource) collect(ctx context.Context, collected chan<- promethe
 			return err
 		}
 	}
+	var templates v1alpha1.NamespaceTemplateList
+	if s.HasTemplates {
+		if err := s.Reader.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+	}
+	collectTemplates(templates.Items, collected)
 	send := func(desc *prometheus.Desc, counts map[string]int) {
 		for value, count := range counts {
 			collected <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(count), value)

@@ -41,6 +41,7 @@ type Applier struct {
 	Grants   *Grants
 	Programs *Programs
 	Rollouts *Rollouts
+	Recorder Recorder
 	Clock    clock.PassiveClock
 	// ServiceAccounts reads the ServiceAccounts in the system namespace.
 	ServiceAccounts client.Reader
@@ -56,6 +57,8 @@ type Applier struct {
 	limits  limits
 	rounds  rounds
 	waiting waiting
+	// started is since when new Namespaces are processed.
+	started waiting
 	// unsynced is since when Namespaces wait for watches that have just started.
 	unsynced waiting
 	states   states
@@ -72,6 +75,8 @@ type Result struct {
 	Resumed []string
 	// Refusal is why the initialization of the Namespace must fail; empty if it must not.
 	Refusal string
+	// Elapsed is the time since the first pass over a new Namespace.
+	Elapsed time.Duration
 	// RetryAfter is the time until the next pass; 0 if a watch event triggers it.
 	RetryAfter time.Duration
 }
@@ -157,6 +162,7 @@ func (a *Applier) Apply(
 	}
 	selected := applicable(templates, namespace, state)
 	if isInitializing {
+		p.result.Elapsed = a.started.elapsed(namespace.UID, a.Clock.Now())
 		refusal, err := a.limits.admit(ctx, a.Namespaces, a.Live, namespace, selected)
 		if err != nil || refusal != "" {
 			return Result{Refusal: refusal, RetryAfter: syncRetry}, err
@@ -242,6 +248,7 @@ func (a *Applier) Forget(namespace *corev1.Namespace) {
 	a.limits.forget(namespace.UID)
 	a.rounds.forget(namespace.UID)
 	a.waiting.forget(namespace.UID)
+	a.started.forget(namespace.UID)
 	a.Rollouts.forget(namespace.UID)
 	a.unsynced.forget(namespace.UID)
 	if state, err := a.states.get(namespace); err == nil {
@@ -304,7 +311,7 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 	return done, nil
 }
 
-// report tells the rollout whether the revision could be applied.
+// report reports to the rollout whether the revision could be applied.
 func (p *pass) report(template *v1alpha1.NamespaceTemplate, position int) {
 	outcome := p.result.Templates[position]
 	hasFailed := slices.ContainsFunc(outcome.Problems, func(found Problem) bool { return !found.IsConflict() })

@@ -75,20 +75,20 @@ func (p *pass) claimed(other int, name string, want desired) error {
 // write applies an object, unless other clients keep changing it.
 func (p *pass) write(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, want desired, recorded *ObjectState,
-	previous *observed, decided action,
+	previous *observed, decided Action,
 ) (*ObjectState, *observed, error) {
 	target := target{template: template, namespace: p.namespace, isLocked: want.isLocked}
 	adopt := template.Spec.Sync.Adopt
-	isForced := decided != actionCreate || adopt == v1alpha1.AdoptAlways
+	isForced := decided != ActionCreate || adopt == v1alpha1.AdoptAlways
 	round := roundKey{namespace: p.namespace.UID, object: keyOf(want.manifest)}
-	if decided == actionRestore {
+	if decided == ActionRestore {
 		delay, count := p.rounds.next(round, template.Spec.Sync.Conflicts, p.Clock.Now())
 		if p.result.retry(delay); delay > 0 {
 			message := p.rounds.conflict(round, func() string { return p.conflict(ctx, target, want, count) })
 			return nil, nil, problemf(ReasonConflict, "%s", message)
 		}
 	}
-	if decided == actionCreate && adopt == v1alpha1.AdoptNever {
+	if decided == ActionCreate && adopt == v1alpha1.AdoptNever {
 		if err := p.checkAbsent(ctx, target, want); err != nil {
 			return nil, nil, err
 		}
@@ -97,9 +97,10 @@ func (p *pass) write(
 	if err != nil {
 		return nil, nil, err
 	}
-	if decided == actionRestore {
+	if decided == ActionRestore {
 		p.rounds.record(round, p.Clock.Now())
 	}
+	p.Recorder.Wrote(template.Name, decided)
 	if previous != nil && previous.template != template.Name && previous.fields != "" {
 		// The object has moved from another template, whose fields must not remain.
 		if response, err = p.Writer.release(ctx, target, previous.template, want.manifest); err != nil {

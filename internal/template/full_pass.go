@@ -61,7 +61,7 @@ func (f *fullPasses) forget(namespace types.UID) {
 // sufficient: the API server updates them when it applies an empty list again.
 func (p *pass) compare(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, want desired, recorded *ObjectState,
-) (action, error) {
+) (Action, error) {
 	target := target{template: template, namespace: p.namespace, isLocked: want.isLocked}
 	applied, err := p.Writer.preview(ctx, target, want.manifest)
 	if err != nil || fieldsOf(applied.GetManagedFields(), template.Name) == recorded.Fields {
@@ -71,7 +71,7 @@ func (p *pass) compare(
 	if err != nil || apiequality.Semantic.DeepEqual(withoutServerFields(current), withoutServerFields(applied)) {
 		return actionNone, err
 	}
-	return actionRestore, nil
+	return ActionRestore, nil
 }
 
 // withoutServerFields removes the metadata that the API server changes in each write.

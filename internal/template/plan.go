@@ -49,38 +49,54 @@ type observed struct {
 	isCounted bool
 }
 
-// action is what the operator does with an object.
-type action string
+// Action is what the operator does with an object. The values are also values of a metric label.
+type Action string
 
+// The actions that write an object.
+const (
+	// ActionCreate applies an object that is not recorded, without overriding other clients.
+	ActionCreate Action = "create"
+	// ActionUpdate applies a changed manifest.
+	ActionUpdate Action = "update"
+	// ActionRestore applies an object that another client has changed or deleted.
+	ActionRestore Action = "restore"
+	// ActionDelete deletes an object that the template no longer contains.
+	ActionDelete Action = "delete"
+)
+
+// The other actions.
 const (
 	// actionNone: the object is as recorded.
-	actionNone action = ""
-	// actionCreate applies an object that is not recorded, without overriding other clients.
-	actionCreate action = "Create"
-	// actionUpdate applies a changed manifest.
-	actionUpdate action = "Update"
-	// actionRestore applies an object that another client has changed or deleted.
-	actionRestore action = "Restore"
+	actionNone Action = ""
 	// actionWait waits for the deletion of the current object.
-	actionWait action = "Wait"
+	actionWait Action = "wait"
 )
+
+// Actions returns the actions that write an object.
+func Actions() []Action { return []Action{ActionCreate, ActionUpdate, ActionRestore, ActionDelete} }
+
+// Recorder records the writes of an Applier.
+type Recorder interface {
+	// Wrote counts a request that the API server has accepted.
+	Wrote(template string, action Action)
+}
 
 // decide returns what to do with an object. recorded is nil if the Namespace does not record the
 // object, and current is nil if it does not exist or does not have the label of a template.
-func decide(namespace types.UID, want desired, recorded *ObjectState, current *observed) action {
+func decide(namespace types.UID, want desired, recorded *ObjectState, current *observed) Action {
 	switch {
 	case current != nil && current.isTerminating:
 		return actionWait
 	case recorded == nil && current != nil && current.namespaceUID == namespace && current.fields != "":
 		// The operator has stopped between the write of the object and that of the annotation, or the object
 		// has moved from another template.
-		return actionUpdate
+		return ActionUpdate
 	case recorded == nil:
-		return actionCreate
+		return ActionCreate
 	case recorded.Content != want.content:
-		return actionUpdate
+		return ActionUpdate
 	case current == nil || current.uid != recorded.UID || current.fields != recorded.Fields:
-		return actionRestore
+		return ActionRestore
 	}
 	return actionNone
 }

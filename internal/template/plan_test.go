@@ -39,19 +39,19 @@ func TestDecide(t *testing.T) {
 		content  string
 		recorded *ObjectState
 		current  *observed
-		want     action
+		want     Action
 	}{
 		"as recorded":                 {"content", &recorded, &current, actionNone},
-		"new":                         {"content", nil, nil, actionCreate},
-		"new, object of a user":       {"content", nil, with(func(o *observed) { o.fields = "" }), actionCreate},
-		"new, recreated Namespace":    {"content", nil, with(func(o *observed) { o.namespaceUID = "other" }), actionCreate},
-		"applied but not recorded":    {"content", nil, &current, actionUpdate},
-		"moved from another template": {"content", nil, with(func(o *observed) { o.template = "b" }), actionUpdate},
-		"changed manifest":            {"other", &recorded, &current, actionUpdate},
-		"changed manifest, deleted":   {"other", &recorded, nil, actionUpdate},
-		"changed by another client":   {"content", &recorded, with(func(o *observed) { o.fields = "other" }), actionRestore},
-		"deleted":                     {"content", &recorded, nil, actionRestore},
-		"recreated":                   {"content", &recorded, with(func(o *observed) { o.uid = "other" }), actionRestore},
+		"new":                         {"content", nil, nil, ActionCreate},
+		"new, object of a user":       {"content", nil, with(func(o *observed) { o.fields = "" }), ActionCreate},
+		"new, recreated Namespace":    {"content", nil, with(func(o *observed) { o.namespaceUID = "other" }), ActionCreate},
+		"applied but not recorded":    {"content", nil, &current, ActionUpdate},
+		"moved from another template": {"content", nil, with(func(o *observed) { o.template = "b" }), ActionUpdate},
+		"changed manifest":            {"other", &recorded, &current, ActionUpdate},
+		"changed manifest, deleted":   {"other", &recorded, nil, ActionUpdate},
+		"changed by another client":   {"content", &recorded, with(func(o *observed) { o.fields = "other" }), ActionRestore},
+		"deleted":                     {"content", &recorded, nil, ActionRestore},
+		"recreated":                   {"content", &recorded, with(func(o *observed) { o.uid = "other" }), ActionRestore},
 		"terminating":                 {"other", &recorded, with(func(o *observed) { o.isTerminating = true }), actionWait},
 		"terminating, not recorded":   {"content", nil, with(func(o *observed) { o.isTerminating = true }), actionWait},
 	}

@@ -71,7 +71,9 @@ func (p *pass) prune(
 			err = p.Writer.delete(ctx, template.Spec.ServiceAccountName, p.namespace.Name, object, current)
 		}
 		switch {
-		case err == nil || apierrors.IsNotFound(err):
+		case err == nil:
+			p.Recorder.Wrote(name, ActionDelete)
+		case apierrors.IsNotFound(err):
 		case errors.Is(err, errUnconfirmed) || errors.Is(err, errNotSynced) || apierrors.IsConflict(err):
 			remaining = append(remaining, object)
 			p.result.retry(unconfirmedRetry)

@@ -43,9 +43,16 @@ func contentOf(spec *v1alpha1.NamespaceTemplateSpec) content {
 	return content{Parameters: spec.Parameters, Variables: spec.Variables, Objects: spec.Objects}
 }
 
-// Revision identifies the parameters, variables and objects of a template. Other fields do not change
-// what a Namespace contains.
-func Revision(spec *v1alpha1.NamespaceTemplateSpec) string { return hashOf(contentOf(spec)) }
+// Revision identifies the parameters, variables and objects of a template. Other fields, and descriptions,
+// do not change what a Namespace contains.
+func Revision(spec *v1alpha1.NamespaceTemplateSpec) string {
+	identified := contentOf(spec)
+	identified.Parameters = slices.Clone(identified.Parameters)
+	for i := range identified.Parameters {
+		identified.Parameters[i].Description = ""
+	}
+	return hashOf(identified)
+}
 
 func revisionName(template, revision string) string { return template + "-" + revision }
 

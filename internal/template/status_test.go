@@ -75,8 +75,15 @@ func TestConditions(t *testing.T) {
 		counts        v1alpha1.TemplateNamespaceCounts
 		invalid       field.ErrorList
 		authorization Authorization
+		isPaused      bool
+		status        v1alpha1.NamespaceTemplateStatus
 		want          map[string]string
 	}{
+		"paused after failures": {
+			counts:   v1alpha1.TemplateNamespaceCounts{Selected: 3, Ready: 1, Failed: 2},
+			isPaused: true, status: v1alpha1.NamespaceTemplateStatus{Revision: "b", CurrentRevision: "a"},
+			want: map[string]string{"Progressing": "PausedAfterFailures"},
+		},
 		"up to date": {
 			counts: v1alpha1.TemplateNamespaceCounts{Selected: 2, Ready: 2},
 			want:   map[string]string{"Valid": "Valid", "Authorized": "Authorized", "Progressing": "UpToDate", "Conflicted": "NoConflict"},
@@ -94,9 +101,12 @@ func TestConditions(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			template := &v1alpha1.NamespaceTemplate{}
+			template := &v1alpha1.NamespaceTemplate{Status: test.status}
 			template.Status.Namespaces = &test.counts
-			conditions := Conditions(template, test.invalid, test.authorization, "system")
+			conditions := Conditions(template, ConditionInput{
+				Errors: test.invalid, Authorization: test.authorization, SystemNamespace: "system",
+				HasFailurePause: test.isPaused,
+			})
 			for conditionType, reason := range test.want {
 				condition := meta.FindStatusCondition(conditions, conditionType)
 				g.Expect(condition.Reason).To(Equal(reason), conditionType)

@@ -226,6 +226,7 @@ var _ = Describe("The metrics", func() {
 		Expect(native).To(Equal(map[string]bool{
 			own + "initialization_duration_seconds": true, own + "finalization_duration_seconds": true,
 			own + "diagnosis_duration_seconds": true, own + "held_write_duration_seconds": true,
+			own + "template_apply_duration_seconds": true,
 		}))
 	})
 
@@ -236,14 +237,14 @@ var _ = Describe("The metrics", func() {
 			first  float64
 			second float64
 		}{
-			// Seven namespaces are completed in each round: completed, overtaken, unfinalized, late and
-			// blocked, and skipped and deregistered, whose initializer is skipped.
-			{own + "initialization_duration_seconds", []string{`outcome="completed"`}, 7, 14},
+			// Eight namespaces are completed in each round: templated, completed, overtaken, unfinalized, late
+			// and blocked, and skipped and deregistered, whose initializer is skipped.
+			{own + "initialization_duration_seconds", []string{`outcome="completed"`}, 8, 16},
 			{own + "initialization_duration_seconds", []string{`outcome="failed"`}, 2, 4},
 			{own + "initializers_skipped_total", []string{`reason="TimedOut"`}, 1, 2},
 			{own + "initializers_skipped_total", []string{`reason="Deregistered"`}, 1, 2},
 			{own + "initialization_duration_seconds", []string{`outcome="deleted"`}, 1, 2},
-			{own + "finalization_duration_seconds", []string{`outcome="released"`}, 4, 8},
+			{own + "finalization_duration_seconds", []string{`outcome="released"`}, 5, 10},
 			{own + "finalization_duration_seconds", []string{`outcome="overtaken"`}, 1, 2},
 			{own + "namespaces_initializing", []string{`initializer="` + quota + `"`}, 1, 2},
 			{own + "namespaces_initializing", []string{`initializer="` + policy + `"`}, 0, 0},
@@ -255,7 +256,12 @@ var _ = Describe("The metrics", func() {
 			{own + "effective_set_status", []string{`reason="Enforced"`}, 1, 1},
 			{own + "effective_set_status", []string{`reason="PolicyMissing"`}, 0, 0},
 			{own + "settling_time_seconds", nil, 1, 1},
-			{own + "objects_deleted_total", nil, configMaps + 2, 2*configMaps + 4},
+			{own + "objects_deleted_total", nil, configMaps + 3, 2*configMaps + 6},
+			{own + "template_apply_duration_seconds", nil, 1, 2},
+			{own + "template_writes_total", []string{`action="create"`, `template="team"`}, 1, 2},
+			{own + "template_writes_total", []string{`action="delete"`, `template="team"`}, 0, 0},
+			{own + "template_namespaces", []string{`state="conflicted"`, `template="team"`}, 0, 0},
+			{own + "template_rollout_paused", []string{`template="team"`}, 0, 0},
 		}
 		for _, expect := range expected {
 			for i, want := range []float64{expect.first, expect.second} {
@@ -268,6 +274,10 @@ var _ = Describe("The metrics", func() {
 			count, _ := second.value(own+"finalization_requests_total", `purpose="`+purpose+`"`)
 			Expect(count).To(BeNumerically(">", 0), purpose)
 		}
+		restored, _ := second.value(own+"template_writes_total", `action="restore"`, `template="team"`)
+		Expect(restored).To(BeNumerically(">=", 6), "three restorations in each round")
+		conflicts, _ := second.value(own+"template_conflicts_total", `template="team"`)
+		Expect(conflicts).To(BeNumerically(">=", 2))
 		requests, _ := second.value(own + "shared_list_requests_total")
 		Expect(requests).To(BeNumerically(">", 0))
 	})

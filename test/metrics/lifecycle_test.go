@@ -23,6 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -46,6 +47,46 @@ func register(ctx context.Context) {
 	Eventually(func(g Gomega) {
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
 		g.Expect(meta.IsStatusConditionTrue(configuration.Status.Conditions, v1alpha1.ConditionActive)).To(BeTrue())
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// registerTemplate creates a template, and waits until the API server selects new namespaces with it.
+func registerTemplate(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func() error {
+		_, err := plane.KubectlWithInput(
+			ctx, plane.Admin, readFile("test", "metrics", "testdata", "template.yaml"), "apply", "--filename=-")
+		return err
+	}).WithContext(ctx).Should(Succeed())
+	Eventually(func(g Gomega) {
+		probe := wrappers.MakeNamespace("probe").Label("team", "true").Obj()
+		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(framework.PendingOf(probe)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// applyTemplate creates a namespace with the template, and changes the object of the template until the
+// operator reports a conflict.
+func applyTemplate(ctx context.Context, name string) {
+	GinkgoHelper()
+	namespace := wrappers.MakeNamespace(name).Label("team", "true").Obj()
+	Expect(admin.Create(ctx, namespace)).To(Succeed())
+	finishAll(ctx, name)
+	key := client.ObjectKey{Name: "team"}
+	template := &v1alpha1.NamespaceTemplate{}
+	Eventually(func(g Gomega) {
+		settings := wrappers.MakeConfigMap(name, "settings")
+		settings.Data = map[string]string{"team": "other"}
+		g.Expect(admin.Update(ctx, settings)).To(Succeed())
+		g.Expect(admin.Get(ctx, key, template)).To(Succeed())
+		g.Expect(template.Status.Namespaces).NotTo(BeNil())
+		g.Expect(template.Status.Namespaces.Conflicted).To(BeEquivalentTo(1))
+	}).WithContext(ctx).Should(Succeed())
+	remove(ctx, name)
+	expectDeleted(ctx, name)
+	Eventually(func(g Gomega) {
+		g.Expect(admin.Get(ctx, key, template)).To(Succeed())
+		g.Expect(template.Status.Namespaces.Selected).To(BeZero())
 	}).WithContext(ctx).Should(Succeed())
 }
 
@@ -111,6 +152,9 @@ func runLifecycles(ctx context.Context, prefix string) {
 	GinkgoHelper()
 	name := func(suffix string) string { return prefix + "-" + suffix }
 	skipLateInitializer(ctx, prefix)
+
+	By("applying a template")
+	applyTemplate(ctx, name("templated"))
 
 	By("completing an initialization, and deleting the namespace")
 	initialize(ctx, name("completed"))

@@ -46,6 +46,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	build(ctx)
 	leader = startManager(ctx)
 	register(ctx)
+	registerTemplate(ctx)
 	runLifecycles(ctx, "first")
 	first, firstOfServer = leader.scrape(ctx), scrapeServer(ctx)
 	runLifecycles(ctx, "second")

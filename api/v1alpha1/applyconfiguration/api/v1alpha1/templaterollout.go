@@ -13,7 +13,7 @@ type TemplateRolloutApplyConfiguration struct {
 	// ratePerSecond is the maximum number of Namespaces that are updated in one second. The default is
 	// 100.
 	RatePerSecond *int32 `json:"ratePerSecond,omitempty"`
-	// canary selects the Namespaces that are updated first. The others are updated when these contain the
+	// canary selects the Namespaces that are updated first. Other Namespaces are updated when these contain the
 	// new revision.
 	Canary *NamespaceSelectorApplyConfiguration `json:"canary,omitempty"`
 	// pauseAfterFailures pauses the rollout while the new revision cannot be applied to this number of

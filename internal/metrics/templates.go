@@ -1,0 +1,79 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+// States of the namespaces that a template selects.
+const (
+	// TemplateReady means that the namespace contains the objects of the current revision.
+	TemplateReady = "ready"
+	// TemplatePending means that the operator must still update the namespace.
+	TemplatePending = "pending"
+	// TemplateFailed means that an object cannot be applied.
+	TemplateFailed = "failed"
+	// TemplateConflicted means that another client or template controls an object.
+	TemplateConflicted = "conflicted"
+)
+
+// The names of templates are labels: cluster administrators write them, and the inject policy limits
+// their number.
+var (
+	templateNamespacesDesc = prometheus.NewDesc(metricsNamespace+"_template_namespaces", helpTemplateNamespaces,
+		[]string{"template", "state"}, nil)
+	templatePausedDesc = prometheus.NewDesc(metricsNamespace+"_template_rollout_paused", helpTemplatePaused,
+		[]string{"template"}, nil)
+)
+
+// collectTemplates sends the counts in the status of the templates.
+func collectTemplates(templates []v1alpha1.NamespaceTemplate, collected chan<- prometheus.Metric) {
+	for i := range templates {
+		name, status := templates[i].Name, templates[i].Status
+		if status.Namespaces == nil {
+			continue
+		}
+		send := func(state string, count int32) {
+			collected <- prometheus.MustNewConstMetric(
+				templateNamespacesDesc, prometheus.GaugeValue, float64(count), name, state)
+		}
+		send(TemplateReady, status.Namespaces.Ready)
+		send(TemplatePending, status.Namespaces.Pending)
+		send(TemplateFailed, status.Namespaces.Failed)
+		send(TemplateConflicted, status.Namespaces.Conflicted)
+		paused := 0.0
+		progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing)
+		if progressing != nil && progressing.Reason == template.ReasonPausedAfterFailures {
+			paused = 1
+		}
+		collected <- prometheus.MustNewConstMetric(templatePausedDesc, prometheus.GaugeValue, paused, name)
+	}
+}
+
+// AddTemplate initializes the counters of a template.
+func AddTemplate(name string) {
+	TemplateConflictsTotal.WithLabelValues(name)
+	for _, action := range template.Actions() {
+		templateWritesTotal.WithLabelValues(name, string(action))
+	}
+}
+
+// DeleteTemplate deletes the counters of a template.
+func DeleteTemplate(name string) {
+	TemplateConflictsTotal.DeleteLabelValues(name)
+	templateWritesTotal.DeletePartialMatch(prometheus.Labels{"template": name})
+}
+
+// TemplateRecorder records the writes of objects of templates.
+type TemplateRecorder struct{}
+
+// Wrote implements template.Recorder.
+func (TemplateRecorder) Wrote(name string, action template.Action) {
+	templateWritesTotal.WithLabelValues(name, string(action)).Inc()
+}
