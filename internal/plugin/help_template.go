@@ -5,10 +5,10 @@ package plugin
 
 // Help of the template command.
 const (
-	shortTemplate = "List, render, test and compare NamespaceTemplates"
-	longTemplate  = `List, render, test and compare NamespaceTemplates.
+	shortTemplate = "List, render, test, compare and roll back NamespaceTemplates"
+	longTemplate  = `List, render, test, compare and roll back NamespaceTemplates.
 
-None of these commands changes anything in the cluster.`
+Only "rollout pause", "rollout resume" and "rollout undo" change the cluster.`
 
 	helpTemplateFilename = "File with a NamespaceTemplate, or - for stdin, instead of the name of one in the cluster."
 )
@@ -75,6 +75,65 @@ those in the cluster; the namespace does not need to exist.`
 	helpRenderParameter = "Set a parameter, as NAME=VALUE. The flag can be repeated."
 	helpRenderLabels    = "Add labels to the namespace, for example key1=value1,key2=value2."
 	helpRequestedBy     = "Set the name of the user who creates the namespace."
+)
+
+// Help of the template rollout commands.
+const (
+	shortTemplateRollout = "Manage the rollout of a NamespaceTemplate"
+	longTemplateRollout  = `Manage the rollout of a NamespaceTemplate, as "kubectl rollout" does for Deployments.
+
+A change of the parameters, variables or objects of a template is a new revision. The operator
+stores the revisions as ControllerRevisions in its namespace.`
+
+	shortRolloutHistory = "Show the revisions of a NamespaceTemplate"
+	longRolloutHistory  = `Show the stored revisions of a NamespaceTemplate, oldest first, or one of them as YAML.
+
+"Latest" is the revision of the spec, and "Current" the one that new namespaces get.`
+	exampleRolloutHistory = `  # Show the revisions of a template
+  kubectl nslifecycle template rollout history team
+
+  # Print the second revision
+  kubectl nslifecycle template rollout history team --revision=2`
+
+	shortRolloutPause = "Pause the rollout of a NamespaceTemplate"
+	longRolloutPause  = `Pause the rollout of a NamespaceTemplate. Open namespaces keep their revision, and new
+namespaces get the last revision that has reached all open namespaces.`
+	exampleRolloutPause = `  # Pause the rollout of a template
+  kubectl nslifecycle template rollout pause team`
+
+	shortRolloutResume   = "Resume a paused rollout of a NamespaceTemplate"
+	longRolloutResume    = `Resume a paused rollout of a NamespaceTemplate.`
+	exampleRolloutResume = `  # Resume the rollout of a template
+  kubectl nslifecycle template rollout resume team`
+
+	shortRolloutStatus = "Show the status of the rollout of a NamespaceTemplate"
+	longRolloutStatus  = `Wait until all selected namespaces have the revision of the spec, and show the progress. With
+--watch=false, show the progress once.
+
+Exit status: 0 the rollout has finished, 3 the template is invalid, or the rollout is paused
+because of failures, 1 error or timeout. With --watch=false, the exit status of a rollout in
+progress is 0.`
+	exampleRolloutStatus = `  # Wait for the rollout of a template
+  kubectl nslifecycle template rollout status team --timeout=10m`
+
+	shortRolloutUndo = "Roll a NamespaceTemplate back to an earlier revision"
+	longRolloutUndo  = `Write the parameters, variables and objects of an earlier revision into the spec of a
+NamespaceTemplate. Other fields do not change.
+
+The default revision is the one that new namespaces get, while a rollout is in progress, and
+the previous one afterwards.`
+	exampleRolloutUndo = `  # Undo the last change of a template
+  kubectl nslifecycle template rollout undo team
+
+  # Roll back to the second revision
+  kubectl nslifecycle template rollout undo team --to-revision=2
+
+  # Verify that you have the permissions
+  kubectl nslifecycle template rollout undo team --dry-run=server`
+
+	helpRolloutRevision   = "Print the revision with this number."
+	helpRolloutToRevision = "The number of the revision to roll back to. 0 is the default."
+	helpRolloutWatch      = "If true, wait until the rollout has finished."
 )
 
 // Help of the template status command.

@@ -55,3 +55,24 @@ const (
 	msgStatusCurrent    = "New namespaces get revision %s until the rollout has completed."
 	msgStatusOutdated   = "Without this revision: %s"
 )
+
+// Messages of the template rollout commands. They follow those of kubectl rollout.
+const (
+	msgRolloutNoOperator     = "the operator has not started yet: NamespaceInitializerSet %q has no namespace of the operator"
+	msgRolloutOperator       = "failed to read the namespace of the operator: %w"
+	msgRolloutList           = "failed to list the revisions of NamespaceTemplate %q: %w"
+	msgRolloutNoHistory      = "No revisions of NamespaceTemplate %s found."
+	msgRolloutRevisionNumber = "invalid revision %d; must be a positive number"
+	msgRolloutChanged        = "NamespaceTemplate %q was changed by another client; nothing was rolled back"
+	msgRolloutPaused         = "NamespaceTemplate %q is already paused"
+	msgRolloutNotPaused      = "NamespaceTemplate %q is not paused"
+	msgRolloutFailurePause   = "NamespaceTemplate %q is not paused by a user, but because of failures; change it, or run: %s"
+
+	msgRolloutUnobserved = "Waiting for the operator to observe the change of NamespaceTemplate %q..."
+	msgRolloutWaiting    = "Waiting for the rollout of NamespaceTemplate %q to finish: %d of %d namespaces updated"
+	msgRolloutDone       = "NamespaceTemplate %q successfully rolled out"
+	msgRolloutBlocked    = "the rollout of NamespaceTemplate %q cannot continue (%s): %s"
+	msgRolloutTimeout    = "timed out after %s waiting for the rollout of NamespaceTemplate %q"
+	msgRolloutRetry      = "Failed to get NamespaceTemplate %q, retrying: %v"
+	msgRolloutDeleted    = "NamespaceTemplate %q was deleted"
+)

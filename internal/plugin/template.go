@@ -32,6 +32,7 @@ func newTemplateCommand(session *session) *cobra.Command {
 		newTemplateDiffCommand(session),
 		newTemplateListCommand(session),
 		newTemplateRenderCommand(session),
+		newTemplateRolloutCommand(session),
 		newTemplateStatusCommand(session),
 		newTemplateTestCommand(session),
 	)

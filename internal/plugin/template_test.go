@@ -160,6 +160,9 @@ func TestTemplateArguments(t *testing.T) {
 		"two namespaces":     {[]string{"render", "-f=team.yaml", "-n=a", "--namespace-file=b"}, errNamespaceOrFile.Error()},
 		"invalid parameter":  {[]string{"render", "-f=team.yaml", "-n=a", "-p=x"}, "invalid parameter"},
 		"no test":            {[]string{"test"}, "at least one file or directory"},
+		"negative revision":  {[]string{"rollout", "undo", "team", "--to-revision=-1"}, "must be a positive number"},
+		"invalid dry run":    {[]string{"rollout", "undo", "team", "--dry-run=x"}, "invalid --dry-run value"},
+		"no rollout":         {[]string{"rollout", "status"}, "exactly one NamespaceTemplate"},
 		"unknown subcommand": {[]string{"remove"}, "accepts no arguments"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // maxRevisions is the number of ControllerRevisions of a template, in addition to those in use.
@@ -67,23 +68,31 @@ func (r *Revisions) List(ctx context.Context, template string) ([]appsv1.Control
 	return list.Items, nil
 }
 
-// Record stores the spec of a template, as the newest revision. It deletes old revisions that are not in
-// use.
+// Record stores the spec of a template, as the newest revision, also if an old revision is equal. It
+// deletes old revisions that are not in use.
 func (r *Revisions) Record(ctx context.Context, template *v1alpha1.NamespaceTemplate, inUse ...string) error {
 	existing, err := r.List(ctx, template.Name)
 	if err != nil {
 		return err
 	}
 	revision := Revision(&template.Spec)
-	isRecorded, number := false, int64(0)
+	var recorded *appsv1.ControllerRevision
+	number := int64(0)
 	for i := range existing {
-		isRecorded = isRecorded || existing[i].Name == revisionName(template.Name, revision)
-		number = max(number, existing[i].Revision)
-	}
-	if !isRecorded {
-		if err := r.create(ctx, template, revision, number+1); err != nil {
-			return err
+		if existing[i].Name == revisionName(template.Name, revision) {
+			recorded = &existing[i]
+		} else {
+			number = max(number, existing[i].Revision)
 		}
+	}
+	switch {
+	case recorded == nil:
+		err = r.create(ctx, template, revision, number+1)
+	case recorded.Revision <= number:
+		err = r.renumber(ctx, recorded, number+1)
+	}
+	if err != nil {
+		return err
 	}
 	inUse = append(inUse, revision)
 	unused := slices.DeleteFunc(existing, func(old appsv1.ControllerRevision) bool {
@@ -116,6 +125,18 @@ func (r *Revisions) create(
 	}
 	if err := r.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("failed to create ControllerRevision %q: %w", object.Name, err)
+	}
+	return nil
+}
+
+// renumber changes the number of a revision. A revision to which a template returns is the newest again,
+// so that the one before it is never the revision that was undone.
+func (r *Revisions) renumber(ctx context.Context, recorded *appsv1.ControllerRevision, number int64) error {
+	patch := client.MergeFrom(recorded.DeepCopy())
+	changed := recorded.DeepCopy()
+	changed.Revision = number
+	if err := r.Patch(ctx, changed, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+		return fmt.Errorf("failed to renumber ControllerRevision %q: %w", recorded.Name, err)
 	}
 	return nil
 }

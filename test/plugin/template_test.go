@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -170,6 +171,91 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		chooser := newRestrictedUser(ctx, plane, unique("chooser"), read, use)
 		Expect(chooser.run(ctx, "template", "list").stdout).To(MatchRegexp(restricted.Name + ` +Restricted +yes +size`))
 		Expect(chooser.run(ctx, "template", "list", "-o", "json").stdout).To(ContainSubstring(`"isUsable": true`))
+	}, NodeTimeout(testTimeout))
+
+	It("manages the rollout of a template, and rolls it back", func(ctx context.Context) {
+		user := newUser(plane.Admin)
+		rollout := func(arguments ...string) result {
+			GinkgoHelper()
+			return user.run(ctx, append([]string{"template", "rollout"}, arguments...)...)
+		}
+		succeed := func(done result, stdout string) {
+			GinkgoHelper()
+			Expect(done.code).To(BeZero(), done.stderr)
+			Expect(done.stdout).To(HaveSuffix(stdout + "\n"))
+		}
+		rolled := newTemplate(unique("rolled"))
+		createTemplate(ctx, rolled)
+		name, resource := rolled.Name, "namespacetemplates.nslifecycle.dev/"+rolled.Name
+		finished := `NamespaceTemplate "` + name + `" successfully rolled out`
+		namespace := unique("rolled-ns")
+		Expect(user.run(ctx, "create", namespace, "--wait", "--template="+name).code).To(BeZero())
+		DeferCleanup(func(ctx context.Context) { remove(ctx, namespace) })
+		succeed(rollout("status", name, "--timeout=60s"), finished)
+		Expect(rollout("undo", name).stderr).To(ContainSubstring("no earlier revision"))
+		setPods := func(expression string) {
+			GinkgoHelper()
+			Expect(admin.Patch(ctx, rolled, client.RawPatch(types.MergePatchType, []byte(
+				`{"spec":{"variables":[{"name":"pods","expression":"`+expression+`"}]}}`)))).To(Succeed())
+		}
+
+		By("pausing")
+		succeed(rollout("pause", name), resource+" paused")
+		Expect(rollout("pause", name).stderr).To(ContainSubstring("already paused"))
+		setPods("8")
+		timedOut := rollout("status", name, "--timeout=3s")
+		Expect(timedOut.code).To(Equal(1))
+		Expect(timedOut.stderr).To(ContainSubstring("timed out after 3s"))
+		Expect(timedOut.stdout).To(And(ContainSubstring("0 of 1 namespaces"), ContainSubstring("paused...")))
+		Expect(rollout("history", name).stdout).To(MatchRegexp(`(?s)1 +[0-9a-f]{12} +\S+ +Current\n2 +[0-9a-f]{12} +\S+ +Latest\n`))
+		Expect(dataOf(ctx, namespace)).To(HaveKeyWithValue("pods", "4"))
+
+		By("resuming")
+		succeed(rollout("resume", name), resource+" resumed")
+		Expect(rollout("resume", name).stderr).To(ContainSubstring("is not paused"))
+		succeed(rollout("status", name, "--timeout=60s"), finished)
+		Expect(dataOf(ctx, namespace)).To(HaveKeyWithValue("pods", "8"))
+
+		By("rolling back")
+		Expect(rollout("history", name, "--revision=1").stdout).To(ContainSubstring("expression: 'params.size == ''l'' ? 40 : 4'"))
+		Expect(rollout("undo", name, "--to-revision=2").stderr).To(ContainSubstring("already has revision 2"))
+		Expect(rollout("undo", name, "--to-revision=3").stderr).To(ContainSubstring("revision 3 of NamespaceTemplate"))
+		succeed(rollout("undo", name, "--dry-run=client"), resource+" rolled back to revision 1 (dry run)")
+		succeed(rollout("undo", name, "--dry-run=server"), resource+" rolled back to revision 1 (server dry run)")
+		Expect(rollout("undo", name, "--to-revision=2").code).To(Equal(1), "a dry run changes nothing")
+		succeed(rollout("undo", name), resource+" rolled back to revision 1")
+		succeed(rollout("status", name, "--timeout=60s"), finished)
+		Expect(dataOf(ctx, namespace)).To(HaveKeyWithValue("pods", "4"))
+		Eventually(func() string { return rollout("history", name).stdout }).WithContext(ctx).
+			Should(MatchRegexp(`(?s)STATE\n2 +.* <none>\n3 +.* Latest, Current\n`), "the restored revision is the newest")
+
+		By("rolling back a rollout that cannot finish")
+		succeed(rollout("pause", name), resource+" paused")
+		setPods("16")
+		Expect(rollout("undo", name).stdout).To(ContainSubstring(" rolled back to revision "))
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(rolled), rolled)).To(Succeed())
+		Expect(rolled.Spec.Variables[0].Expression).To(ContainSubstring("40 : 4"))
+		succeed(rollout("resume", name), resource+" resumed")
+		setPods("invalid")
+		Eventually(func(g Gomega) {
+			invalid := rollout("status", name, "--watch=false")
+			g.Expect(invalid.code).To(Equal(3), invalid.stdout)
+			g.Expect(invalid.stderr).To(ContainSubstring("cannot continue (Invalid)"))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(rollout("undo", name).code).To(BeZero())
+		succeed(rollout("status", name, "--timeout=60s"), finished)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(rolled), rolled)).To(Succeed())
+		Expect(rolled.Spec.Variables[0].Expression).To(ContainSubstring("40 : 4"))
+
+		By("rolling back without permissions")
+		reader := newRestrictedUser(ctx, plane, unique("reader"), rbacv1.PolicyRule{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespacetemplates", "namespaceinitializersets"},
+			Verbs: []string{"get"},
+		})
+		forbidden := reader.run(ctx, "template", "rollout", "undo", name)
+		Expect(forbidden.code).To(Equal(1))
+		Expect(forbidden.stderr).To(ContainSubstring(`cannot list resource "controllerrevisions"`))
+		Expect(reader.run(ctx, "template", "rollout", "pause", name).stderr).To(ContainSubstring("cannot patch resource"))
 	}, NodeTimeout(testTimeout))
 
 	It("shows why a template is not effective", func(ctx context.Context) {

@@ -26,4 +26,10 @@ const (
 	msgCopyNotShown   = "the data of the copy is not compared"
 	msgDryRunFailed   = "the API server rejects the object: %v"
 	msgDryRunRejected = "dry run of %s in namespace %s: %v"
+
+	msgNoRevisionNumber  = "revision %d of NamespaceTemplate %q not found"
+	msgRevisionNotStored = "revision %s of NamespaceTemplate %q, which new namespaces get, is not stored"
+	msgNoEarlierRevision = "NamespaceTemplate %q has no earlier revision"
+	msgSameRevision      = "NamespaceTemplate %q already has revision %d"
+	msgDecodeRevision    = "failed to decode revision %d: %w"
 )
