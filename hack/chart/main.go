@@ -54,16 +54,19 @@ var fileOfKind = map[string]string{
 // holdFile contains all objects of config/hold.
 const holdFile = "hold.yaml"
 
+// ownersFile contains all objects of config/owners.
+const ownersFile = "owners.yaml"
+
 // optionalFileOf maps an optional object to its file.
 var optionalFileOf = map[string]string{
 	"ValidatingAdmissionPolicy/nslifecycle-protection":              "protection.yaml",
 	"ValidatingAdmissionPolicyBinding/nslifecycle-protection":       "protection.yaml",
 	"ValidatingAdmissionPolicy/nslifecycle-expiry":                  "expiry.yaml",
 	"ValidatingAdmissionPolicyBinding/nslifecycle-expiry":           "expiry.yaml",
-	"ClusterRole/nslifecycle-namespace-deleter":                     "owners.yaml",
-	"ClusterRoleBinding/nslifecycle-namespace-deleter":              "owners.yaml",
-	"ValidatingAdmissionPolicy/nslifecycle-namespace-owners":        "owners.yaml",
-	"ValidatingAdmissionPolicyBinding/nslifecycle-namespace-owners": "owners.yaml",
+	"ClusterRole/nslifecycle-namespace-deleter":                     ownersFile,
+	"ClusterRoleBinding/nslifecycle-namespace-deleter":              ownersFile,
+	"ValidatingAdmissionPolicy/nslifecycle-namespace-owners":        ownersFile,
+	"ValidatingAdmissionPolicyBinding/nslifecycle-namespace-owners": ownersFile,
 	"PrometheusRule/nslifecycle-controller-manager-rules":           "prometheus_rules.yaml",
 }
 

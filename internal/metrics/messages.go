@@ -40,7 +40,8 @@ const (
 	helpTemplatePaused     = "1 while failures pause the rollout of a NamespaceTemplate, 0 otherwise."
 	helpTemplateApply      = "Time from the creation of a namespace until the operator has applied its NamespaceTemplates."
 	helpTemplateWrites     = "Requests for objects of a NamespaceTemplate that the API server has accepted, by action."
-	helpTemplateConflicts  = "Objects of a NamespaceTemplate that another client or template was first observed to control."
+	helpTemplateConflicts  = "Objects of a NamespaceTemplate that another client or template controls. Each conflict is " +
+		"counted once."
 
 	helpConfigurations = "NamespaceInitializerConfigurations, by the status of their Active condition."
 )

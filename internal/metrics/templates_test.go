@@ -4,12 +4,10 @@
 package metrics
 
 import (
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -24,9 +22,12 @@ func (templatesCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- templatePausedDesc
 }
 
-func (c templatesCollector) Collect(collected chan<- prometheus.Metric) { collectTemplates(c, collected) }
+func (c templatesCollector) Collect(collected chan<- prometheus.Metric) {
+	collectTemplates(c, collected)
+}
 
 func TestCollectTemplates(t *testing.T) {
+	g := NewWithT(t)
 	named := func(name, reason string, counts *v1alpha1.TemplateNamespaceCounts) v1alpha1.NamespaceTemplate {
 		return v1alpha1.NamespaceTemplate{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -35,26 +36,32 @@ func TestCollectTemplates(t *testing.T) {
 			}},
 		}
 	}
-	counts := &v1alpha1.TemplateNamespaceCounts{Selected: 10, Ready: 4, Pending: 3, Failed: 2, Conflicted: 1}
-	NewWithT(t).Expect(testutil.CollectAndCompare(templatesCollector{
-		named("new", "", nil), named("paused", template.ReasonPausedAfterFailures, counts),
-		named("ready", template.ReasonPaused, &v1alpha1.TemplateNamespaceCounts{}),
-	}, strings.NewReader(`
-# HELP nslifecycle_template_namespaces `+helpTemplateNamespaces+`
-# TYPE nslifecycle_template_namespaces gauge
-nslifecycle_template_namespaces{state="conflicted",template="paused"} 1
-nslifecycle_template_namespaces{state="failed",template="paused"} 2
-nslifecycle_template_namespaces{state="pending",template="paused"} 3
-nslifecycle_template_namespaces{state="ready",template="paused"} 4
-nslifecycle_template_namespaces{state="conflicted",template="ready"} 0
-nslifecycle_template_namespaces{state="failed",template="ready"} 0
-nslifecycle_template_namespaces{state="pending",template="ready"} 0
-nslifecycle_template_namespaces{state="ready",template="ready"} 0
-# HELP nslifecycle_template_rollout_paused `+helpTemplatePaused+`
-# TYPE nslifecycle_template_rollout_paused gauge
-nslifecycle_template_rollout_paused{template="paused"} 1
-nslifecycle_template_rollout_paused{template="ready"} 0
-`))).To(Succeed())
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(templatesCollector{
+		named("new", "", nil), named("ready", template.ReasonPaused, &v1alpha1.TemplateNamespaceCounts{Ready: 5}),
+		named("paused", template.ReasonPausedAfterFailures, &v1alpha1.TemplateNamespaceCounts{
+			Selected: 10, Ready: 4, Pending: 3, Failed: 2, Conflicted: 1,
+		}),
+	})
+	families, err := registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			key := family.GetName()
+			for _, label := range metric.GetLabel() {
+				key += " " + label.GetValue()
+			}
+			got[key] = metric.GetGauge().GetValue()
+		}
+	}
+	const counts, paused = "nslifecycle_template_namespaces", "nslifecycle_template_rollout_paused"
+	g.Expect(got).To(Equal(map[string]float64{
+		counts + " ready paused": 4, counts + " pending paused": 3, counts + " failed paused": 2,
+		counts + " conflicted paused": 1, paused + " paused": 1,
+		counts + " ready ready": 5, counts + " pending ready": 0, counts + " failed ready": 0,
+		counts + " conflicted ready": 0, paused + " ready": 0,
+	}))
 }
 
 func TestDeleteTemplate(t *testing.T) {
@@ -62,6 +69,6 @@ func TestDeleteTemplate(t *testing.T) {
 	AddTemplate("team")
 	AddTemplate("other")
 	DeleteTemplate("team")
-	g.Expect(testutil.CollectAndCount(templateWritesTotal)).To(Equal(len(template.Actions())))
-	g.Expect(testutil.CollectAndCount(TemplateConflictsTotal)).To(Equal(1))
+	g.Expect(collect(templateWritesTotal)).To(Equal(len(template.Actions())))
+	g.Expect(collect(TemplateConflictsTotal)).To(Equal(1))
 }
