@@ -129,7 +129,11 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{RequeueAfter: template.WatchRetention}, client.IgnoreNotFound(err)
 	}
 	metrics.AddTemplate(current.Name)
-	if changed, err := r.updateFinalizer(ctx, current); changed || err != nil {
+	changed, err := r.updateFinalizer(ctx, current)
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil // The predicate can drop the event of the other write.
+	case changed || err != nil:
 		return ctrl.Result{}, nswrite.IgnoreStale(err)
 	}
 	if err := r.planRollout(ctx, current); err != nil {

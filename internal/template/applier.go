@@ -278,12 +278,15 @@ func (a *Applier) State(namespace *corev1.Namespace) (State, error) { return a.s
 func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTemplate) (*applied, error) {
 	recorded := p.state[template.Name]
 	revision, wait, ok := p.Rollouts.choose(template.UID, p.namespace, p.isInitializing, recorded, p.Clock.Now())
-	if !ok {
-		return nil, errNotSynced
-	}
 	p.result.retry(wait)
 	position := len(p.result.Templates)
 	p.result.Templates = append(p.result.Templates, Outcome{Template: template.Name, Revision: revision})
+	if !ok {
+		p.isUnclaimed = true
+		p.keep(template.Name, position, recorded)
+		err := problemf(ReasonNotSynced, "the revision of the template is not recorded yet: %w", errNotSynced)
+		return nil, p.fail(position, toProblem(template.Name, "", err), err)
+	}
 	if !p.isInitializing && (revision == "" || recorded.Revision != "" && template.Spec.Sync.Mode == v1alpha1.SyncOnce) {
 		p.keep(template.Name, position, recorded)
 		return nil, nil
@@ -356,7 +359,7 @@ func (p *pass) finishTemplate(ctx context.Context, done applied) {
 		remaining = nil
 	default:
 		var problems []Problem
-		remaining, problems = p.prune(ctx, template, template.Name, remaining)
+		remaining, problems = p.prune(ctx, template, result.Revision, remaining)
 		result.Problems = append(result.Problems, problems...)
 		isComplete = len(remaining) == 0
 	}

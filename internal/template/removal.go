@@ -46,25 +46,26 @@ func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1al
 		return
 	}
 	unclaimed := obsolete(recorded, nil, func(key objectKey) bool { _, ok := p.claims[key]; return ok })
-	remaining, problems := p.prune(ctx, template, name, unclaimed)
+	remaining, problems := p.prune(ctx, template, "", unclaimed)
 	if len(remaining) > 0 {
 		p.result.State[name] = Entry{Revision: recorded.Revision, Objects: remaining}
 		p.result.Templates = append(p.result.Templates, Outcome{Template: name, Problems: problems})
 	}
 }
 
-// prune deletes objects in reverse order, and returns those that must remain recorded.
+// prune deletes objects in reverse order, and returns those that must remain recorded. The revision is that
+// which no longer contains the objects; empty if the whole template no longer applies.
 func (p *pass) prune(
-	ctx context.Context, template *v1alpha1.NamespaceTemplate, name string, objects []ObjectState,
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string, objects []ObjectState,
 ) (remaining []ObjectState, problems []Problem) {
-	isConfirmed := false
+	isConfirmed, name := false, template.Name
 	for _, object := range slices.Backward(objects) {
 		current, err := p.current(ctx, object)
 		switch {
 		case err == nil && (current == nil || current.isTerminating || !mayDelete(name, object, current)):
 			continue
 		case err == nil && !isConfirmed:
-			err = p.confirm(ctx, template)
+			err = p.confirm(ctx, template, revision)
 			isConfirmed = err == nil
 		}
 		if err == nil {
@@ -103,8 +104,8 @@ func (p *pass) current(ctx context.Context, object ObjectState) (*observed, erro
 }
 
 // confirm reads the Namespace and the template from the API server. It returns an error unless they are
-// as in the cache.
-func (p *pass) confirm(ctx context.Context, template *v1alpha1.NamespaceTemplate) error {
+// as in the cache, and the revision is one that Namespaces must contain now.
+func (p *pass) confirm(ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string) error {
 	namespace := &corev1.Namespace{}
 	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.namespace), namespace); err != nil {
 		return fmt.Errorf("failed to get namespace %q: %w", p.namespace.Name, err)
@@ -116,6 +117,10 @@ func (p *pass) confirm(ctx context.Context, template *v1alpha1.NamespaceTemplate
 	if namespace.UID != p.namespace.UID || namespace.DeletionTimestamp != nil ||
 		!maps.Equal(namespace.Labels, p.namespace.Labels) || !maps.Equal(namespace.Annotations, p.namespace.Annotations) ||
 		live.UID != template.UID || live.Generation != template.Generation {
+		return errUnconfirmed
+	}
+	// The plan of the rollout can be older than the template in the cache.
+	if revision != "" && revision != Revision(&live.Spec) && revision != live.Status.CurrentRevision {
 		return errUnconfirmed
 	}
 	return nil
