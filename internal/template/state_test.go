@@ -130,12 +130,12 @@ func TestApplicable(t *testing.T) {
 		"initializing, by name": {
 			labels: map[string]string{v1alpha1.LabelTemplate: "named"}, pending: v1alpha1.TemplatesInitializer, want: []string{"named"},
 		},
-		"initializing by others": {labels: map[string]string{label: "team"}, pending: "other.example.com", want: []string{"existing"}},
-		"open":                   {labels: map[string]string{label: "team"}, want: []string{"existing"}},
-		"open, recorded":         {labels: map[string]string{label: "team"}, state: State{"new": {}}, want: []string{"existing", "new"}},
-		"open, relabelled":       {labels: map[string]string{label: "other"}, state: State{"new": {}, "deleted": {}}},
-		"open, by name":          {labels: map[string]string{v1alpha1.LabelTemplate: "named"}},
-		"not selected":           {pending: v1alpha1.TemplatesInitializer},
+		"other initializers are pending": {labels: map[string]string{label: "team"}, pending: "other.example.com", want: []string{"existing"}},
+		"open":                           {labels: map[string]string{label: "team"}, want: []string{"existing"}},
+		"open, recorded":                 {labels: map[string]string{label: "team"}, state: State{"new": {}}, want: []string{"existing", "new"}},
+		"open, relabelled":               {labels: map[string]string{label: "other"}, state: State{"new": {}, "deleted": {}}},
+		"open, by name":                  {labels: map[string]string{v1alpha1.LabelTemplate: "named"}},
+		"not selected":                   {pending: v1alpha1.TemplatesInitializer},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,87 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
+)
+
+// desired renders a template for the Namespace. Objects that are created after the Namespace opens are
+// omitted before.
+func (p *pass) desired(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string,
+) ([]desired, error) {
+	program := p.Programs.latest(template)
+	if revision != "" {
+		var err error
+		if program, err = p.Programs.get(ctx, template, revision); err != nil {
+			return nil, err
+		}
+	}
+	if len(program.errors) > 0 {
+		return nil, problemf(ReasonInvalidTemplate, "the template is invalid: %w", program.errors.ToAggregate())
+	}
+	account := &corev1.ServiceAccount{}
+	key := client.ObjectKey{Namespace: p.SystemNamespace, Name: template.Spec.ServiceAccountName}
+	switch err := p.ServiceAccounts.Get(ctx, key, account); {
+	// The API server would allow the impersonation of a ServiceAccount that does not exist.
+	case apierrors.IsNotFound(err):
+		return nil, problemf(ReasonServiceAccountNotFound, "ServiceAccount %q does not exist in namespace %q",
+			key.Name, key.Namespace)
+	case err != nil:
+		return nil, fmt.Errorf("failed to get ServiceAccount %q: %w", key, err)
+	}
+	parameters, err := render.ResolveParameters(program.parameters, p.namespace)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := program.program.Render(ctx, render.Input{
+		Namespace: p.namespace, Parameters: parameters,
+		RequestedBy: p.namespace.Annotations[v1alpha1.AnnotationRequestedBy],
+	})
+	if err != nil {
+		return nil, err
+	}
+	want := make([]desired, 0, len(objects))
+	for _, object := range objects {
+		if object.When == v1alpha1.TemplateAfterOpen && p.isInitializing ||
+			object.Copy != nil && object.Copy.Namespace == p.namespace.Name {
+			continue // The namespace of the source contains the object itself.
+		}
+		want = append(want, p.complete(ctx, template, object))
+	}
+	if p.count += len(want); p.count > maxObjects {
+		return nil, problemf(ReasonTooManyObjects,
+			"the templates of the namespace contain more than %d objects", maxObjects)
+	}
+	return want, nil
+}
+
+// complete returns a rendered object or a copy, and its hash.
+func (p *pass) complete(ctx context.Context, template *v1alpha1.NamespaceTemplate, object render.Object) desired {
+	want := desired{name: object.Name, manifest: object.Manifest, when: object.When, isLocked: object.Locked}
+	if object.Copy == nil {
+		want.content = ObjectContent(object.Manifest, object.Locked)
+		return want
+	}
+	var source *unstructured.Unstructured
+	if source, want.err = p.Sources.get(ctx, template.Spec.ServiceAccountName, *object.Copy); want.err == nil {
+		want.manifest, want.err = copyOf(source, p.namespace.Name)
+	}
+	if want.err != nil {
+		want.manifest = identityOf(*object.Copy, p.namespace.Name)
+		return want
+	}
+	want.content = hashOf(source.GetUID(), source.GetResourceVersion(), object.Locked)
+	return want
+}
