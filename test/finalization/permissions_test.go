@@ -124,6 +124,9 @@ var _ = Describe("The permissions of the manager", func() {
 		"get mutatingadmissionpolicybindings.admissionregistration.k8s.io",
 		"get validatingadmissionpolicies.admissionregistration.k8s.io",
 		"get validatingadmissionpolicybindings.admissionregistration.k8s.io",
+		// Add and remove the finalizer of templates, and write their status.
+		"get namespacetemplates.nslifecycle.dev", "patch namespacetemplates.nslifecycle.dev",
+		"patch namespacetemplates/status.nslifecycle.dev",
 		// Authenticate and authorize requests for metrics.
 		"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io",
 		// All authenticated users have these permissions.
@@ -135,8 +138,9 @@ var _ = Describe("The permissions of the manager", func() {
 		wanted := everything(otherVerbs, "")
 		Expect(filterAllowed(ctx, wanted)).To(ConsistOf(granted))
 
-		By("checking the additional permissions for leader election in the system namespace")
+		By("checking the additional permissions for leader election and revisions in the system namespace")
 		inSystemNamespace := append([]string{
+			"create controllerrevisions.apps",
 			"get leases.coordination.k8s.io", "create leases.coordination.k8s.io", "update leases.coordination.k8s.io",
 			"create events", "patch events",
 		}, granted...)
