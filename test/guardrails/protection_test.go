@@ -128,12 +128,20 @@ var _ = Describe("Deletion protection", func() {
 		runManager(ctx, manager.Initialization)
 		configuration := wrappers.MakeConfiguration("protection").Initializers("a.test.example.com").Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
-		Eventually(func(g Gomega) {
-			probe := wrappers.MakeNamespace("probe").Obj()
-			g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		expectInjection := func(ctx context.Context, isInjected bool) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				probe := wrappers.MakeNamespace("probe").Obj()
+				g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+				_, ok := probe.Labels[v1alpha1.LabelInitializing]
+				g.Expect(ok).To(Equal(isInjected))
+			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		}
+		DeferCleanup(func(ctx context.Context) {
+			Expect(admin.Delete(ctx, configuration)).To(Succeed())
+			expectInjection(ctx, false) // The manager stops afterwards.
+		})
+		expectInjection(ctx, true)
 
 		namespace := create(ctx, owner, protected("failed"))
 		Expect(namespace.Labels).To(And(HaveKey(v1alpha1.LabelInitializing), HaveKey(v1alpha1.LabelDeletionProtection)))
