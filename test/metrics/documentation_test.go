@@ -131,7 +131,8 @@ var _ = Describe("The documentation of metrics and logs", func() {
 		wanted := documented(operate, logRow, "")
 		logged := map[string]described{}
 		for _, line := range leader.logged("") {
-			if !strings.HasPrefix(line["controller"].(string), "namespace-") {
+			controller := line["controller"].(string)
+			if !strings.HasPrefix(controller, "namespace-") && controller != "templated-namespace" {
 				continue
 			}
 			message := line["msg"].(string)
