@@ -140,7 +140,7 @@ var _ = Describe("The permissions of the manager", func() {
 
 		By("checking the additional permissions for leader election and revisions in the system namespace")
 		inSystemNamespace := append([]string{
-			"create controllerrevisions.apps",
+			"create controllerrevisions.apps", "patch controllerrevisions.apps",
 			"get leases.coordination.k8s.io", "create leases.coordination.k8s.io", "update leases.coordination.k8s.io",
 			"create events", "patch events",
 		}, granted...)
