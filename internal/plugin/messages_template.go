@@ -58,7 +58,7 @@ const (
 
 // Messages of the template rollout commands. They follow those of kubectl rollout.
 const (
-	msgRolloutNoOperator     = "the operator has not started yet: NamespaceInitializerSet %q has no namespace of the operator"
+	msgRolloutNoOperator     = "the operator has not started yet: NamespaceInitializerSet %q has no systemNamespace"
 	msgRolloutOperator       = "failed to read the namespace of the operator: %w"
 	msgRolloutList           = "failed to list the revisions of NamespaceTemplate %q: %w"
 	msgRolloutNoHistory      = "No revisions of NamespaceTemplate %s found."
@@ -66,7 +66,7 @@ const (
 	msgRolloutChanged        = "NamespaceTemplate %q was changed by another client; nothing was rolled back"
 	msgRolloutPaused         = "NamespaceTemplate %q is already paused"
 	msgRolloutNotPaused      = "NamespaceTemplate %q is not paused"
-	msgRolloutFailurePause   = "NamespaceTemplate %q is not paused by a user, but because of failures; change it, or run: %s"
+	msgRolloutFailurePause   = "NamespaceTemplate %q is paused only because of failures; change it, or run: %s"
 
 	msgRolloutUnobserved = "Waiting for the operator to observe the change of NamespaceTemplate %q..."
 	msgRolloutWaiting    = "Waiting for the rollout of NamespaceTemplate %q to finish: %d of %d namespaces updated"

@@ -80,7 +80,8 @@ func rolloutProgress(object *v1alpha1.NamespaceTemplate) (text string, isDone bo
 		return fmt.Sprintf(msgRolloutUnobserved, object.Name), false, nil
 	}
 	status := &object.Status
-	progressing := ptr.Deref(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing), metav1.Condition{})
+	progressing := ptr.Deref(
+		meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing), metav1.Condition{})
 	if valid := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionValid); valid != nil &&
 		valid.Status == metav1.ConditionFalse {
 		return "", false, rolloutBlocked(object.Name, valid)
