@@ -112,14 +112,9 @@ func (r *TemplateReconciler) enqueueUsersOf(ctx context.Context, account client.
 
 // Reconcile updates the status of one template.
 func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	var templates v1alpha1.NamespaceTemplateList
-	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+	if err := r.retain(ctx); err != nil {
+		return ctrl.Result{}, err
 	}
-	r.Applier.Retain(ctx, templates.Items)
-	maps.DeleteFunc(r.reviews, func(uid types.UID, _ review) bool {
-		return !slices.ContainsFunc(templates.Items, func(t v1alpha1.NamespaceTemplate) bool { return t.UID == uid })
-	})
 	current := &v1alpha1.NamespaceTemplate{}
 	if err := r.Get(ctx, req.NamespacedName, current); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -156,6 +151,19 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: reviewInterval}, nil
+}
+
+// retain forgets what is known about templates that no longer exist.
+func (r *TemplateReconciler) retain(ctx context.Context) error {
+	var templates v1alpha1.NamespaceTemplateList
+	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+	}
+	r.Applier.Retain(ctx, templates.Items)
+	maps.DeleteFunc(r.reviews, func(uid types.UID, _ review) bool {
+		return !slices.ContainsFunc(templates.Items, func(t v1alpha1.NamespaceTemplate) bool { return t.UID == uid })
+	})
+	return nil
 }
 
 // isTracked reports whether the counts of Namespaces are complete. They are not just after a start.
