@@ -144,7 +144,7 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # The suites that ginkgo runs in PROCS processes each. Every process has its own control
 # plane, so specs do not interfere. The specs mostly wait, hence more
 # processes than processors.
-PARALLEL_SUITES := finalization security causes integration diagnosis initializer hold
+PARALLEL_SUITES := finalization security causes integration diagnosis initializer hold templateobjects
 PROCS ?= 4
 # The suites that only test-long runs, in addition to the specs of PARALLEL_SUITES with the label "long".
 LONG_SUITES := chaos

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -28,6 +29,18 @@ import (
 // who watch a Namespace, and long compared with the duration of a trivial initializer.
 const ProgressInterval = 200 * time.Millisecond
 
+const (
+	// progressRate and progressBurst are the limits of NewProgressLimiter, in writes per second and writes.
+	progressRate, progressBurst = 10, 20
+	// busyDelay is the delay of a report that exceeds the limit. Most initializations end before.
+	busyDelay = time.Second
+)
+
+// NewProgressLimiter returns the default of NamespaceReconciler.ProgressLimiter.
+func NewProgressLimiter() flowcontrol.PassiveRateLimiter {
+	return flowcontrol.NewTokenBucketPassiveRateLimiter(progressRate, progressBurst)
+}
+
 // NamespaceReconciler applies the decisions of initialization.Decide: it sets the conditions of every
 // Namespace, skips initializers that have timed out or are no longer registered, and deletes Namespaces
 // whose initialization has failed.
@@ -44,6 +57,10 @@ type NamespaceReconciler struct {
 	// ProgressInterval is the minimum time between two writes that report the progress of an
 	// initialization. The start and the completion are written immediately.
 	ProgressInterval time.Duration
+	// ProgressLimiter limits the writes that report the start or the progress of initializations; nil if
+	// there is no limit. If many Namespaces are created at the same time, the initializers need the
+	// capacity of the API server.
+	ProgressLimiter flowcontrol.PassiveRateLimiter
 
 	// Injector adds the pending list to new Namespaces if the API server does not add it.
 	Injector Injector

@@ -421,9 +421,8 @@ func TestEventNotesFitIntoAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			recorder := events.NewFakeRecorder(1)
-			reconciler := &NamespaceReconciler{Injector: ServerInjects{}, Recorder: recorder}
-			reconciler.recordEvents(wrappers.MakeNamespace("x").Obj(),
-				initialization.Event{Type: corev1.EventTypeNormal, Reason: "Reason", Note: test.note})
+			recordEvents(recorder, wrappers.MakeNamespace("x").Obj(),
+				[]initialization.Event{{Type: corev1.EventTypeNormal, Reason: "Reason", Note: test.note}})
 			g.Expect(recorded(recorder)).To(Equal([]string{"Normal Reason " + test.want}))
 			g.Expect(len(test.want)).To(BeNumerically("<=", limit))
 			g.Expect(utf8.ValidString(test.want)).To(BeTrue())

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -32,7 +34,7 @@ func (r *NamespaceReconciler) apply(
 			return r.repairLabel(ctx, namespace, decision)
 		}
 		if decision.IsThrottled && len(decision.Conditions) > 0 {
-			delay = r.tracker.progressDelay(namespace.UID, r.Clock.Now(), r.ProgressInterval)
+			delay = r.progressDelay(namespace.UID)
 		}
 		if len(decision.Conditions) == 0 || delay > 0 {
 			return nil
@@ -48,6 +50,15 @@ func (r *NamespaceReconciler) apply(
 		log.FromContext(ctx).Info("Kept a namespace whose initialization failed", "why", decision.KeepReason)
 	}
 	return decision.RequeueAfter, nil
+}
+
+// progressDelay returns how long to wait before the progress of a Namespace is written.
+func (r *NamespaceReconciler) progressDelay(uid types.UID) time.Duration {
+	delay := r.tracker.progressDelay(uid, r.Clock.Now(), r.ProgressInterval)
+	if delay == 0 && r.ProgressLimiter != nil && !r.ProgressLimiter.TryAccept() {
+		return busyDelay
+	}
+	return delay
 }
 
 // applyLive handles a decision that requires a live read: it repeats the decision with objects from
@@ -111,7 +122,7 @@ func (r *NamespaceReconciler) repairLabel(
 		log.FromContext(ctx).Info("Repaired the label of a namespace", "uid", base.UID,
 			"label", v1alpha1.LabelInitializing, "value", decision.LabelRepair.Value)
 	}
-	r.recordEvents(base, decision.Events...)
+	recordEvents(r.Recorder, base, decision.Events)
 	return nil
 }
 
@@ -133,7 +144,7 @@ func (r *NamespaceReconciler) writeConditions(
 				"message", condition.Message, "pending", decision.State.Pending)
 		}
 	}
-	r.recordEvents(before, decision.Events...)
+	recordEvents(r.Recorder, before, decision.Events)
 	return nil
 }
 
@@ -145,15 +156,15 @@ func (r *NamespaceReconciler) skip(
 	before := namespace.DeepCopy()
 	// An empty list completes the initialization. If the annotation were removed instead, the API server
 	// would restore it.
-	err := nswrite.PatchAnnotation(ctx, r.Client, namespace, resourceVersion,
-		v1alpha1.AnnotationPendingInitializers, skip.Pending, skip.Conditions)
+	err := nswrite.PatchAnnotations(ctx, r.Client, namespace, resourceVersion,
+		map[string]string{v1alpha1.AnnotationPendingInitializers: skip.Pending}, skip.Conditions)
 	if err != nil {
 		return fmt.Errorf("failed to remove initializers from the pending list of namespace %q: %w", namespace.Name, err)
 	}
 	metrics.InitializersSkippedTotal.WithLabelValues(skip.Reason).Add(float64(len(skip.Initializers)))
 	log.FromContext(ctx).Info("Skipped initializers", "uid", before.UID, "initializers", skip.Initializers,
 		"reason", skip.Reason, "pending", skip.Pending)
-	r.recordEvents(before, skip.Event)
+	recordEvents(r.Recorder, before, []initialization.Event{skip.Event})
 	return nil
 }
 
@@ -187,8 +198,8 @@ func (r *NamespaceReconciler) deleteFailed(
 	return nil
 }
 
-func (r *NamespaceReconciler) recordEvents(namespace *corev1.Namespace, events ...initialization.Event) {
-	for _, event := range events {
-		nswrite.RecordEvent(r.Recorder, namespace, event.Type, event.Reason, event.Action, event.Note)
+func recordEvents(recorder events.EventRecorder, namespace *corev1.Namespace, recorded []initialization.Event) {
+	for _, event := range recorded {
+		nswrite.RecordEvent(recorder, namespace, event.Type, event.Reason, event.Action, event.Note)
 	}
 }

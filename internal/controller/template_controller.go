@@ -64,9 +64,8 @@ type TemplateReconciler struct {
 	// have changed.
 	Authorized func(ctx context.Context, changed *v1alpha1.NamespaceTemplate)
 
-	// reviews has the last review of each template, by UID, and plans the last plan.
+	// reviews has the last review of each template, by UID.
 	reviews map[types.UID]review
-	plans   map[types.UID]template.Plan
 }
 
 // review is the result of a review of permissions.
@@ -124,22 +123,26 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{RequeueAfter: template.WatchRetention}, client.IgnoreNotFound(err)
 	}
 	metrics.AddTemplate(current.Name)
-	changed, err := r.updateFinalizer(ctx, current)
+	var namespaces corev1.NamespaceList
+	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to list namespaces: %w", err)
+	}
+	changed, err := r.updateFinalizer(ctx, current, namespaces.Items)
 	switch {
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil // The predicate can drop the event of the other write.
 	case changed || err != nil:
 		return ctrl.Result{}, nswrite.IgnoreStale(err)
 	}
-	if err := r.planRollout(ctx, current); err != nil {
+	if err := r.planRollout(ctx, current, namespaces.Items); err != nil {
 		return ctrl.Result{}, err
 	}
 	last, err := r.review(ctx, current)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if isComplete, err := r.isTracked(ctx); err != nil || !isComplete {
-		return ctrl.Result{RequeueAfter: templateStatusInterval}, err
+	if !r.Tracker.IsComplete(namespaces.Items) { // They are not just after a start.
+		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
 	}
 	if err := r.writeStatus(ctx, current, last.Authorization); err != nil {
 		if apierrors.IsConflict(err) {
@@ -164,15 +167,6 @@ func (r *TemplateReconciler) retain(ctx context.Context) error {
 		return !slices.ContainsFunc(templates.Items, func(t v1alpha1.NamespaceTemplate) bool { return t.UID == uid })
 	})
 	return nil
-}
-
-// isTracked reports whether the counts of Namespaces are complete. They are not just after a start.
-func (r *TemplateReconciler) isTracked(ctx context.Context) (bool, error) {
-	var namespaces corev1.NamespaceList
-	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("failed to list namespaces: %w", err)
-	}
-	return r.Tracker.IsComplete(namespaces.Items), nil
 }
 
 // review reviews the permissions of a template, unless a recent review is known.
@@ -204,14 +198,16 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 
 // updateFinalizer adds the finalizer if objects must be deleted with the template, and removes it when no
 // Namespace records the template any more. It reports whether it has written the template.
-func (r *TemplateReconciler) updateFinalizer(ctx context.Context, current *v1alpha1.NamespaceTemplate) (bool, error) {
+func (r *TemplateReconciler) updateFinalizer(
+	ctx context.Context, current *v1alpha1.NamespaceTemplate, namespaces []corev1.Namespace,
+) (bool, error) {
 	base := current.DeepCopy()
 	isDeleting := current.DeletionTimestamp != nil
 	switch {
 	case isDeleting && !controllerutil.ContainsFinalizer(current, v1alpha1.FinalizerTemplate):
 		return false, nil
 	case isDeleting && current.Spec.Removal.OnDelete == v1alpha1.RemovalPrune:
-		isUsed, err := r.isUsed(ctx, current.Name)
+		isUsed, err := r.isUsed(namespaces, current.Name)
 		if err != nil || isUsed {
 			r.Requests.AddAfter(templateStatusInterval, current.Name)
 			return false, err
@@ -231,17 +227,13 @@ func (r *TemplateReconciler) updateFinalizer(ctx context.Context, current *v1alp
 }
 
 // isUsed reports whether a Namespace records a template.
-func (r *TemplateReconciler) isUsed(ctx context.Context, name string) (bool, error) {
-	var namespaces corev1.NamespaceList
-	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("failed to list namespaces: %w", err)
-	}
-	for i := range namespaces.Items {
-		state, err := r.Applier.State(&namespaces.Items[i])
+func (r *TemplateReconciler) isUsed(namespaces []corev1.Namespace, name string) (bool, error) {
+	for i := range namespaces {
+		state, err := r.Applier.State(&namespaces[i])
 		if err != nil {
 			return true, err
 		}
-		if _, ok := state[name]; ok && namespaces.Items[i].DeletionTimestamp == nil {
+		if _, ok := state[name]; ok && namespaces[i].DeletionTimestamp == nil {
 			return true, nil
 		}
 	}
@@ -252,7 +244,8 @@ func (r *TemplateReconciler) writeStatus(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, authorization template.Authorization,
 ) error {
 	base := current.DeepCopy()
-	r.setRevisions(current)
+	current.Status.Revision = template.Revision(&current.Spec)
+	current.Status.CurrentRevision = r.Rollouts.Current(current.UID)
 	counts, failures := r.Tracker.Status(current.Name, current.Status.Revision)
 	current.Status.Namespaces, current.Status.Failures = &counts, failures
 	for _, condition := range template.Conditions(current, template.ConditionInput{
@@ -275,7 +268,9 @@ func (r *TemplateReconciler) writeStatus(
 
 // planRollout stores the revision of the spec, and decides which revision new Namespaces, and which
 // Namespaces, get.
-func (r *TemplateReconciler) planRollout(ctx context.Context, current *v1alpha1.NamespaceTemplate) error {
+func (r *TemplateReconciler) planRollout(
+	ctx context.Context, current *v1alpha1.NamespaceTemplate, namespaces []corev1.Namespace,
+) error {
 	if current.DeletionTimestamp != nil {
 		return nil
 	}
@@ -287,65 +282,42 @@ func (r *TemplateReconciler) planRollout(ctx context.Context, current *v1alpha1.
 		}
 	}
 	if plan.Latest != "" && plan.Current != plan.Latest {
-		progress, err := r.progress(ctx, current, plan.Latest)
+		outdated, canaries, err := r.countOutdated(current, plan.Latest, namespaces)
 		if err != nil {
 			return err
 		}
-		if plan.Current == "" || progress.outdated == 0 {
+		if plan.Current == "" || outdated == 0 {
 			plan.Current = plan.Latest
 		}
-		plan.IsCanaryPhase = progress.outdatedCanaries > 0
+		plan.IsCanaryPhase = canaries > 0
 	}
-	if r.plans == nil {
-		r.plans = map[types.UID]template.Plan{}
-	}
-	r.plans[current.UID] = plan
 	if r.Rollouts.Set(current.UID, plan) {
 		r.PlanChanged(ctx, current)
 	}
 	return nil
 }
 
-// setRevisions sets the revisions in the status.
-func (r *TemplateReconciler) setRevisions(current *v1alpha1.NamespaceTemplate) {
-	current.Status.Revision = template.Revision(&current.Spec)
-	if plan, ok := r.plans[current.UID]; ok {
-		current.Status.CurrentRevision = plan.Current
-	}
-}
-
-// rolloutProgress has numbers of open Namespaces.
-type rolloutProgress struct{ outdated, outdatedCanaries int }
-
-// progress counts the open Namespaces that do not contain a revision yet.
-func (r *TemplateReconciler) progress(
-	ctx context.Context, current *v1alpha1.NamespaceTemplate, revision string,
-) (rolloutProgress, error) {
-	var progress rolloutProgress
-	var namespaces corev1.NamespaceList
-	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
-		return progress, fmt.Errorf("failed to list namespaces: %w", err)
-	}
-	for i := range namespaces.Items {
-		namespace := &namespaces.Items[i]
-		_, isInitializing := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
-		if isInitializing || namespace.DeletionTimestamp != nil ||
-			initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) || !template.Selects(current, namespace) {
-			continue
-		}
+// countOutdated counts the open Namespaces that do not contain a revision yet, and the canaries among them.
+func (r *TemplateReconciler) countOutdated(
+	current *v1alpha1.NamespaceTemplate, revision string, namespaces []corev1.Namespace,
+) (outdated, canaries int, err error) {
+	for i := range namespaces {
+		namespace := &namespaces[i]
 		state, err := template.ParseState(namespace)
 		if err != nil {
-			return progress, err
+			return 0, 0, err
 		}
 		entry, isRecorded := state[current.Name]
-		if entry.Revision == revision || !isRecorded && !current.Spec.ExistingNamespaces ||
+		if template.IsInitializedHere(namespace) || namespace.DeletionTimestamp != nil ||
+			initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) ||
+			!template.Applies(current, namespace, state) || entry.Revision == revision ||
 			isRecorded && current.Spec.Sync.Mode == v1alpha1.SyncOnce {
 			continue
 		}
-		progress.outdated++
+		outdated++
 		if template.IsCanary(&current.Spec.Rollout, namespace) {
-			progress.outdatedCanaries++
+			canaries++
 		}
 	}
-	return progress, nil
+	return outdated, canaries, nil
 }

@@ -57,6 +57,8 @@ const (
 // date.
 type TemplatedNamespaceReconciler struct {
 	client.Client
+	// Live reads from the API server instead of a cache.
+	Live     client.Reader
 	Applier  *template.Applier
 	Tracker  *template.Tracker
 	Recorder events.EventRecorder
@@ -317,8 +319,7 @@ func (r *TemplatedNamespaceReconciler) enqueue(ctx context.Context, versions ...
 				strings.Contains(namespace.Annotations[v1alpha1.AnnotationTemplates], `"`+changed.Name+`"`))
 		})
 		if isConcerned {
-			_, isInitializing := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
-			r.Requests.Add(!isInitializing, namespace.Name)
+			r.Requests.Add(!template.IsInitializedHere(namespace), namespace.Name)
 		}
 	}
 }

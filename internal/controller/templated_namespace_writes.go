@@ -5,17 +5,13 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -26,84 +22,61 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// write opens a new Namespace that contains everything, in the request that records its state. It
-// records the state of an open Namespace if it has changed.
+// write opens a new Namespace that contains everything, in the request that records its state and sets its
+// conditions. It records the state of an open Namespace if it has changed.
 func (r *TemplatedNamespaceReconciler) write(
-	ctx context.Context, namespace *corev1.Namespace, result template.Result,
+	ctx context.Context, processed *corev1.Namespace, result template.Result,
 ) error {
-	pending, isInitializing := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
-	recorded, isRecorded := namespace.Annotations[v1alpha1.AnnotationTemplates]
-	state := result.State.String()
-	if isInitializing {
-		if blocking := result.Blocking(); blocking != nil {
-			return r.publish(ctx, namespace, *blocking, result)
-		}
-	} else if state == recorded {
+	recorded, state := processed.Annotations[v1alpha1.AnnotationTemplates], result.State.String()
+	isInitializing := template.IsInitializedHere(processed)
+	if blocking := result.Blocking(); isInitializing && blocking != nil {
+		return r.publish(ctx, processed, *blocking, result)
+	}
+	if !isInitializing && state == recorded {
 		return nil
 	}
-	operations := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": namespace.UID}}
-	if isRecorded {
-		operations = append(operations, annotationOperation("test", v1alpha1.AnnotationTemplates, recorded))
+	// Conditions can have been written since the pass began.
+	var namespace corev1.Namespace
+	if err := r.Get(ctx, client.ObjectKeyFromObject(processed), &namespace); err != nil {
+		return client.IgnoreNotFound(err)
 	}
-	if isInitializing {
-		remaining := slices.DeleteFunc(initialization.SplitNames(pending), func(name string) bool {
-			return name == v1alpha1.TemplatesInitializer
-		})
-		operations = append(operations, annotationOperation("test", v1alpha1.AnnotationPendingInitializers, pending),
-			annotationOperation("replace", v1alpha1.AnnotationPendingInitializers, strings.Join(remaining, ",")))
-	}
-	if state != recorded {
-		operations = append(operations, addAnnotation(namespace, v1alpha1.AnnotationTemplates, state))
-	}
-	body, err := json.Marshal(operations)
+	var patched *corev1.Namespace
+	var completion initialization.Completion
+	err := nswrite.RetryOnConflict(ctx, r.Live, &namespace, func(current *corev1.Namespace, version string) error {
+		if current.UID != processed.UID || current.Annotations[v1alpha1.AnnotationTemplates] != recorded ||
+			template.IsInitializedHere(current) != isInitializing {
+			return nil // The watch event for the change follows.
+		}
+		annotations := map[string]string{}
+		if state != recorded {
+			annotations[v1alpha1.AnnotationTemplates] = state
+		}
+		if isInitializing {
+			completion = initialization.Complete(current, v1alpha1.TemplatesInitializer, metav1.NewTime(r.Clock.Now()))
+			annotations[v1alpha1.AnnotationPendingInitializers] = completion.Pending
+		}
+		patched = current.DeepCopy()
+		return nswrite.PatchAnnotations(ctx, r.Client, patched, version, annotations, completion.Conditions)
+	})
 	if err != nil {
-		return fmt.Errorf("failed to encode the templates of namespace %q: %w", namespace.Name, err)
-	}
-	patched := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}
-	err = r.Patch(ctx, patched, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(nswrite.FieldOwner))
-	switch {
-	case isFailedTest(err):
-		return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, err)
-	case err != nil:
-		err = fmt.Errorf("failed to record the templates of namespace %q: %w", namespace.Name, err)
+		err = fmt.Errorf("failed to record the templates of namespace %q: %w", processed.Name, err)
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-			nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotRecorded, actionApplyTemplate,
+			nswrite.RecordEvent(r.Recorder, processed, corev1.EventTypeWarning, reasonNotRecorded, actionApplyTemplate,
 				err.Error())
 		}
 		return err
 	}
+	if patched == nil {
+		return nil
+	}
 	r.Applier.Recorded(patched, result.State)
 	if isInitializing {
 		now := r.Clock.Now()
-		seconds := metrics.Seconds(metrics.StartTime(namespace.CreationTimestamp, now.Add(-result.Elapsed)), now)
+		seconds := metrics.Seconds(metrics.StartTime(processed.CreationTimestamp, now.Add(-result.Elapsed)), now)
 		metrics.TemplateApplyDuration.Observe(seconds)
-		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", namespace.UID,
-			"templates", slices.Sorted(maps.Keys(result.State)), "duration", now.Sub(namespace.CreationTimestamp.Time))
+		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", processed.UID,
+			"templates", slices.Sorted(maps.Keys(result.State)), "duration", now.Sub(processed.CreationTimestamp.Time))
+		recordEvents(r.Recorder, processed, completion.Events)
 	}
 	return nil
-}
-
-// isFailedTest reports whether a test of a JSON patch has failed, because the Namespace was recreated or
-// changed. The API server then returns Invalid without a cause. If it rejects the Namespace, for example
-// because the annotations are too large, there is a cause.
-func isFailedTest(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details == nil || len(details.Causes) == 0
-}
-
-// addAnnotation returns the operation that sets an annotation. The empty string removes it.
-func addAnnotation(namespace *corev1.Namespace, annotation, value string) map[string]any {
-	if namespace.Annotations == nil {
-		return map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]string{annotation: value}}
-	}
-	return annotationOperation("add", annotation, value)
-}
-
-func annotationOperation(op, annotation, value string) map[string]any {
-	path := "/metadata/annotations/" + strings.ReplaceAll(strings.ReplaceAll(annotation, "~", "~0"), "/", "~1")
-	return map[string]any{"op": op, "path": path, "value": value}
 }

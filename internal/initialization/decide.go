@@ -23,8 +23,8 @@ type Decision struct {
 	LabelRepair *LabelRepair
 	// Conditions are the conditions to set.
 	Conditions []corev1.NamespaceCondition
-	// IsThrottled reports whether the conditions change only because the initialization progresses: the
-	// Namespace was initializing and still is. Writes of such conditions can be rate-limited.
+	// IsThrottled reports whether the conditions only report the start or the progress of an
+	// initialization. Writes of such conditions can be rate-limited.
 	IsThrottled bool
 	// Events are recorded after LabelRepair or Conditions are written.
 	Events []Event
@@ -102,17 +102,47 @@ func (d *Decision) decideLabelRepair(namespace *corev1.Namespace) {
 }
 
 func (d *Decision) decideConditions(namespace *corev1.Namespace, timeout *Timeout, now metav1.Time) {
-	d.Conditions = ComputeConditions(namespace, d.State, now)
-	for _, condition := range d.Conditions {
-		if condition.Type == v1alpha1.ConditionInitializing {
-			d.Events = initializingEvents(namespace, d.State, d.KeepReason, condition)
-		}
-	}
-	d.IsThrottled = d.State.Phase == PhasePending && IsInitializing(namespace)
+	d.Conditions, d.Events = reportOf(namespace, d.State, d.KeepReason, now)
+	d.IsThrottled = d.State.Phase == PhasePending
 	if turn := turnCondition(namespace, timeout, now); turn != nil {
 		d.Conditions = append(d.Conditions, *turn)
 		d.IsThrottled = false // Timeouts are counted from this condition.
 	}
+}
+
+// reportOf returns the conditions that must change, and the Events about these changes.
+func reportOf(
+	namespace *corev1.Namespace, state State, keepReason string, now metav1.Time,
+) (conditions []corev1.NamespaceCondition, events []Event) {
+	conditions = ComputeConditions(namespace, state, now)
+	for _, condition := range conditions {
+		if condition.Type == v1alpha1.ConditionInitializing {
+			events = initializingEvents(namespace, state, keepReason, condition)
+		}
+	}
+	return conditions, events
+}
+
+// Completion describes the write in which an initializer of the operator removes its name from the pending
+// list.
+type Completion struct {
+	// Pending is the pending list without the name. If it is empty, the write completes the
+	// initialization.
+	Pending string
+	// Conditions are the conditions of the Namespace after the write.
+	Conditions []corev1.NamespaceCondition
+	// Events are recorded after the write.
+	Events []Event
+}
+
+// Complete returns the write in which an initializer removes its name from the pending list.
+func Complete(namespace *corev1.Namespace, name string, now metav1.Time) Completion {
+	after := namespace.DeepCopy()
+	pending := removeNames(after.Annotations[v1alpha1.AnnotationPendingInitializers], []string{name})
+	after.Annotations[v1alpha1.AnnotationPendingInitializers] = pending
+	completion := Completion{Pending: pending}
+	completion.Conditions, completion.Events = reportOf(after, ParseState(after), "", now)
+	return completion
 }
 
 // initializingEvents returns the Events for a change of the Initializing condition.

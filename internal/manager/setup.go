@@ -114,6 +114,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 		Workers:         options.NamespaceWorkers,
 
 		ProgressInterval: controller.ProgressInterval,
+		ProgressLimiter:  controller.NewProgressLimiter(),
 
 		Injector: &compat.Injector{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Verifier: verifier,

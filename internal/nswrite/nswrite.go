@@ -74,14 +74,14 @@ func PatchStatus(
 	})
 }
 
-// PatchAnnotation sets an annotation and conditions of a Namespace in one write of the status
+// PatchAnnotations sets annotations and conditions of a Namespace in one write of the status
 // subresource. The admission policies also apply to this write.
-func PatchAnnotation(
-	ctx context.Context, c client.Client, namespace *corev1.Namespace, resourceVersion, annotation, value string,
-	conditions []corev1.NamespaceCondition,
+func PatchAnnotations(
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, resourceVersion string,
+	annotations map[string]string, conditions []corev1.NamespaceCondition,
 ) error {
 	metadata := Preconditions(namespace, resourceVersion)
-	metadata["annotations"] = map[string]any{annotation: value}
+	metadata["annotations"] = annotations
 	return Patch(ctx, c, namespace, map[string]any{
 		"metadata": metadata, "status": map[string]any{"conditions": conditions},
 	})
@@ -95,8 +95,8 @@ func PatchResult(
 	if err != nil {
 		return fmt.Errorf("failed to encode the initialization result of namespace %q: %w", namespace.Name, err)
 	}
-	err = PatchAnnotation(
-		ctx, c, namespace, resourceVersion, v1alpha1.AnnotationInitializationResult, string(result), nil)
+	err = PatchAnnotations(ctx, c, namespace, resourceVersion,
+		map[string]string{v1alpha1.AnnotationInitializationResult: string(result)}, nil)
 	if err != nil {
 		return fmt.Errorf("failed to set the initialization result of namespace %q: %w", namespace.Name, err)
 	}

@@ -13,12 +13,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// Selects reports whether a template selects a Namespace, by name or by its selector. The inject
-// policy implements the same rules.
+// Selects reports whether a template selects a Namespace, by name or by its selector.
 func Selects(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
-	selector := template.Spec.NamespaceSelector
-	return namespace.Labels[v1alpha1.LabelTemplate] == template.Name ||
-		selector != nil && initialization.Selects(selector, namespace.Labels)
+	return initialization.SelectsTemplate(template.Name, template.Spec.NamespaceSelector, namespace.Labels)
 }
 
 // IsInitializedHere reports whether the templates of a Namespace are applied before it opens.

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
@@ -144,12 +145,25 @@ func (b *pausableBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isTemplateWrite reports whether a request changes a Namespace, but not its status, or an object in it.
+// isTemplateWrite reports whether a request changes an object in a Namespace, or the annotations of the
+// Namespace.
 func isTemplateWrite(request *http.Request, namespace string) bool {
 	path := "/namespaces/" + namespace
-	return request.Method != http.MethodGet && request.URL.Query().Get("dryRun") == "" &&
-		!strings.HasSuffix(request.URL.Path, "/status") &&
-		(strings.Contains(request.URL.Path, path+"/") || strings.HasSuffix(request.URL.Path, path))
+	if request.Method == http.MethodGet || request.URL.Query().Get("dryRun") != "" {
+		return false
+	}
+	return strings.Contains(request.URL.Path, path+"/") && !strings.HasSuffix(request.URL.Path, "/status") ||
+		strings.HasSuffix(request.URL.Path, path+"/status") && contains(request, v1alpha1.AnnotationTemplates)
+}
+
+// contains reports whether the body of a request contains a text.
+func contains(request *http.Request, text string) bool {
+	body, err := request.GetBody()
+	if err != nil {
+		return false
+	}
+	content, err := io.ReadAll(body)
+	return err == nil && strings.Contains(string(content), text)
 }
 
 // writes returns the requests that change objects: no reads, reviews, Events and dry runs. Namespaces of
@@ -158,7 +172,7 @@ func writes(requests []string) []string {
 	return slices.DeleteFunc(requests, func(request string) bool {
 		return strings.HasPrefix(request, "GET ") || strings.Contains(request, "/apis/authorization.k8s.io/") ||
 			strings.Contains(request, "/apis/events.k8s.io/") || strings.Contains(request, "dryRun=All") ||
-			strings.Contains(request, "/finalize?")
+			strings.Contains(request, "/finalize?") || strings.Contains(request, "/mutatingadmissionpolicies/")
 	})
 }
 

@@ -5,6 +5,7 @@ package templateobjects
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -31,15 +32,15 @@ var _ = Describe("The rollout of a changed template", func() {
 		namespaces []*corev1.Namespace
 	)
 
-	// start creates a template and open namespaces with revision "a". The first has the label tier=dev.
-	start := func(ctx context.Context, number int, changes ...func(*v1alpha1.NamespaceTemplateSpec)) {
+	// start creates a template and open namespaces with revision "a". The first have the label tier=dev.
+	start := func(ctx context.Context, number, labeled int, changes ...func(*v1alpha1.NamespaceTemplateSpec)) {
 		GinkgoHelper()
 		template = newTemplate(framework.Unique("rollout"), append(changes, only("config", configMap("config", "a")))...)
 		create(ctx, template)
 		namespaces = nil
 		for i := range number {
 			namespace := wrappers.MakeNamespace(framework.Unique("ns")).Label("kind", template.Name)
-			if i == 0 {
+			if i < labeled {
 				namespace.Label("tier", "dev")
 			}
 			namespaces = append(namespaces, namespace.Obj())
@@ -51,10 +52,14 @@ var _ = Describe("The rollout of a changed template", func() {
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse)
 	}
 
+	// values returns how many namespaces have each value.
 	values := func(ctx context.Context) map[string]int {
+		configs := &corev1.ConfigMapList{}
+		Expect(cluster.Admin.List(ctx, configs, client.MatchingLabels{v1alpha1.LabelTemplate: template.Name},
+			client.MatchingFields{metav1.ObjectNameField: "config"})).To(Succeed())
 		counts := map[string]int{}
-		for _, namespace := range namespaces {
-			counts[get(ctx, namespace, "config", &corev1.ConfigMap{}).Data["key"]]++
+		for _, config := range configs.Items {
+			counts[config.Data["key"]]++
 		}
 		return counts
 	}
@@ -71,7 +76,7 @@ var _ = Describe("The rollout of a changed template", func() {
 	}
 
 	It("pauses after failures, while new namespaces get the last good revision, and can be undone", func(ctx context.Context) {
-		start(ctx, 12)
+		start(ctx, 12, 0)
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			only("config", configMap("config", "b"))(spec)
 			spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{
@@ -100,12 +105,42 @@ var _ = Describe("The rollout of a changed template", func() {
 			client.MatchingLabels{v1alpha1.LabelTemplate: template.Name})).To(Succeed())
 		Expect(revisions.Items).To(HaveLen(2))
 		change(ctx, template.Name, only("config", configMap("config", "a")))
-		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"a": 12}))
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"a": 13}))
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 13")
 	})
 
+	// Of these namespaces, five cannot get the new revision, in random order.
+	It("pauses in the middle of 2,000 namespaces", Label("long"), func(ctx context.Context) {
+		const total, broken = 2000, 5
+		start(ctx, total, broken)
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			only("config", configMap("config", "b"))(spec)
+			spec.Objects = append([]v1alpha1.TemplateObject{{
+				Name: "rejected", Template: &runtime.RawExtension{Raw: []byte(rejected("rejected"))},
+				IncludeWhen: "ns.labels[?'tier'].orValue('') == 'dev'",
+			}}, spec.Objects...)
+			spec.Rollout.RatePerSecond = 100
+			spec.Rollout.PauseAfterFailures = 3
+		})
+		Eventually(reason).WithContext(ctx).WithArguments(ctx).WithTimeout(2 * time.Minute).
+			Should(Equal("PausedAfterFailures"))
+		counts := values(ctx)
+		AddReportEntry("namespaces by revision when the rollout has paused", counts)
+		Expect(counts["a"]).To(BeNumerically(">", broken), "%v", counts)
+		Consistently(values).WithContext(ctx).WithArguments(ctx).Should(Equal(counts))
+		fresh := selectedBy(template.Name)
+		createOpen(ctx, fresh)
+		expectValue(ctx, fresh, "config", "a")
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			only("config", configMap("config", "a"))(spec)
+			spec.Rollout.RatePerSecond = 500
+		})
+		Eventually(values).WithContext(ctx).WithArguments(ctx).WithTimeout(2 * time.Minute).
+			Should(Equal(map[string]int{"a": total + 1}))
+	})
+
 	It("starts with the canaries, and continues when they are updated", func(ctx context.Context) {
-		start(ctx, 4, func(spec *v1alpha1.NamespaceTemplateSpec) {
+		start(ctx, 4, 1, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.Rollout.Canary = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"tier": "dev"}}
 			spec.Rollout.PauseAfterFailures = 1
 		})
@@ -117,7 +152,7 @@ var _ = Describe("The rollout of a changed template", func() {
 	})
 
 	It("waits while it is paused, and an invalid template changes nothing", func(ctx context.Context) {
-		start(ctx, 3)
+		start(ctx, 3, 0)
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			only("config", configMap("config", "b"))(spec)
 			spec.Rollout.Paused = true
@@ -129,12 +164,12 @@ var _ = Describe("The rollout of a changed template", func() {
 		fresh := selectedBy(template.Name)
 		createOpen(ctx, fresh)
 		expectValue(ctx, fresh, "config", "a")
-		Expect(values(ctx)).To(Equal(map[string]int{"a": 3}))
+		Expect(values(ctx)).To(Equal(map[string]int{"a": 4}))
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			only("config", configMap("config", "b"))(spec)
 			spec.Rollout.Paused = false
 		})
-		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 3}))
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 4}))
 		current := &v1alpha1.NamespaceTemplate{}
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
