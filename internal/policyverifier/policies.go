@@ -127,7 +127,7 @@ func listPolicies(
 	ctx context.Context, reader client.Reader, selector client.ListOption, lists ...client.ObjectList,
 ) error {
 	for _, list := range lists {
-		if err := reader.List(ctx, list, selector); err != nil {
+		if err := reader.List(ctx, list, selector, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("failed to list admission policies: %w", err)
 		}
 	}
