@@ -96,7 +96,7 @@ type NamespaceTemplateSpec struct {
 	// +kubebuilder:default={}
 	Sync TemplateSync `json:"sync,omitempty"`
 
-	// removal specifies when the operator deletes objects that it has created.
+	// removal specifies when the operator deletes the objects of the template.
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -348,7 +348,7 @@ const (
 	RemovalKeep RemovalPolicy = "Keep"
 )
 
-// TemplateRemoval specifies when the operator deletes objects that it has created.
+// TemplateRemoval specifies when the operator deletes the objects of a template. It never deletes adopted objects.
 type TemplateRemoval struct {
 	// fromTemplate applies to objects that the template no longer contains. The default is "Prune".
 	// +optional

@@ -56,15 +56,23 @@ func (r *HoldReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	}
 	current := configuration.DeepCopy()
 	hold.Configure(configuration, r.URL, set.WaitingSubjects)
-	if apiequality.Semantic.DeepEqual(current, configuration) {
+	return updateIfChanged(ctx, r.Client, current, configuration,
+		"Updated the webhooks that hold writes", "waitingSubjects", len(set.WaitingSubjects))
+}
+
+// updateIfChanged updates an object that a reconciler has changed, and then logs the message.
+func updateIfChanged(
+	ctx context.Context, c client.Client, before, after client.Object, message string, keysAndValues ...any,
+) (ctrl.Result, error) {
+	if apiequality.Semantic.DeepEqual(before, after) {
 		return ctrl.Result{}, nil
 	}
-	switch err := r.Update(ctx, configuration, client.FieldOwner(nswrite.FieldOwner)); {
+	switch err := c.Update(ctx, after, client.FieldOwner(nswrite.FieldOwner)); {
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("failed to update MutatingWebhookConfiguration %q: %w", configuration.Name, err)
+		return ctrl.Result{}, fmt.Errorf("failed to update %T %q: %w", after, after.GetName(), err)
 	}
-	log.FromContext(ctx).Info("Updated the webhooks that hold writes", "waitingSubjects", len(set.WaitingSubjects))
+	log.FromContext(ctx).Info(message, keysAndValues...)
 	return ctrl.Result{}, nil
 }

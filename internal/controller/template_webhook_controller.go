@@ -5,16 +5,11 @@ package controller
 
 import (
 	"context"
-	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
@@ -45,15 +40,6 @@ func (r *TemplateWebhookReconciler) Reconcile(ctx context.Context, request ctrl.
 	for i := range configuration.Webhooks {
 		webhooks.SetURL(&configuration.Webhooks[i].ClientConfig, r.URL)
 	}
-	if apiequality.Semantic.DeepEqual(current, configuration) {
-		return ctrl.Result{}, nil
-	}
-	switch err := r.Update(ctx, configuration, client.FieldOwner(nswrite.FieldOwner)); {
-	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("failed to update ValidatingWebhookConfiguration %q: %w", configuration.Name, err)
-	}
-	log.FromContext(ctx).Info("Updated the URL of the webhook for templates", "url", r.URL)
-	return ctrl.Result{}, nil
+	return updateIfChanged(ctx, r.Client, current, configuration,
+		"Updated the URL of the webhook for templates", "url", r.URL)
 }

@@ -212,10 +212,7 @@ func isTurnOfTemplates(namespace *corev1.Namespace) bool {
 
 // retryAfter returns the time until the next pass. Problems are retried with increasing delays.
 func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, result template.Result) time.Duration {
-	hasFailed := slices.ContainsFunc(result.Templates, func(t template.Outcome) bool {
-		return slices.ContainsFunc(t.Problems, func(p template.Problem) bool { return p.Reason != template.ReasonClaimed })
-	})
-	if !hasFailed {
+	if !result.HasFailed() {
 		r.retries.Forget(req)
 		return result.RetryAfter
 	}
@@ -334,9 +331,7 @@ func (r *TemplatedNamespaceReconciler) enqueueUsersOf(ctx context.Context, accou
 // EnqueueCopiesOf enqueues the Namespaces of the templates that copy a source.
 func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.TemplateCopy) {
 	r.enqueueMatching(context.Background(), func(t *v1alpha1.NamespaceTemplate) bool {
-		return slices.ContainsFunc(t.Spec.Objects, func(object v1alpha1.TemplateObject) bool {
-			return object.Copy != nil && *object.Copy == changed
-		})
+		return r.Applier.Programs.HasCopyOf(t, changed)
 	})
 }
 

@@ -221,8 +221,8 @@ func TestDecideConditions(t *testing.T) {
 		wantEvents    []Event
 	}{
 		"a new namespace": {
-			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota),
-			want:      []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", quota + "/Initialized"},
+			namespace:     wrappers.MakeNamespace("x").Initializers(rbac, quota),
+			want:          []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", quota + "/Initialized"},
 			wantThrottled: true,
 			wantEvents: []Event{{
 				corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(rbac, 1, 2),
@@ -250,8 +250,8 @@ func TestDecideConditions(t *testing.T) {
 			}},
 		},
 		"an invalid result": {
-			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Success"}`),
-			want:      []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized"},
+			namespace:     wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Success"}`),
+			want:          []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized"},
 			wantThrottled: true,
 			wantEvents: []Event{{
 				corev1.EventTypeWarning, "InvalidInitializationResult", "Initialize", ignoredResultMessage(nil, "Success"),

@@ -91,8 +91,12 @@ type Outcome struct {
 	TimedOut []Problem
 }
 
-// Blocking returns the first problem because of which a new Namespace does not open, or nil. An object
-// that another template contains exists.
+// HasFailed reports whether the Namespace does not contain all objects.
+func (r Result) HasFailed() bool {
+	return slices.ContainsFunc(r.Templates, func(outcome Outcome) bool { return isIncomplete(outcome.Problems) })
+}
+
+// Blocking returns the first problem that prevents a new Namespace from opening, or nil.
 func (r Result) Blocking() *Problem {
 	for _, result := range r.Templates {
 		for _, found := range slices.Concat(result.Problems, result.Waiting) {
@@ -141,6 +145,8 @@ type applied struct {
 	recorded Entry
 	objects  []ObjectState
 	want     []desired
+	// isPartial is true if some objects are created only after the Namespace opens.
+	isPartial bool
 }
 
 // Apply applies all applicable templates to a Namespace. It returns an error if the Namespace cannot be
@@ -288,7 +294,7 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 		p.keep(template.Name, position, recorded)
 		return nil, nil
 	}
-	want, err := p.desired(ctx, template, revision)
+	want, isPartial, err := p.desired(ctx, template, revision)
 	if err != nil {
 		p.isUnclaimed = true
 		p.keep(template.Name, position, recorded)
@@ -296,7 +302,7 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 		p.report(template, position)
 		return nil, err
 	}
-	done := &applied{template: template, position: position, recorded: recorded, want: want}
+	done := &applied{template: template, position: position, recorded: recorded, want: want, isPartial: isPartial}
 	for _, object := range want {
 		state, err := p.applyObject(ctx, template, position, object, recorded.find(keyOf(object.manifest)))
 		if state != nil {
@@ -349,7 +355,7 @@ func (p *pass) finishTemplate(ctx context.Context, done applied) {
 	template, result := done.template, &p.result.Templates[done.position]
 	next := Entry{Revision: done.recorded.Revision, Objects: done.objects}
 	remaining := obsolete(done.recorded, done.want, func(key objectKey) bool { _, ok := p.claims[key]; return ok })
-	isComplete := !slices.ContainsFunc(result.Problems, func(found Problem) bool { return found.Reason != ReasonClaimed })
+	isComplete := !isIncomplete(result.Problems)
 	switch {
 	case !isComplete || p.isUnclaimed || len(done.want) == 0:
 	case template.Spec.Removal.FromTemplate == v1alpha1.RemovalKeep:
@@ -361,17 +367,11 @@ func (p *pass) finishTemplate(ctx context.Context, done applied) {
 		isComplete = len(remaining) == 0
 	}
 	next.Objects = append(next.Objects, remaining...)
-	if isComplete && (!p.isInitializing || !hasObjectsAfterOpen(template)) {
+	if isComplete && !done.isPartial {
 		next.Revision = result.Revision
 	} else if next.Revision != result.Revision {
 		next.Target = result.Revision
 	}
 	sortProblems(result.Problems)
 	p.result.State[template.Name] = next
-}
-
-func hasObjectsAfterOpen(template *v1alpha1.NamespaceTemplate) bool {
-	return slices.ContainsFunc(template.Spec.Objects, func(object v1alpha1.TemplateObject) bool {
-		return object.When == v1alpha1.TemplateAfterOpen
-	})
 }

@@ -16,55 +16,57 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// desired renders a template for the Namespace. Objects that are created after the Namespace opens are
-// omitted before.
+// desired renders a template for the Namespace. Until the Namespace opens, objects that are created
+// afterwards are omitted, and isPartial is true if there are any.
 func (p *pass) desired(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string,
-) ([]desired, error) {
+) (want []desired, isPartial bool, err error) {
 	program := p.Programs.latest(template)
 	if revision != "" {
-		var err error
 		if program, err = p.Programs.get(ctx, template, revision); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if len(program.errors) > 0 {
-		return nil, problemf(ReasonInvalidTemplate, "the template is invalid: %w", program.errors.ToAggregate())
+		return nil, false, problemf(ReasonInvalidTemplate, "the template is invalid: %w", program.errors.ToAggregate())
 	}
 	account := &corev1.ServiceAccount{}
 	key := client.ObjectKey{Namespace: p.SystemNamespace, Name: template.Spec.ServiceAccountName}
 	switch err := p.ServiceAccounts.Get(ctx, key, account); {
 	// The API server would allow the impersonation of a ServiceAccount that does not exist.
 	case apierrors.IsNotFound(err):
-		return nil, problemf(ReasonServiceAccountNotFound, "ServiceAccount %q does not exist in namespace %q",
+		return nil, false, problemf(ReasonServiceAccountNotFound, "ServiceAccount %q does not exist in namespace %q",
 			key.Name, key.Namespace)
 	case err != nil:
-		return nil, fmt.Errorf("failed to get ServiceAccount %q: %w", key, err)
+		return nil, false, fmt.Errorf("failed to get ServiceAccount %q: %w", key, err)
 	}
 	parameters, err := render.ResolveParameters(program.parameters, p.namespace)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	objects, err := program.program.Render(ctx, render.Input{
 		Namespace: p.namespace, Parameters: parameters,
 		RequestedBy: p.namespace.Annotations[v1alpha1.AnnotationRequestedBy],
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	want := make([]desired, 0, len(objects))
+	want = make([]desired, 0, len(objects))
 	for _, object := range objects {
-		if object.When == v1alpha1.TemplateAfterOpen && p.isInitializing ||
-			object.Copy != nil && object.Copy.Namespace == p.namespace.Name {
-			continue // The namespace of the source contains the object itself.
+		switch {
+		case object.When == v1alpha1.TemplateAfterOpen && p.isInitializing:
+			isPartial = true
+		case object.Copy != nil && object.Copy.Namespace == p.namespace.Name:
+			// The namespace of the source contains the object itself.
+		default:
+			want = append(want, p.complete(ctx, template, object))
 		}
-		want = append(want, p.complete(ctx, template, object))
 	}
 	if p.count += len(want); p.count > maxObjects {
-		return nil, problemf(ReasonTooManyObjects,
+		return nil, false, problemf(ReasonTooManyObjects,
 			"the templates of the namespace contain more than %d objects", maxObjects)
 	}
-	return want, nil
+	return want, isPartial, nil
 }
 
 // complete returns a rendered object or a copy, and its hash.

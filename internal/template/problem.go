@@ -76,6 +76,12 @@ func (p Problem) IsConflict() bool {
 	return p.Reason == ReasonConflict || p.Reason == ReasonClaimed || p.Reason == ReasonAlreadyExists
 }
 
+// isIncomplete reports whether problems leave the Namespace without an object. An object that another
+// template contains exists.
+func isIncomplete(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(found Problem) bool { return found.Reason != ReasonClaimed })
+}
+
 // problem is an error with a reason.
 type problem struct {
 	reason string

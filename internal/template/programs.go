@@ -142,6 +142,22 @@ func (p *Programs) Errors(template *v1alpha1.NamespaceTemplate) field.ErrorList 
 	return p.latest(template).errors
 }
 
+// HasCopyOf reports whether a compiled revision of a template copies a source.
+func (p *Programs) HasCopyOf(template *v1alpha1.NamespaceTemplate, source v1alpha1.TemplateCopy) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	known := p.of(template)
+	if slices.Contains(known.latest.copies, source) {
+		return true
+	}
+	for _, old := range known.old {
+		if slices.Contains(old.copies, source) {
+			return true
+		}
+	}
+	return false
+}
+
 // retain forgets the templates that no longer exist, and returns the sources of all copies in compiled
 // revisions.
 func (p *Programs) retain(templates map[types.UID]bool) map[v1alpha1.TemplateCopy]bool {

@@ -59,7 +59,7 @@ func (r *rounds) next(key roundKey, policy v1alpha1.ConflictPolicy, now time.Tim
 		}
 	}
 	elapsed := now.Sub(current.last)
-	if elapsed > max(delay, 0)+roundWindow || delay == reportInterval && elapsed >= delay {
+	if elapsed > delay+roundWindow || delay == reportInterval && elapsed >= delay {
 		delete(r.byObject, key)
 		return 0, 0
 	}

@@ -43,7 +43,7 @@ var _ = Describe("A restricted template", func() {
 		Expect(tryPatch(ctx, cluster.Ordinary, open.Name, "labels", "tier", new("gold"))).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("does not affect updates of a namespace that it has selected before", func(ctx context.Context) {
+	It("does not affect updates of a namespace that the template selects already", func(ctx context.Context) {
 		publish(ctx, restricted("gold", &v1alpha1.NamespaceSelector{}))
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace("shop").Obj(), client.DryRunAll)).To(forbidden("gold"))
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("gold"))

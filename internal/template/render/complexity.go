@@ -18,7 +18,7 @@ const (
 	// literalsPerUnit is the number of list and map literals that double the time for each node: their
 	// types nest.
 	literalsPerUnit = 8
-	// bracketsPerUnit is the number of opening brackets, for each of which the parser descends.
+	// bracketsPerUnit is the number of opening brackets; the parser recurses into each of them.
 	bracketsPerUnit = 2
 )
 

@@ -43,7 +43,7 @@ type NamespaceTemplateSpecApplyConfiguration struct {
 	Objects []TemplateObjectApplyConfiguration `json:"objects,omitempty"`
 	// sync specifies how the operator handles changes by other clients.
 	Sync *TemplateSyncApplyConfiguration `json:"sync,omitempty"`
-	// removal specifies when the operator deletes objects that it has created.
+	// removal specifies when the operator deletes the objects of the template.
 	Removal *TemplateRemovalApplyConfiguration `json:"removal,omitempty"`
 	// readiness specifies when a new Namespace opens.
 	Readiness *TemplateReadinessApplyConfiguration `json:"readiness,omitempty"`

@@ -12,7 +12,7 @@ import (
 // TemplateRemovalApplyConfiguration represents a declarative configuration of the TemplateRemoval type for use
 // with apply.
 //
-// TemplateRemoval specifies when the operator deletes objects that it has created.
+// TemplateRemoval specifies when the operator deletes the objects of a template. It never deletes adopted objects.
 type TemplateRemovalApplyConfiguration struct {
 	// fromTemplate applies to objects that the template no longer contains. The default is "Prune".
 	FromTemplate *apiv1alpha1.RemovalPolicy `json:"fromTemplate,omitempty"`
