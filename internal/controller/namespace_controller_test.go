@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -381,6 +382,34 @@ func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
 	expect(interval*3, waitingFor("d.corp.com"), 1, 0)
 	expect(0, waitingFor(), 1, 0)
 	g.Expect(reconciler.tracker.byUID).To(BeEmpty())
+}
+
+// A mass creation must leave the capacity of the API server to the initializers.
+func TestNamespaceReconcileLimitsReportsOfProgress(t *testing.T) {
+	for name, test := range map[string]struct {
+		pending []string
+		again   time.Duration
+		writes  int
+	}{
+		"the start":      {pending: []string{"a.corp.com"}, again: busyDelay},
+		"the completion": {writes: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := &namespaceServer{namespace: wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").
+				Initializers("a.corp.com").Pending(test.pending...).Obj()}
+			reconciler := &NamespaceReconciler{
+				Injector: ServerInjects{},
+				Client:   server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10),
+				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
+				ProgressLimiter: flowcontrol.NewFakeNeverRateLimiter(),
+			}
+			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(result.RequeueAfter).To(Equal(test.again))
+			g.Expect(server.writes).To(HaveLen(test.writes))
+		})
+	}
 }
 
 // Exempt namespaces are required by the cluster or the operator.

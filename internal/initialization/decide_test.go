@@ -298,6 +298,40 @@ func TestDecideConditions(t *testing.T) {
 	}
 }
 
+func TestComplete(t *testing.T) {
+	const templates = v1alpha1.TemplatesInitializer
+	tests := map[string]struct {
+		all, pending []string
+		wantPending  string
+		wantReason   string
+		wantEvents   []Event
+	}{
+		"the last initializer": {
+			all: []string{rbac, templates}, pending: []string{templates}, wantReason: v1alpha1.ReasonCompleted,
+			wantEvents: []Event{{corev1.EventTypeNormal, "Initialized", "Initialize", messageCompleted}},
+		},
+		"not the last initializer": {
+			all: []string{templates, rbac}, pending: []string{templates, rbac}, wantPending: rbac,
+			wantReason: v1alpha1.ReasonPending,
+			wantEvents: []Event{{corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(rbac, 2, 2)}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			namespace := wrappers.MakeNamespace("x").Initializers(test.all...).Pending(test.pending...).Obj()
+			before := namespace.DeepCopy()
+			completion := Complete(namespace, templates, metav1.NewTime(now))
+			g.Expect(namespace).To(Equal(before))
+			g.Expect(completion.Pending).To(Equal(test.wantPending))
+			g.Expect(completion.Events).To(Equal(test.wantEvents))
+			namespace.Status.Conditions = completion.Conditions
+			g.Expect(nscondition.Find(namespace, v1alpha1.ConditionInitializing).Reason).To(Equal(test.wantReason))
+			g.Expect(nscondition.Find(namespace, templates+"/Initialized").Status).To(Equal(corev1.ConditionTrue))
+		})
+	}
+}
+
 func TestMessagesContainTheEssentialValues(t *testing.T) {
 	timeout := &Timeout{Initializer: rbac, Configuration: "c", Duration: 90 * time.Second}
 	many := entries("corp", "a", "b", "c", "d", "e", "f", "g")
