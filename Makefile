@@ -19,7 +19,8 @@ ARCHIVE ?= dist/image.tar
 # The image name in release-artifacts, and the platforms of the released programs.
 RELEASE_IMAGE ?= ghcr.io/nslifecycle/nslifecycle
 RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
-# How long undeploy waits for the deletion of the system namespace before it runs a manager to finalize the namespace.
+# How long undeploy waits for the deletion of the templates, and how long for the deletion of the system
+# namespace before it runs a manager to finalize the namespace.
 UNDEPLOY_TIMEOUT ?= 60s
 KUBECTL ?= kubectl
 
@@ -372,6 +373,7 @@ install: kustomize ## Install the CRDs.
 # that the policy matches: all new namespaces. Therefore the policies are deleted first.
 .PHONY: uninstall
 uninstall: kustomize ## Remove the CRDs, the policies that read them, and all configurations.
+	@$(delete-templates)
 	@$(delete-policies)
 	"$(KUSTOMIZE)" build config/crd | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
 
@@ -385,6 +387,7 @@ deploy: kustomize ## Install everything, with the manager's image from IMG.
 # 1.36 do not serve. At this point, all policies are already deleted.
 .PHONY: undeploy
 undeploy: kustomize build ## Remove everything, in an order that never blocks namespaces.
+	@$(delete-templates)
 	@$(delete-policies)
 	"$(KUSTOMIZE)" build config/compat | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
 	@$(wait-for-system-namespace)
@@ -581,6 +584,12 @@ endef
 # Deletes bindings before policies, and both before all other objects, so that no policy refers to a
 # missing object: API servers reload policies once a second. API servers before 1.36 do not serve all
 # four kinds.
+define delete-templates
+if $(KUBECTL) get crd namespacetemplates.nslifecycle.dev >/dev/null 2>&1; then \
+	$(KUBECTL) delete namespacetemplates.nslifecycle.dev --all --timeout=$(UNDEPLOY_TIMEOUT); \
+fi
+endef
+
 define delete-policies
 served="$$($(KUBECTL) api-resources --api-group=admissionregistration.k8s.io -o name)"; \
 for kind in mutatingwebhookconfigurations mutatingadmissionpolicybindings validatingadmissionpolicybindings mutatingadmissionpolicies validatingadmissionpolicies; do \

@@ -307,11 +307,9 @@ func (r *TemplateReconciler) countOutdated(
 		if err != nil {
 			return 0, 0, err
 		}
-		entry, isRecorded := state[current.Name]
-		if template.IsInitializedHere(namespace) || namespace.DeletionTimestamp != nil ||
+		if template.IsInitializedHere(namespace) ||
 			initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) ||
-			!template.Applies(current, namespace, state) || entry.Revision == revision ||
-			isRecorded && current.Spec.Sync.Mode == v1alpha1.SyncOnce {
+			!template.IsOutdated(current, namespace, state, revision) {
 			continue
 		}
 		outdated++

@@ -82,9 +82,11 @@ func PatchAnnotations(
 ) error {
 	metadata := Preconditions(namespace, resourceVersion)
 	metadata["annotations"] = annotations
-	return Patch(ctx, c, namespace, map[string]any{
-		"metadata": metadata, "status": map[string]any{"conditions": conditions},
-	})
+	change := map[string]any{"metadata": metadata}
+	if len(conditions) > 0 { // The value null would remove all conditions.
+		change["status"] = map[string]any{"conditions": conditions}
+	}
+	return Patch(ctx, c, namespace, change)
 }
 
 // PatchResult sets the failure result that an initializer would set.

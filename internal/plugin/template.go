@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 )
 
@@ -183,5 +184,9 @@ func (s *session) listNamespaces(ctx context.Context, name string) ([]corev1.Nam
 	if err != nil {
 		return nil, fmt.Errorf(msgListNamespaces, err)
 	}
-	return list.Items, nil
+	// Without permission to read it, only this namespace is not recognized.
+	systemNamespace, _ := s.systemNamespace(ctx)
+	return slices.DeleteFunc(list.Items, func(namespace corev1.Namespace) bool {
+		return initialization.IsExempt(namespace.Name, systemNamespace)
+	}), nil
 }

@@ -132,22 +132,13 @@ func (o *templateRolloutOptions) revisions(
 	if err != nil {
 		return nil, err
 	}
-	sets, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf(msgClient, err)
-	}
 	client, err := appsv1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf(msgClient, err)
 	}
-	set, err := sets.Resource(v1alpha1.GroupVersion.WithResource("namespaceinitializersets")).
-		Get(ctx, v1alpha1.EffectiveSetName, metav1.GetOptions{})
+	namespace, err := o.systemNamespace(ctx)
 	if err != nil {
-		return nil, fmt.Errorf(msgRolloutOperator, err)
-	}
-	namespace, _, _ := unstructured.NestedString(set.Object, "systemNamespace")
-	if namespace == "" {
-		return nil, fmt.Errorf(msgRolloutNoOperator, v1alpha1.EffectiveSetName)
+		return nil, err
 	}
 	list, err := client.ControllerRevisions(namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: v1alpha1.LabelTemplate + "=" + object.Name,
@@ -156,6 +147,28 @@ func (o *templateRolloutOptions) revisions(
 		return nil, fmt.Errorf(msgRolloutList, object.Name, err)
 	}
 	return templates.Revisions(object, list.Items), nil
+}
+
+// systemNamespace returns the namespace of the operator.
+func (s *session) systemNamespace(ctx context.Context) (string, error) {
+	config, err := s.restConfig()
+	if err != nil {
+		return "", err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return "", fmt.Errorf(msgClient, err)
+	}
+	set, err := client.Resource(v1alpha1.GroupVersion.WithResource("namespaceinitializersets")).
+		Get(ctx, v1alpha1.EffectiveSetName, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf(msgRolloutOperator, err)
+	}
+	namespace, _, _ := unstructured.NestedString(set.Object, "systemNamespace")
+	if namespace == "" {
+		return "", fmt.Errorf(msgRolloutNoOperator, v1alpha1.EffectiveSetName)
+	}
+	return namespace, nil
 }
 
 // history prints the revisions of a NamespaceTemplate, or the content of one.

@@ -107,12 +107,7 @@ func isOutdated(object *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace)
 	if err != nil {
 		return template.Selects(object, namespace)
 	}
-	recorded := state[object.Name]
-	if recorded.Revision != "" && object.Spec.Sync.Mode == v1alpha1.SyncOnce && !template.IsInitializedHere(namespace) {
-		return false
-	}
-	return namespace.DeletionTimestamp == nil && template.Applies(object, namespace, state) &&
-		recorded.Revision != object.Status.Revision
+	return template.IsOutdated(object, namespace, state, object.Status.Revision)
 }
 
 // isBlocked reports whether a user must act.

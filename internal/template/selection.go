@@ -31,6 +31,16 @@ func Applies(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, 
 		(IsInitializedHere(namespace) || isRecorded || template.Spec.ExistingNamespaces)
 }
 
+// IsOutdated reports whether the operator must still update a Namespace to a revision of a template.
+func IsOutdated(
+	template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State, revision string,
+) bool {
+	recorded := state[template.Name]
+	isKept := recorded.Revision != "" && template.Spec.Sync.Mode == v1alpha1.SyncOnce && !IsInitializedHere(namespace)
+	return namespace.DeletionTimestamp == nil && !isKept && recorded.Revision != revision &&
+		Applies(template, namespace, state)
+}
+
 // applicable returns the templates to apply to a Namespace, sorted by name.
 func applicable(
 	templates []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State,

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -55,6 +56,28 @@ var _ = Describe("An object that moves from one template to another", func() {
 			expectDeleted(ctx, namespace, "config")
 		})
 	}
+})
+
+var _ = Describe("An open namespace", func() {
+	It("keeps all its conditions when a template changes", func(ctx context.Context) {
+		template := newTemplate(framework.Unique("conditions"), only("config", configMap("config", "a")))
+		create(ctx, template)
+		namespace := selectedBy(template.Name)
+		createOpen(ctx, namespace)
+		Expect(cluster.Admin.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.StrategicMergePatchType,
+			[]byte(`{"status":{"conditions":[{"type":"example.com/Audited","status":"True"}]}}`)))).To(Succeed())
+		current := func() *corev1.Namespace {
+			current := &corev1.Namespace{}
+			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), current)).To(Succeed())
+			return current
+		}
+		before := current()
+		Expect(before.Status.Conditions).To(HaveLen(3))
+		change(ctx, template.Name, only("config", configMap("config", "b")))
+		recorded := HaveKeyWithValue(v1alpha1.AnnotationTemplates, before.Annotations[v1alpha1.AnnotationTemplates])
+		Eventually(current).WithContext(ctx).Should(HaveField("Annotations", Not(recorded)))
+		Expect(current().Status).To(Equal(before.Status))
+	})
 })
 
 var _ = Describe("New namespaces whose templates change", func() {

@@ -97,7 +97,8 @@ func (r *DryRunner) dryRun(ctx context.Context, of *Template, namespace *corev1.
 			Force: object.Change != Created || of.Spec.Sync.Adopt == v1alpha1.AdoptAlways,
 		})
 	switch {
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsConflict(err):
+	// For a field that is not in the schema, the API server returns an internal error.
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsConflict(err), apierrors.IsInternalError(err):
 		return fail(msgDryRunFailed, err)
 	case err != nil:
 		return err

@@ -1,0 +1,45 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nswrite
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+func TestPatchAnnotationsKeepsOtherConditions(t *testing.T) {
+	condition := func(name corev1.NamespaceConditionType) corev1.NamespaceCondition {
+		return corev1.NamespaceCondition{Type: name, Status: corev1.ConditionTrue, Reason: "Reason"}
+	}
+	for name, test := range map[string]struct {
+		conditions, want []corev1.NamespaceCondition
+	}{
+		"no condition": {want: []corev1.NamespaceCondition{condition("example.com/Audited")}},
+		"one condition": {
+			conditions: []corev1.NamespaceCondition{condition("Initializing")},
+			want:       []corev1.NamespaceCondition{condition("Initializing"), condition("example.com/Audited")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			namespace := &corev1.Namespace{
+				ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "x-uid"},
+				Status:     corev1.NamespaceStatus{Conditions: []corev1.NamespaceCondition{condition("example.com/Audited")}},
+			}
+			c := fake.NewClientBuilder().WithObjects(namespace).WithStatusSubresource(namespace).Build()
+			annotations := map[string]string{v1alpha1.AnnotationTemplates: "y"}
+			g.Expect(PatchAnnotations(t.Context(), c, namespace.DeepCopy(), "", annotations, test.conditions)).To(Succeed())
+			stored := &corev1.Namespace{}
+			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(namespace), stored)).To(Succeed())
+			g.Expect(stored.Status.Conditions).To(ConsistOf(test.want))
+		})
+	}
+}
