@@ -15,6 +15,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
+// isCandidate reports whether the operator can have to add initializers to a Namespace: it has not
+// reconciled the Namespace before, and the Namespace is not exempt or terminating, and has no labels or
+// annotations that record an initialization.
+func isCandidate(namespace *corev1.Namespace, systemNamespace string) bool {
+	return !isReconciled(namespace) && !hasState(namespace) && namespace.DeletionTimestamp == nil &&
+		!initialization.IsExempt(namespace.Name, systemNamespace)
+}
+
 // isReconciled reports whether the operator has reconciled a Namespace before. The operator never
 // adds initializers to such a Namespace.
 func isReconciled(namespace *corev1.Namespace) bool {
@@ -24,16 +32,13 @@ func isReconciled(namespace *corev1.Namespace) bool {
 // computeInjection returns the initializers that the operator must add to a Namespace, in order.
 // These are the initializers that were enforced when the Namespace was created and whose selectors
 // match its current labels; the labels in the create request are not known. An initializer without
-// InForceSince is not added. computeInjection returns nil if the operator has reconciled the
-// Namespace before, or if the Namespace is exempt, is terminating, or has labels or annotations
-// that record an initialization.
+// InForceSince is not added. computeInjection returns nil if the Namespace is not a candidate.
 //
 // InForceSince and the creation timestamp are both from the API server, in whole seconds.
 func computeInjection(
 	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, systemNamespace string,
 ) []v1alpha1.EffectiveInitializer {
-	if isReconciled(namespace) || hasState(namespace) || namespace.DeletionTimestamp != nil ||
-		initialization.IsExempt(namespace.Name, systemNamespace) {
+	if !isCandidate(namespace, systemNamespace) {
 		return nil
 	}
 	var initializers []v1alpha1.EffectiveInitializer

@@ -41,7 +41,7 @@ type Injector struct {
 // the caller must not reconcile the Namespace before the retry. Inject returns 0 if no retry is
 // needed.
 func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (time.Duration, error) {
-	if isReconciled(namespace) {
+	if !isCandidate(namespace, i.SystemNamespace) {
 		return 0, nil
 	}
 	installed, err := i.Verifier.list(ctx)

@@ -33,7 +33,7 @@ const (
 	// progressRate and progressBurst are the limits of NewProgressLimiter, in writes per second and writes.
 	progressRate, progressBurst = 10, 20
 	// busyDelay is the delay of a report that exceeds the limit. Most initializations end before.
-	busyDelay = time.Second
+	busyDelay = 3 * time.Second
 )
 
 // NewProgressLimiter returns the default of NamespaceReconciler.ProgressLimiter.
