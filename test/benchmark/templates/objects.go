@@ -106,7 +106,8 @@ func makeTemplate(pods int, mode v1alpha1.ReadinessMode) (v1alpha1.NamespaceTemp
 		ExistingNamespaces: true,
 		Readiness:          v1alpha1.TemplateReadiness{Mode: mode},
 	}
-	objects, err := makeObjects("${requestedBy}", pods)
+	// The first namespace can be created before the manager starts, so that its creator is not recorded.
+	objects, err := makeObjects("${ns.annotations['"+ownerAnnotation+"']}", pods)
 	if err != nil {
 		return spec, err
 	}

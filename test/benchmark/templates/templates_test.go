@@ -50,7 +50,7 @@ func TestContendersCreateTheSameObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Evaluates the expressions for the creator and the name of the namespace.
-	evaluate := strings.NewReplacer("${requestedBy}", "alice", "(( object.metadata.name ))", "a-namespace",
+	evaluate := strings.NewReplacer("${ns.annotations['"+ownerAnnotation+"']}", "alice", "(( object.metadata.name ))", "a-namespace",
 		`(( object.metadata.annotations["`+ownerAnnotation+`"] ))`, "alice").Replace
 	documents := strings.Split(value, "---\n")
 	for i, object := range want {
