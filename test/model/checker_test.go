@@ -29,9 +29,9 @@ func (c counter) Next(state int) []Transition[int] {
 		}
 		next = append(next, Transition[int]{action, to, violation, c.isExternal})
 	}
-	switch {
-	case state == c.end || state == c.stuck:
-	case state == 0:
+	switch state {
+	case c.end, c.stuck:
+	case 0:
 		add("one", 1)
 		add("two", 2)
 	default:

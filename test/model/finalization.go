@@ -49,6 +49,18 @@ type finNamespace struct {
 	own, other bool
 }
 
+// String describes a version for a trace.
+func (n finNamespace) String() string {
+	if n.uid == 0 {
+		return "no namespace"
+	}
+	text := "UID " + number(n.uid-1)
+	if n.isTerminating {
+		text += ", terminating"
+	}
+	return text
+}
+
 // object returns the Namespace as the operator reads it.
 func (n finNamespace) object() *corev1.Namespace {
 	object := &corev1.Namespace{}
@@ -90,7 +102,8 @@ type list struct {
 
 // discovered is the discovery cache of the operator.
 type discovered struct {
-	isKnown                        [kinds]bool
+	// includes reports for each type whether it was discovered.
+	includes                       [kinds]bool
 	isComplete, isAfterGracePeriod bool
 }
 
@@ -138,7 +151,7 @@ func (m *finalizationModel) has(r rule) bool { return m.without != r }
 func (m *finalizationModel) Initial() finState {
 	m.gracePeriod = m.chooseGracePeriod()
 	s := finState{}
-	s.isInstalled[0], s.discovered.isKnown[0], s.discovered.isComplete = true, true, true
+	s.isInstalled[0], s.discovered.includes[0], s.discovered.isComplete = true, true, true
 	return s
 }
 
@@ -151,7 +164,7 @@ func (m *finalizationModel) Next(s finState) []Transition[finState] {
 	for server := range m.servers {
 		to := s
 		if to.history = s.history.refresh(server); to != s {
-			next.add("API server "+number(server)+" observes the next version of the namespace", to, "")
+			next.add("API server "+number(server)+" observes "+to.history.seenBy(server).String(), to, "")
 		}
 	}
 	m.addNamespace(s, &next)
@@ -168,7 +181,7 @@ func (m *finalizationModel) addNamespace(s finState, next *transitions[finState]
 	case current.uid == 0 && s.created < m.namespaces:
 		to.created++
 		to.history = s.history.add(finNamespace{uid: to.created, own: true})
-		next.addExternal("the user creates the namespace", to, "")
+		next.addExternal("the user creates the namespace: "+to.history.current().String(), to, "")
 	case current.uid != 0 && !current.isTerminating:
 		deleted := current
 		deleted.isTerminating = true

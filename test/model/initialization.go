@@ -111,6 +111,24 @@ func (n namespace) isPending() bool {
 	return n.uid != 0 && n.hasLabel && !n.hasFailed && !n.isTerminating
 }
 
+// String describes a version for a trace.
+func (n namespace) String() string {
+	if n.uid == 0 {
+		return "no namespace"
+	}
+	text := "UID " + number(n.uid-1)
+	if n.hasLabel {
+		text += ", pending " + n.pending.String()
+	}
+	if n.hasFailed {
+		text += ", failed"
+	}
+	if n.isTerminating {
+		text += ", terminating"
+	}
+	return text
+}
+
 // object returns the Namespace as the operator reads it.
 func (n namespace) object() *corev1.Namespace {
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -220,7 +238,7 @@ func (m *initializationModel) Next(s initState) []Transition[initState] {
 	for server := range m.servers {
 		to := s
 		if to.history = s.history.refresh(server); to != s {
-			next.add("API server "+number(server)+" observes the next version of the namespace", to, "")
+			next.add("API server "+number(server)+" observes "+to.history.seenBy(server).String(), to, "")
 		}
 	}
 	if s.isUnsynced {
@@ -300,7 +318,8 @@ func (m *initializationModel) addCreation(s initState, next *transitions[initSta
 			violation = ""
 		}
 		to.history = s.history.add(created)
-		next.addExternal("the user creates the namespace through API server "+number(server), to, violation)
+		action := "the user creates the namespace through API server " + number(server) + ": " + created.String()
+		next.addExternal(action, to, violation)
 	}
 }
 

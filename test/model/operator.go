@@ -42,11 +42,11 @@ const (
 func (d decision) String() string {
 	switch d.kind {
 	case skipTimedOut:
-		return "skip " + d.names.String() + ", which timed out"
+		return "skip " + d.names.String() + " after a timeout"
 	case skipDeregistered:
-		return "skip " + d.names.String() + ", which is not registered"
+		return "skip " + d.names.String() + " after deregistration"
 	case setFailure:
-		return "fail the initialization, because " + d.names.String() + " timed out"
+		return "fail the initialization after a timeout of " + d.names.String()
 	case deleteNamespace:
 		return "delete the namespace"
 	}
@@ -112,7 +112,7 @@ func violationOfDecision(s initState, decided decision) string {
 func (m *initializationModel) addWriteOfOperator(s initState, next *transitions[initState]) {
 	current, decided := s.history.current(), s.decided
 	s.decided = decision{}
-	action := "the operator writes its decision to " + decided.String()
+	action := "the operator writes its decision to " + decided.String() + ", to UID " + number(decided.uid-1)
 	if current.uid == 0 || current.uid != decided.uid && m.has(ruleOperatorUID) {
 		next.add(action+", which the API server rejects", s, "")
 		return

@@ -51,7 +51,7 @@ func (m *finalizationModel) addPass(s finState, next *transitions[finState]) {
 	if s.tracked.uid != 0 {
 		if to := s; !s.tracked.isAfterGracePeriod && m.isSettled(s, s.tracked.uid, m.gracePeriod) {
 			to.tracked.isAfterGracePeriod = true
-			next.add("the grace period ends", to, "")
+			next.add("the grace period ends for UID "+number(s.tracked.uid-1), to, "")
 		}
 		to := s
 		to.tracked = tracked{}
@@ -106,7 +106,7 @@ func (m *finalizationModel) addStart(s finState, next *transitions[finState]) {
 			}
 		}
 		to.tracked.startedAfter, to.tracked.phase, to.tracked.kind = to.tracked.isAfterGracePeriod, passLists, 0
-		action := "the operator starts a pass"
+		action := "the operator starts a pass over UID " + number(cached.uid-1)
 		if to.tracked.startedAfter {
 			action += " after the grace period"
 		}
@@ -117,7 +117,7 @@ func (m *finalizationModel) addStart(s finState, next *transitions[finState]) {
 		}
 		if m.hasFailures && s.isInstalled[1] {
 			partial := to
-			partial.discovered = discovered{isKnown: [kinds]bool{true, false}, isComplete: !m.has(ruleDiscoveryComplete)}
+			partial.discovered = discovered{includes: [kinds]bool{true, false}, isComplete: !m.has(ruleDiscoveryComplete)}
 			partial.discovered.isAfterGracePeriod = partial.tracked.startedAfter
 			m.addPassStep(partial, next, action+", and discovers only type 1")
 		}
@@ -130,7 +130,7 @@ func (m *finalizationModel) addStart(s finState, next *transitions[finState]) {
 func (m *finalizationModel) addPassStep(s finState, next *transitions[finState], action string) {
 	t := &s.tracked
 	for ; t.phase == passLists && t.kind < kinds; t.kind++ {
-		if s.discovered.isKnown[t.kind] && t.known[t.kind] != confirmedEmpty && !m.isKnownEmpty(t.known[t.kind]) {
+		if s.discovered.includes[t.kind] && t.known[t.kind] != confirmedEmpty && !m.isKnownEmpty(t.known[t.kind]) {
 			next.add(action, s, "")
 			return
 		}
@@ -257,7 +257,7 @@ func (m *finalizationModel) addDeletion(s finState, next *transitions[finState])
 func (m *finalizationModel) addEnd(s finState, next *transitions[finState], action string) {
 	isEmpty := s.tracked.startedAfter && s.discovered.isComplete
 	for kind, known := range s.tracked.known {
-		isEmpty = isEmpty && (!s.discovered.isKnown[kind] || known == confirmedEmpty || m.isKnownEmpty(known))
+		isEmpty = isEmpty && (!s.discovered.includes[kind] || known == confirmedEmpty || m.isKnownEmpty(known))
 	}
 	s.tracked.listed, s.tracked.kind, s.tracked.startedAfter = [kinds]object{}, 0, false
 	s.tracked.phase = passIdle

@@ -26,7 +26,7 @@ var scenarios = map[string]func(without rule) (Result, error){
 	// Writes of users through two API servers, which the webhooks hold.
 	"writes": func(without rule) (Result, error) {
 		return Check(&initializationModel{
-			without: without, servers: 2, namespaces: 2, initializers: firstInitializer, hasWrites: true, hasHold: true,
+			without: without, servers: 3, namespaces: 2, initializers: firstInitializer, hasWrites: true, hasHold: true,
 		})
 	},
 	// The same through one API server, while users change labels of the namespace.
@@ -66,13 +66,20 @@ var scenarios = map[string]func(without rule) (Result, error){
 	// The operator deletes namespaces whose initialization times out or fails.
 	"fail": func(without rule) (Result, error) {
 		return Check(&initializationModel{
-			without: without, servers: 1, namespaces: 2, initializers: bothInitializers,
+			without: without, servers: 1, namespaces: 3, initializers: bothInitializers,
 			policy: v1alpha1.InitializerFail, hasFailures: true, hasDeregistration: true,
 		})
 	},
-	// Creations through two API servers while the namespace is deleted and created again.
+	// Writes of users while the operator completes or deletes the namespace.
+	"operator": func(without rule) (Result, error) {
+		return Check(&initializationModel{
+			without: without, servers: 2, namespaces: 2, initializers: firstInitializer, hasWrites: true, hasHold: true,
+			policy: v1alpha1.InitializerFail, hasFailures: true, hasMistakes: true,
+		})
+	},
+	// Creations through three API servers while the namespace is deleted and created again.
 	"creations": func(without rule) (Result, error) {
-		return Check(&finalizationModel{without: without, servers: 2, namespaces: 2, objects: 2})
+		return Check(&finalizationModel{without: without, servers: 3, namespaces: 3, objects: 3})
 	},
 	// Creations that a webhook delays.
 	"webhook": func(without rule) (Result, error) {
@@ -81,14 +88,21 @@ var scenarios = map[string]func(without rule) (Result, error){
 	// List requests for other namespaces, and a second controller.
 	"peer": func(without rule) (Result, error) {
 		return Check(&finalizationModel{
-			without: without, servers: 1, namespaces: 2, objects: 2, hasSharedLists: true, hasPeer: true,
+			without: without, servers: 2, namespaces: 2, objects: 3, hasSharedLists: true, hasPeer: true,
 		})
 	},
 	// A second type, failed requests, and finalizers of objects.
 	"types": func(without rule) (Result, error) {
 		return Check(&finalizationModel{
-			without: without, servers: 1, namespaces: 1, objects: 2, hasTypes: true, hasFailures: true,
+			without: without, servers: 1, namespaces: 2, objects: 3, hasTypes: true, hasFailures: true,
 			hasObjectFinalizers: true,
+		})
+	},
+	// All actors with one object.
+	"together": func(without rule) (Result, error) {
+		return Check(&finalizationModel{
+			without: without, servers: 1, namespaces: 2, objects: 1, hasWebhook: true, hasSharedLists: true, hasPeer: true,
+			hasTypes: true, hasObjectFinalizers: true,
 		})
 	},
 	// Another finalizer of the namespace.
@@ -121,7 +135,7 @@ type ruleTest struct {
 var initializationTests = map[rule]ruleTest{
 	ruleInject:             {"state", violationNoList, []string{"creates the namespace"}},
 	ruleInjectFails:        {"state", violationNoList, []string{"creates the namespace through API server 2"}},
-	ruleComplete:           {"ignore", violationProgress, nil},
+	ruleComplete:           {"ignore", violationProgress, []string{"creates the namespace"}},
 	ruleRestore:            {"state", violationOpenEarly, []string{"applies a manifest without the keys"}},
 	ruleFailureIsFinal:     {"fail", violationOpenFailed, []string{"sets a failure result", "completes"}},
 	ruleGate:               {"gate", violationStored, []string{"the user sends", "the write is stored"}},
@@ -148,10 +162,10 @@ var initializationTests = map[rule]ruleTest{
 		"deletes the configuration", "delay", "creates the configuration again", "decides to skip"}},
 	ruleOperatorUID: {"ignore", violationWrongTarget, []string{
 		"decides", "removed", "creates the namespace", "writes its decision"}},
-	ruleTimeout:             {"ignore", violationProgress, nil},
+	ruleTimeout:             {"ignore", violationProgress, []string{"creates the namespace"}},
 	ruleDeregistration:      {"ignore", violationProgress, []string{"deletes the configuration"}},
 	ruleDeregistrationDelay: {"ignore", violationSkipEarly, []string{"deletes the configuration", "decides to skip"}},
-	ruleDeleteFailed:        {"fail", violationProgress, nil},
+	ruleDeleteFailed:        {"fail", violationProgress, []string{"creates the namespace"}},
 	ruleGracePeriod: {"gate", violationOrphan, []string{
 		"CREATE", "deletes the namespace", "the gate admits the write", "is finalized and removed", "is stored"}},
 }

@@ -18,5 +18,5 @@ func (t *transitions[S]) addExternal(action string, to S, violation string) {
 	*t = append(*t, Transition[S]{Action: action, To: to, Violation: violation, IsExternal: true})
 }
 
-// number returns the number of an API server in traces.
-func number(server uint8) string { return strconv.Itoa(int(server) + 1) }
+// number returns the number of an index in traces.
+func number(index uint8) string { return strconv.Itoa(int(index) + 1) }
