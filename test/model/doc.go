@@ -18,6 +18,11 @@
 // The rest is written again: the admission policies, which are CEL, the hold webhooks, and the passes of
 // internal/finalization, which perform requests. Tests in other packages cover that code.
 //
+// # Bounds
+//
+// Up to three API servers, three Namespaces of one name, three initializers and three objects of two types. Each
+// scenario of the tests contains some of the actors and rules. A test requires an entry in TestRules for each rule.
+//
 // # Assumptions
 //
 //   - The cache of an API server observes the versions of a Namespace in order, and is at most four versions
@@ -25,7 +30,8 @@
 //   - All API servers observe a deletion, and complete the requests that they have admitted before, within the
 //     grace period: 1 s for the only API server without webhooks, and 5 s otherwise.
 //   - A second controller that owns the namespace finalizer waits 5 s.
-//   - The operator observes a deleted configuration before the delay of deregistration ends.
+//   - The operator observes a deleted configuration before the delay of deregistration ends. A configuration is
+//     deleted only once.
 //
 // # Not modelled
 //

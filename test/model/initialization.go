@@ -34,6 +34,8 @@ const (
 	violationWrongTarget  = "the operator changes a namespace that it has not read"
 	violationNotFailed    = "the operator deletes a namespace whose initialization has not failed"
 	violationSkipFinished = "the operator skips or fails an initializer that has completed"
+	violationPolicy       = "the operator skips an initializer with failurePolicy Fail"
+	violationEarly        = "the operator decides before the timeout that an initializer has timed out"
 	violationSkipEarly    = "the operator skips an initializer that was not unregistered for the delay"
 )
 

@@ -4,11 +4,11 @@
 package model
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -26,6 +26,8 @@ type decision struct {
 	names names
 	// pending is the list after a skip.
 	pending names
+	// isEarly reports whether the operator decides before the timeout that the initializer has timed out.
+	isEarly bool
 }
 
 type decisionKind uint8
@@ -90,19 +92,23 @@ func (m *initializationModel) addOperator(s initState, next *transitions[initSta
 		for _, decided := range m.decide(cached, known) {
 			to := s
 			to.decided = decided
-			next.add("the operator decides to "+decided.String(), to, violationOfDecision(s, decided))
+			next.add("the operator decides to "+decided.String(), to, m.violationOfDecision(s, decided))
 		}
 	}
 }
 
 // violationOfDecision returns the invariant that a decision violates.
-func violationOfDecision(s initState, decided decision) string {
+func (m *initializationModel) violationOfDecision(s initState, decided decision) string {
 	current := s.history.current()
 	switch {
 	case decided.kind == skipDeregistered && s.configuration != unregisteredForDelay:
 		return violationSkipEarly
 	case current.uid == decided.uid && decided.names&current.finished != 0:
 		return violationSkipFinished
+	case decided.isEarly:
+		return violationEarly
+	case decided.kind == skipTimedOut && m.policy != v1alpha1.InitializerIgnore:
+		return violationPolicy
 	}
 	return ""
 }
@@ -183,10 +189,12 @@ func (m *initializationModel) decide(n namespace, known registration) []decision
 	first := initialization.Decide(object, registry, "", start)
 	object.Status.Conditions = append([]corev1.NamespaceCondition(nil), first.Conditions...)
 	var result []decision
-	for _, elapsed := range []time.Duration{0, timeout + time.Second} {
+	// Conditions have timestamps in seconds, so the operator waits one second longer.
+	for _, elapsed := range []time.Duration{0, timeout, timeout + time.Second} {
 		decided := decisionOf(initialization.Decide(object, registry, "", start.Add(elapsed)))
 		decided.uid = n.uid
-		if decided.kind != decideNothing && m.allows(decided) && (len(result) == 0 || result[0] != decided) {
+		decided.isEarly = (decided.kind == skipTimedOut || decided.kind == setFailure) && elapsed <= timeout
+		if decided.kind != decideNothing && m.allows(decided) && !slices.Contains(result, decided) {
 			result = append(result, decided)
 		}
 	}
@@ -230,6 +238,13 @@ func decisionOf(decided initialization.Decision) decision {
 
 // registry returns the registry of the operator.
 func (m *initializationModel) registry(known registration) initialization.Registry {
+	policy, seconds := m.policy, int32(timeout.Seconds())
+	if !m.has(ruleFailurePolicy) {
+		policy = v1alpha1.InitializerIgnore
+	}
+	if !m.has(ruleTimeoutSeconds) {
+		seconds = 1
+	}
 	var configurations []v1alpha1.NamespaceInitializerConfiguration
 	missing := map[string]time.Time{}
 	if isRegistered(known) {
@@ -238,7 +253,7 @@ func (m *initializationModel) registry(known registration) initialization.Regist
 		for _, name := range m.initializers.slice() {
 			configuration.Initializers = append(configuration.Initializers, v1alpha1.NamespaceInitializer{
 				Name: name, InitializerSettings: v1alpha1.InitializerSettings{
-					TimeoutSeconds: ptr.To(int32(timeout.Seconds())), FailurePolicy: &m.policy,
+					TimeoutSeconds: &seconds, FailurePolicy: &policy,
 				},
 			})
 		}

@@ -38,6 +38,8 @@ const (
 	ruleLiveRegistry        rule = "decide with the configurations in etcd"
 	ruleOperatorUID         rule = "write with the UID of the namespace"
 	ruleTimeout             rule = "time out"
+	ruleFailurePolicy       rule = "failurePolicy of initializers"
+	ruleTimeoutSeconds      rule = "timeoutSeconds of initializers"
 	ruleDeregistration      rule = "skip unregistered initializers"
 	ruleDeregistrationDelay rule = "delay of deregistration"
 	ruleDeleteFailed        rule = "delete failed namespaces"

@@ -163,6 +163,8 @@ var initializationTests = map[rule]ruleTest{
 	ruleOperatorUID: {"ignore", violationWrongTarget, []string{
 		"decides", "removed", "creates the namespace", "writes its decision"}},
 	ruleTimeout:             {"ignore", violationProgress, []string{"creates the namespace"}},
+	ruleFailurePolicy:       {"fail", violationPolicy, []string{"decides to skip first after a timeout"}},
+	ruleTimeoutSeconds:      {"fail", violationEarly, []string{"decides to fail"}},
 	ruleDeregistration:      {"ignore", violationProgress, []string{"deletes the configuration"}},
 	ruleDeregistrationDelay: {"ignore", violationSkipEarly, []string{"deletes the configuration", "decides to skip"}},
 	ruleDeleteFailed:        {"fail", violationProgress, []string{"creates the namespace"}},
