@@ -21,7 +21,7 @@
 // # Bounds
 //
 // Up to three API servers, three Namespaces of one name, three initializers and three objects of two types. Each
-// scenario of the tests contains some of the actors and rules. A test requires an entry in TestRules for each rule.
+// scenario of the tests contains some of the actors. A test requires an entry in TestRules for each rule.
 //
 // # Assumptions
 //

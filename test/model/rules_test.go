@@ -23,7 +23,7 @@ const (
 // scenarios are models of different sizes. Together they contain all actors, and each is small enough for an
 // exhaustive search.
 var scenarios = map[string]func(without rule) (Result, error){
-	// Writes of users through two API servers, which the webhooks hold.
+	// Writes of users through three API servers, which the webhooks hold.
 	"writes": func(without rule) (Result, error) {
 		return Check(&initializationModel{
 			without: without, servers: 3, namespaces: 2, initializers: firstInitializer, hasWrites: true, hasHold: true,
@@ -36,7 +36,7 @@ var scenarios = map[string]func(without rule) (Result, error){
 			hasChanges: true,
 		})
 	},
-	// The same without webhooks.
+	// Writes through two API servers without webhooks.
 	"gate": func(without rule) (Result, error) {
 		return Check(&initializationModel{
 			without: without, servers: 2, namespaces: 2, initializers: firstInitializer, hasWrites: true,
