@@ -75,7 +75,7 @@ var _ = Describe("The hold webhooks", Serial, Ordered, func() {
 			}
 			report("%d held writes succeeded, at most %s after the initialization", 3*rounds, longest)
 		},
-		Entry("in a few rounds", SpecTimeout(specTimeout), 25),
+		Entry("in a few rounds", SpecTimeout(specTimeout), 15),
 		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 1000),
 	)
 

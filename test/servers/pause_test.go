@@ -62,10 +62,13 @@ var _ = Describe("An API server that is paused", Serial, func() {
 		resume := pause()
 		var waits []func()
 		for _, name := range names {
-			writeOnce(ctx, &group, b, name, late)
 			waits = append(waits, a.remove(ctx, name))
 		}
-		time.Sleep(requestDelay + upTo(gracePeriod/2))
+		time.Sleep(upTo(gracePeriod / 2))
+		for _, name := range names {
+			writeOnce(ctx, &group, b, name, late)
+		}
+		time.Sleep(requestDelay)
 		resume()
 		group.Wait()
 		report("late writes to %d terminating namespaces after a pause: %s", len(names), late)
