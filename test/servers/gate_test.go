@@ -39,7 +39,7 @@ var _ = Describe("The gate", Serial, func() {
 			Expect(all.count(accepted)).To(BeZero())
 		},
 		Entry("in a few rounds", SpecTimeout(specTimeout), 40),
-		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 2000),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500),
 	)
 
 	DescribeTable("rejects writes only for a short time after the other API server completed the initialization",
@@ -68,6 +68,6 @@ var _ = Describe("The gate", Serial, func() {
 			Expect(longest).To(BeNumerically("<", 5*time.Second))
 		},
 		Entry("in a few rounds", SpecTimeout(specTimeout), 40),
-		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 2000),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500),
 	)
 })

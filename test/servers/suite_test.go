@@ -124,7 +124,7 @@ var _ = BeforeEach(func(ctx context.Context) {
 
 var _ = AfterEach(func(ctx context.Context) {
 	Expect(violations(ctx)).To(BeEmpty())
-}, NodeTimeout(time.Minute))
+}, NodeTimeout(specTimeout))
 
 // violations stops the observer and returns the violations that it has not returned before.
 func violations(ctx context.Context) []observer.Violation {
