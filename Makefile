@@ -144,8 +144,8 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 
 # The suites that ginkgo runs in PROCS processes each. Every process has its own control
 # plane, so specs do not interfere. The specs mostly wait, hence more
-# processes than processors.
-PARALLEL_SUITES := finalization security causes integration diagnosis initializer hold templateobjects
+# processes than processors. The specs of servers run in one process, since each needs two API servers.
+PARALLEL_SUITES := finalization security causes integration diagnosis initializer hold templateobjects servers
 PROCS ?= 4
 # The suites that only test-long runs, in addition to the specs of PARALLEL_SUITES with the label "long".
 LONG_SUITES := chaos
@@ -196,7 +196,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Building the
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
 # The suites that test-integration runs: those that use a real API server, except the tests of the demo.
-SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/selfservice ./test/templates ./test/timeouts ./test/metrics ./test/security
+SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/selfservice ./test/templates ./test/timeouts ./test/metrics ./test/security ./test/servers
 
 .PHONY: test-integration
 test-integration: promtool ginkgo ## Run SUITES verbosely. ARGS=--focus=TEXT selects specs.

@@ -19,7 +19,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/observer"
 )
 
 // version is the state of the initialization in one version of a namespace.
@@ -113,7 +113,7 @@ func (r *recording) conditions(ctx context.Context, uid types.UID) []string {
 
 // isUnanswered reports whether the client disconnected before it received a response, for example
 // because it was killed. The API server might still have executed the write.
-func isUnanswered(write *framework.AuditEvent) bool {
+func isUnanswered(write *observer.Event) bool {
 	return write.ResponseStatus.Code == 0 || write.ResponseStatus.Code >= 500 ||
 		write.Succeeded() && write.ResponseObject.ResourceVersion == ""
 }
@@ -129,7 +129,7 @@ type history struct {
 	// removals contains the removals by namespace UID and initializer name.
 	removals map[types.UID]map[string]removal
 	names    map[types.UID]string
-	writes   []framework.AuditEvent
+	writes   []observer.Event
 }
 
 // combine determines which user removed which name. The response to a write contains the
@@ -139,7 +139,7 @@ func (r *recording) combine(ctx context.Context) *history {
 	GinkgoHelper()
 	versions := r.upToNow(ctx)
 	t := &history{removals: map[types.UID]map[string]removal{}, names: map[types.UID]string{}, writes: auditLog.Read()}
-	makers, unanswered := map[string][]framework.AuditEvent{}, map[string][]framework.AuditEvent{}
+	makers, unanswered := map[string][]observer.Event{}, map[string][]observer.Event{}
 	for _, write := range t.writes {
 		version := write.ResponseObject.ResourceVersion
 		switch {

@@ -55,7 +55,7 @@ var _ = Describe("Missing permissions", func() {
 
 	It("of the ServiceAccount are reported with the object and the rule, until they are granted", func(ctx context.Context) {
 		name := createLimitedAccount(ctx, ruleFor("", "configmaps", "create", "patch"), ruleFor("", "limitranges", "patch"))
-		allowImpersonation(ctx, name)
+		cluster.AllowImpersonation(ctx, name)
 		template := newTemplate(framework.Unique("forbidden"), withAccount(name))
 		create(ctx, template)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, name,

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -59,7 +58,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update", "delete"},
 		}},
 	})).To(Succeed())
-	createAccount(ctx, account)
+	cluster.AddTemplateAccount(ctx, account)
 	cluster.StartManager(ctx)
 	controllerManager, err := cluster.StartControllerManager(ctx, "--controllers=resourcequota-controller")
 	Expect(err).NotTo(HaveOccurred())
@@ -74,43 +73,6 @@ func waitForTemplates(ctx context.Context) {
 	Eventually(func() error {
 		return cluster.Admin.Create(ctx, newTemplate("probe"), client.DryRunAll)
 	}).WithContext(ctx).Should(Succeed())
-}
-
-// createAccount creates a ServiceAccount that may apply objects of templates, and that the operator may
-// impersonate.
-func createAccount(ctx context.Context, name string) {
-	GinkgoHelper()
-	Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name},
-	})).To(Succeed())
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: name}
-	cluster.Bind(ctx, name, []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbFurnish}},
-		{
-			APIGroups: []string{"", "networking.k8s.io", "rbac.authorization.k8s.io", "test.example.com"},
-			Resources: []string{"*"}, Verbs: []string{"create", "patch", "delete", "get", "bind", "escalate"},
-		},
-	}, subject)
-	allowImpersonation(ctx, name)
-}
-
-// allowImpersonation allows the operator to impersonate a ServiceAccount.
-func allowImpersonation(ctx context.Context, name string) {
-	GinkgoHelper()
-	namespaced := metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: "impersonate-" + name}
-	Expect(cluster.Admin.Create(ctx, &rbacv1.Role{
-		ObjectMeta: namespaced, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{name},
-			Verbs: []string{"impersonate"},
-		}},
-	})).To(Succeed())
-	Expect(cluster.Admin.Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: namespaced,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: namespaced.Name},
-		Subjects: []rbacv1.Subject{{
-			Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: "nslifecycle-controller-manager",
-		}},
-	})).To(Succeed())
 }
 
 // newTemplate returns the template in testdata with another name, which selects Namespaces by the label

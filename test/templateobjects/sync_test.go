@@ -399,7 +399,7 @@ var _ = Describe("New namespaces", func() {
 		namespace := selectedBy(template.Name)
 		Expect(creator.Create(ctx, namespace)).To(Succeed())
 		waitsFor(ctx, namespace, name)
-		createAccount(ctx, name)
+		cluster.AddTemplateAccount(ctx, name)
 		expectOpen(ctx, namespace)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
 	})

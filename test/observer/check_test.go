@@ -1,0 +1,293 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// Users in the recording.
+const (
+	manager     = "system:serviceaccount:nslifecycle-system:nslifecycle-controller-manager"
+	alice       = "alice@corp.example.com"
+	initializer = "initializer@corp.example.com"
+)
+
+// shop is the namespace in the recording.
+const shop = "shop"
+
+// load returns a recording of two API servers. alice creates a namespace, the initializer user writes
+// to it and removes both initializers, alice writes, another controller adds a condition and finalizers,
+// and the operator finalizes the namespace.
+func load(g *WithT) Evidence {
+	var evidence Evidence
+	for _, log := range []string{"testdata/a.log", "testdata/b.log"} {
+		events, err := ReadLog(log, 0)
+		g.Expect(err).NotTo(HaveOccurred())
+		evidence.Events = append(evidence.Events, events...)
+	}
+	content, err := os.ReadFile("testdata/changes.jsonl")
+	g.Expect(err).NotTo(HaveOccurred())
+	scanner := bufio.NewScanner(bytes.NewReader(content))
+	for scanner.Scan() {
+		var change Change
+		g.Expect(json.Unmarshal(scanner.Bytes(), &change)).To(Succeed())
+		evidence.Changes = append(evidence.Changes, change)
+	}
+	g.Expect(scanner.Err()).NotTo(HaveOccurred())
+	return evidence
+}
+
+// request returns the only successful request with the verb for an object.
+func (e *Evidence) request(g *WithT, verb, name string, matches ...func(*Event) bool) *Event {
+	var found []*Event
+	for i := range e.Events {
+		event := &e.Events[i]
+		if event.Verb == verb && (event.ObjectRef.Name == name || event.ResponseObject.Name == name) && event.Succeeded() &&
+			!slices.ContainsFunc(matches, func(matches func(*Event) bool) bool { return !matches(event) }) {
+			found = append(found, event)
+		}
+	}
+	g.Expect(found).To(HaveLen(1), "%s %s", verb, name)
+	return found[0]
+}
+
+// setsPending matches the request that results in a pending list.
+func setsPending(list string) func(*Event) bool {
+	return func(e *Event) bool {
+		return e.User.Username == initializer && e.ResponseObject.Annotations[v1alpha1.AnnotationPendingInitializers] == list
+	}
+}
+
+// changeVersion changes an object in the response of a request, and in the watch event with the same
+// revision.
+func (e *Evidence) changeVersion(request *Event, change func(*Object)) {
+	change(&request.ResponseObject)
+	for i := range e.Changes {
+		if e.Changes[i].Object.ResourceVersion == request.ResponseObject.ResourceVersion {
+			change(&e.Changes[i].Object)
+		}
+	}
+}
+
+// dropVersions removes the versions of the namespace with a pending list.
+func (e *Evidence) dropVersions(list string) {
+	matches := func(o Object) bool { return o.Annotations[v1alpha1.AnnotationPendingInitializers] == list }
+	e.Changes = slices.DeleteFunc(e.Changes, func(c Change) bool { return matches(c.Object) })
+	e.Events = slices.DeleteFunc(e.Events, func(event Event) bool { return matches(event.ResponseObject) })
+}
+
+// reportsRemaining matches the request in which the operator reports the remaining objects.
+func reportsRemaining(e *Event) bool {
+	return e.User.Username == manager && slices.ContainsFunc(e.ResponseObject.conditions(), func(c corev1.NamespaceCondition) bool {
+		return c.Type == corev1.NamespaceContentRemaining && c.Status == corev1.ConditionTrue
+	})
+}
+
+func TestCheck(t *testing.T) {
+	remainingReport := func(e *Evidence, g *WithT) *Event { return e.request(g, "patch", shop, reportsRemaining) }
+	for name, test := range map[string]struct {
+		change func(*Evidence, *WithT)
+		// want is the violated invariant; empty if there is no violation.
+		want Invariant
+		// message is a part of the description.
+		message string
+	}{
+		"the recording": {change: func(*Evidence, *WithT) {}},
+		"without watches": {
+			change: func(e *Evidence, _ *WithT) { e.Changes = nil },
+		},
+
+		"a user creates an object": {
+			change: func(e *Evidence, g *WithT) { e.request(g, "create", "settings").User.Username = alice },
+			want:   EarlyWrite, message: "create /api/v1/namespaces/shop/configmaps",
+		},
+		"a user deletes an object": {
+			change: func(e *Evidence, g *WithT) { e.request(g, "delete", "temporary").User.Username = alice },
+			want:   EarlyWrite, message: "b.log",
+		},
+		"a user deletes an object, without watches": {
+			change: func(e *Evidence, g *WithT) {
+				e.request(g, "delete", "temporary").User.Username = alice
+				e.Changes = nil
+			},
+			want: EarlyWrite, message: "delete /api/v1/namespaces/shop/configmaps/temporary",
+		},
+		"a user deletes an object as a dry run": {
+			change: func(e *Evidence, g *WithT) {
+				request := e.request(g, "delete", "temporary")
+				request.User.Username, request.RequestObject = alice, json.RawMessage(`{"dryRun":["All"]}`)
+			},
+		},
+		"a user is rejected": {
+			change: func(e *Evidence, g *WithT) {
+				request := e.request(g, "create", "settings")
+				request.User.Username, request.ResponseStatus.Code = alice, 403
+			},
+		},
+		"a user impersonates an initializer": {
+			change: func(e *Evidence, g *WithT) {
+				request := e.request(g, "create", "settings")
+				request.ImpersonatedUser, request.User.Username = &authenticationv1.UserInfo{Username: initializer}, alice
+			},
+		},
+		"an initializer impersonates a user": {
+			change: func(e *Evidence, g *WithT) {
+				e.request(g, "create", "settings").ImpersonatedUser = &authenticationv1.UserInfo{Username: alice}
+			},
+			want: EarlyWrite, message: initializer + " as " + alice,
+		},
+		"a user gets the version of another write in response to an update without changes": {
+			change: func(e *Evidence, g *WithT) {
+				update := *e.request(g, "create", "settings")
+				update.Verb, update.User.Username = "update", alice
+				update.Completed.Time = update.Completed.Add(1)
+				e.Events = append(e.Events, update)
+			},
+		},
+		"a user removes an initializer": {
+			change: func(e *Evidence, g *WithT) {
+				e.request(g, "patch", shop, setsPending("quota.example.com")).User.Username = alice
+			},
+			want: EarlyWrite, message: v1alpha1.AnnotationPendingInitializers,
+		},
+
+		"the operator deletes an object of a live namespace": {
+			change: func(e *Evidence, g *WithT) { e.request(g, "delete", "old").User.Username = manager },
+			want:   LiveObjectDeleted, message: `configmaps "old"`,
+		},
+		"the operator deletes an object of a live namespace, without watches": {
+			change: func(e *Evidence, g *WithT) {
+				e.request(g, "delete", "old").User.Username = manager
+				e.Changes = nil
+			},
+			want: LiveObjectDeleted, message: `configmaps "old"`,
+		},
+		"the ServiceAccount of a template deletes an object": {
+			change: func(e *Evidence, g *WithT) {
+				request := e.request(g, "delete", "old")
+				request.User.Username, request.ImpersonatedUser = manager, &authenticationv1.UserInfo{Username: "furnisher"}
+			},
+		},
+
+		"a namespace is removed before an object": {
+			change: func(e *Evidence, _ *WithT) {
+				e.Changes = slices.DeleteFunc(e.Changes, func(c Change) bool { return c.Object.Name == "web" && c.IsDeleted })
+			},
+			want: OrphanedObject, message: `configmaps "web"`,
+		},
+		"an object is created after the namespace was removed": {
+			change: func(e *Evidence, _ *WithT) {
+				i := slices.IndexFunc(e.Changes, func(c Change) bool { return c.Object.Name == "web" })
+				late := e.Changes[i]
+				late.Object.Name, late.Object.UID, late.Object.ResourceVersion = "late", "1-2-3", "999999999"
+				e.Changes = append(e.Changes, late)
+			},
+			want: OrphanedObject, message: `configmaps "late" was created after`,
+		},
+
+		"the operator removes a label": {
+			change: func(e *Evidence, g *WithT) {
+				e.changeVersion(remainingReport(e, g), func(o *Object) { delete(o.Labels, "team") })
+			},
+			want: ForeignStateChanged, message: "label team",
+		},
+		"the operator changes an annotation": {
+			change: func(e *Evidence, g *WithT) {
+				e.changeVersion(remainingReport(e, g), func(o *Object) { o.Annotations["example.com/owner"] = "" })
+			},
+			want: ForeignStateChanged, message: "annotation example.com/owner",
+		},
+		"the operator removes a finalizer": {
+			change: func(e *Evidence, g *WithT) {
+				e.changeVersion(remainingReport(e, g), func(o *Object) { o.Finalizers = nil })
+			},
+			want: ForeignStateChanged, message: "finalizer example.com/backup",
+		},
+		"the operator removes a namespace finalizer": {
+			change: func(e *Evidence, g *WithT) {
+				e.changeVersion(remainingReport(e, g), func(o *Object) { o.Spec = json.RawMessage(`{"finalizers":["kubernetes"]}`) })
+			},
+			want: ForeignStateChanged, message: "namespace finalizer example.com/audit",
+		},
+		"the operator removes a condition": {
+			change: func(e *Evidence, g *WithT) {
+				e.changeVersion(remainingReport(e, g), func(o *Object) { o.Status = json.RawMessage(`{}`) })
+			},
+			want: ForeignStateChanged, message: "condition example.com/Ready",
+		},
+		"another controller removes a condition": {
+			change: func(e *Evidence, g *WithT) {
+				request := remainingReport(e, g)
+				request.User.Username = alice
+				e.changeVersion(request, func(o *Object) { o.Status = json.RawMessage(`{}`) })
+			},
+		},
+
+		"a request removes two initializers": {
+			change: func(e *Evidence, _ *WithT) { e.dropVersions("quota.example.com") },
+			want:   OpenedEarly, message: "network.example.com, quota.example.com",
+		},
+		"the operator removes an initializer without a condition": {
+			change: func(e *Evidence, g *WithT) {
+				e.request(g, "patch", shop, setsPending("quota.example.com")).User.Username = manager
+			},
+			want: OpenedEarly, message: "the operator removed network.example.com",
+		},
+		"the operator skips an initializer": {
+			change: func(e *Evidence, g *WithT) {
+				request := e.request(g, "patch", shop, setsPending("quota.example.com"))
+				request.User.Username = manager
+				e.changeVersion(request, func(o *Object) {
+					o.Status = json.RawMessage(`{"conditions":[{"type":"network.example.com/Initialized","status":"False","reason":"TimedOut"}]}`)
+				})
+			},
+		},
+		"the label is removed while an initializer is pending": {
+			change: func(e *Evidence, g *WithT) {
+				e.changeVersion(e.request(g, "patch", shop, setsPending("quota.example.com")), func(o *Object) {
+					delete(o.Labels, v1alpha1.LabelInitializing)
+				})
+			},
+			want: OpenedEarly, message: "while quota.example.com was pending",
+		},
+		"the pending list is incomplete at the creation": {
+			change: func(e *Evidence, g *WithT) {
+				e.changeVersion(e.request(g, "create", shop), func(o *Object) {
+					o.Annotations[v1alpha1.AnnotationPendingInitializers] = "quota.example.com"
+				})
+			},
+			want: OpenedEarly, message: `with "quota.example.com" pending`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			evidence := load(g)
+			test.change(&evidence, g)
+			violations := Check(evidence, Rules{
+				Manager: manager, SystemNamespace: "nslifecycle-system",
+				MayWrite: func(user authenticationv1.UserInfo, _ string, _ ...string) bool { return user.Username != alice },
+			})
+			if test.want == "" {
+				g.Expect(violations).To(BeEmpty())
+				return
+			}
+			g.Expect(violations).To(HaveLen(1))
+			g.Expect(violations[0].Invariant).To(Equal(test.want))
+			g.Expect(violations[0].Namespace).To(Equal(shop))
+			g.Expect(violations[0].String()).To(ContainSubstring(test.message))
+		})
+	}
+}

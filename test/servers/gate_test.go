@@ -1,0 +1,73 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servers
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// Before an API server rejects a CREATE in a namespace that it has not observed, it waits for 50 ms and
+// then reads the namespace from etcd (k8s.io/apiserver, pkg/admission/plugin/namespace/lifecycle).
+const missingNamespaceWait = 50 * time.Millisecond
+
+var _ = Describe("The gate", Serial, func() {
+	DescribeTable("rejects all writes through one API server while the other creates the namespace",
+		func(ctx context.Context, rounds int) {
+			all := &results{}
+			for range rounds {
+				creator, writer := inRandomOrder()
+				name, before := framework.Unique("created"), upTo(missingNamespaceWait)
+				stop := writeContinuously(ctx, writer, name, all)
+				time.Sleep(before)
+				creator.create(ctx, makeInitialized(name))
+				fill(ctx, creator.initializer, name)
+				time.Sleep(upTo(missingNamespaceWait))
+				stop()
+			}
+			report("%d namespaces created and written to through different API servers: %s", rounds, all)
+			Expect(all.count(string(metav1.StatusReasonForbidden), "create")).To(BeNumerically(">=", rounds))
+			Expect(all.count(string(metav1.StatusReasonForbidden), "update", "delete")).To(BeNumerically(">=", rounds))
+			Expect(all.count(accepted)).To(BeZero())
+		},
+		Entry("in a few rounds", SpecTimeout(specTimeout), 40),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500),
+	)
+
+	DescribeTable("rejects writes only for a short time after the other API server completed the initialization",
+		func(ctx context.Context, rounds int) {
+			rejected := &results{}
+			var longest time.Duration
+			for range rounds {
+				completer, writer := inRandomOrder()
+				namespace := completer.create(ctx, makeInitialized(framework.Unique("completed")))
+				fill(ctx, writer.initializer, namespace.Name) // The writer observes the namespace.
+				completer.finish(ctx, namespace)
+				completed := time.Now()
+				Eventually(func() error {
+					_, err := writer.ordinary.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
+						wrappers.MakeConfigMap(namespace.Name, "a"), metav1.CreateOptions{})
+					if err != nil {
+						Expect(err).To(BeForbiddenBy("gate"))
+						rejected.add("create", err)
+					}
+					return err
+				}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
+				longest = max(longest, time.Since(completed))
+			}
+			report("rejected after %d initializations: %s; first accepted write at most %s after the initialization",
+				rounds, rejected, longest)
+			Expect(longest).To(BeNumerically("<", 5*time.Second))
+		},
+		Entry("in a few rounds", SpecTimeout(specTimeout), 40),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500),
+	)
+})

@@ -1,0 +1,144 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servers
+
+import (
+	"context"
+	"hash/fnv"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/matchers"
+	"github.com/nslifecycle/nslifecycle/test/observer"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const (
+	// absent is an initializer of the namespaces with the label initialized; it is not running.
+	absent      = "absent.test.example.com"
+	initialized = "test.example.com/initialized"
+	specTimeout = 3 * time.Minute
+)
+
+var BeForbiddenBy = matchers.BeForbiddenBy
+
+// server is an API server with a client for each user.
+type server struct {
+	observer.Server
+	admin, ordinary, initializer kubernetes.Interface
+}
+
+var (
+	cluster *framework.Cluster
+	// a and b are the API servers. The manager and the observer use a. Specs can pause b.
+	a, b      *server
+	secondary *framework.SecondAPIServer
+	observed  *observer.Observer
+	// random depends on the seed and the name of the spec.
+	random *rand.Rand
+)
+
+func TestServers(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Servers")
+}
+
+// All specs are Serial, because two API servers need the whole machine. Ginkgo runs these specs in the
+// first process.
+var _ = BeforeSuite(func(ctx context.Context) {
+	if GinkgoParallelProcess() > 1 {
+		return
+	}
+	framework.SetDefaults()
+	logA, logB := framework.NewAuditLog(), framework.NewAuditLog()
+	cluster = framework.Start(ctx, logA.Options()...)
+	cluster.Install(ctx, "default")
+	secondary = cluster.StartSecondAPIServer(ctx, logB.Flag())
+	a = &server{
+		Server: observer.Server{Config: cluster.Admin.Config, Log: string(logA)},
+		admin:  cluster.Admin.Clientset(), ordinary: cluster.Ordinary.Clientset(), initializer: cluster.Initializer.Clientset(),
+	}
+	b = &server{
+		Server: observer.Server{Config: secondary.ConfigFor(cluster.Admin.Config), Log: string(logB)},
+		admin:  secondary.As(cluster.Admin).Clientset(), ordinary: secondary.As(cluster.Ordinary).Clientset(),
+		initializer: secondary.As(cluster.Initializer).Clientset(),
+	}
+	// API servers with the same host name share a Lease, but the operator counts them by their Leases.
+	Expect(cluster.Admin.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: "apiserver-b",
+			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("apiserver-b"), LeaseDurationSeconds: ptr.To(int32(3600)),
+			RenewTime: &metav1.MicroTime{Time: time.Now()},
+		},
+	})).To(Succeed())
+	cluster.AddTemplateAccount(ctx, templateAccount)
+	cluster.StartManager(ctx)
+	cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("servers").Initializer(absent,
+		v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{
+			MatchLabels: map[string]v1alpha1.LabelValue{initialized: "yes"},
+		}}))
+	expectInjectedByB(ctx)
+}, NodeTimeout(15*time.Minute))
+
+// expectInjectedByB waits until b uses the policies and the NamespaceInitializerSet, which it watches
+// independently of a.
+func expectInjectedByB(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		probe, err := b.ordinary.CoreV1().Namespaces().Create(ctx, makeInitialized("probe"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+var _ = BeforeEach(func(ctx context.Context) {
+	name := fnv.New64()
+	_, _ = name.Write([]byte(CurrentSpecReport().FullText()))
+	random = rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), name.Sum64()))
+	mayWrite, err := observer.Authorizer(context.WithoutCancel(ctx), a.Config)
+	Expect(err).NotTo(HaveOccurred())
+	observed, err = observer.Start(ctx, observer.Rules{
+		Manager: framework.ManagerUser, SystemNamespace: controlplane.SystemNamespace, MayWrite: mayWrite,
+	}, []observer.Server{a.Server, b.Server},
+		corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("limitranges"))
+	Expect(err).NotTo(HaveOccurred())
+})
+
+var _ = AfterEach(func(ctx context.Context) {
+	Expect(violations(ctx)).To(BeEmpty())
+}, NodeTimeout(specTimeout))
+
+// violations stops the observer and returns the violations that it has not returned before.
+func violations(ctx context.Context) []observer.Violation {
+	GinkgoHelper()
+	if observed == nil {
+		return nil
+	}
+	found, err := observed.Stop(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	observed = nil
+	return found
+}
+
+// makeInitialized returns a namespace that waits for the initializer.
+func makeInitialized(name string) *corev1.Namespace {
+	return wrappers.MakeNamespace(name).Label(initialized, "yes").Obj()
+}

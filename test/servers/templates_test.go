@@ -1,0 +1,110 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servers
+
+import (
+	"context"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const (
+	templateLabel   = "test.example.com/furnished"
+	templateAccount = "furnisher"
+)
+
+const template = `
+apiVersion: nslifecycle.dev/v1alpha1
+kind: NamespaceTemplate
+metadata: {name: servers}
+spec:
+  namespaceSelector: {matchLabels: {test.example.com/furnished: "yes"}}
+  serviceAccountName: furnisher
+  objects:
+  - name: limits
+    template:
+      apiVersion: v1
+      kind: LimitRange
+      metadata: {name: limits}
+      spec: {limits: [{type: Container, default: {memory: 64Mi}}]}
+  - name: settings
+    template:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: settings}
+      data: {namespace: "${ns.name}"}
+`
+
+var _ = Describe("A template that is applied through one API server", Serial, func() {
+	DescribeTable("is complete before a user can write through the other one",
+		func(ctx context.Context, rounds int) {
+			createTemplate(ctx)
+			all := &results{}
+			var group sync.WaitGroup
+			for range rounds {
+				creator, _ := inRandomOrder()
+				name := framework.Unique("furnished")
+				creator.create(ctx, wrappers.MakeNamespace(name).Label(templateLabel, "yes").Obj())
+				group.Go(func() {
+					defer GinkgoRecover()
+					responses := &results{}
+					for responses.count(accepted) == 0 && ctx.Err() == nil {
+						responses.add("create", operations(b.ordinary, name)["create"](ctx))
+					}
+					for _, object := range []func() error{
+						func() error {
+							_, err := a.admin.CoreV1().LimitRanges(name).Get(ctx, "limits", metav1.GetOptions{})
+							return err
+						},
+						func() error {
+							_, err := a.admin.CoreV1().ConfigMaps(name).Get(ctx, "settings", metav1.GetOptions{})
+							return err
+						},
+					} {
+						Expect(object()).To(Succeed(), "the first write was accepted before the template was applied")
+					}
+					all.merge(responses)
+				})
+				if random.IntN(4) == 0 {
+					group.Wait()
+				}
+			}
+			group.Wait()
+			report("writes to %d namespaces of a template: %s", rounds, all)
+			Expect(all.count(accepted)).To(Equal(rounds))
+			Expect(all.count(string(metav1.StatusReasonForbidden))).To(BeNumerically(">", 0))
+		},
+		Entry("in a few rounds", SpecTimeout(specTimeout), 20),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500),
+	)
+})
+
+// createTemplate creates the template, and waits until both API servers select new namespaces with it. The
+// template exists until the spec ends.
+func createTemplate(ctx context.Context) {
+	GinkgoHelper()
+	object := &v1alpha1.NamespaceTemplate{}
+	Expect(yaml.UnmarshalStrict([]byte(template), object)).To(Succeed())
+	Eventually(func() error { return cluster.Admin.Create(ctx, object.DeepCopy()) }).WithContext(ctx).Should(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
+	})
+	for _, s := range []*server{a, b} {
+		Eventually(func(g Gomega) {
+			probe, err := s.ordinary.CoreV1().Namespaces().Create(ctx, wrappers.MakeNamespace("probe").Label(templateLabel, "yes").Obj(),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(framework.PendingOf(probe)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
+		}).WithContext(ctx).Should(Succeed())
+	}
+}
