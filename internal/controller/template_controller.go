@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -111,7 +112,8 @@ func (r *TemplateReconciler) enqueueUsersOf(ctx context.Context, account client.
 
 // Reconcile updates the status of one template.
 func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if err := r.retain(ctx); err != nil {
+	var namespaces corev1.NamespaceList
+	if err := errors.Join(r.retain(ctx), r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy)); err != nil {
 		return ctrl.Result{}, err
 	}
 	current := &v1alpha1.NamespaceTemplate{}
@@ -123,10 +125,6 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{RequeueAfter: template.WatchRetention}, client.IgnoreNotFound(err)
 	}
 	metrics.AddTemplate(current.Name)
-	var namespaces corev1.NamespaceList
-	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to list namespaces: %w", err)
-	}
 	changed, err := r.updateFinalizer(ctx, current, namespaces.Items)
 	switch {
 	case apierrors.IsConflict(err):

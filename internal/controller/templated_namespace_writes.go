@@ -58,15 +58,10 @@ func (r *TemplatedNamespaceReconciler) write(
 		patched = current.DeepCopy()
 		return nswrite.PatchAnnotations(ctx, r.Client, patched, version, annotations, completion.Conditions)
 	})
-	if err != nil {
-		err = fmt.Errorf("failed to record the templates of namespace %q: %w", processed.Name, err)
-		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-			nswrite.RecordEvent(r.Recorder, processed, corev1.EventTypeWarning, reasonNotRecorded, actionApplyTemplate,
-				err.Error())
-		}
-		return err
-	}
-	if patched == nil {
+	switch {
+	case err != nil:
+		return r.notRecorded(processed, err)
+	case patched == nil:
 		return nil
 	}
 	r.Applier.Recorded(patched, result.State)
@@ -79,4 +74,15 @@ func (r *TemplatedNamespaceReconciler) write(
 		recordEvents(r.Recorder, processed, completion.Events)
 	}
 	return nil
+}
+
+// notRecorded returns an error, and records an Event if the API server rejects the record, for example
+// because the annotations are too large.
+func (r *TemplatedNamespaceReconciler) notRecorded(namespace *corev1.Namespace, err error) error {
+	err = fmt.Errorf("failed to record the templates of namespace %q: %w", namespace.Name, err)
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotRecorded, actionApplyTemplate,
+			err.Error())
+	}
+	return err
 }
