@@ -373,9 +373,11 @@ func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 		_, err = clientset.CoreV1().Namespaces().Finalize(ctx, system, metav1.UpdateOptions{})
 		return errors.Join(client.IgnoreNotFound(err), errors.New("the system namespace still existed"))
 	}).WithContext(ctx).Should(Succeed())
-	// Otherwise, the next installation could apply a CRD that is about to be deleted.
+	// Otherwise, the next installation could apply a CRD that is about to be deleted. The API server can wait
+	// for a minute until it has deleted the objects of a CRD that has just been created, and then retries.
 	Eventually(own.Kubectl).WithContext(ctx).WithArguments(own.Admin, "get", "crd", "--ignore-not-found",
-		"namespaceinitializersets.nslifecycle.dev", "namespaceinitializerconfigurations.nslifecycle.dev").Should(BeEmpty())
+		"namespaceinitializersets.nslifecycle.dev", "namespaceinitializerconfigurations.nslifecycle.dev",
+		"namespacetemplates.nslifecycle.dev").WithTimeout(4 * time.Minute).Should(BeEmpty())
 }
 
 // createResource creates a custom resource immediately after an installation. The API server's cache
