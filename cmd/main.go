@@ -133,7 +133,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.NamespaceWorkers, "initialization-workers", 10,
 		"The number of initializing namespaces that are reconciled concurrently.")
 	flags.IntVar(&o.TemplateWorkers, "template-workers", 16,
-		"The number of namespaces to which templates are applied concurrently.")
+		"The number of new namespaces to which templates are applied concurrently. For open namespaces, it is a quarter.")
 	flags.IntVar(&o.FinalizationWorkers, "finalization-workers", 100,
 		"The number of terminating namespaces that are finalized concurrently.")
 	flags.DurationVar(&o.DiagnosisProgressDeadline, "diagnosis-progress-deadline", manager.DefaultProgressDeadline,

@@ -17,15 +17,16 @@ import (
 
 // Names of the reconcilers, in logs and metrics.
 const (
-	configurationControllerName      = "initializer-configuration"
-	namespaceControllerName          = "namespace-initialization"
-	finalizationControllerName       = "namespace-finalization"
-	diagnosisControllerName          = "namespace-diagnosis"
-	holdControllerName               = "hold-webhooks"
-	expiryControllerName             = "namespace-expiry"
-	templateControllerName           = "namespace-template"
-	templatedNamespaceControllerName = "templated-namespace"
-	templateWebhookControllerName    = "template-webhook"
+	configurationControllerName          = "initializer-configuration"
+	namespaceControllerName              = "namespace-initialization"
+	finalizationControllerName           = "namespace-finalization"
+	diagnosisControllerName              = "namespace-diagnosis"
+	holdControllerName                   = "hold-webhooks"
+	expiryControllerName                 = "namespace-expiry"
+	templateControllerName               = "namespace-template"
+	templateInitializationControllerName = "template-initialization"
+	templatedNamespaceControllerName     = "templated-namespace"
+	templateWebhookControllerName        = "template-webhook"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +19,12 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -43,6 +43,9 @@ import (
 const (
 	// firstTemplateRetry is the delay after the first problem. It doubles up to maxRetryDelay.
 	firstTemplateRetry = 50 * time.Millisecond
+	// newPerOpenWorker is the number of workers for new Namespaces per worker for open ones. With fewer
+	// requests for open Namespaces, the API server responds to those for new ones faster.
+	newPerOpenWorker = 4
 	// waitingReportDelay is how long a new Namespace waits before the operator reports what it waits for.
 	waitingReportDelay = 3 * time.Second
 
@@ -67,7 +70,7 @@ type TemplatedNamespaceReconciler struct {
 	SystemNamespace string
 	// ServiceAccounts watches the ServiceAccounts in the system namespace.
 	ServiceAccounts cache.Cache
-	// Workers is the number of Namespaces that are reconciled concurrently.
+	// Workers is the number of new Namespaces that are reconciled concurrently.
 	Workers int
 	// StatusChanged is called with the names of templates whose status must be updated.
 	StatusChanged func(templates []string)
@@ -75,53 +78,23 @@ type TemplatedNamespaceReconciler struct {
 	Requests *Requests
 
 	retries workqueue.TypedRateLimiter[reconcile.Request]
-}
-
-// Requests adds requests to the queue of a reconciler. Requests before the reconciler starts are
-// dropped, because it then reconciles everything.
-type Requests struct{ queue atomic.Pointer[requestQueue] }
-
-// Source captures the queue.
-func (r *Requests) Source() source.Source {
-	return source.Func(func(_ context.Context, queue requestQueue) error {
-		r.queue.Store(&queue)
-		return nil
-	})
-}
-
-// Add adds requests. Requests with low priority are handled after all others.
-func (r *Requests) Add(isLowPriority bool, names ...string) {
-	queue := r.queue.Load()
-	if queue == nil {
-		return
-	}
-	prioritized, ok := (*queue).(priorityqueue.PriorityQueue[reconcile.Request])
-	for _, name := range names {
-		if ok && isLowPriority {
-			priority := handler.LowPriority
-			prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requestFor(name))
-			continue
-		}
-		(*queue).Add(requestFor(name))
-	}
-}
-
-// AddAfter adds a request after a delay.
-func (r *Requests) AddAfter(delay time.Duration, name string) {
-	if queue := r.queue.Load(); queue != nil {
-		(*queue).AddAfter(requestFor(name), delay)
-	}
+	// busy has the names of the Namespaces that are being reconciled. Both controllers can have a request
+	// for a Namespace that has just opened.
+	busy sync.Map
 }
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// SetupWithManager registers the reconciler.
+// SetupWithManager registers two controllers, so that new Namespaces do not wait for open ones, of which
+// thousands can be outdated after a change of a template. Both get all requests.
 func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.retries = newRateLimiter(firstTemplateRetry)
-	return ctrl.NewControllerManagedBy(mgr).
-		Named(templatedNamespaceControllerName).
-		For(&corev1.Namespace{}, builder.WithPredicates(r.templateInputChanged())).
+	forNew := r.newBuilder(mgr).Named(templateInitializationControllerName)
+	if err := forNew.WithOptions(r.options(r.Workers)).Complete(r.reconciler(false)); err != nil {
+		return err
+	}
+	return r.newBuilder(mgr).Named(templatedNamespaceControllerName).
 		Watches(&v1alpha1.NamespaceTemplate{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, _ requestQueue) { r.enqueue(ctx, e.Object) },
 			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ requestQueue) {
@@ -133,22 +106,56 @@ func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error 
 			func(ctx context.Context, account client.Object, _ bool, _ requestQueue) {
 				r.enqueueUsersOf(ctx, account)
 			}))).
-		WatchesRawSource(r.Requests.Source()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(5 * time.Millisecond),
-		}).
-		Complete(r)
+		WithOptions(r.options(max(1, r.Workers/newPerOpenWorker))).
+		Complete(r.reconciler(true))
 }
 
-// Reconcile applies all templates to one Namespace.
-func (r *TemplatedNamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *TemplatedNamespaceReconciler) newBuilder(mgr ctrl.Manager) *ctrl.Builder {
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&corev1.Namespace{}, builder.WithPredicates(r.templateInputChanged())).
+		WatchesRawSource(r.Requests.Source())
+}
+
+func (r *TemplatedNamespaceReconciler) options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers, RateLimiter: newRateLimiter(5 * time.Millisecond),
+	}
+}
+
+func (r *TemplatedNamespaceReconciler) reconciler(isForOpen bool) reconcile.Func {
+	return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		result, err := r.reconcile(ctx, req, isForOpen)
+		if isForOpen {
+			// Otherwise, requests for the namespaces of a changed template would keep a higher priority.
+			result.Priority = ptr.To(handler.LowPriority)
+		}
+		return result, err
+	}
+}
+
+// reconcile applies all templates to one Namespace, if it is open or not as the controller expects.
+func (r *TemplatedNamespaceReconciler) reconcile(
+	ctx context.Context, req ctrl.Request, isForOpen bool,
+) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil || namespace.DeletionTimestamp != nil {
 		r.StatusChanged(r.Tracker.Set(req.Name, nil))
 		r.retries.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if initialization.IsExempt(namespace.Name, r.SystemNamespace) || !isTurnOfTemplates(&namespace) {
+	if initialization.IsExempt(namespace.Name, r.SystemNamespace) {
+		r.Tracker.Processed(req.Name)
+		return ctrl.Result{}, nil
+	}
+	state := initialization.ParseState(&namespace)
+	if isOpen(state) != isForOpen {
+		return ctrl.Result{}, nil
+	}
+	if _, isBusy := r.busy.LoadOrStore(req.Name, nil); isBusy {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	defer r.busy.Delete(req.Name)
+	if !isForOpen && !isTurnOfTemplates(state) {
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nil
 	}
@@ -198,16 +205,14 @@ func (r *TemplatedNamespaceReconciler) refuse(
 	return nil
 }
 
-// isTurnOfTemplates reports whether the Namespace is open, or waits for its templates.
-func isTurnOfTemplates(namespace *corev1.Namespace) bool {
-	state := initialization.ParseState(namespace)
-	switch state.Phase {
-	case initialization.PhaseFailed:
-		return false
-	case initialization.PhasePending:
-		return state.Pending[0] == v1alpha1.TemplatesInitializer
-	}
-	return true
+// isOpen reports whether the initialization of a Namespace is complete. A Namespace can also have none.
+func isOpen(state initialization.State) bool {
+	return state.Phase != initialization.PhasePending && state.Phase != initialization.PhaseFailed
+}
+
+// isTurnOfTemplates reports whether an initializing Namespace waits for its templates.
+func isTurnOfTemplates(state initialization.State) bool {
+	return state.Phase == initialization.PhasePending && state.Pending[0] == v1alpha1.TemplatesInitializer
 }
 
 // retryAfter returns the time until the next pass. Problems are retried with increasing delays.

@@ -70,6 +70,18 @@ func (r *templateReader) get(ctx context.Context, name string) (*v1alpha1.Namesp
 	return template, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, template)
 }
 
+// template returns a NamespaceTemplate of the cluster, and the reader that has read it.
+func (s *session) template(
+	ctx context.Context, name string,
+) (*templateReader, *v1alpha1.NamespaceTemplate, error) {
+	reader, err := s.templates()
+	if err != nil {
+		return nil, nil, err
+	}
+	object, err := reader.get(ctx, name)
+	return reader, object, err
+}
+
 // list returns all NamespaceTemplates of the cluster, sorted by name.
 func (r *templateReader) list(ctx context.Context) ([]v1alpha1.NamespaceTemplate, error) {
 	found, err := r.client.List(ctx, metav1.ListOptions{})
@@ -145,11 +157,7 @@ func (s *templateSource) read(ctx context.Context, args []string) (*templates.Te
 		}
 		return templates.Compile(object)
 	}
-	reader, err := s.templates()
-	if err != nil {
-		return nil, err
-	}
-	object, err := reader.get(ctx, args[0])
+	_, object, err := s.template(ctx, args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -98,11 +98,7 @@ func (o *templateDiffOptions) limit() int {
 
 // current returns the template of the cluster, or nil if it does not exist or is invalid.
 func (o *templateDiffOptions) current(ctx context.Context, name string) (*templates.Template, error) {
-	reader, err := o.templates()
-	if err != nil {
-		return nil, err
-	}
-	object, err := reader.get(ctx, name)
+	_, object, err := o.template(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

@@ -88,11 +88,7 @@ func (o *templateRolloutOptions) printResult(name, result string) error {
 
 // setPaused sets spec.rollout.paused.
 func (o *templateRolloutOptions) setPaused(ctx context.Context, name string, isPaused bool) error {
-	reader, err := o.templates()
-	if err != nil {
-		return err
-	}
-	object, err := reader.get(ctx, name)
+	reader, object, err := o.template(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -176,11 +172,7 @@ func (o *templateRolloutOptions) history(ctx context.Context, name string) error
 	if o.revision < 0 {
 		return fmt.Errorf(msgRolloutRevisionNumber, o.revision)
 	}
-	reader, err := o.templates()
-	if err != nil {
-		return err
-	}
-	object, err := reader.get(ctx, name)
+	_, object, err := o.template(ctx, name)
 	if err != nil {
 		return err
 	}

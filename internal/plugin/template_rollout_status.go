@@ -25,11 +25,7 @@ const rolloutInterval = time.Second
 
 // status shows the progress of a rollout until it has finished.
 func (o *templateRolloutOptions) status(ctx context.Context, name string) error {
-	reader, err := o.templates()
-	if err != nil {
-		return err
-	}
-	object, err := reader.get(ctx, name)
+	reader, object, err := o.template(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,7 @@ func (o *templateRolloutOptions) undo(ctx context.Context, name string) error {
 	if o.revision < 0 {
 		return fmt.Errorf(msgRolloutRevisionNumber, o.revision)
 	}
-	reader, err := o.templates()
-	if err != nil {
-		return err
-	}
-	object, err := reader.get(ctx, name)
+	reader, object, err := o.template(ctx, name)
 	if err != nil {
 		return err
 	}

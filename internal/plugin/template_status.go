@@ -66,11 +66,7 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 	if err := o.output.Validate(); err != nil {
 		return err
 	}
-	reader, err := o.templates()
-	if err != nil {
-		return err
-	}
-	object, err := reader.get(ctx, name)
+	_, object, err := o.template(ctx, name)
 	if err != nil {
 		return err
 	}

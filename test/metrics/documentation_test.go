@@ -132,7 +132,8 @@ var _ = Describe("The documentation of metrics and logs", func() {
 		logged := map[string]described{}
 		for _, line := range leader.logged("") {
 			controller := line["controller"].(string)
-			if !strings.HasPrefix(controller, "namespace-") && controller != "templated-namespace" {
+			isOfTemplates := slices.Contains([]string{"template-initialization", "templated-namespace"}, controller)
+			if !strings.HasPrefix(controller, "namespace-") && !isOfTemplates {
 				continue
 			}
 			message := line["msg"].(string)
