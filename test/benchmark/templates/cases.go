@@ -260,10 +260,10 @@ var notCounted = []string{
 	"mutatingadmissionpolicies",
 }
 
-// writes returns the number of write requests except those for Leases. It includes dry runs.
+// writes returns the number of write requests except dry runs and those for Leases.
 func (t *turn) writes(ctx context.Context) (int64, error) {
 	counts, err := harness.ScrapeRequests(ctx, t.scraper, append(notCounted, "leases")...)
-	return counts.Total() - counts["GET"] - counts["LIST"] - counts["WATCH"], err
+	return counts.Total() - counts["GET"] - counts["LIST"] - counts["WATCH"] - counts[harness.DryRun], err
 }
 
 // measureChanged changes the quota of the template, and creates namespaces until all older

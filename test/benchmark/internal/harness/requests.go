@@ -24,6 +24,8 @@ const (
 	verbLabel    = "verb"
 	watchVerb    = "WATCH"
 	deleteVerb   = "DELETE"
+	// DryRun is the report's name for all dry runs, which change nothing.
+	DryRun = "DRYRUN"
 	// deleteCollectionVerb is the report's name for the deletion of all objects of a type.
 	deleteCollectionVerb = "DELETECOLLECTION"
 )
@@ -80,9 +82,11 @@ func parseRequests(metrics io.Reader, except ...string) (Counts, error) {
 		if isOverhead(labels) || slices.Contains(except, labels["resource"]) || name == longRunning && verb != watchVerb {
 			continue
 		}
-		// The API server uses the verb DELETE for both.
-		if verb == deleteVerb && labels["scope"] == "namespace" {
-			verb = deleteCollectionVerb
+		switch {
+		case labels["dry_run"] != "":
+			verb = DryRun
+		case verb == deleteVerb && labels["scope"] == "namespace":
+			verb = deleteCollectionVerb // The API server uses the verb DELETE for both.
 		}
 		result[verb] += int64(value)
 	}

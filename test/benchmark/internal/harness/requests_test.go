@@ -17,6 +17,7 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="namespace",subresource="",verb="LIST",version="v1"} 1.5e+01
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="namespace",subresource="",verb="DELETE",version="v1"} 4
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="DELETE",version="v1"} 6
+apiserver_request_total{code="200",component="apiserver",dry_run="All",group="apps",resource="deployments",scope="resource",subresource="",verb="APPLY",version="v1"} 3
 apiserver_request_total{code="404",component="apiserver",dry_run="",group="",resource="",scope="",subresource="/readyz",verb="GET",version=""} 7
 apiserver_request_total{code="0",component="apiserver",dry_run="",group="",resource="namespaces",scope="cluster",subresource="",verb="WATCH",version="v1"} 2
 apiserver_longrunning_requests{component="apiserver",group="",resource="namespaces",scope="cluster",subresource="",verb="WATCH",version="v1"} 3
@@ -28,7 +29,7 @@ process_start_time_seconds 1.7e+09
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Counts{"LIST": 27, "WATCH": 5, "DELETE": 6, "DELETECOLLECTION": 4}); !maps.Equal(got, want) {
+	if want := (Counts{"LIST": 27, "WATCH": 5, "DELETE": 6, "DELETECOLLECTION": 4, DryRun: 3}); !maps.Equal(got, want) {
 		t.Errorf("parseRequests = %v, want %v", got, want)
 	}
 	got, err = parseRequests(strings.NewReader(text), "pods", "deployments")
