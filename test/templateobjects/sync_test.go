@@ -154,7 +154,17 @@ var _ = Describe("The objects of a template in an open namespace", func() {
 		namespace := selectedBy(template.Name)
 		createOpen(ctx, namespace)
 		expectValue(ctx, namespace, "config", "a")
+		revision := func(ctx context.Context) (string, error) {
+			current := &v1alpha1.NamespaceTemplate{}
+			err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)
+			return current.Status.CurrentRevision, err
+		}
+		Eventually(revision).WithContext(ctx).ShouldNot(BeEmpty())
+		first, err := revision(ctx)
+		Expect(err).NotTo(HaveOccurred())
 		change(ctx, template.Name, only("config", configMap("config", "b")))
+		// New namespaces get, and would keep, the first revision until then.
+		Eventually(revision).WithContext(ctx).ShouldNot(Equal(first))
 		another := selectedBy(template.Name)
 		createOpen(ctx, another)
 		expectValue(ctx, another, "config", "b")
