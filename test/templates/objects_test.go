@@ -116,7 +116,7 @@ var _ = Describe("A locked object", func() {
 		Expect(cluster.Ordinary.Delete(ctx, object)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("can get a status, but not through it other labels", func(ctx context.Context) {
+	It("can get a status, but not through it other metadata", func(ctx context.Context) {
 		deployment := locked(&appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "app"},
 			Spec: appsv1.DeploymentSpec{
@@ -130,6 +130,14 @@ var _ = Describe("A locked object", func() {
 		Expect(furnisher.Create(ctx, deployment)).To(Succeed())
 		deployment.Status.ObservedGeneration = 1
 		Expect(cluster.Ordinary.Status().Update(ctx, deployment)).To(Succeed())
+		By("making the garbage collector delete the object, or preventing its deletion")
+		for _, metadata := range []string{
+			`{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"absent","uid":"absent"}]}`,
+			`{"finalizers":["example.com/a"]}`, `{"annotations":{"a":"b"}}`,
+		} {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":`+metadata+`,"status":{"replicas":1}}`))
+			Expect(cluster.Ordinary.Status().Patch(ctx, deployment.DeepCopy(), patch)).To(BeLocked("app"), metadata)
+		}
 		pod := locked(wrappers.MakePod(namespace.Name, "pod"))
 		Expect(furnisher.Create(ctx, pod)).To(Succeed())
 		pod.Labels = nil
