@@ -130,24 +130,31 @@ func sameSettings(a, b v1alpha1.InitializerSettings) bool {
 
 // AddTemplates adds the initializer of templates to the list if there are templates, first unless a
 // configuration names it, and returns the part of the templates that the admission policies use, sorted
-// by name. Templates that are being deleted, and those that exceed v1alpha1.MaxSetTemplates, are omitted.
+// by name. Templates that are being deleted are omitted, and the newest ones if there are more than
+// v1alpha1.MaxSetTemplates: the author of a template cannot displace those of other authors.
 func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1.EffectiveTemplate {
-	var effective []v1alpha1.EffectiveTemplate
+	oldest := make([]*v1alpha1.NamespaceTemplate, 0, len(templates))
 	for i := range templates {
-		if templates[i].DeletionTimestamp != nil {
-			continue
+		if templates[i].DeletionTimestamp == nil {
+			oldest = append(oldest, &templates[i])
 		}
-		spec := templates[i].Spec.DeepCopy()
+	}
+	slices.SortFunc(oldest, func(a, b *v1alpha1.NamespaceTemplate) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	oldest = oldest[:min(len(oldest), v1alpha1.MaxSetTemplates)]
+	effective := make([]v1alpha1.EffectiveTemplate, 0, len(oldest))
+	for _, template := range oldest {
+		spec := template.Spec.DeepCopy()
 		for j := range spec.Parameters {
 			spec.Parameters[j].Description = ""
 		}
 		effective = append(effective, v1alpha1.EffectiveTemplate{
-			Name: templates[i].Name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access,
+			Name: template.Name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access,
 			Parameters: spec.Parameters,
 		})
 	}
 	slices.SortFunc(effective, func(a, b v1alpha1.EffectiveTemplate) int { return cmp.Compare(a.Name, b.Name) })
-	effective = effective[:min(len(effective), v1alpha1.MaxSetTemplates)]
 	isNamed := slices.Contains(Names(m.Initializers), v1alpha1.TemplatesInitializer)
 	if len(effective) > 0 && !isNamed {
 		m.Initializers = slices.Insert(m.Initializers, 0,
