@@ -128,10 +128,15 @@ func sameSettings(a, b v1alpha1.InitializerSettings) bool {
 	return apiequality.Semantic.DeepEqual(a, b)
 }
 
+// maxTemplateBytes limits the encoded size of the templates in the set. The API server stores at most 1.5 MiB
+// in an object, and one template can have more than 256 KiB of parameters.
+const maxTemplateBytes = 512 << 10
+
 // AddTemplates adds the initializer of templates to the list if there are templates, first unless a
 // configuration names it, and returns the part of the templates that the admission policies use, sorted
-// by name. Templates that are being deleted are omitted, and the newest ones if there are more than
-// v1alpha1.MaxSetTemplates: the author of a template cannot displace those of other authors.
+// by name. Templates that are being deleted are omitted, and the newest ones if they are too many or too
+// large: the author of a new template can neither displace older ones nor make the set too large to be
+// written.
 func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1.EffectiveTemplate {
 	oldest := make([]*v1alpha1.NamespaceTemplate, 0, len(templates))
 	for i := range templates {
@@ -142,17 +147,23 @@ func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1
 	slices.SortFunc(oldest, func(a, b *v1alpha1.NamespaceTemplate) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	oldest = oldest[:min(len(oldest), v1alpha1.MaxSetTemplates)]
 	effective := make([]v1alpha1.EffectiveTemplate, 0, len(oldest))
+	bytes := 0
 	for _, template := range oldest {
 		spec := template.Spec.DeepCopy()
 		for j := range spec.Parameters {
 			spec.Parameters[j].Description = ""
 		}
-		effective = append(effective, v1alpha1.EffectiveTemplate{
+		entry := v1alpha1.EffectiveTemplate{
 			Name: template.Name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access,
 			Parameters: spec.Parameters,
-		})
+		}
+		encoded, _ := json.Marshal(entry) // Encoding this type cannot fail.
+		if len(effective) == v1alpha1.MaxSetTemplates || bytes+len(encoded) > maxTemplateBytes {
+			continue
+		}
+		bytes += len(encoded)
+		effective = append(effective, entry)
 	}
 	slices.SortFunc(effective, func(a, b v1alpha1.EffectiveTemplate) int { return cmp.Compare(a.Name, b.Name) })
 	isNamed := slices.Contains(Names(m.Initializers), v1alpha1.TemplatesInitializer)

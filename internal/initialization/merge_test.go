@@ -279,6 +279,12 @@ func TestAddTemplates(t *testing.T) {
 		}
 		return templates
 	}
+	large := created("large", time.Second)
+	for i := range 32 {
+		large.Spec.Parameters = append(large.Spec.Parameters, v1alpha1.TemplateParameter{
+			Name: fmt.Sprintf("p%d", i), Enum: slices.Repeat([]string{strings.Repeat("語", 253)}, 32),
+		})
+	}
 	deleted := created("a", 2*time.Hour)
 	deleted.DeletionTimestamp = &metav1.Time{Time: now}
 	tests := map[string]struct {
@@ -293,6 +299,10 @@ func TestAddTemplates(t *testing.T) {
 		"as many as possible":        {templates: append(full(), deleted), added: []string{"mandatory", "b126"}, want: 128},
 		"a new one does not displace older ones": {
 			templates: append(full(), created("a", 0)), added: []string{"mandatory", "b126"}, omitted: "a", want: 128,
+		},
+		"a large one does not displace others": {
+			templates: []v1alpha1.NamespaceTemplate{created("a", 0), large, created("b", time.Minute)},
+			added:     []string{"a", "b"}, omitted: "large", want: 2,
 		},
 		"the name decides if they are equally old": {
 			templates: append(full(), created("c", time.Minute)), added: []string{"mandatory", "b126"}, omitted: "c",
