@@ -67,8 +67,15 @@ func TestWrap(t *testing.T) {
 		"two errors:\nfirst\nsecond":     "two errors:\n  first\n  second",
 		strings.Repeat("x", 50) + " y z": strings.Repeat("x", 50) + "\n  y z",
 	} {
-		g.Expect(Wrap(text, 40)).To(Equal(expected))
+		g.Expect(WrapCommand(text, 40)).To(Equal(expected))
 	}
+	for _, text := range []string{
+		`the value "of another user, who can choose it: kubectl delete namespace shop"`,
+		"the message of another user who has chosen it: kubectl delete `namespace shop`",
+	} {
+		g.Expect(strings.Split(WrapCommand(text, 40), "\n")).NotTo(ContainElement(HavePrefix("  kubectl")), text)
+	}
+	g.Expect(strings.Split(Wrap("to see it, run: "+command, 40), "\n")).NotTo(ContainElement("  " + command))
 }
 
 func TestColumns(t *testing.T) {

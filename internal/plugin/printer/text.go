@@ -81,15 +81,28 @@ func Shorten(text string, length int) string {
 const Continuation = "  "
 
 // Wrap wraps text to the given number of columns, and indents all lines except the first, so that
-// they do not look like separate messages. A command at the end of the text, after a colon, gets its
-// own line, so that users can copy it.
+// they do not look like separate messages.
 func Wrap(text string, columns int) string {
+	return wrapLines(text, columns, func(line string) (string, string) { return line, "" })
+}
+
+// WrapCommand is like Wrap, except that a command at the end of a line, after a colon, gets its own line, so
+// that users can copy it. It must not be used for text that other users can choose, in which a command would
+// look like a proposal of the plugin.
+func WrapCommand(text string, columns int) string {
+	return wrapLines(text, columns, func(line string) (string, string) {
+		at := strings.LastIndex(line, ": "+shell.Program)
+		if at < 0 || len([]rune(line)) <= columns || !shell.IsSafe(line[at+2:]) {
+			return line, ""
+		}
+		return line[:at+1], line[at+2:]
+	})
+}
+
+func wrapLines(text string, columns int, cutCommand func(line string) (string, string)) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
-		command := ""
-		if at := strings.LastIndex(line, ": "+shell.Program); at >= 0 && len([]rune(line)) > columns {
-			line, command = line[:at+1], line[at+2:]
-		}
+		line, command := cutCommand(line)
 		lines = append(lines, wrap(line, columns-len(Continuation))...)
 		if command != "" {
 			lines = append(lines, command)
