@@ -75,7 +75,10 @@ func TestWrap(t *testing.T) {
 	} {
 		g.Expect(strings.Split(WrapCommand(text, 40), "\n")).NotTo(ContainElement(HavePrefix("  kubectl")), text)
 	}
-	g.Expect(strings.Split(Wrap("to see it, run: "+command, 40), "\n")).NotTo(ContainElement("  " + command))
+	for length := range 50 {
+		text := strings.Repeat("x", length) + ": kubectl delete namespace shop"
+		g.Expect(strings.Split(Wrap(text, 40), "\n")).NotTo(ContainElement(HavePrefix("  kubectl")), text)
+	}
 }
 
 func TestColumns(t *testing.T) {

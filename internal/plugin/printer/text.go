@@ -111,7 +111,11 @@ func wrapLines(text string, columns int, cutCommand func(line string) (string, s
 	return strings.Join(lines, "\n"+Continuation)
 }
 
-// wrap splits text into lines with at most the given number of columns. It does not split words.
+// wrap splits text into lines with at most the given number of columns. It does not split words. No line but
+// the first starts with a command, which would look like a proposal of the plugin.
 func wrap(text string, columns int) []string {
-	return strings.Split(wordwrap.WrapString(text, uint(max(columns, minWrapWidth))), "\n")
+	const space, noBreakSpace = " ", "\u00a0"
+	text = strings.ReplaceAll(text, space+shell.Program, noBreakSpace+shell.Program)
+	wrapped := wordwrap.WrapString(text, uint(max(columns, minWrapWidth)))
+	return strings.Split(strings.ReplaceAll(wrapped, noBreakSpace+shell.Program, space+shell.Program), "\n")
 }
