@@ -76,6 +76,10 @@ const (
 	// Namespace contains. The operator writes it.
 	AnnotationTemplates = Prefix + "templates"
 
+	// AnnotationServiceAccount on a ControllerRevision is the ServiceAccount that the NamespaceTemplate had
+	// with this revision.
+	AnnotationServiceAccount = Prefix + "service-account"
+
 	// FinalizerTemplate is a finalizer of a NamespaceTemplate whose objects are deleted with it.
 	FinalizerTemplate = Prefix + "template"
 

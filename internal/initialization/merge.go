@@ -128,26 +128,44 @@ func sameSettings(a, b v1alpha1.InitializerSettings) bool {
 	return apiequality.Semantic.DeepEqual(a, b)
 }
 
+// maxTemplateBytes limits the encoded size of the templates in the set. The API server stores at most 1.5 MiB
+// in an object, and one template can have more than 256 KiB of parameters.
+const maxTemplateBytes = 512 << 10
+
 // AddTemplates adds the initializer of templates to the list if there are templates, first unless a
 // configuration names it, and returns the part of the templates that the admission policies use, sorted
-// by name. Templates that are being deleted, and those that exceed v1alpha1.MaxSetTemplates, are omitted.
+// by name. Templates that are being deleted are omitted, and the newest ones if they are too many or too
+// large: the author of a new template can neither displace older ones nor make the set too large to be
+// written.
 func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1.EffectiveTemplate {
-	var effective []v1alpha1.EffectiveTemplate
+	oldest := make([]*v1alpha1.NamespaceTemplate, 0, len(templates))
 	for i := range templates {
-		if templates[i].DeletionTimestamp != nil {
-			continue
+		if templates[i].DeletionTimestamp == nil {
+			oldest = append(oldest, &templates[i])
 		}
-		spec := templates[i].Spec.DeepCopy()
+	}
+	slices.SortFunc(oldest, func(a, b *v1alpha1.NamespaceTemplate) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	effective := make([]v1alpha1.EffectiveTemplate, 0, len(oldest))
+	bytes := 0
+	for _, template := range oldest {
+		spec := template.Spec.DeepCopy()
 		for j := range spec.Parameters {
 			spec.Parameters[j].Description = ""
 		}
-		effective = append(effective, v1alpha1.EffectiveTemplate{
-			Name: templates[i].Name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access,
+		entry := v1alpha1.EffectiveTemplate{
+			Name: template.Name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access,
 			Parameters: spec.Parameters,
-		})
+		}
+		encoded, _ := json.Marshal(entry) // Encoding this type cannot fail.
+		if len(effective) == v1alpha1.MaxSetTemplates || bytes+len(encoded) > maxTemplateBytes {
+			continue
+		}
+		bytes += len(encoded)
+		effective = append(effective, entry)
 	}
 	slices.SortFunc(effective, func(a, b v1alpha1.EffectiveTemplate) int { return cmp.Compare(a.Name, b.Name) })
-	effective = effective[:min(len(effective), v1alpha1.MaxSetTemplates)]
 	isNamed := slices.Contains(Names(m.Initializers), v1alpha1.TemplatesInitializer)
 	if len(effective) > 0 && !isNamed {
 		m.Initializers = slices.Insert(m.Initializers, 0,

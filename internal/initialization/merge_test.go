@@ -12,6 +12,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -263,4 +264,63 @@ func numbered(prefix string, count int) []string {
 		names = append(names, fmt.Sprintf("%s-%d.corp.com", prefix, i))
 	}
 	return names
+}
+
+func TestAddTemplates(t *testing.T) {
+	created := func(name string, age time.Duration) v1alpha1.NamespaceTemplate {
+		return v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{
+			Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age)),
+		}}
+	}
+	full := func() []v1alpha1.NamespaceTemplate {
+		templates := []v1alpha1.NamespaceTemplate{created("mandatory", time.Hour)}
+		for i := range v1alpha1.MaxSetTemplates - 1 {
+			templates = append(templates, created(fmt.Sprintf("b%03d", i), time.Minute))
+		}
+		return templates
+	}
+	large := created("large", time.Second)
+	for i := range 32 {
+		large.Spec.Parameters = append(large.Spec.Parameters, v1alpha1.TemplateParameter{
+			Name: fmt.Sprintf("p%d", i), Enum: slices.Repeat([]string{strings.Repeat("語", 253)}, 32),
+		})
+	}
+	deleted := created("a", 2*time.Hour)
+	deleted.DeletionTimestamp = &metav1.Time{Time: now}
+	tests := map[string]struct {
+		templates []v1alpha1.NamespaceTemplate
+		added     []string
+		// omitted is the name of a template that is not added.
+		omitted string
+		want    int
+	}{
+		"no template":                {},
+		"a template that is deleted": {templates: []v1alpha1.NamespaceTemplate{deleted}, omitted: "a"},
+		"as many as possible":        {templates: append(full(), deleted), added: []string{"mandatory", "b126"}, want: 128},
+		"a new one does not displace older ones": {
+			templates: append(full(), created("a", 0)), added: []string{"mandatory", "b126"}, omitted: "a", want: 128,
+		},
+		"a large one does not displace others": {
+			templates: []v1alpha1.NamespaceTemplate{created("a", 0), large, created("b", time.Minute)},
+			added:     []string{"a", "b"}, omitted: "large", want: 2,
+		},
+		"the name decides if they are equally old": {
+			templates: append(full(), created("c", time.Minute)), added: []string{"mandatory", "b126"}, omitted: "c",
+			want: 128,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g, merged := NewWithT(t), Merged{}
+			var names []string
+			for _, template := range merged.AddTemplates(test.templates) {
+				names = append(names, template.Name)
+			}
+			g.Expect(names).To(HaveLen(test.want))
+			g.Expect(slices.IsSorted(names)).To(BeTrue())
+			g.Expect(names).To(ContainElements(test.added))
+			g.Expect(names).NotTo(ContainElement(test.omitted))
+			g.Expect(Names(merged.Initializers)).To(HaveLen(min(test.want, 1)))
+		})
+	}
 }

@@ -67,7 +67,7 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 		StatusChanged: status.StatusChanged, Requests: namespaces,
 	}
 	status.PlanChanged, status.Authorized = reconciler.EnqueueSelected, reconciler.EnqueueSelected
-	applier.Sources = template.NewSources(writer, metadataClient, func(source v1alpha1.TemplateCopy) {
+	applier.Sources = template.NewSources(writer, metadataClient, options.Clock, func(source v1alpha1.TemplateCopy) {
 		reconciler.EnqueueCopiesOf(source)
 	})
 	if err := status.SetupWithManager(mgr); err != nil {

@@ -137,7 +137,7 @@ func diagnosisTexts(result *diagnosis.Diagnosis, columns int, colors printer.Pal
 		text = colors.Red(cause) + strings.TrimPrefix(text, cause)
 		if remedy := firstRemedy(finding); remedy != "" {
 			text += "\n" + printer.Continuation +
-				printer.Wrap(labelTry+" "+printable.Escape(remedy), columns)
+				printer.WrapCommand(labelTry+" "+printable.Escape(remedy), columns)
 		}
 		texts = append(texts, text)
 	}

@@ -203,7 +203,7 @@ func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 		return
 	}
 	w.display.Printf(msgNoProgress+"\n%s", time.Since(w.progressedAt).Round(time.Second), strings.Join(texts, "\n"))
-	if details := printer.Wrap(fmt.Sprintf(msgDetails, explainCommand(w.name)), columns); w.isNew(details) {
+	if details := printer.WrapCommand(fmt.Sprintf(msgDetails, explainCommand(w.name)), columns); w.isNew(details) {
 		w.display.Printf("%s", details)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
 // Exit statuses of the plugin. They are part of its public interface.
@@ -55,7 +57,8 @@ func report(errOut io.Writer, err error) int {
 		return ExitInterrupted
 	}
 	if err != nil {
-		printf(errOut, "error: %v", err)
+		// The messages of the plugin and of the admission policies end with commands.
+		fmt.Fprintln(errOut, printer.WrapCommand(fmt.Sprintf("error: %v", err), printer.TextWidth(errOut)))
 	}
 	return code
 }

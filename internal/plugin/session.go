@@ -26,6 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
@@ -129,13 +130,25 @@ func (s *session) contentClients() (*discovery.DiscoveryClient, metadata.Interfa
 // warnf prints a warning to stderr.
 func (s *session) warnf(format string, args ...any) {
 	const label = "Warning:"
-	text := printer.Wrap(label+" "+fmt.Sprintf(format, args...), printer.TextWidth(s.ErrOut))
+	text := wrapMessage(printer.TextWidth(s.ErrOut), label+" "+format, args)
 	fmt.Fprintln(s.ErrOut, printer.NewPalette(s.ErrOut).Yellow(label)+strings.TrimPrefix(text, label))
 }
 
 // printf wraps a message and writes it as a paragraph.
 func printf(out io.Writer, format string, args ...any) {
-	fmt.Fprintln(out, printer.Wrap(fmt.Sprintf(format, args...), printer.TextWidth(out)))
+	fmt.Fprintln(out, wrapMessage(printer.TextWidth(out), format, args))
+}
+
+// wrapMessage formats and wraps a message. Only a command in the last argument gets its own line: the other
+// arguments can contain text that other users have chosen.
+func wrapMessage(width int, format string, args []any) string {
+	text := fmt.Sprintf(format, args...)
+	if len(args) > 0 {
+		if command, ok := args[len(args)-1].(string); ok && shell.IsCommand(command) {
+			return printer.WrapCommand(text, width)
+		}
+	}
+	return printer.Wrap(text, width)
 }
 
 // warnEach prints one warning for each string, or for several strings that differ only in the resource
@@ -149,7 +162,7 @@ func (s *session) warnEach(prefix string, texts []string) {
 		shown = texts[:limit]
 	}
 	for _, text := range shown {
-		s.warnf("%s: %s", prefix, text)
+		s.warnf("%s", prefix+": "+text)
 	}
 	if more := len(texts) - len(shown); more > 0 {
 		s.warnf("%s: "+msgMoreWarnings, prefix, more)

@@ -30,6 +30,17 @@ func Command(format string, names ...any) string {
 	return fmt.Sprintf(format, names...)
 }
 
+// IsSafe reports whether a text contains only words that no shell interprets. Values in quotation marks, which
+// errors contain, are not safe.
+func IsSafe(text string) bool {
+	for word := range strings.FieldsSeq(text) {
+		if !safe.MatchString(strings.TrimLeft(word, "-")) {
+			return false
+		}
+	}
+	return true
+}
+
 // IsCommand reports whether Command returned a command and not a sentence.
 func IsCommand(text string) bool { return strings.HasPrefix(text, Program) }
 

@@ -294,7 +294,12 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 		p.keep(template.Name, position, recorded)
 		return nil, nil
 	}
-	want, isPartial, err := p.desired(ctx, template, revision)
+	template, program, err := p.at(ctx, template, revision)
+	var want []desired
+	var isPartial bool
+	if err == nil {
+		want, isPartial, err = p.desired(ctx, template, program)
+	}
 	if err != nil {
 		p.isUnclaimed = true
 		p.keep(template.Name, position, recorded)

@@ -16,17 +16,31 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// desired renders a template for the Namespace. Until the Namespace opens, objects that are created
-// afterwards are omitted, and isPartial is true if there are any.
-func (p *pass) desired(
+// at returns a revision of a template, the latest if it is empty, and the template with the ServiceAccount of
+// this revision.
+func (p *pass) at(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string,
-) (want []desired, isPartial bool, err error) {
+) (*v1alpha1.NamespaceTemplate, *compiled, error) {
 	program := p.Programs.latest(template)
 	if revision != "" {
+		var err error
 		if program, err = p.Programs.get(ctx, template, revision); err != nil {
-			return nil, false, err
+			return template, nil, err
 		}
 	}
+	if program.account != template.Spec.ServiceAccountName {
+		earlier := *template
+		earlier.Spec.ServiceAccountName = program.account
+		template = &earlier
+	}
+	return template, program, nil
+}
+
+// desired renders a revision of a template for the Namespace. Until the Namespace opens, objects that are created
+// afterwards are omitted, and isPartial is true if there are any.
+func (p *pass) desired(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, program *compiled,
+) (want []desired, isPartial bool, err error) {
 	if len(program.errors) > 0 {
 		return nil, false, problemf(ReasonInvalidTemplate, "the template is invalid: %w", program.errors.ToAggregate())
 	}

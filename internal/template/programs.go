@@ -37,7 +37,10 @@ type programs struct {
 
 // compiled is a revision of a template with its compiled expressions, or the errors in it.
 type compiled struct {
-	revision   string
+	revision string
+	// account is the ServiceAccount that the template has, or had, with this revision. Its author was allowed
+	// to impersonate it, but not necessarily the ServiceAccount of a later author.
+	account    string
 	parameters []v1alpha1.TemplateParameter
 	copies     []v1alpha1.TemplateCopy
 	program    *render.Program
@@ -47,7 +50,9 @@ type compiled struct {
 }
 
 func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
-	result := &compiled{revision: revision, parameters: spec.Parameters, kinds: kindsOf(spec)}
+	result := &compiled{
+		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, kinds: kindsOf(spec),
+	}
 	for _, object := range spec.Objects {
 		if object.Copy != nil {
 			result.copies = append(result.copies, *object.Copy)
@@ -76,6 +81,10 @@ func (p *Programs) of(template *v1alpha1.NamespaceTemplate) *programs {
 			known.keep(last)
 		}
 		known.latest = compile(revision, &template.Spec)
+	} else if last.account != template.Spec.ServiceAccountName {
+		changed := *last
+		changed.account = template.Spec.ServiceAccountName
+		known.latest = &changed
 	}
 	known.generation = template.Generation
 	return known

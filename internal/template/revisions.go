@@ -85,11 +85,21 @@ func (r *Revisions) Record(ctx context.Context, template *v1alpha1.NamespaceTemp
 			number = max(number, existing[i].Revision)
 		}
 	}
+	if recorded != nil && !metav1.IsControlledBy(recorded, template) {
+		// It belongs to a deleted template with the same name.
+		if err := r.delete(ctx, recorded); err != nil {
+			return err
+		}
+		recorded = nil
+	}
+	account := template.Spec.ServiceAccountName
 	switch {
 	case recorded == nil:
 		err = r.create(ctx, template, revision, number+1)
 	case recorded.Revision <= number:
-		err = r.renumber(ctx, recorded, number+1)
+		err = r.update(ctx, recorded, number+1, account)
+	case recorded.Annotations[v1alpha1.AnnotationServiceAccount] != account:
+		err = r.update(ctx, recorded, recorded.Revision, account)
 	}
 	if err != nil {
 		return err
@@ -99,9 +109,18 @@ func (r *Revisions) Record(ctx context.Context, template *v1alpha1.NamespaceTemp
 		return slices.ContainsFunc(inUse, func(used string) bool { return old.Name == revisionName(template.Name, used) })
 	})
 	for i := range unused[:max(0, len(unused)-maxRevisions)] {
-		if err := r.Delete(ctx, &unused[i]); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to delete ControllerRevision %q: %w", unused[i].Name, err)
+		if err := r.delete(ctx, &unused[i]); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// delete deletes a revision unless another one with its name exists, which the cache may not contain yet.
+func (r *Revisions) delete(ctx context.Context, recorded *appsv1.ControllerRevision) error {
+	err := r.Delete(ctx, recorded, client.Preconditions{UID: &recorded.UID})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("failed to delete ControllerRevision %q: %w", recorded.Name, err)
 	}
 	return nil
 }
@@ -119,6 +138,7 @@ func (r *Revisions) create(
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.SystemNamespace, Name: revisionName(template.Name, revision),
 			Labels:          map[string]string{v1alpha1.LabelTemplate: template.Name},
+			Annotations:     map[string]string{v1alpha1.AnnotationServiceAccount: template.Spec.ServiceAccountName},
 			OwnerReferences: []metav1.OwnerReference{*owner},
 		},
 		Data: runtime.RawExtension{Raw: raw}, Revision: number,
@@ -129,19 +149,24 @@ func (r *Revisions) create(
 	return nil
 }
 
-// renumber changes the number of a revision. A revision to which a template returns is the newest again,
-// so that the one before it is never the revision that was undone.
-func (r *Revisions) renumber(ctx context.Context, recorded *appsv1.ControllerRevision, number int64) error {
+// update changes the number and the ServiceAccount of a revision. A revision to which a template returns is
+// the newest again, so that the one before it is never the revision that was undone.
+func (r *Revisions) update(
+	ctx context.Context, recorded *appsv1.ControllerRevision, number int64, account string,
+) error {
 	patch := client.MergeFrom(recorded.DeepCopy())
 	changed := recorded.DeepCopy()
 	changed.Revision = number
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationServiceAccount, account)
 	if err := r.Patch(ctx, changed, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
-		return fmt.Errorf("failed to renumber ControllerRevision %q: %w", recorded.Name, err)
+		return fmt.Errorf("failed to update ControllerRevision %q: %w", recorded.Name, err)
 	}
 	return nil
 }
 
-// get returns a spec with the parameters, variables and objects of a revision.
+// get returns a spec with the parameters, variables and objects of a revision, and with the ServiceAccount
+// that the template had with them. The status of the template, which contains the revision, is not protected
+// by PolicyTemplateAuthors, so the revision must be one of this template.
 func (r *Revisions) get(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string,
 ) (*v1alpha1.NamespaceTemplateSpec, error) {
@@ -150,11 +175,17 @@ func (r *Revisions) get(
 	if err := r.Cached.Get(ctx, key, object); err != nil {
 		return nil, problemf(ReasonRevisionNotFound, "failed to get revision %q: %w", revision, err)
 	}
+	if !metav1.IsControlledBy(object, template) {
+		return nil, problemf(ReasonRevisionNotFound, "revision %q is not a revision of this template", revision)
+	}
 	var stored content
 	if err := json.Unmarshal(object.Data.Raw, &stored); err != nil {
 		return nil, problemf(ReasonRevisionNotFound, "failed to decode revision %q: %w", revision, err)
 	}
 	return &v1alpha1.NamespaceTemplateSpec{
+		// Versions before this annotation existed did not record the ServiceAccount.
+		ServiceAccountName: cmp.Or(object.Annotations[v1alpha1.AnnotationServiceAccount], template.Spec.ServiceAccountName),
+
 		Parameters: stored.Parameters, Variables: stored.Variables, Objects: stored.Objects,
 	}, nil
 }

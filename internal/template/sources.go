@@ -6,6 +6,7 @@ package template
 import (
 	"context"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,12 +16,17 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
+// contentLifetime is how long the content of a source is used without another read, which fails if the
+// ServiceAccount is not allowed to read the source any more. The API server itself recognizes this late.
+const contentLifetime = 10 * time.Second
+
 // Sources provides the sources of copies. It watches the metadata of each source, and reads the content
-// as the ServiceAccount of the template when the metadata has changed.
+// as the ServiceAccount of the template when the metadata has changed or the last read is old.
 type Sources struct {
 	writer   *Writer
 	metadata metadata.Interface
@@ -30,7 +36,8 @@ type Sources struct {
 	mutex   sync.Mutex
 	watched map[v1alpha1.TemplateCopy]watchedSource
 	// contents has the content by ServiceAccount and source.
-	contents map[contentKey]*unstructured.Unstructured
+	contents map[contentKey]sourceContent
+	clock    clock.PassiveClock
 }
 
 type watchedSource struct {
@@ -43,11 +50,18 @@ type contentKey struct {
 	source         v1alpha1.TemplateCopy
 }
 
+type sourceContent struct {
+	object *unstructured.Unstructured
+	readAt time.Time
+}
+
 // NewSources returns Sources. The metadata client has the permissions of the operator.
-func NewSources(writer *Writer, client metadata.Interface, changed func(v1alpha1.TemplateCopy)) *Sources {
+func NewSources(
+	writer *Writer, client metadata.Interface, now clock.PassiveClock, changed func(v1alpha1.TemplateCopy),
+) *Sources {
 	return &Sources{
-		writer: writer, metadata: client, changed: changed,
-		watched: map[v1alpha1.TemplateCopy]watchedSource{}, contents: map[contentKey]*unstructured.Unstructured{},
+		writer: writer, metadata: client, clock: now, changed: changed,
+		watched: map[v1alpha1.TemplateCopy]watchedSource{}, contents: map[contentKey]sourceContent{},
 	}
 }
 
@@ -78,14 +92,15 @@ func (s *Sources) get(
 	}
 	key := contentKey{serviceAccount, source}
 	s.mutex.Lock()
-	content := s.contents[key]
+	last, ok := s.contents[key]
 	s.mutex.Unlock()
+	now := s.clock.Now()
 	// A read can return a newer object than the watch.
-	if content != nil && content.GetUID() == known.UID &&
-		!isNewer(known.ResourceVersion, content.GetResourceVersion()) {
-		return content, nil
+	if ok && last.object.GetUID() == known.UID && now.Sub(last.readAt) < contentLifetime &&
+		!isNewer(known.ResourceVersion, last.object.GetResourceVersion()) {
+		return last.object, nil
 	}
-	content, err = s.writer.read(ctx, serviceAccount, &source)
+	content, err := s.writer.read(ctx, serviceAccount, &source)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, sourceNotFound(source)
@@ -96,7 +111,7 @@ func (s *Sources) get(
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.contents[key] = content
+	s.contents[key] = sourceContent{object: content, readAt: now}
 	return content, nil
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
@@ -157,13 +158,20 @@ func (w *Writer) prepare(target target, manifest *unstructured.Unstructured) (re
 		return request{}, err
 	}
 	manifest = WithOwnMetadata(target.template.Name, target.namespace, manifest, target.isLocked)
-	body, err := json.Marshal(manifest)
+	body, err := encode(manifest)
 	if err != nil {
 		return request{}, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
 	}
 	return request{
 		impersonated: clients, resource: resource, namespace: target.namespace.Name, name: manifest.GetName(), body: body,
 	}, nil
+}
+
+// encode returns the body of a server-side apply. The API server decodes it as YAML, which rejects control
+// characters and replaces line breaks, such as U+0085, that JSON permits within strings.
+func encode(object any) ([]byte, error) {
+	body, err := json.Marshal(object)
+	return []byte(printable.YAML(string(body))), err
 }
 
 // apply applies a manifest.
@@ -231,7 +239,7 @@ func (w *Writer) release(
 	empty.SetGroupVersionKind(manifest.GroupVersionKind())
 	empty.Name = manifest.GetName()
 	empty.Annotations = map[string]string{v1alpha1.AnnotationNamespaceUID: string(target.namespace.UID)}
-	body, err := json.Marshal(empty)
+	body, err := encode(empty)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
 	}

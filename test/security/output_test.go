@@ -38,7 +38,7 @@ const (
 	hostileFinalizer = "removed.test.example.com/hold"
 	// hostileText contains control sequences, a character that reverses the subsequent text, and a
 	// line that looks like an error message of the plugin.
-	hostileText = "a\u009b2J\x1b]0;PWN\x07\u202e\ufeff\u2028\r\nerror: PWN"
+	hostileText = "a\u009b2J\x1b]0;PWN\x07\u202e\ufeff\u2028\r\nerror: PWN: kubectl touch PWN"
 )
 
 // hostileNames are names that the API server accepts for RoleBindings.
@@ -188,6 +188,10 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		rows := strings.Split(strings.TrimSpace(run(ctx, "orphans", "--no-headers")), "\n")
 		Expect(rows).To(HaveLen(len(hostileNames)), "one row for each object")
 	}, SpecTimeout(time.Minute))
+
+	It("is escaped in the commands for templates", func(ctx context.Context) {
+		hostileTemplates(ctx, attacked, run)
+	}, SpecTimeout(2*time.Minute))
 
 	It("is escaped in a backup and restored from the backup", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile"))

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -82,5 +83,27 @@ var _ = Describe("The policy namespace-owners", func() {
 		Expect(other.Patch(ctx, namespace.DeepCopy(), client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"annotations":{"nslifecycle.dev/ttl":null,"nslifecycle.dev/expires-at":null}}}`)))).
 			To(Succeed(), "the removal of the expiry")
+	}, SpecTimeout(time.Minute))
+
+	// The garbage collector has the verb, and deletes a namespace whose owner does not exist.
+	It("permits only the creator to set an owner of a namespace, on any subresource", func(ctx context.Context) {
+		rules := rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"},
+			Verbs: []string{"get", "patch", "update"},
+		}
+		other := cluster.AddUserWithRules(ctx, framework.Unique("other"), rules)
+		cluster.Bind(ctx, owner, []rbacv1.PolicyRule{rules}, rbacv1.Subject{Kind: rbacv1.UserKind, Name: owner})
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"ownerReferences":[`+
+			`{"apiVersion":"v1","kind":"Node","name":"absent","uid":"absent"}]}}`))
+		Eventually(func() error { return other.Patch(ctx, namespace.DeepCopy(), patch) }).WithContext(ctx).
+			Should(beDenied("namespace-owners", "set its owner"))
+		Expect(other.Status().Patch(ctx, namespace.DeepCopy(), patch)).To(beDenied("namespace-owners"))
+		owned := namespace.DeepCopy()
+		owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "absent", UID: "absent"}}
+		Expect(other.SubResource("finalize").Update(ctx, owned)).To(beDenied("namespace-owners"))
+		Eventually(func() error { return developer(owner).Patch(ctx, namespace, patch) }).WithContext(ctx).
+			Should(Succeed())
+		Expect(other.Patch(ctx, namespace.DeepCopy(), client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"ownerReferences":null}}`)))).To(Succeed(), "the removal of the owner")
 	}, SpecTimeout(time.Minute))
 })

@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -116,7 +118,7 @@ var _ = Describe("A locked object", func() {
 		Expect(cluster.Ordinary.Delete(ctx, object)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("can get a status, but not through it other labels", func(ctx context.Context) {
+	It("can get a status, but not through it other metadata", func(ctx context.Context) {
 		deployment := locked(&appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "app"},
 			Spec: appsv1.DeploymentSpec{
@@ -130,6 +132,33 @@ var _ = Describe("A locked object", func() {
 		Expect(furnisher.Create(ctx, deployment)).To(Succeed())
 		deployment.Status.ObservedGeneration = 1
 		Expect(cluster.Ordinary.Status().Update(ctx, deployment)).To(Succeed())
+		By("making the garbage collector delete the object, or preventing its deletion")
+		for _, metadata := range []string{
+			`{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"absent","uid":"absent"}]}`,
+			`{"finalizers":["example.com/a"]}`, `{"annotations":{"a":"b"}}`,
+		} {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":`+metadata+`,"status":{"replicas":1}}`))
+			Expect(cluster.Ordinary.Status().Patch(ctx, deployment.DeepCopy(), patch)).To(BeLocked("app"), metadata)
+		}
+		By("replacing the quota that the API server enforces")
+		quota := locked(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "quota"}})
+		quota.Spec.Hard = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("1")}
+		Expect(furnisher.Create(ctx, quota)).To(Succeed())
+		quota.Status.Hard = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("100")}
+		Expect(cluster.Ordinary.Status().Update(ctx, quota.DeepCopy())).To(BeLocked("quota"))
+		counter := cluster.Impersonate("system:serviceaccount:kube-system:resourcequota-controller",
+			"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+		cluster.Bind(ctx, framework.Unique("counter"), []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"resourcequotas/status"}, Verbs: []string{"update"},
+		}}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:kube-system"})
+		quota.Status.Hard = quota.Spec.Hard
+		quota.Status.Used = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("0")}
+		Eventually(func() error { return counter.Status().Update(ctx, quota.DeepCopy()) }).WithContext(ctx).Should(Succeed())
+		By("being counted by the API server")
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, framework.Unique("counted")))).
+				To(MatchError(ContainSubstring("exceeded quota: quota, requested: configmaps=1, used: configmaps=1")))
+		}).WithContext(ctx).Should(Succeed())
 		pod := locked(wrappers.MakePod(namespace.Name, "pod"))
 		Expect(furnisher.Create(ctx, pod)).To(Succeed())
 		pod.Labels = nil

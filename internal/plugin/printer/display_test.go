@@ -67,7 +67,17 @@ func TestWrap(t *testing.T) {
 		"two errors:\nfirst\nsecond":     "two errors:\n  first\n  second",
 		strings.Repeat("x", 50) + " y z": strings.Repeat("x", 50) + "\n  y z",
 	} {
-		g.Expect(Wrap(text, 40)).To(Equal(expected))
+		g.Expect(WrapCommand(text, 40)).To(Equal(expected))
+	}
+	for _, text := range []string{
+		`the value "of another user, who can choose it: kubectl delete namespace shop"`,
+		"the message of another user who has chosen it: kubectl delete `namespace shop`",
+	} {
+		g.Expect(strings.Split(WrapCommand(text, 40), "\n")).NotTo(ContainElement(HavePrefix("  kubectl")), text)
+	}
+	for length := range 50 {
+		text := strings.Repeat("x", length) + ": kubectl delete namespace shop"
+		g.Expect(strings.Split(Wrap(text, 40), "\n")).NotTo(ContainElement(HavePrefix("  kubectl")), text)
 	}
 }
 

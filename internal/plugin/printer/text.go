@@ -81,15 +81,28 @@ func Shorten(text string, length int) string {
 const Continuation = "  "
 
 // Wrap wraps text to the given number of columns, and indents all lines except the first, so that
-// they do not look like separate messages. A command at the end of the text, after a colon, gets its
-// own line, so that users can copy it.
+// they do not look like separate messages.
 func Wrap(text string, columns int) string {
+	return wrapLines(text, columns, func(line string) (string, string) { return line, "" })
+}
+
+// WrapCommand is like Wrap, except that a command at the end of a line, after a colon, gets its own line, so
+// that users can copy it. It must not be used for text that other users can choose, in which a command would
+// look like a proposal of the plugin.
+func WrapCommand(text string, columns int) string {
+	return wrapLines(text, columns, func(line string) (string, string) {
+		at := strings.LastIndex(line, ": "+shell.Program)
+		if at < 0 || len([]rune(line)) <= columns || !shell.IsSafe(line[at+2:]) {
+			return line, ""
+		}
+		return line[:at+1], line[at+2:]
+	})
+}
+
+func wrapLines(text string, columns int, cutCommand func(line string) (string, string)) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
-		command := ""
-		if at := strings.LastIndex(line, ": "+shell.Program); at >= 0 && len([]rune(line)) > columns {
-			line, command = line[:at+1], line[at+2:]
-		}
+		line, command := cutCommand(line)
 		lines = append(lines, wrap(line, columns-len(Continuation))...)
 		if command != "" {
 			lines = append(lines, command)
@@ -98,7 +111,11 @@ func Wrap(text string, columns int) string {
 	return strings.Join(lines, "\n"+Continuation)
 }
 
-// wrap splits text into lines with at most the given number of columns. It does not split words.
+// wrap splits text into lines with at most the given number of columns. It does not split words. No line but
+// the first starts with a command, which would look like a proposal of the plugin.
 func wrap(text string, columns int) []string {
-	return strings.Split(wordwrap.WrapString(text, uint(max(columns, minWrapWidth))), "\n")
+	const space, noBreakSpace = " ", "\u00a0"
+	text = strings.ReplaceAll(text, space+shell.Program, noBreakSpace+shell.Program)
+	wrapped := wordwrap.WrapString(text, uint(max(columns, minWrapWidth)))
+	return strings.Split(strings.ReplaceAll(wrapped, noBreakSpace+shell.Program, space+shell.Program), "\n")
 }
