@@ -178,6 +178,21 @@ test-long: ginkgo ## Run the long tests, which repeatedly kill managers and API 
 	go test -timeout 30m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
 	[ -z "$$failed" ]
 
+# The managers that the tests build run with the race detector, too, and exit at the first race. TestManyBombs
+# limits time and memory, which the race detector multiplies.
+.PHONY: test-race
+test-race: helm kustomize promtool ginkgo ## Run the tests of make test with the race detector. Needs a C compiler.
+	@$(use-control-plane-and-peer) export CGO_ENABLED=1 GOFLAGS=-race GORACE=halt_on_error=1; \
+	$(MAKE) --no-print-directory --keep-going test-packages test-suites ARGS=-skip=TestManyBombs
+
+TIMES ?= 20
+# The target that test-repeat runs, and its variables.
+REPEAT ?= test ARGS=-count=1
+
+.PHONY: test-repeat
+test-repeat: ## Run make test, or make REPEAT, TIMES times, and print which tests failed how often.
+	@hack/repeat.sh $(TIMES) $(REPEAT)
+
 .PHONY: test-coverage
 test-coverage: helm kustomize promtool ## Run all tests with a coverage profile in cover.out.
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 60m -coverprofile cover.out $(ARGS)

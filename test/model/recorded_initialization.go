@@ -39,8 +39,9 @@ type initializationTrace struct {
 	initializers []string
 	timeout      time.Duration
 	uids         uids
-	isKnown      map[types.UID]bool
-	stored       storedInitialization
+	// created contains the objects that were created.
+	created map[types.UID]bool
+	stored  storedInitialization
 	// object is the object of an initializer in stored.objectIn.
 	object types.UID
 	// turn is the time since which the first initializer is first in the list.
@@ -51,7 +52,7 @@ type initializationTrace struct {
 // initialization returns the model of the history of a name, and its changes.
 func (r Recording) initialization(name string) (*initializationModel, []change[storedInitialization]) {
 	t := initializationTrace{
-		Recording: r, uids: uids{}, isKnown: map[types.UID]bool{},
+		Recording: r, uids: uids{}, created: map[types.UID]bool{},
 		stored: storedInitialization{isRegistered: true},
 		model: &initializationModel{
 			servers: r.Servers, hasWrites: true, hasHold: r.HasHold, hasFailures: true, hasDeregistration: true,
@@ -206,8 +207,8 @@ func (t *initializationTrace) removalAction(step *observer.Step, removed names) 
 // contain deletions.
 func (t *initializationTrace) addObject(step *observer.Step) {
 	after := t.stored
-	isNew := !t.isKnown[step.Object.UID]
-	t.isKnown[step.Object.UID] = true
+	isNew := !t.created[step.Object.UID]
+	t.created[step.Object.UID] = true
 	switch isOrdinary := step.User == t.Ordinary; {
 	case step.IsRemoval:
 	case isNew && isOrdinary:
