@@ -48,8 +48,9 @@ func checkTrace[S, O comparable](model traceable[S, O], changes []change[O]) err
 		}
 		if len(next) == 0 {
 			return fmt.Errorf("the model does not allow: %s, action %q, after which etcd contains %+v; before, etcd "+
-				"contains %+v, and the model allows: %s", now.text, now.action, now.after, observed(model, states),
-				strings.Join(slices.Sorted(maps.Keys(enabled)), "; "))
+				"contains %+v, and the model allows: %s; too early for: %s", now.text, now.action, now.after,
+				observed(model, states), strings.Join(slices.Sorted(maps.Keys(enabled)), "; "),
+				strings.Join(now.tooEarly, "; "))
 		}
 		states = next
 	}
