@@ -154,7 +154,17 @@ var _ = Describe("The objects of a template in an open namespace", func() {
 		namespace := selectedBy(template.Name)
 		createOpen(ctx, namespace)
 		expectValue(ctx, namespace, "config", "a")
+		revision := func(g Gomega) string {
+			current := &v1alpha1.NamespaceTemplate{}
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
+			g.Expect(current.Status.CurrentRevision).NotTo(BeEmpty())
+			return current.Status.CurrentRevision
+		}
+		var first string
+		Eventually(func(g Gomega) { first = revision(g) }).WithContext(ctx).Should(Succeed())
 		change(ctx, template.Name, only("config", configMap("config", "b")))
+		// Until then, new namespaces can get the first revision, and keep it.
+		Eventually(revision).WithContext(ctx).ShouldNot(Equal(first))
 		another := selectedBy(template.Name)
 		createOpen(ctx, another)
 		expectValue(ctx, another, "config", "b")
