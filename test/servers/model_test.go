@@ -67,7 +67,7 @@ var _ = Describe("The models", Serial, func() {
 		shared.addFinalizer(ctx)
 		group.Wait()
 		checkModels(ctx)
-	}, SpecTimeout(specTimeout))
+	}, SpecTimeout(5*specTimeout)) // Includes the build of the manager.
 })
 
 // startManagerProcess runs the manager in its own process, which can be killed.
@@ -114,4 +114,6 @@ func checkModels(ctx context.Context) {
 	}
 	report("checked %d steps in %s", len(recording.Steps), time.Since(start))
 	Expect(err).NotTo(HaveOccurred())
+	Expect(checked).To(And(HaveKey("the operator writes its decision to skip first after deregistration"),
+		HaveKey("the operator deletes the object"), HaveKey("the operator removes the namespace finalizer")))
 }
