@@ -178,12 +178,16 @@ test-long: ginkgo ## Run the long tests, which repeatedly kill managers and API 
 	go test -timeout 30m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
 	[ -z "$$failed" ]
 
-# The managers that the tests build run with the race detector, too, and exit at the first race. TestManyBombs
-# limits time and memory, which the race detector multiplies.
+# The managers that the tests build and run as processes have the race detector, too. All processes write reports to
+# files, since the output of killed and of parallel processes can be lost. TestManyBombs limits time and memory, which
+# the race detector multiplies.
 .PHONY: test-race
 test-race: helm kustomize promtool ginkgo ## Run the tests of make test with the race detector. Needs a C compiler.
-	@$(use-control-plane-and-peer) export CGO_ENABLED=1 GOFLAGS=-race GORACE=halt_on_error=1; \
-	$(MAKE) --no-print-directory --keep-going test-packages test-suites ARGS=-skip=TestManyBombs
+	@reports="$$(mktemp -d)"; trap 'rm -rf "$$reports"' EXIT; failed=; $(use-control-plane-and-peer) \
+	CGO_ENABLED=1 GOFLAGS=-race GORACE="log_path=$$reports/race" \
+		$(MAKE) --no-print-directory --keep-going test-packages test-suites ARGS=-skip=TestManyBombs || failed=1; \
+	for report in "$$reports"/*; do if [ -f "$$report" ]; then cat "$$report"; failed=1; fi; done; \
+	[ -z "$$failed" ]
 
 TIMES ?= 20
 # The target that test-repeat runs, and its variables.
