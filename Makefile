@@ -178,6 +178,25 @@ test-long: ginkgo ## Run the long tests, which repeatedly kill managers and API 
 	go test -timeout 30m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
 	[ -z "$$failed" ]
 
+# The managers that the tests build and run as processes have the race detector, too. All processes write reports to
+# files, since the output of killed and of parallel processes can be lost. TestManyBombs limits time and memory, which
+# the race detector multiplies.
+.PHONY: test-race
+test-race: helm kustomize promtool ginkgo ## Run the tests of make test with the race detector. Needs a C compiler.
+	@reports="$$(mktemp -d)"; trap 'rm -rf "$$reports"' EXIT; failed=; $(use-control-plane-and-peer) \
+	CGO_ENABLED=1 GOFLAGS=-race GORACE="log_path=$$reports/race" \
+		$(MAKE) --no-print-directory --keep-going test-packages test-suites ARGS=-skip=TestManyBombs || failed=1; \
+	for report in "$$reports"/*; do if [ -f "$$report" ]; then cat "$$report"; failed=1; fi; done; \
+	[ -z "$$failed" ]
+
+TIMES ?= 20
+# The target that test-repeat runs, and its variables.
+REPEAT ?= test ARGS=-count=1
+
+.PHONY: test-repeat
+test-repeat: ## Run make test, or make REPEAT, TIMES times, and print which tests failed how often.
+	@hack/repeat.sh $(TIMES) $(REPEAT)
+
 .PHONY: test-coverage
 test-coverage: helm kustomize promtool ## Run all tests with a coverage profile in cover.out.
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 60m -coverprofile cover.out $(ARGS)

@@ -35,6 +35,7 @@ func TestFinalization(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
+	framework.ExpectNoLeaks()
 	framework.SetDefaults()
 	SetDefaultConsistentlyDuration(2 * time.Second)
 

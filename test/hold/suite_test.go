@@ -33,6 +33,7 @@ func TestHold(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
+	framework.ExpectNoLeaks()
 	framework.SetDefaults()
 	buildHelm(ctx)
 	auditLog = framework.NewAuditLog()

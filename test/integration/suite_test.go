@@ -24,6 +24,7 @@ func TestIntegration(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
+	framework.ExpectNoLeaks()
 	framework.SetDefaults()
 	cluster = framework.Start(ctx)
 	// This namespace is older than the installation of this project.

@@ -18,6 +18,17 @@
 // The rest is written again: the admission policies, which are CEL, the hold webhooks, and the passes of
 // internal/finalization, which perform requests. Tests in other packages cover that code.
 //
+// # Recordings
+//
+// A spec of test/servers records what happens to namespaces on two API servers. [Recording.Check] requires that
+// each change in etcd is an action of the same actor that the model allows in one of its possible states, after
+// the grace period, the timeout or the delay of deregistration. Between two changes, the model can perform all
+// actions that etcd does not store, such as those of caches. Each recorded object is checked separately.
+// TestChangedRecording changes a recording and expects that the models do not allow it.
+//
+// A recording does not contain rejected requests. Deletions of objects by users, selectors that change, and
+// more than three initializers are not in the models, and must not be in a recording.
+//
 // # Bounds
 //
 // Up to three API servers, three Namespaces of one name, three initializers and three objects of two types. Each

@@ -182,6 +182,10 @@ func (m *finalizationModel) addNamespace(s finState, next *transitions[finState]
 		to.created++
 		to.history = s.history.add(finNamespace{uid: to.created, own: true})
 		next.addExternal("the user creates the namespace: "+to.history.current().String(), to, "")
+		if m.hasOther {
+			to.history = s.history.add(finNamespace{uid: to.created, own: true, other: true})
+			next.addExternal("the user creates the namespace with the finalizer of another controller", to, "")
+		}
 	case current.uid != 0 && !current.isTerminating:
 		deleted := current
 		deleted.isTerminating = true

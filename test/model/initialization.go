@@ -316,12 +316,16 @@ func (m *initializationModel) addCreation(s initState, next *transitions[initSta
 		created := namespace{uid: to.created}
 		violation := violationNoList
 		if knowsSet && m.has(ruleInject) {
-			created.initializers, created.pending, created.hasLabel = m.initializers, m.initializers, true
+			created.initializers, created.pending, created.hasLabel = m.initializers, m.initializers, m.initializers != 0
 			violation = ""
 		}
 		to.history = s.history.add(created)
-		action := "the user creates the namespace through API server " + number(server) + ": " + created.String()
-		next.addExternal(action, to, violation)
+		action := "the user creates the namespace through API server " + number(server) + ": "
+		next.addExternal(action+created.String(), to, violation)
+		if s.configuration != registered { // Until the operator and the API server have observed the configuration.
+			to.history = s.history.add(namespace{uid: to.created})
+			next.addExternal(action+"no initializers", to, "")
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ var initializationTests = map[rule]ruleTest{
 	ruleComplete:           {"ignore", violationProgress, []string{"creates the namespace"}},
 	ruleRestore:            {"state", violationOpenEarly, []string{"applies a manifest without the keys"}},
 	ruleFailureIsFinal:     {"fail", violationOpenFailed, []string{"sets a failure result", "completes"}},
-	ruleGate:               {"gate", violationStored, []string{"the user sends", "the write is stored"}},
+	ruleGate:               {"gate", violationStored, []string{"the user sends", "is stored"}},
 	ruleGateTerminating:    {"gate", violationStored, []string{"deletes the namespace", "UPDATE", "is stored"}},
 	ruleVerb:               {"state", violationOpenEarly, []string{"user removes the list and the label"}},
 	ruleListShrinks:        {"state", violationRestored, []string{"completes"}},
@@ -195,9 +195,9 @@ var finalizationTests = map[rule]ruleTest{
 		"lists type 1, which contains an object", "which is the same", "second controller removes",
 		"creates the namespace", "deletes the object"}},
 	ruleOwnFinalizer: {"finalizers", violationLost, []string{
-		"another controller adds its finalizer", "removes the namespace finalizer"}},
+		"another controller", "removes the namespace finalizer"}},
 	ruleResourceVersion: {"finalizers", violationLost, []string{
-		"another controller adds its finalizer", "confirms", "the operator removes the namespace finalizer"}},
+		"another controller", "confirms", "the operator removes the namespace finalizer"}},
 	ruleListsAfterDeletion: {"peer", violationForeignObject, []string{
 		"lists type 1 for another namespace", "creates the namespace", "uses the shared list", "deletes the object"}},
 	ruleListsAfterGracePeriod: {"peer", violationNotEmpty, []string{

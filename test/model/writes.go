@@ -195,5 +195,9 @@ func (m *initializationModel) addStore(s initState, next *transitions[initState]
 	case w.isReleased && w.heldFor != current.uid:
 		violation = violationOther
 	}
-	next.add("the write is stored", s, violation)
+	action := "the CREATE is stored"
+	if w.isUpdate {
+		action = "the UPDATE is stored"
+	}
+	next.add(action, s, violation)
 }

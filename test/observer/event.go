@@ -21,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 // Event is a request in an audit log.
@@ -63,10 +65,12 @@ type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Spec   json.RawMessage `json:"spec"`
-	Status json.RawMessage `json:"status"`
+	Spec   json.RawMessage `json:"spec,omitempty"`
+	Status json.RawMessage `json:"status,omitempty"`
 	// Details is set in a Status.
-	Details json.RawMessage `json:"details"`
+	Details json.RawMessage `json:"details,omitempty"`
+	// Initializers is set in a NamespaceInitializerConfiguration.
+	Initializers []v1alpha1.NamespaceInitializer `json:"initializers,omitempty"`
 }
 
 // Succeeded reports whether the API server executed the request.

@@ -42,6 +42,9 @@ type timeline struct {
 	// isWatched reports whether the versions are complete.
 	isWatched bool
 	versions  []*version
+	// next is the first version of the next Namespace with this name, or nil. Without a watch, only this shows
+	// that a Namespace was removed.
+	next *version
 }
 
 func (t *timeline) first() *version { return t.versions[0] }
@@ -74,6 +77,9 @@ func (t *timeline) periods(matches func(*version) bool) []period {
 			periods[len(periods)-1].to = v
 			isOpen = false
 		}
+	}
+	if isOpen {
+		periods[len(periods)-1].to = t.next
 	}
 	return periods
 }
@@ -124,6 +130,9 @@ func newHistory(changes []Change, events []Event) *history {
 	})
 	for _, t := range h.objects {
 		if t.resource == namespacesResource {
+			if earlier := h.namespaces[t.name]; len(earlier) > 0 {
+				earlier[len(earlier)-1].next = t.first()
+			}
 			h.namespaces[t.name] = append(h.namespaces[t.name], t)
 		}
 	}

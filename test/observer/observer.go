@@ -85,7 +85,7 @@ func Start(
 // Stop stops the observer and returns all violations since Start. All API servers must respond, and the
 // watched objects must no longer change.
 func (o *Observer) Stop(ctx context.Context) ([]Violation, error) {
-	evidence, err := o.collect(ctx)
+	evidence, err := o.Collect(ctx)
 	o.cancel()
 	o.done.Wait()
 	if err != nil {
@@ -94,7 +94,9 @@ func (o *Observer) Stop(ctx context.Context) ([]Violation, error) {
 	return Check(evidence, o.rules), nil
 }
 
-func (o *Observer) collect(ctx context.Context) (Evidence, error) {
+// Collect returns everything that was recorded since Start. All API servers must respond, and the watched
+// objects must no longer change.
+func (o *Observer) Collect(ctx context.Context) (Evidence, error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	var evidence Evidence

@@ -183,9 +183,16 @@ func (s *server) finish(ctx context.Context, namespace *corev1.Namespace) {
 // remove deletes a namespace and returns a function that waits until the namespace is removed.
 func (s *server) remove(ctx context.Context, namespace string) (wait func()) {
 	GinkgoHelper()
+	wait = awaitRemoval(ctx, namespace)
+	Expect(s.ordinary.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{})).To(Succeed())
+	return wait
+}
+
+// awaitRemoval returns a function that waits for the next removal of a namespace.
+func awaitRemoval(ctx context.Context, namespace string) (wait func()) {
+	GinkgoHelper()
 	events, err := a.admin.CoreV1().Namespaces().Watch(ctx, metav1.SingleObject(metav1.ObjectMeta{Name: namespace}))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(s.ordinary.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{})).To(Succeed())
 	return func() {
 		GinkgoHelper()
 		defer events.Stop()

@@ -118,7 +118,8 @@ var _ = BeforeEach(func(ctx context.Context) {
 	observed, err = observer.Start(ctx, observer.Rules{
 		Manager: framework.ManagerUser, SystemNamespace: controlplane.SystemNamespace, MayWrite: mayWrite,
 	}, []observer.Server{a.Server, b.Server},
-		corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("limitranges"))
+		corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("limitranges"),
+		v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"))
 	Expect(err).NotTo(HaveOccurred())
 })
 

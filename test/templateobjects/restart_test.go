@@ -116,10 +116,11 @@ var _ = Describe("A restarted operator", func() {
 		for executed := range int32(5) {
 			for _, happens := range []fault{notSent, notAnswered} {
 				namespace := selectedBy(created.Name)
+				name := namespace.Name // Create writes to the Namespace while the manager runs.
 				killed := make(chan struct{})
 				var count atomic.Int32
 				restartManager(ctx, func(request *http.Request) fault {
-					if !isTemplateWrite(request, namespace.Name) {
+					if !isTemplateWrite(request, name) {
 						return noFault
 					}
 					switch number := count.Add(1); {

@@ -47,6 +47,7 @@ func TestTemplateObjects(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
+	framework.ExpectNoLeaks()
 	framework.SetDefaults()
 	cluster = framework.Start(ctx)
 	cluster.Install(ctx, "default")

@@ -154,16 +154,16 @@ var _ = Describe("The objects of a template in an open namespace", func() {
 		namespace := selectedBy(template.Name)
 		createOpen(ctx, namespace)
 		expectValue(ctx, namespace, "config", "a")
-		revision := func(ctx context.Context) (string, error) {
+		revision := func(g Gomega) string {
 			current := &v1alpha1.NamespaceTemplate{}
-			err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)
-			return current.Status.CurrentRevision, err
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
+			g.Expect(current.Status.CurrentRevision).NotTo(BeEmpty())
+			return current.Status.CurrentRevision
 		}
-		Eventually(revision).WithContext(ctx).ShouldNot(BeEmpty())
-		first, err := revision(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		var first string
+		Eventually(func(g Gomega) { first = revision(g) }).WithContext(ctx).Should(Succeed())
 		change(ctx, template.Name, only("config", configMap("config", "b")))
-		// New namespaces get, and would keep, the first revision until then.
+		// Until then, new namespaces can get the first revision, and keep it.
 		Eventually(revision).WithContext(ctx).ShouldNot(Equal(first))
 		another := selectedBy(template.Name)
 		createOpen(ctx, another)

@@ -49,6 +49,7 @@ func TestTimeouts(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
+	framework.ExpectNoLeaks()
 	framework.SetDefaults()
 
 	cluster = framework.StartControlPlane(ctx)

@@ -1,0 +1,33 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+)
+
+// ExpectNoLeaks fails the suite if goroutines remain at its end, for example of a manager that was stopped. It
+// must be called before functions that call DeferCleanup, which then run before the check.
+func ExpectNoLeaks() {
+	const (
+		ginkgo = "github.com/onsi/ginkgo/v2/internal."
+		caches = "sigs.k8s.io/controller-runtime/pkg/cache."
+	)
+	options := []goleak.Option{
+		goleak.IgnoreCurrent(),
+		goleak.IgnoreAnyFunction(ginkgo + "(*genericOutputInterceptor).ResumeIntercepting.func1"),
+		goleak.IgnoreAnyFunction(ginkgo + "(*genericOutputInterceptor).ResumeIntercepting.func1.1"),
+		// An informer of metadata that is stopped while it receives an event:
+		// https://github.com/kubernetes/kubernetes/issues/113254
+		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"),
+		// A cache of several namespaces that is stopped before it has synced.
+		goleak.IgnoreTopFunction(caches + "newMultiNamespaceInformer.func1"),
+		goleak.IgnoreTopFunction(caches + "newMultiNamespaceInformerHandlerRegistration.func1"),
+	}
+	DeferCleanup(func() {
+		Eventually(func() error { return goleak.Find(options...) }).Should(Succeed())
+	})
+}
