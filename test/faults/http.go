@@ -4,6 +4,7 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -45,6 +46,13 @@ type Request struct {
 // ImpersonatedUser returns the name of the impersonated user, "" if there is none.
 func (r *Request) ImpersonatedUser() string {
 	return r.HTTP.Header.Get(authenticationv1.ImpersonateUserHeader)
+}
+
+// Body returns the body of the request.
+func (r *Request) Body() string {
+	content, _ := io.ReadAll(r.HTTP.Body) // If it is incomplete, the API server rejects the request.
+	r.HTTP.Body = io.NopCloser(bytes.NewReader(content))
+	return string(content)
 }
 
 // IsWrite reports whether the request changes an object. Dry runs and access reviews do not.
