@@ -142,13 +142,27 @@ func (s *scenario) expectTemplate(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(convergence).Should(Succeed())
 }
 
-// removeKept deletes the kept namespaces and waits until they are removed.
-func (s *scenario) removeKept(ctx context.Context) {
+// expectEndState ends the changes and the traffic, and waits until the last change reaches the kept namespaces and
+// all others are removed. Then it removes the kept namespaces.
+func (s *scenario) expectEndState(ctx context.Context, namespaces *traffic, stopChanges func(), since time.Time) {
 	GinkgoHelper()
+	By("waiting for the end state")
+	stopChanges()
+	Eventually(s.changeTemplate).WithContext(ctx).WithArguments(ctx).Should(Succeed())
+	namespaces.stop()
+	removed := time.Since(since)
+	s.expectTemplate(ctx)
+	updated := time.Since(since)
+	namespaces.expectRemoved()
+	Expect(max(removed, updated)).To(BeNumerically("<", convergence))
 	for _, namespace := range s.kept {
 		Expect(admin.Delete(ctx, namespace)).To(Succeed())
 	}
 	for _, namespace := range s.kept {
 		framework.ExpectDeleted(ctx, admin, namespace)
 	}
+	AddReportEntry("end state", fmt.Sprintf("%d namespaces removed, the last one %.1f s after the faults\n"+
+		"last of %d changes of the template applied %.1f s after the faults\n%d disturbed requests, %d starts of managers",
+		namespaces.count(), removed.Seconds(), s.change, updated.Seconds(), s.disturbed.Load(), s.managers.starts),
+		ReportEntryVisibilityAlways)
 }

@@ -162,27 +162,13 @@ var _ = Describe("Random faults", func() {
 			s.disrupt(ctx, counts)
 			time.Sleep(upTo(2 * time.Second))
 		}
-		stopped := time.Now()
-		By("waiting for the end state")
-		stopChanges()
-		Eventually(s.changeTemplate).WithContext(ctx).WithArguments(ctx).Should(Succeed())
-		namespaces.stop()
-		removed := time.Since(stopped)
-		s.expectTemplate(ctx)
-		updated := time.Since(stopped)
-		namespaces.expectRemoved()
-		Expect(max(removed, updated)).To(BeNumerically("<", convergence))
-
+		s.expectEndState(ctx, namespaces, stopChanges, time.Now())
 		var lines []string
 		for name, count := range counts {
 			lines = append(lines, fmt.Sprintf("%s: %d", name, count))
 		}
 		slices.Sort(lines)
-		AddReportEntry("faults", fmt.Sprintf("%s\n%d requests disturbed, %d starts of managers, %d changes of the template\n"+
-			"%d namespaces removed, the last %.1f s after the last fault; template applied %.1f s after it", strings.Join(lines, "\n"),
-			s.disturbed.Load(), s.managers.starts, s.change, namespaces.count(), removed.Seconds(), updated.Seconds()),
-			ReportEntryVisibilityAlways)
-		s.removeKept(ctx)
+		AddReportEntry("faults", strings.Join(lines, "\n"), ReportEntryVisibilityAlways)
 	}, SpecTimeout(duration()+15*time.Minute))
 })
 

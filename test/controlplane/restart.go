@@ -136,11 +136,16 @@ func (c *ControlPlane) StartEtcd(options ...Option) error {
 	return c.environment.ControlPlane.Etcd.Start()
 }
 
-// kill kills the process with the command line, since envtest does not export the processes.
+// kill kills the process with the command line, since envtest does not export the processes. It returns when the
+// process has released its ports and files.
 func kill(ctx context.Context, command string) error {
-	output, err := exec.CommandContext(ctx, "pkill", "-KILL", "-f", command+"( |$)").CombinedOutput()
+	command += "( |$)"
+	output, err := exec.CommandContext(ctx, "pkill", "-KILL", "-f", command).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("failed to kill %s: %w: %s", command, err, output)
 	}
-	return nil
+	for exec.CommandContext(ctx, "pgrep", "-f", command).Run() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return ctx.Err()
 }
