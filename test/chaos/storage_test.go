@@ -60,14 +60,14 @@ var _ = Describe("An etcd that has no space", func() {
 // compactEtcd deletes the filler, releases the space and deactivates the alarm.
 func compactEtcd(ctx context.Context) {
 	GinkgoHelper()
-	revision := postToEtcd(ctx, "kv/deleterange", map[string]any{"key": []byte("filler")}).Header.Revision
+	header := postToEtcd(ctx, "kv/deleterange", map[string]any{"key": []byte("filler")}).Header
 	for _, request := range []struct {
 		path   string
 		fields map[string]any
 	}{
-		{"kv/compaction", map[string]any{"revision": revision, "physical": true}},
+		{"kv/compaction", map[string]any{"revision": header.Revision, "physical": true}},
 		{"maintenance/defragment", map[string]any{}},
-		{"maintenance/alarm", map[string]any{"action": "DEACTIVATE", "alarm": "NOSPACE"}},
+		{"maintenance/alarm", map[string]any{"action": "DEACTIVATE", "alarm": "NOSPACE", "memberID": header.MemberID}},
 	} {
 		Expect(postToEtcd(ctx, request.path, request.fields).isSuccess).To(BeTrue(), request.path)
 	}
@@ -84,8 +84,11 @@ func restartEtcd(ctx context.Context, quota int) {
 type etcdResponse struct {
 	isSuccess bool
 
-	Header struct{ Revision string }
 	DBSize string
+	Header struct {
+		Revision string
+		MemberID string `json:"member_id"`
+	}
 }
 
 // postToEtcd sends a request to the JSON gateway of etcd.
