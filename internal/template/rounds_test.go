@@ -81,7 +81,7 @@ func TestUnrecordedRestorations(t *testing.T) {
 		"unrecorded":                       {before, &observed{uid: "1", fields: "ours", resourceVersion: "2"}, true},
 		"changed":                          {before, &observed{uid: "1", fields: "theirs"}, false},
 		"deleted":                          {before, nil, false},
-		"created anew":                     {before, &observed{uid: "2", fields: "ours"}, false},
+		"created again":                    {before, &observed{uid: "2", fields: "ours"}, false},
 		"recorded, found by a full pass":   {&ObjectState{UID: "1", Fields: "ours"}, restored, false},
 		"the UID is not recorded":          {&ObjectState{UID: "0", Fields: "ours"}, restored, true},
 		"nothing is recorded":              {nil, restored, true},

@@ -142,8 +142,8 @@ func (s *scenario) expectTemplate(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(convergence).Should(Succeed())
 }
 
-// expectEndState ends the changes and the traffic, and waits until the last change reaches the kept namespaces and
-// all others are removed. Then it removes the kept namespaces.
+// expectEndState ends the changes and the traffic, and waits until the last change reaches the kept namespaces
+// and the other ones are removed. Then it removes the kept namespaces.
 func (s *scenario) expectEndState(ctx context.Context, namespaces *traffic, stopChanges func(), since time.Time) {
 	GinkgoHelper()
 	By("waiting for the end state")

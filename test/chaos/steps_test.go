@@ -115,7 +115,7 @@ func (s *scenario) killAt(ctx context.Context, target step, at func(kill func())
 		return fault
 	})
 	s.createAndDelete(ctx, name)
-	Expect(killed).To(BeClosed())
+	Eventually(killed).WithContext(ctx).Should(BeClosed())
 	s.requests.Set(nil)
 }
 
