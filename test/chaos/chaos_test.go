@@ -130,7 +130,7 @@ func upgrade(ctx context.Context) {
 		Expect(admin.Patch(ctx, &crd, client.MergeFrom(before))).To(Succeed())
 		changed++
 	}
-	Expect(changed).To(Equal(2))
+	Expect(changed).To(Equal(3))
 }
 
 // servingCertificate returns the serial number of the certificate that the server presents to new

@@ -53,6 +53,9 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 			Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
 				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},
 			})).To(Succeed())
+			Expect(admin.Delete(ctx, &admissionv1.ValidatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TemplatesConfiguration},
+			})).To(Succeed())
 		})
 		balancer = startLoadBalancer()
 		config := managerConfig(ctx)
