@@ -18,6 +18,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/util/cert"
@@ -139,13 +142,19 @@ func (c *ControlPlane) StartEtcd(options ...Option) error {
 // kill kills the process with the command line, since envtest does not export the processes. It returns when the
 // process has released its ports and files.
 func kill(ctx context.Context, command string) error {
-	command += "( |$)"
-	output, err := exec.CommandContext(ctx, "pkill", "-KILL", "-f", command).CombinedOutput()
+	output, err := exec.CommandContext(ctx, "pgrep", "-f", command+"( |$)").Output()
 	if err != nil {
-		return fmt.Errorf("failed to kill %s: %w: %s", command, err, output)
+		return fmt.Errorf("failed to find the process %s: %w", command, err)
 	}
-	for exec.CommandContext(ctx, "pgrep", "-f", command).Run() == nil {
+	pid, err := strconv.Atoi(strings.TrimSpace(string(output)))
+	if err != nil {
+		return fmt.Errorf("failed to find the only process %s: %w", command, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("failed to kill %s: %w", command, err)
+	}
+	for syscall.Kill(pid, 0) == nil { // until envtest has waited for the process
 		time.Sleep(10 * time.Millisecond)
 	}
-	return ctx.Err()
+	return nil
 }
