@@ -81,24 +81,20 @@ func (p *pass) write(
 	adopt := template.Spec.Sync.Adopt
 	isForced := decided != ActionCreate || adopt == v1alpha1.AdoptAlways
 	round := roundKey{namespace: p.namespace.UID, object: keyOf(want.manifest)}
-	if decided == ActionRestore {
-		delay, count := p.rounds.next(round, template.Spec.Sync.Conflicts, p.Clock.Now())
-		if p.result.retry(delay); delay > 0 {
-			message := p.rounds.conflict(round, func() string { return p.conflict(ctx, target, want, count) })
-			return nil, nil, problemf(ReasonConflict, "%s", message)
-		}
+	wasChanged := decided == ActionRestore && !p.rounds.isUnrecorded(round, recorded, previous)
+	var err error
+	switch {
+	case wasChanged:
+		err = p.checkRounds(ctx, target, want, round)
+	case decided == ActionCreate && adopt == v1alpha1.AdoptNever:
+		err = p.checkAbsent(ctx, target, want)
 	}
-	if decided == ActionCreate && adopt == v1alpha1.AdoptNever {
-		if err := p.checkAbsent(ctx, target, want); err != nil {
-			return nil, nil, err
-		}
+	if err != nil {
+		return nil, nil, err
 	}
 	response, err := p.Writer.apply(ctx, target, want.manifest, metav1.PatchOptions{Force: &isForced})
 	if err != nil {
 		return nil, nil, err
-	}
-	if decided == ActionRestore {
-		p.rounds.record(round, p.Clock.Now())
 	}
 	p.Recorder.Wrote(template.Name, decided)
 	if previous != nil && previous.template != template.Name && previous.fields != "" {
@@ -108,6 +104,9 @@ func (p *pass) write(
 		}
 	}
 	current := p.Objects.record(want.manifest.GroupVersionKind(), p.namespace.Name, response)
+	if decided == ActionRestore {
+		p.rounds.record(round, current, wasChanged, p.Clock.Now())
+	}
 	state := &ObjectState{
 		Name: want.name, APIVersion: want.manifest.GetAPIVersion(), Kind: want.manifest.GetKind(),
 		ObjectName: want.manifest.GetName(), UID: current.uid, Content: want.content, Fields: current.fields,
@@ -117,6 +116,16 @@ func (p *pass) write(
 		state.IsAdopted = recorded.IsAdopted
 	}
 	return state, current, nil
+}
+
+// checkRounds returns a problem if other clients keep changing an object.
+func (p *pass) checkRounds(ctx context.Context, target target, want desired, round roundKey) error {
+	delay, count := p.rounds.next(round, target.template.Spec.Sync.Conflicts, p.Clock.Now())
+	if p.result.retry(delay); delay == 0 {
+		return nil
+	}
+	message := p.rounds.conflict(round, func() string { return p.conflict(ctx, target, want, count) })
+	return problemf(ReasonConflict, "%s", message)
 }
 
 // hasOtherManagers reports whether another client has written an object, which then may have existed

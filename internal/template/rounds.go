@@ -38,6 +38,9 @@ type roundKey struct {
 type round struct {
 	count int
 	last  time.Time
+	// uid and fields are those of the object that the operator restored last.
+	uid    types.UID
+	fields string
 	// conflict describes the changes of the other client, after the first report.
 	conflict string
 }
@@ -66,15 +69,29 @@ func (r *rounds) next(key roundKey, policy v1alpha1.ConflictPolicy, now time.Tim
 	return max(delay-elapsed, 0), current.count
 }
 
-// record counts a restoration.
-func (r *rounds) record(key roundKey, now time.Time) {
+// isUnrecorded reports whether an object differs from its record only because the Namespace does not record its
+// last restoration. Then no other client has changed the object.
+func (r *rounds) isUnrecorded(key roundKey, recorded *ObjectState, object *observed) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	last, ok := r.byObject[key]
+	return ok && object != nil && object.uid == last.uid && object.fields == last.fields &&
+		(recorded == nil || recorded.UID != last.uid || recorded.Fields != last.fields)
+}
+
+// record stores a restoration, and counts it if another client had changed the object.
+func (r *rounds) record(key roundKey, restored *observed, wasChanged bool, now time.Time) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.byObject == nil {
 		r.byObject = map[roundKey]round{}
 	}
 	current := r.byObject[key]
-	r.byObject[key] = round{count: current.count + 1, last: now}
+	current.uid, current.fields = restored.uid, restored.fields
+	if wasChanged {
+		current.count, current.last, current.conflict = current.count+1, now, ""
+	}
+	r.byObject[key] = current
 }
 
 // conflict returns the description of a conflict, which describe returns at the first call after each

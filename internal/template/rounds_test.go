@@ -38,7 +38,7 @@ func TestRounds(t *testing.T) {
 			var r rounds
 			key := roundKey{namespace: namespaceUID, object: objectKey{name: "config"}}
 			for range test.restored {
-				r.record(key, now)
+				r.record(key, &observed{}, true, now)
 			}
 			delay, count := r.next(key, test.policy, now.Add(test.elapsed))
 			g.Expect(delay).To(Equal(test.delay))
@@ -57,13 +57,40 @@ func TestConflictIsDescribedOnce(t *testing.T) {
 	key := roundKey{namespace: namespaceUID}
 	described := 0
 	describe := func() string { described++; return "rival" }
-	r.record(key, time.Now())
+	r.record(key, &observed{}, true, time.Now())
 	g.Expect(r.conflict(key, describe)).To(Equal("rival"))
 	g.Expect(r.conflict(key, describe)).To(Equal("rival"))
 	g.Expect(described).To(Equal(1))
-	r.record(key, time.Now())
+	r.record(key, &observed{}, true, time.Now())
 	r.conflict(key, describe)
 	g.Expect(described).To(Equal(2), "another client can be responsible for the next round")
+}
+
+func TestUnrecordedRestorations(t *testing.T) {
+	g, now := NewWithT(t), time.Now()
+	var r rounds
+	key := roundKey{namespace: namespaceUID}
+	before, restored := &ObjectState{UID: "1", Fields: "before"}, &observed{uid: "1", fields: "ours"}
+	g.Expect(r.isUnrecorded(key, before, restored)).To(BeFalse(), "not restored yet")
+	r.record(key, restored, true, now)
+	for name, test := range map[string]struct {
+		recorded   *ObjectState
+		object     *observed
+		unrecorded bool
+	}{
+		"unrecorded":                       {before, &observed{uid: "1", fields: "ours", resourceVersion: "2"}, true},
+		"changed":                          {before, &observed{uid: "1", fields: "theirs"}, false},
+		"deleted":                          {before, nil, false},
+		"created again":                    {before, &observed{uid: "2", fields: "ours"}, false},
+		"recorded, found by a full pass":   {&ObjectState{UID: "1", Fields: "ours"}, restored, false},
+		"the UID is not recorded":          {&ObjectState{UID: "0", Fields: "ours"}, restored, true},
+		"nothing is recorded":              {nil, restored, true},
+		"nothing is recorded, but changed": {nil, &observed{uid: "1", fields: "theirs"}, false},
+	} {
+		g.Expect(r.isUnrecorded(key, test.recorded, test.object)).To(Equal(test.unrecorded), name)
+	}
+	r.record(key, &observed{uid: "1", fields: "ours again"}, false, now.Add(time.Second))
+	g.Expect(r.byObject[key]).To(Equal(round{count: 1, last: now, uid: "1", fields: "ours again"}))
 }
 
 func TestFullPasses(t *testing.T) {

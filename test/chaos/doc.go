@@ -1,12 +1,15 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chaos continuously creates and deletes namespaces while the components that they depend
-// on fail, restart or change: the leading manager, the API server, its certificate, the CRDs.
+// Package chaos continuously creates and deletes namespaces, and changes a template, while the components that
+// they depend on fail, restart or change: managers, API servers, etcd, certificates, CRDs, connections and
+// requests.
 //
-// Two managers run as processes with leader election and their own ServiceAccount. The suite
-// restarts them when they exit, as a Deployment does. Every namespace must get its initializers,
-// reject writes by users until the initializers have finished, accept writes afterwards, and be
-// deleted without orphaned objects. The report contains the recovery time after each disruption.
-// docs/operate.md lists these times.
+// The managers run as processes with their own ServiceAccount. The suite restarts them when they exit, as a
+// Deployment does. Every namespace must reach its end state after the last fault. An observer checks every
+// spec through another API server, which no fault affects except those of etcd. The report contains the
+// recovery times. docs/operate.md lists the times after each disruption.
+//
+// The random faults depend on Ginkgo's seed, which the output contains, and last for CHAOS_DURATION, by default
+// two minutes: CHAOS_DURATION=10m go test ./test/chaos -v -timeout 40m -ginkgo.focus=Random -ginkgo.seed=1.
 package chaos

@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -34,14 +33,12 @@ const heldInitializer = "held.chaos.example.com"
 var _ = Describe("Held writes", Ordered, Serial, func() {
 	const writes = 20
 	var (
-		cluster  *framework.Cluster
 		user     kubernetes.Interface
 		sessions []*gexec.Session
 		balancer *loadBalancer
 	)
 
 	BeforeAll(func(ctx context.Context) {
-		cluster = &framework.Cluster{ControlPlane: plane, Admin: framework.NewUser(plane.Admin)}
 		user = cluster.AddUser(ctx, "held@chaos.example.com", framework.VerbsButInitialize).Clientset()
 		configuration := wrappers.MakeConfiguration("held").Initializer(heldInitializer, v1alpha1.InitializerSettings{
 			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"held": "true"}},
@@ -56,10 +53,12 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 			Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
 				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},
 			})).To(Succeed())
+			Expect(admin.Delete(ctx, &admissionv1.ValidatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TemplatesConfiguration},
+			})).To(Succeed())
 		})
 		balancer = startLoadBalancer()
-		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
-		Expect(err).NotTo(HaveOccurred())
+		config := managerConfig(ctx)
 		sessions = nil
 		for range 2 {
 			address := framework.FreeAddress()

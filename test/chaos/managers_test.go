@@ -19,23 +19,22 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// replicas runs two managers and restarts them when they exit.
+// replicas runs managers and restarts them when they exit.
 type replicas struct {
 	kubeconfig string
 	flags      []string
 
 	lock    sync.Mutex
 	running []*gexec.Session
+	starts  int
 	stopped bool
 	done    sync.WaitGroup
 }
 
 // startReplicas runs managers until the spec ends.
-func startReplicas(ctx context.Context, flags ...string) *replicas {
+func startReplicas(config *rest.Config, count int, flags ...string) *replicas {
 	GinkgoHelper()
-	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
-	Expect(err).NotTo(HaveOccurred())
-	r := &replicas{kubeconfig: kubeconfigFile(config), flags: append(flags, "--leader-elect"), running: make([]*gexec.Session, 2)}
+	r := &replicas{kubeconfig: kubeconfigFile(config), flags: flags, running: make([]*gexec.Session, count)}
 	for index := range r.running {
 		r.start(index)
 		r.done.Go(func() { r.supervise(index) })
@@ -45,6 +44,7 @@ func startReplicas(ctx context.Context, flags ...string) *replicas {
 }
 
 func (r *replicas) start(index int) {
+	r.starts++
 	r.running[index] = startProcess(binary, r.kubeconfig, r.flags...)
 }
 
@@ -70,6 +70,13 @@ func (r *replicas) supervise(index int) {
 	}
 }
 
+// random returns one of the sessions, which can have exited.
+func (r *replicas) random() *gexec.Session {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.running[random.IntN(len(r.running))]
+}
+
 func (r *replicas) stop() {
 	r.lock.Lock()
 	r.stopped = true
@@ -84,23 +91,36 @@ func (r *replicas) stop() {
 func (r *replicas) leader(ctx context.Context) *gexec.Session {
 	GinkgoHelper()
 	var leader *gexec.Session
-	Eventually(func(g Gomega) {
-		r.lock.Lock()
-		defer r.lock.Unlock()
-		leader = nil
-		for _, session := range r.running {
-			if session.ExitCode() < 0 && isLeading(session.Err) {
-				leader = session
-			}
-		}
-		g.Expect(leader).NotTo(BeNil(), "no manager is the leader")
-	}).WithContext(ctx).Should(Succeed())
+	Eventually(func() *gexec.Session {
+		leader = r.currentLeader()
+		return leader
+	}).WithContext(ctx).ShouldNot(BeNil(), "no manager is the leader")
 	return leader
+}
+
+// currentLeader returns the session of a manager that was elected as leader and has not exited, or nil.
+func (r *replicas) currentLeader() *gexec.Session {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	for _, session := range r.running {
+		if session.ExitCode() < 0 && isLeading(session.Err) {
+			return session
+		}
+	}
+	return nil
 }
 
 func isLeading(log *gbytes.Buffer) bool {
 	matches, err := ContainSubstring("uccessfully acquired lease").Match(string(log.Contents()))
 	return err == nil && matches
+}
+
+// managerConfig returns a client configuration for the manager's ServiceAccount.
+func managerConfig(ctx context.Context) *rest.Config {
+	GinkgoHelper()
+	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+	Expect(err).NotTo(HaveOccurred())
+	return config
 }
 
 // runManager runs one manager until the spec ends.

@@ -5,23 +5,26 @@ package chaos
 
 import (
 	"context"
+	"hash/fnv"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/observer"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
-
-// injected is the initializers annotation that each new namespace must have.
-const injected = policyInitializer + "," + ownerInitializer
 
 const (
 	policyInitializer = "policy.chaos.example.com"
@@ -29,7 +32,18 @@ const (
 )
 
 var (
-	plane *controlplane.ControlPlane
+	cluster *framework.Cluster
+	plane   *controlplane.ControlPlane
+	// etcd is between the API server and etcd.
+	etcd *faults.TCPProxy
+	// undisturbed is an API server without a watch cache and without a proxy in front of etcd. Only the
+	// observer and the administrator use it.
+	undisturbed *framework.SecondAPIServer
+	// servers are the API servers that the observer observes.
+	servers  []observer.Server
+	observed *observer.Observer
+	// random depends on the seed and the name of the spec.
+	random *rand.Rand
 	// authority signs the API server's certificates.
 	authority *controlplane.Authority
 	// admin is a member of system:masters.
@@ -50,18 +64,61 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	authority, err = controlplane.NewAuthority(keys)
 	Expect(err).NotTo(HaveOccurred())
-	cluster := framework.StartControlPlane(ctx, controlplane.WithRestarts(authority))
+	log, undisturbedLog, etcdAddress := framework.NewAuditLog(), framework.NewAuditLog(), framework.FreeAddress()
+	etcd, err = faults.StartTCPProxy(etcdAddress)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(etcd.Stop)
+	cluster = framework.StartControlPlane(ctx, append(log.Options(), controlplane.WithRestarts(authority),
+		controlplane.WithEtcdAddress(etcdAddress), controlplane.WithAPIServerFlag("etcd-servers", "http://"+etcd.Address()),
+		// Otherwise, the watches of the observer could not resume after a restart of etcd.
+		controlplane.WithAPIServerFlag("etcd-compaction-interval", "0"))...)
+	undisturbed = cluster.StartSecondAPIServer(ctx, undisturbedLog.Flag(), "--watch-cache=false")
 	plane, admin = cluster.ControlPlane, framework.NewClient(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme)
+	servers = []observer.Server{
+		{Config: undisturbed.ConfigFor(plane.Admin), Log: string(undisturbedLog)}, {Config: plane.Admin, Log: string(log)},
+	}
 
 	binary = filepath.Join(plane.Dir, "manager")
 	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())
 	Expect(plane.Install(ctx)).To(Succeed())
 	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
+	cluster.AddTemplateAccount(ctx, templateAccount)
 	runInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount, policyInitializer, initializers.Policy)
 	runInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount, ownerInitializer, initializers.Owner)
 	Expect(admin.Create(ctx,
 		wrappers.MakeConfiguration("chaos").Initializers(policyInitializer, ownerInitializer).Obj())).To(Succeed())
 }, NodeTimeout(15*time.Minute))
+
+var _ = BeforeEach(func(ctx context.Context) {
+	name := fnv.New64()
+	_, _ = name.Write([]byte(CurrentSpecReport().FullText()))
+	random = rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), name.Sum64()))
+	mayWrite, err := observer.Authorizer(context.WithoutCancel(ctx), servers[0].Config)
+	Expect(err).NotTo(HaveOccurred())
+	observed, err = observer.Start(ctx, observer.Rules{
+		Manager: framework.ManagerUser, SystemNamespace: controlplane.SystemNamespace, MayWrite: mayWrite, Required: required,
+	}, servers, corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("limitranges"),
+		corev1.SchemeGroupVersion.WithResource("resourcequotas"))
+	Expect(err).NotTo(HaveOccurred())
+})
+
+var _ = AfterEach(func(ctx context.Context) {
+	violations, err := observed.Stop(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(violations).To(BeEmpty())
+}, NodeTimeout(3*time.Minute))
+
+// required returns what a namespace must have.
+func required(labels map[string]string) observer.Requirements {
+	requirements := observer.Requirements{
+		Initializers: []string{policyInitializer, ownerInitializer}, Objects: []string{"resourcequotas/" + initializers.QuotaName},
+	}
+	if labels[furnished] != "" {
+		requirements.Initializers = append(requirements.Initializers, v1alpha1.TemplatesInitializer)
+		requirements.Objects = append(requirements.Objects, "configmaps/settings", "limitranges/limits")
+	}
+	return requirements
+}
 
 // runInitializer runs an initializer until the suite ends.
 func runInitializer(ctx context.Context, manifest, account, name string, work initializers.Work) {

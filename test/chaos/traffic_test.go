@@ -5,19 +5,21 @@ package chaos
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -43,39 +45,33 @@ type namespaceRecord struct {
 // traffic continuously creates namespaces, writes to them and deletes them.
 type traffic struct {
 	user client.Client
+	// labels are the labels of the namespaces.
+	labels map[string]string
 
 	lock sync.Mutex
 	// records contains a record of each namespace.
 	records []*namespaceRecord
-	// violations contains a description of each violation of a guarantee.
-	violations []string
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
-func startTraffic(ctx context.Context) *traffic {
+func startTraffic(ctx context.Context, labels map[string]string) *traffic {
 	GinkgoHelper()
-	config, err := plane.User(requester)
-	Expect(err).NotTo(HaveOccurred())
-	for _, arguments := range [][]string{
-		{"create", "clusterrole", "chaos", "--verb=create,get,delete", "--resource=namespaces"},
-		{"create", "clusterrolebinding", "chaos", "--clusterrole=chaos", "--user=" + requester},
-	} {
-		_, err := plane.Kubectl(ctx, plane.Admin, arguments...)
-		Expect(err).NotTo(HaveOccurred())
-	}
+	config := cluster.AddUserWithRules(ctx, requester, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "delete"},
+	}).Config
 	config.Timeout = 10 * time.Second
-	user, err := controlplane.NewClient(controlplane.Unlimited(config))
+	user, err := controlplane.NewClient(config)
 	Expect(err).NotTo(HaveOccurred())
 
 	creating, cancel := context.WithCancel(ctx)
-	t := &traffic{user: user, cancel: cancel}
+	t := &traffic{user: user, labels: labels, cancel: cancel}
 	slots := make(chan struct{}, maximum)
 	t.done.Go(func() {
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
-		for number := 0; ; number++ {
+		for {
 			select {
 			case <-creating.Done():
 				return
@@ -83,10 +79,9 @@ func startTraffic(ctx context.Context) *traffic {
 				select {
 				case slots <- struct{}{}:
 				default:
-					number--
 					continue
 				}
-				record := &namespaceRecord{name: fmt.Sprintf("chaos-%d", number)}
+				record := &namespaceRecord{name: framework.Unique("chaos")}
 				t.lock.Lock()
 				t.records = append(t.records, record)
 				t.lock.Unlock()
@@ -119,10 +114,12 @@ func (t *traffic) count() int {
 	return count
 }
 
-func (t *traffic) recordViolation(format string, arguments ...any) {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	t.violations = append(t.violations, fmt.Sprintf(format, arguments...))
+// expectRemoved checks that no namespace exists.
+func (t *traffic) expectRemoved() {
+	GinkgoHelper()
+	for _, record := range t.records {
+		Expect(record.removed).NotTo(BeZero(), "namespace %s: %+v", record.name, record)
+	}
 }
 
 func (t *traffic) reached(at *time.Time) {
@@ -146,26 +143,18 @@ func until(ctx context.Context, isTrue func() bool) {
 // run creates, uses and deletes one namespace as its user.
 func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
 	namespace := wrappers.MakeNamespace(record.name).Obj()
+	namespace.Labels = maps.Clone(t.labels)
 	until(ctx, func() bool {
 		// The response to an earlier attempt might have been lost.
 		err := t.user.Create(ctx, namespace)
 		return err == nil || apierrors.IsAlreadyExists(err) && t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) == nil
 	})
 	t.reached(&record.created)
-	if list := namespace.Annotations[v1alpha1.AnnotationInitializers]; list != injected {
-		t.recordViolation("namespace %s was created with initializers %q", record.name, list)
-	}
 
 	// The user tries to write as soon as the namespace exists.
 	until(ctx, func() bool {
-		if err := t.user.Create(ctx, wrappers.MakeConfigMap(record.name, "content")); err != nil && !apierrors.IsAlreadyExists(err) {
-			return false
-		}
-		until(ctx, func() bool { return t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) == nil })
-		if pending := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]; pending != "" {
-			t.recordViolation("namespace %s: a write by its user was admitted while %q was pending", record.name, pending)
-		}
-		return true
+		err := t.user.Create(ctx, wrappers.MakeConfigMap(record.name, "content"))
+		return err == nil || apierrors.IsAlreadyExists(err)
 	})
 	until(ctx, func() bool {
 		if t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) != nil {

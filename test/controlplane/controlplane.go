@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,12 +64,21 @@ func WithAPIServerFlag(name string, values ...string) Option {
 
 // WithEtcdFlag adds a flag to etcd, named without the leading dashes.
 func WithEtcdFlag(name string, values ...string) Option {
+	return func(environment *envtest.Environment) { etcdOf(environment).Configure().Set(name, values...) }
+}
+
+// WithEtcdAddress sets the host and the port of etcd.
+func WithEtcdAddress(address string) Option {
 	return func(environment *envtest.Environment) {
-		if environment.ControlPlane.Etcd == nil {
-			environment.ControlPlane.Etcd = &envtest.Etcd{}
-		}
-		environment.ControlPlane.Etcd.Configure().Set(name, values...)
+		etcdOf(environment).URL = &url.URL{Scheme: "http", Host: address}
 	}
+}
+
+func etcdOf(environment *envtest.Environment) *envtest.Etcd {
+	if environment.ControlPlane.Etcd == nil {
+		environment.ControlPlane.Etcd = &envtest.Etcd{}
+	}
+	return environment.ControlPlane.Etcd
 }
 
 // Start starts a control plane, which runs until Stop is called. It uses the binaries in

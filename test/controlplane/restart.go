@@ -18,6 +18,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/util/cert"
@@ -36,9 +39,11 @@ type Authority struct {
 
 // WithRestarts allows killing the API server, restarting it with the same keys, and replacing its
 // certificate. By default, envtest creates a new certificate authority at each start, and existing clients do
-// not trust it.
+// not trust it. It also allows killing etcd and restarting it with the same data, which by default are in
+// a directory that only the running process uses.
 func WithRestarts(ca *Authority) Option {
 	return func(environment *envtest.Environment) {
+		etcdOf(environment).DataDir = filepath.Join(ca.dir, "etcd")
 		server := environment.ControlPlane.GetAPIServer()
 		server.CertDir = ca.dir
 		server.CA = pemOf(cert.CertificateBlockType, ca.certificate.Raw)
@@ -111,16 +116,45 @@ func replaceFile(path string, content []byte) error {
 
 // KillAPIServer kills the API server to simulate a crash.
 func (c *ControlPlane) KillAPIServer(ctx context.Context) error {
-	flag := "secure-port=" + c.environment.ControlPlane.GetAPIServer().Port
-	output, err := exec.CommandContext(ctx, "pkill", "-KILL", "-f", "kube-apiserver.*"+flag).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("failed to kill the API server: %w: %s", err, output)
-	}
-	return nil
+	return kill(ctx, "kube-apiserver.*secure-port="+c.environment.ControlPlane.GetAPIServer().Port)
 }
 
 // StartAPIServer restarts an API server that was started with WithRestarts and has exited. It
 // returns when the API server is ready.
 func (c *ControlPlane) StartAPIServer() error {
 	return c.environment.ControlPlane.GetAPIServer().Start()
+}
+
+// KillEtcd kills etcd to simulate a crash.
+func (c *ControlPlane) KillEtcd(ctx context.Context) error {
+	return kill(ctx, "etcd.*listen-client-urls="+c.EtcdURL())
+}
+
+// StartEtcd restarts etcd, with changed options, if the control plane was started with WithRestarts and etcd
+// has exited. It returns when etcd is ready.
+func (c *ControlPlane) StartEtcd(options ...Option) error {
+	for _, option := range options {
+		option(c.environment)
+	}
+	return c.environment.ControlPlane.Etcd.Start()
+}
+
+// kill kills the process with the command line, since envtest does not export the processes. It returns when the
+// process has released its ports and files.
+func kill(ctx context.Context, command string) error {
+	output, err := exec.CommandContext(ctx, "pgrep", "-f", command+"( |$)").Output()
+	if err != nil {
+		return fmt.Errorf("failed to find the process %s: %w", command, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(output)))
+	if err != nil {
+		return fmt.Errorf("failed to find the only process %s: %w", command, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("failed to kill %s: %w", command, err)
+	}
+	for syscall.Kill(pid, 0) == nil { // until envtest has waited for the process
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil
 }

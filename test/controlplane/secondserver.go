@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -52,12 +54,14 @@ func (c *ControlPlane) StartSecondAPIServer(ctx context.Context, flags ...string
 		"authorization-mode":               {"RBAC"},
 		"bind-address":                     {"127.0.0.1"},
 		"secure-port":                      {port},
-		"etcd-servers":                     {c.EtcdURL()},
 		"cert-dir":                         {first.CertDir},
 		"service-account-issuer":           {first.SecureServing.URL("https", "/").String()},
 		"service-account-key-file":         {filepath.Join(first.CertDir, "sa-signer.crt")},
 		"service-account-signing-key-file": {filepath.Join(first.CertDir, "sa-signer.key")},
 	})
+	// The first server can use a proxy.
+	args = slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--etcd-servers=") })
+	args = append(args, "--etcd-servers="+c.EtcdURL())
 	process, err := StartProcess(log, first.Path, append(args, flags...)...)
 	if err != nil {
 		return nil, err

@@ -30,8 +30,8 @@ const (
 	// ForeignStateChanged: the operator does not change or remove labels, annotations, finalizers and
 	// conditions of other controllers.
 	ForeignStateChanged Invariant = "ForeignStateChanged"
-	// OpenedEarly: the initialization of a namespace is completed only after the removal of each
-	// initializer.
+	// OpenedEarly: a namespace is created with its initializers, and its initialization is completed only
+	// after the removal of each of them, when the namespace contains all objects of its templates.
 	OpenedEarly Invariant = "OpenedEarly"
 )
 
@@ -75,6 +75,16 @@ type Rules struct {
 	SystemNamespace string
 	// MayWrite reports whether a user has one of the verbs on a namespace.
 	MayWrite func(user authenticationv1.UserInfo, namespace string, verbs ...string) bool
+	// Required returns what a Namespace with these labels must have. If it is nil, nothing is required.
+	Required func(labels map[string]string) Requirements
+}
+
+// Requirements are the initializers that a Namespace must have when it is created, and the objects that
+// it must contain when its initialization is completed.
+type Requirements struct {
+	Initializers []string
+	// Objects are the watched resources and the names of the objects, such as "configmaps/settings".
+	Objects []string
 }
 
 // Check returns all violations, sorted by time.
@@ -223,20 +233,20 @@ func (c *checker) checkOrphans() {
 		switch removal := last.removal(); {
 		case removed != nil && removed.revision < removal.revision:
 		case created.revision < removal.revision:
-			c.reportOrphan(object, removal.writer, removal.seen,
+			c.reportVersion(OrphanedObject, object.namespace, removal,
 				"the namespace, UID %s, was removed while %s %q existed (created by %v)", last.first().UID,
 				object.resource, object.name, created.writer)
 		default:
-			c.reportOrphan(object, created.writer, created.seen,
+			c.reportVersion(OrphanedObject, object.namespace, created,
 				"%s %q was created after the namespace, UID %s, had been removed", object.resource, object.name, last.first().UID)
 		}
 	}
 }
 
-func (c *checker) reportOrphan(object *timeline, request *Event, seen time.Time, message string, args ...any) {
+// reportVersion adds a violation by a version, whose writer can be unknown.
+func (c *checker) reportVersion(invariant Invariant, namespace string, v *version, message string, args ...any) {
 	c.violations = append(c.violations, Violation{
-		Invariant: OrphanedObject, Namespace: object.namespace, Message: fmt.Sprintf(message, args...),
-		Request: request, Time: seen,
+		Invariant: invariant, Namespace: namespace, Message: fmt.Sprintf(message, args...), Request: v.writer, Time: v.seen,
 	})
 }
 
@@ -250,6 +260,9 @@ func (c *checker) checkOpenings() {
 		if t.resource == namespacesResource && first.writer != nil && first.writer.Verb == "create" && pending != all {
 			c.report(OpenedEarly, t.name, first.writer, "the namespace was created with %q pending instead of %q", pending, all)
 		}
+		if c.Required != nil && t.resource == namespacesResource && !first.isListed {
+			c.checkRequirements(t, c.Required(first.Labels))
+		}
 	}
 	c.eachUpdate(func(t *timeline, before, after *version) {
 		if t.resource != namespacesResource || !isInitializing(before) || !isLive(after) || after.writer == nil {
@@ -258,6 +271,36 @@ func (c *checker) checkOpenings() {
 		if problem := openingProblem(before, after, c.isManager(after.writer)); problem != "" {
 			c.report(OpenedEarly, t.name, after.writer, "%s", problem)
 		}
+	})
+}
+
+// checkRequirements checks OpenedEarly for a Namespace with requirements.
+func (c *checker) checkRequirements(t *timeline, required Requirements) {
+	first := t.first()
+	all := namesIn(first.Annotations[v1alpha1.AnnotationInitializers])
+	for _, name := range required.Initializers {
+		if !slices.Contains(all, name) {
+			c.reportVersion(OpenedEarly, t.name, first, "the namespace was created without the initializer %q", name)
+		}
+	}
+	for i := 1; i < len(t.versions); i++ {
+		before, after := t.versions[i-1], t.versions[i]
+		if !isInitializing(before) || isInitializing(after) || !isLive(after) {
+			continue
+		}
+		for _, object := range required.Objects {
+			if !c.existed(t.name, object, after.revision) {
+				c.reportVersion(OpenedEarly, t.name, after, "the initialization was completed while %s did not exist", object)
+			}
+		}
+	}
+}
+
+// existed reports whether an object, such as "configmaps/settings", existed at a revision.
+func (c *checker) existed(namespace, object string, revision uint64) bool {
+	return slices.ContainsFunc(c.objects, func(t *timeline) bool {
+		return t.namespace == namespace && t.resource+"/"+t.name == object && t.first().revision < revision &&
+			(t.removal() == nil || t.removal().revision > revision)
 	})
 }
 
@@ -284,7 +327,10 @@ func openingProblem(before, after *version, isByManager bool) string {
 }
 
 func pendingOf(v *version) []string {
-	list := v.Annotations[v1alpha1.AnnotationPendingInitializers]
+	return namesIn(v.Annotations[v1alpha1.AnnotationPendingInitializers])
+}
+
+func namesIn(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 

@@ -8,8 +8,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -100,6 +103,8 @@ func TestCheck(t *testing.T) {
 	remainingReport := func(e *Evidence, g *WithT) *Event { return e.request(g, "patch", shop, reportsRemaining) }
 	for name, test := range map[string]struct {
 		change func(*Evidence, *WithT)
+		// required is what the namespace must have.
+		required Requirements
 		// want is the violated invariant; empty if there is no violation.
 		want Invariant
 		// message is a part of the description.
@@ -271,6 +276,39 @@ func TestCheck(t *testing.T) {
 			},
 			want: OpenedEarly, message: `with "quota.example.com" pending`,
 		},
+		"the namespace has what is required": {
+			change: func(*Evidence, *WithT) {},
+			required: Requirements{
+				Initializers: []string{"network.example.com", "quota.example.com"}, Objects: []string{"configmaps/settings"},
+			},
+		},
+		"the namespace is created without an initializer": {
+			change:   func(*Evidence, *WithT) {},
+			required: Requirements{Initializers: []string{"missing.example.com"}},
+			want:     OpenedEarly, message: `without the initializer "missing.example.com"`,
+		},
+		"an object is created after the initialization": {
+			change:   func(*Evidence, *WithT) {},
+			required: Requirements{Objects: []string{"configmaps/web"}},
+			want:     OpenedEarly, message: "while configmaps/web did not exist",
+		},
+		"an object is deleted before the initialization is completed": {
+			change:   func(*Evidence, *WithT) {},
+			required: Requirements{Objects: []string{"configmaps/temporary"}},
+			want:     OpenedEarly, message: "while configmaps/temporary did not exist",
+		},
+		"the response to the operator is missing, and a user gets the same version later": {
+			change: func(e *Evidence, g *WithT) {
+				request := e.request(g, "patch", shop, setsPending("quota.example.com"))
+				for _, change := range e.Changes {
+					if change.Object.ResourceVersion == request.ResponseObject.ResourceVersion {
+						request.Received.Time = change.Seen.Add(time.Millisecond)
+						request.Completed.Time = request.Received.Add(time.Millisecond)
+					}
+				}
+				request.User.Username = alice
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -279,6 +317,7 @@ func TestCheck(t *testing.T) {
 			violations := Check(evidence, Rules{
 				Manager: manager, SystemNamespace: "nslifecycle-system",
 				MayWrite: func(user authenticationv1.UserInfo, _ string, _ ...string) bool { return user.Username != alice },
+				Required: func(map[string]string) Requirements { return test.required },
 			})
 			if test.want == "" {
 				g.Expect(violations).To(BeEmpty())
@@ -290,4 +329,16 @@ func TestCheck(t *testing.T) {
 			g.Expect(violations[0].String()).To(ContainSubstring(test.message))
 		})
 	}
+}
+
+func TestReadLogAfterACrash(t *testing.T) {
+	g := NewWithT(t)
+	const line = lineStart + `,"auditID":"%s","verb":"create","responseObject":{"kind":"Status"}}`
+	before, lost, after := strings.ReplaceAll(line, "%s", "1"), strings.ReplaceAll(line, "%s", "2"), strings.ReplaceAll(line, "%s", "3")
+	path := filepath.Join(t.TempDir(), "audit.log")
+	g.Expect(os.WriteFile(path, []byte(before+"\n"+lost[:len(lost)-9]+after+"\n"+before[:20]), 0o600)).To(Succeed())
+	events, err := ReadLog(path, 0)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(events).To(HaveLen(2))
+	g.Expect([]string{events[0].AuditID, events[1].AuditID}).To(Equal([]string{"1", "3"}))
 }

@@ -157,6 +157,10 @@ func (o *Object) conditions() []corev1.NamespaceCondition {
 	return status.Conditions
 }
 
+// lineStart is the start of each line in an audit log. In other places, the quotation marks are escaped, or the
+// API version differs.
+const lineStart = `{"kind":"Event","apiVersion":"audit.k8s.io/v1"`
+
 // ReadLog returns the requests that an API server logged after the first offset bytes, in the order of
 // their responses.
 func ReadLog(path string, offset int64) ([]Event, error) {
@@ -176,6 +180,10 @@ func ReadLog(path string, offset int64) ([]Event, error) {
 			break // The text after the last newline is incomplete.
 		} else if err != nil {
 			return nil, fmt.Errorf("failed to read audit log: %w", err)
+		}
+		// After a crash, an API server appends to an incomplete line.
+		if start := bytes.LastIndex(line, []byte(lineStart)); start > 0 {
+			line = line[start:]
 		}
 		event := Event{Log: path}
 		if err := json.Unmarshal(line, &event); err != nil {

@@ -193,7 +193,9 @@ func attribute(byUID map[types.UID]*timeline, e *Event) {
 	if removal := t.removal(); removal != nil && removal.writer == nil && removesLastFinalizer(e) {
 		e.revision, v = removal.revision, removal
 	}
-	if e.isNoOp = v.isListed || v.writer != nil; e.isNoOp {
+	// The response to the writer can be missing in the logs.
+	isOlder := v.seen.Before(e.Received.Time)
+	if e.isNoOp = v.isListed || v.writer != nil || isOlder; e.isNoOp {
 		return
 	}
 	v.writer = e

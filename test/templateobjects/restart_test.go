@@ -5,6 +5,7 @@ package templateobjects
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -179,5 +180,32 @@ var _ = Describe("A restarted operator", func() {
 		expectValue(ctx, namespace, "other", "b")
 		expectCondition(ctx, created.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
 		Expect(get(ctx, namespace, "config", &corev1.ConfigMap{}).UID).To(Equal(existing.UID))
+	})
+
+	It("restores an object without a conflict, however often the record of it fails", func(ctx context.Context) {
+		created := newTemplate(framework.Unique("unrecorded"), only("config", configMap("config", "a")))
+		create(ctx, created)
+		namespace := selectedBy(created.Name)
+		Expect(creator.Create(ctx, namespace)).To(Succeed())
+		expectOpen(ctx, namespace)
+		var failures atomic.Int32
+		restartManager(ctx, func(request *http.Request) fault {
+			isRecord := isTemplateWrite(request, namespace.Name) && strings.HasSuffix(request.URL.Path, "/status")
+			if isRecord && failures.Add(1) <= 6 {
+				return notSent
+			}
+			return noFault
+		})
+		deleted := get(ctx, namespace, "config", &corev1.ConfigMap{})
+		Expect(cluster.Admin.Delete(ctx, deleted)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+			state, err := template.ParseState(namespace)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(state[created.Name].Objects).To(HaveExactElements(
+				HaveField("UID", objectsOf(ctx, namespace)["ConfigMap/config"].UID)))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(failures.Load()).To(BeNumerically(">", 6))
+		expectCondition(ctx, created.Name, v1alpha1.ConditionConflicted, metav1.ConditionFalse)
 	})
 })

@@ -1,0 +1,179 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxChunks is the number of chunks that a connection buffers in each direction during a latency.
+const maxChunks = 4096
+
+// TCPProxy forwards connections to a server.
+type TCPProxy struct {
+	listener net.Listener
+	target   string
+	done     sync.WaitGroup
+
+	lock        sync.Mutex
+	connections map[*connection]struct{}
+	latency     time.Duration
+	isDropping  bool
+	isRefusing  bool
+}
+
+// connection is a pair of connections to a client and to the server.
+type connection struct {
+	client, server net.Conn
+	// isBroken reports whether bytes were dropped.
+	isBroken bool
+}
+
+func (c *connection) close() {
+	_, _ = c.client.Close(), c.server.Close()
+}
+
+// StartTCPProxy starts a proxy for a server, which runs until Stop is called.
+func StartTCPProxy(target string) (*TCPProxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("failed to start a TCP proxy: %w", err)
+	}
+	p := &TCPProxy{listener: listener, target: target, connections: map[*connection]struct{}{}}
+	p.done.Go(p.accept)
+	return p, nil
+}
+
+// Address returns the host and the port to which clients connect.
+func (p *TCPProxy) Address() string { return p.listener.Addr().String() }
+
+// Stop closes all connections.
+func (p *TCPProxy) Stop() error {
+	err := p.listener.Close()
+	p.Cut()
+	p.done.Wait()
+	return err
+}
+
+// SetLatency delays all bytes in both directions.
+func (p *TCPProxy) SetLatency(latency time.Duration) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.latency = latency
+}
+
+// Cut closes all connections.
+func (p *TCPProxy) Cut() {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	for c := range p.connections {
+		c.close()
+	}
+}
+
+// Refuse closes new connections until it is called with false. It does not affect existing connections.
+func (p *TCPProxy) Refuse(isRefusing bool) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.isRefusing = isRefusing
+}
+
+// Drop discards all bytes in both directions until it is called with false. Meanwhile, neither side learns
+// that the other side has closed a connection. Afterwards, the connections that lost bytes are closed.
+func (p *TCPProxy) Drop(isDropping bool) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.isDropping = isDropping
+	for _, c := range slices.Collect(maps.Keys(p.connections)) {
+		if !isDropping && c.isBroken {
+			c.close()
+			delete(p.connections, c)
+		}
+	}
+}
+
+func (p *TCPProxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.done.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *TCPProxy) serve(client net.Conn) {
+	p.lock.Lock()
+	isRefusing := p.isRefusing
+	p.lock.Unlock()
+	server, err := net.Dial("tcp", p.target)
+	if err != nil || isRefusing {
+		_ = client.Close()
+		if server != nil {
+			_ = server.Close()
+		}
+		return
+	}
+	c := &connection{client: client, server: server}
+	p.lock.Lock()
+	p.connections[c] = struct{}{}
+	p.lock.Unlock()
+	var copies sync.WaitGroup
+	copies.Go(func() { p.forward(c, client, server) })
+	copies.Go(func() { p.forward(c, server, client) })
+	copies.Wait()
+}
+
+// chunk contains bytes that are written at a later time.
+type chunk struct {
+	bytes []byte
+	at    time.Time
+}
+
+// forward copies bytes until one side closes the connection.
+func (p *TCPProxy) forward(c *connection, from, to net.Conn) {
+	chunks := make(chan chunk, maxChunks)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for next := range chunks {
+			time.Sleep(time.Until(next.at))
+			if _, err := to.Write(next.bytes); err != nil {
+				_ = from.Close() // Ends the reads. The remaining writes fail, too.
+			}
+		}
+	})
+	for {
+		buffer := make([]byte, 32<<10)
+		count, err := from.Read(buffer)
+		latency, isDropped := p.treat(c)
+		if count > 0 && !isDropped {
+			chunks <- chunk{bytes: buffer[:count], at: time.Now().Add(latency)}
+		}
+		if err == nil {
+			continue
+		}
+		close(chunks)
+		writer.Wait()
+		p.lock.Lock()
+		defer p.lock.Unlock()
+		if !isDropped {
+			c.close()
+			delete(p.connections, c)
+		}
+		return
+	}
+}
+
+// treat returns the latency of bytes, and whether they are dropped.
+func (p *TCPProxy) treat(c *connection) (latency time.Duration, isDropped bool) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	c.isBroken = c.isBroken || p.isDropping
+	return p.latency, c.isBroken
+}
