@@ -197,7 +197,9 @@ func attempts(ctx context.Context, one served, namespace string) []attempt {
 
 // deletions returns requests with options in the query and in the body, which takes precedence.
 func deletions(path string) []attempt {
-	result := []attempt{{http.MethodDelete, path, jsonType, ""}, {http.MethodDelete, path + "?" + dryRunQuery, jsonType, ""}}
+	result := []attempt{
+		{http.MethodDelete, path, jsonType, ""}, {http.MethodDelete, path + "?" + dryRunQuery, jsonType, ""},
+	}
 	for _, options := range []string{
 		`{}`, dryRunBody, `{"propagationPolicy":"Orphan"}`, `{"propagationPolicy":"Foreground"}`,
 		`{"gracePeriodSeconds":0}`,
