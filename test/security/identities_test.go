@@ -35,9 +35,11 @@ var almostInitializers = map[string]rbacv1.PolicyRule{
 	"in another group": {
 		APIGroups: []string{v1alpha1.GroupVersion.Group, "apps"}, Resources: []string{"*"}, Verbs: []string{"*"},
 	},
-	"on other resources": {APIGroups: []string{""}, Resources: []string{"pods", "namespace"}, Verbs: []string{"initialize"}},
-	"in upper case":      {APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"Initialize"}},
-	"on a path":          {NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
+	"on other resources": {
+		APIGroups: []string{""}, Resources: []string{"pods", "namespace"}, Verbs: []string{"initialize"},
+	},
+	"in upper case": {APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"Initialize"}},
+	"on a path":     {NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
 }
 
 var _ = Describe("An identity without the initialize verb", Ordered, ContinueOnFailure, func() {
@@ -92,7 +94,8 @@ var _ = Describe("An identity without the initialize verb", Ordered, ContinueOnF
 		name := framework.Unique("impersonator")
 		user := cluster.AddUserWithRules(ctx, name, writer,
 			rbacv1.PolicyRule{
-				APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{name}, Verbs: []string{"impersonate"},
+				APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{name},
+				Verbs: []string{"impersonate"},
 			},
 			rbacv1.PolicyRule{
 				APIGroups: []string{authenticationv1.GroupName}, Resources: []string{"uids", "userextras/scopes"},

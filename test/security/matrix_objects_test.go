@@ -33,8 +33,10 @@ var matrixObjects = map[string]object{
 		"eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal", "reason": "r", "action": "a",
 		"reportingComponent": "example.com/c", "reportingInstance": "i", "involvedObject": object{"namespace": "%NAME%"},
 	},
-	"limitranges":            {"spec": object{"limits": []any{}}},
-	"persistentvolumeclaims": {"spec": object{"accessModes": []any{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": "1Gi"}}}},
+	"limitranges": {"spec": object{"limits": []any{}}},
+	"persistentvolumeclaims": {"spec": object{
+		"accessModes": []any{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": "1Gi"}},
+	}},
 	"pods":                   {"spec": matrixPod},
 	"podtemplates":           {"template": matrixPodTemplate},
 	"replicationcontrollers": {"spec": object{"selector": object{"app": "a"}, "template": matrixWorkload["template"]}},
@@ -54,9 +56,11 @@ var matrixObjects = map[string]object{
 	"horizontalpodautoscalers.autoscaling": {"spec": object{
 		"maxReplicas": 1, "scaleTargetRef": object{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
 	}},
-	"leases.coordination.k8s.io":          {"spec": object{}},
-	"endpointslices.discovery.k8s.io":     {"addressType": "IPv4", "endpoints": []any{}},
-	"ingresses.networking.k8s.io":         {"spec": object{"defaultBackend": object{"service": object{"name": "s", "port": object{"number": 80}}}}},
+	"leases.coordination.k8s.io":      {"spec": object{}},
+	"endpointslices.discovery.k8s.io": {"addressType": "IPv4", "endpoints": []any{}},
+	"ingresses.networking.k8s.io": {"spec": object{
+		"defaultBackend": object{"service": object{"name": "s", "port": object{"number": 80}}},
+	}},
 	"networkpolicies.networking.k8s.io":   {"spec": object{"podSelector": object{}}},
 	"poddisruptionbudgets.policy":         {"spec": object{"maxUnavailable": 1}},
 	"csistoragecapacities.storage.k8s.io": {"storageClassName": "s"},

@@ -114,11 +114,11 @@ func patches(one served, path string, current map[string]any) []attempt {
 		"metadata": map[string]any{"name": matrixExisting, "labels": map[string]string{"attack": "x"}},
 	}
 	_, subresource := one.parts()
-	switch {
-	case subresource == "scale":
+	switch subresource {
+	case "scale":
 		change = map[string]any{"spec": map[string]any{"replicas": 5}}
 		applied["metadata"], applied["spec"] = map[string]any{"name": matrixExisting}, change["spec"]
-	case subresource == "":
+	case "":
 		for key, value := range one.manifest(matrixExisting) {
 			if key != "metadata" {
 				applied[key] = value
@@ -197,7 +197,9 @@ func attempts(ctx context.Context, one served, namespace string) []attempt {
 
 // deletions returns requests with options in the query and in the body, which takes precedence.
 func deletions(path string) []attempt {
-	result := []attempt{{http.MethodDelete, path, jsonType, ""}, {http.MethodDelete, path + "?" + dryRunQuery, jsonType, ""}}
+	result := []attempt{
+		{http.MethodDelete, path, jsonType, ""}, {http.MethodDelete, path + "?" + dryRunQuery, jsonType, ""},
+	}
 	for _, options := range []string{
 		`{}`, dryRunBody, `{"propagationPolicy":"Orphan"}`, `{"propagationPolicy":"Foreground"}`,
 		`{"gracePeriodSeconds":0}`,

@@ -37,9 +37,13 @@ var labelWrites = map[string]func(ctx context.Context, name, key, value string) 
 	"apply that creates": func(ctx context.Context, _, key, value string) error {
 		return applyLabel(ctx, framework.Unique("chosen"), "", key, value)
 	},
-	"apply":        func(ctx context.Context, name, key, value string) error { return applyLabel(ctx, name, "", key, value) },
-	"apply status": func(ctx context.Context, name, key, value string) error { return applyLabel(ctx, name, "status", key, value) },
-	"update":       func(ctx context.Context, name, key, value string) error { return updateLabel(ctx, name, "", key, value) },
+	"apply": func(ctx context.Context, name, key, value string) error { return applyLabel(ctx, name, "", key, value) },
+	"apply status": func(ctx context.Context, name, key, value string) error {
+		return applyLabel(ctx, name, "status", key, value)
+	},
+	"update": func(ctx context.Context, name, key, value string) error {
+		return updateLabel(ctx, name, "", key, value)
+	},
 	"update status": func(ctx context.Context, name, key, value string) error {
 		return updateLabel(ctx, name, "status", key, value)
 	},
