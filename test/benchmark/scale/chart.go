@@ -50,14 +50,29 @@ func curves() []curve {
 	}
 }
 
-// chart draws each value relative to that of the first step. Both axes are logarithmic, so that the
-// exponent is the slope of a line.
+// chart returns the chart as SVG.
 func (o *outcome) chart() ([]byte, error) {
+	p, err := o.newPlot()
+	if err != nil {
+		return nil, err
+	}
+	canvas := vgsvg.New(chartWidth, chartHeight)
+	whole := draw.New(canvas)
+	whole.SetColor(color.White)
+	whole.Fill(whole.Path())
+	p.Draw(draw.Crop(whole, chartMargin, -chartMargin, chartMargin, -chartMargin))
+	return harness.EncodeSVG(canvas), nil
+}
+
+// newPlot draws each value relative to that of the first step. Both axes are logarithmic, so that the
+// exponent is the slope of a line.
+func (o *outcome) newPlot() (*plot.Plot, error) {
 	p := plot.New()
+	p.BackgroundColor = nil
 	p.X.Label.Text, p.Y.Label.Text = "Namespaces", "Times the first value"
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(o.sizeTicks), plot.TickerFunc(timesTicks)
-	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, 2
 	for _, style := range []*text.Style{
 		&p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
 	} {
@@ -81,13 +96,7 @@ func (o *outcome) chart() ([]byte, error) {
 		p.Add(line)
 		p.Legend.Add(fmt.Sprintf("%s: exponent %.2f", one.name, exponent), line)
 	}
-	canvas := vgsvg.New(chartWidth, chartHeight)
-	whole := draw.New(canvas)
-	whole.SetColor(color.White)
-	whole.Fill(whole.Path())
-	p.BackgroundColor = nil
-	p.Draw(draw.Crop(whole, chartMargin, -chartMargin, chartMargin, -chartMargin))
-	return harness.EncodeSVG(canvas), nil
+	return p, nil
 }
 
 // sizeTicks returns a tick for each step.
