@@ -33,7 +33,7 @@ type step struct {
 // idle is the state of the manager while nothing changes.
 type idle struct {
 	gauges gauges
-	// watches is the number of all watches of the API server until those of others are subtracted.
+	// watches contains all watches of the API server until subtractWatches.
 	watches    int
 	peakMemory int64
 	rate       rate
