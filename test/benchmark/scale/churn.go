@@ -37,11 +37,22 @@ type point struct {
 // finished all of them.
 func (c *cluster) measureChurn(ctx context.Context, opts options) ([]point, error) {
 	harness.Say("Creating and deleting %g namespaces per second for %s", opts.churnRate, opts.churn)
+	// The rate of deletions is constant from the first sample on.
+	names := c.nextNames(churnCount)
+	opened := c.observer.expectOpen(names)
+	if err := harness.InParallel(ctx, len(names), func(ctx context.Context, i int) error {
+		return c.createNamespace(ctx, names[i])
+	}); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(c.wait(ctx, opened), c.calm(ctx)); err != nil {
+		return nil, err
+	}
 	churnContext, stop := context.WithTimeout(ctx, opts.churn)
 	defer stop()
 	churned := make(chan error, 1)
 	go func() {
-		err := c.churn(ctx, churnContext.Done(), opts)
+		err := c.churn(ctx, churnContext.Done(), opts.churnRate, names)
 		stop()
 		churned <- err
 	}()
@@ -60,13 +71,12 @@ func (c *cluster) measureChurn(ctx context.Context, opts options) ([]point, erro
 	return points, c.calm(ctx)
 }
 
-// churn creates namespaces at a constant rate, and deletes the oldest of them.
-func (c *cluster) churn(ctx context.Context, done <-chan struct{}, opts options) error {
+// churn creates namespaces at a constant rate, and deletes the oldest ones at the same rate.
+func (c *cluster) churn(ctx context.Context, done <-chan struct{}, perSecond float64, names []string) error {
 	group, groupContext := errgroup.WithContext(ctx)
 	group.SetLimit(harness.Parallel)
-	ticker := time.NewTicker(time.Duration(float64(time.Second) / opts.churnRate))
+	ticker := time.NewTicker(time.Duration(float64(time.Second) / perSecond))
 	defer ticker.Stop()
-	var names []string
 	for {
 		select {
 		case <-done:
@@ -75,14 +85,10 @@ func (c *cluster) churn(ctx context.Context, done <-chan struct{}, opts options)
 			return group.Wait()
 		case <-ticker.C:
 		}
-		name := c.nextNames(1)[0]
-		names = append(names, name)
+		name, oldest := c.nextNames(1)[0], names[0]
+		names = append(names[1:], name)
 		group.Go(func() error { return c.createNamespace(groupContext, name) })
-		if len(names) > churnCount {
-			oldest := names[0]
-			names = names[1:]
-			group.Go(func() error { return c.deleteNamespace(groupContext, oldest) })
-		}
+		group.Go(func() error { return c.deleteNamespace(groupContext, oldest) })
 	}
 }
 
