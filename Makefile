@@ -261,6 +261,10 @@ bench-initializer: ## Measure the delay that an initializer adds to the creation
 bench-plugin: ## Measure the duration of the commands of the kubectl plugin.
 	@$(use-control-plane) $(call run-benchmark,./plugin)
 
+.PHONY: bench-scale
+bench-scale: ## Measure the cost of nslifecycle by the number of namespaces. ARGS=--quick for a short run.
+	@$(use-control-plane) $(call run-benchmark,./scale)
+
 .PHONY: bench-templates
 bench-templates: kyverno ## Compare NamespaceTemplates with Kyverno and a bare client. ARGS=--quick for a short run.
 	@$(use-control-plane-with-peer) $(call run-benchmark,./templates)

@@ -6,7 +6,6 @@ package main
 import (
 	"slices"
 	"testing"
-	"time"
 )
 
 func namesOf(list []scenario) []string {
@@ -124,26 +123,5 @@ func TestComplete(t *testing.T) {
 					test.options.rounds, test.options.servers, test.rounds, test.servers)
 			}
 		})
-	}
-}
-
-func TestDeletionTracker(t *testing.T) {
-	d := newDeletionTracker([]string{"a", "b"})
-	start := time.Now()
-	d.record("a", start)
-	d.record("a", start)
-	d.record("another", start)
-	select {
-	case <-d.done:
-		t.Fatal("The tracker is done before b is deleted")
-	default:
-	}
-	if d.remaining() != 1 {
-		t.Errorf("%d objects remain, want 1", d.remaining())
-	}
-	d.record("b", start.Add(time.Second))
-	<-d.done
-	if got := d.last.Sub(start); got != time.Second {
-		t.Errorf("The last object was deleted after %s, want 1s", got)
 	}
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"math"
@@ -18,6 +17,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 // The dimensions of a chart, in points.
@@ -88,18 +89,8 @@ func panels() [2]panel {
 func drawChart(subtitle string, lines []*line) []byte {
 	canvas := vgsvg.New(chartSize(len(lines)))
 	drawPanels(draw.New(canvas), subtitle, lines)
-	var out bytes.Buffer
-	// Writing to a buffer cannot fail.
-	_, _ = canvas.WriteTo(&out)
-	return bytes.ReplaceAll(out.Bytes(), []byte(fontFamily+";"), []byte(fontFamily+similarFonts+";"))
+	return harness.EncodeSVG(canvas)
 }
-
-// The layout uses the widths of fontFamily, which is often not installed. The similar fonts have
-// the same widths, except for the last one.
-const (
-	fontFamily   = "font-family:Liberation Sans"
-	similarFonts = ",Arial,Helvetica,sans-serif"
-)
 
 func chartSize(lines int) (width, height vg.Length) {
 	return labelWidth + 2*panelWidth + 3*margin, vg.Length(lines*rowHeight + headHeight + axesHeight + margin)

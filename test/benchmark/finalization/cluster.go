@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,8 +31,6 @@ import (
 )
 
 const (
-	// parallel is the number of concurrent requests, including those that delete namespaces.
-	parallel = 32
 	// assetsVariable is the environment variable with the directory of the control plane's
 	// binaries.
 	assetsVariable = "KUBEBUILDER_ASSETS"
@@ -210,7 +207,7 @@ func (c *cluster) calm(ctx context.Context) (harness.Counts, error) {
 		return nil, err
 	}
 	for inARow := 0; inARow < 2; {
-		if err := sleep(ctx, calmInterval); err != nil {
+		if err := harness.Sleep(ctx, calmInterval); err != nil {
 			return nil, err
 		}
 		now, cpu, err := c.read(ctx)
@@ -249,7 +246,7 @@ func (c *cluster) serverCPU() (time.Duration, bool, error) {
 }
 
 func (c *cluster) createNamespaces(ctx context.Context, names []string) error {
-	return inParallel(ctx, len(names), func(ctx context.Context, i int) error {
+	return harness.InParallel(ctx, len(names), func(ctx context.Context, i int) error {
 		_, err := c.client.CoreV1().Namespaces().Create(ctx,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}, metav1.CreateOptions{})
 		return err
@@ -257,7 +254,7 @@ func (c *cluster) createNamespaces(ctx context.Context, names []string) error {
 }
 
 func (c *cluster) deleteNamespaces(ctx context.Context, names []string) error {
-	return inParallel(ctx, len(names), func(ctx context.Context, i int) error {
+	return harness.InParallel(ctx, len(names), func(ctx context.Context, i int) error {
 		return c.client.CoreV1().Namespaces().Delete(ctx, names[i], metav1.DeleteOptions{})
 	})
 }
@@ -268,32 +265,11 @@ func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	if err := c.deleteNamespaces(ctx, names); err != nil {
 		return err
 	}
-	return inParallel(ctx, len(names), func(ctx context.Context, i int) error {
+	return harness.InParallel(ctx, len(names), func(ctx context.Context, i int) error {
 		_, err := c.client.CoreV1().Namespaces().Finalize(ctx,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}, metav1.UpdateOptions{})
 		return err
 	})
-}
-
-// inParallel calls the function do for each number from 0 to count-1, concurrently.
-func inParallel(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
-	group, groupContext := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for i := range count {
-		group.Go(func() error { return do(groupContext, i) })
-	}
-	return group.Wait()
-}
-
-func sleep(ctx context.Context, duration time.Duration) error {
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // makeNames returns names with a common prefix.

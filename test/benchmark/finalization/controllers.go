@@ -97,18 +97,18 @@ func (c *contenders) warmUp(ctx context.Context, process *harness.Process) error
 
 // waitUntilRemoved waits for the removal of namespaces, and fails if the controller exits.
 func waitUntilRemoved(
-	ctx context.Context, expected *deletionTracker, process *harness.Process, timeout time.Duration,
+	ctx context.Context, expected *harness.Tracker, process *harness.Process, timeout time.Duration,
 ) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
-	case <-expected.done:
+	case <-expected.Done():
 		return nil
 	case <-process.Exited():
 		return fmt.Errorf("the controller exited; last output: %s", process.LastOutput())
 	case <-timer.C:
 		return fmt.Errorf("%d namespaces remain after %s; last output of the controller: %s",
-			expected.remaining(), timeout, process.LastOutput())
+			expected.Remaining(), timeout, process.LastOutput())
 	case <-ctx.Done():
 		return ctx.Err()
 	}

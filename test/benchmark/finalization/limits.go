@@ -91,7 +91,7 @@ func (b *benchmark) measureBaseline(ctx context.Context) error {
 		return err
 	}
 	stop := b.bystander.start(ctx)
-	err = sleep(ctx, b.idleFor)
+	err = harness.Sleep(ctx, b.idleFor)
 	latencies, requestError := stop()
 	b.report.baseline = latencies
 	return errors.Join(err, requestError, process.Stop())

@@ -122,7 +122,7 @@ func (b *benchmark) countIdle(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	start := time.Now()
-	if err := sleep(ctx, b.idleFor); err != nil {
+	if err := harness.Sleep(ctx, b.idleFor); err != nil {
 		return 0, err
 	}
 	after, err := harness.ScrapeRequests(ctx, b.cluster.scraper)
@@ -253,7 +253,7 @@ func (b *benchmark) measureRemoval(
 	if err != nil {
 		return result, err
 	}
-	if err := sleep(ctx, afterwards); err != nil {
+	if err := harness.Sleep(ctx, afterwards); err != nil {
 		return result, err
 	}
 	if result, err = b.readCost(process); err != nil {
@@ -267,14 +267,14 @@ func (b *benchmark) measureRemoval(
 	result.serverCPU -= costBefore.serverCPU
 	result.controllerCPU -= costBefore.controllerCPU
 	result.requests = after.Minus(before).Minus(b.cluster.meter.Read().Minus(sentBefore))
-	result.removed = expected.last.Sub(start)
+	result.removed = expected.Last().Sub(start)
 	if nodeAgent != nil {
-		if err := waitUntilRemoved(ctx, nodeAgent.deletionTracker, process, setUpTimeout); err != nil {
+		if err := waitUntilRemoved(ctx, nodeAgent.Tracker, process, setUpTimeout); err != nil {
 			return result, err
 		}
 		// The difference is negative if the watch of Pods delivers its last event later than the
 		// other watch.
-		result.afterPods = max(expected.last.Sub(nodeAgent.last), 0)
+		result.afterPods = max(expected.Last().Sub(nodeAgent.Last()), 0)
 	}
 	return result, nil
 }
@@ -284,7 +284,7 @@ func (b *benchmark) deleteAndRelease(ctx context.Context, names []string, held i
 	group, groupContext := errgroup.WithContext(ctx)
 	if held > 0 {
 		group.Go(func() error {
-			if err := sleep(groupContext, holdTime); err != nil {
+			if err := harness.Sleep(groupContext, holdTime); err != nil {
 				return err
 			}
 			for _, name := range names {

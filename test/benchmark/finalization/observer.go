@@ -17,49 +17,14 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
-
-// deletionTracker records the time at which the last object of a set is deleted.
-type deletionTracker struct {
-	lock    sync.Mutex
-	waiting map[string]bool
-	last    time.Time
-	done    chan struct{}
-}
-
-func newDeletionTracker(names []string) *deletionTracker {
-	d := &deletionTracker{waiting: map[string]bool{}, done: make(chan struct{})}
-	for _, name := range names {
-		d.waiting[name] = true
-	}
-	return d
-}
-
-// record records the deletion of an object.
-func (d *deletionTracker) record(name string, now time.Time) {
-	d.lock.Lock()
-	defer d.lock.Unlock()
-	if !d.waiting[name] {
-		return
-	}
-	delete(d.waiting, name)
-	if len(d.waiting) == 0 {
-		d.last = now
-		close(d.done)
-	}
-}
-
-// remaining returns the number of objects that have not been deleted yet.
-func (d *deletionTracker) remaining() int {
-	d.lock.Lock()
-	defer d.lock.Unlock()
-	return len(d.waiting)
-}
 
 // observer watches the deletion of namespaces.
 type observer struct {
 	lock     sync.Mutex
-	expected *deletionTracker
+	expected *harness.Tracker
 	stop     func()
 }
 
@@ -74,7 +39,7 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 			expected := o.expected
 			o.lock.Unlock()
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil && expected != nil {
-				expected.record(key, now)
+				expected.Record(key, now)
 			}
 		}})
 	if err != nil {
@@ -84,16 +49,16 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 }
 
 // expect makes the observer track the deletion of only the given namespaces.
-func (o *observer) expect(names []string) *deletionTracker {
+func (o *observer) expect(names []string) *harness.Tracker {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	o.expected = newDeletionTracker(names)
+	o.expected = harness.NewTracker(names)
 	return o.expected
 }
 
 // kubelet deletes terminating Pods after their grace period.
 type kubelet struct {
-	*deletionTracker
+	*harness.Tracker
 	client kubernetes.Interface
 	stop   func()
 
@@ -105,7 +70,7 @@ type kubelet struct {
 // startKubelet starts a kubelet for the node of the harness's Pods, and tracks the deletion of the
 // given Pods.
 func startKubelet(ctx context.Context, client kubernetes.Interface, pods []string) (*kubelet, error) {
-	k := &kubelet{deletionTracker: newDeletionTracker(pods), client: client, ending: map[types.UID]bool{}}
+	k := &kubelet{Tracker: harness.NewTracker(pods), client: client, ending: map[types.UID]bool{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
@@ -117,7 +82,7 @@ func startKubelet(ctx context.Context, client kubernetes.Interface, pods []strin
 		DeleteFunc: func(object any) {
 			now := time.Now()
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-				k.record(key, now)
+				k.Record(key, now)
 			}
 		},
 	})

@@ -221,7 +221,7 @@ func TestCharts(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(string(files["dir/chart.svg"]), fontFamily+similarFonts) {
+	if !strings.Contains(string(files["dir/chart.svg"]), harness.FontFamilies) {
 		t.Error("The chart specifies no fallback fonts")
 	}
 	if strings.Contains(string(files["dir/chart.svg"]), "20 pods") {

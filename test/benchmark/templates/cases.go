@@ -213,7 +213,7 @@ func (t *turn) write(ctx context.Context, stopped <-chan struct{}, namespace str
 		case err == nil:
 			versions = append(versions, versionOf(created))
 		case apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err):
-			if err := sleep(ctx, retryDelay); err != nil {
+			if err := harness.Sleep(ctx, retryDelay); err != nil {
 				return nil, err
 			}
 		default:
@@ -228,7 +228,7 @@ func (t *turn) measureSteady(ctx context.Context, opts options, r *results) erro
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, opts.steady); err != nil {
+	if err := harness.Sleep(ctx, opts.steady); err != nil {
 		return err
 	}
 	after, err := t.writes(ctx)
@@ -242,7 +242,7 @@ func (t *turn) measureSteady(ctx context.Context, opts options, r *results) erro
 	if err := t.restart(ctx); err != nil {
 		return err
 	}
-	if err := sleep(ctx, opts.steady); err != nil {
+	if err := harness.Sleep(ctx, opts.steady); err != nil {
 		return err
 	}
 	restarted, err := t.writes(ctx)

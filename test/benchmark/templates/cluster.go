@@ -212,19 +212,8 @@ func poll(ctx context.Context, what string, isMet func(ctx context.Context) (boo
 		if err != nil && ctx.Err() == nil {
 			last = err
 		}
-		if err := sleep(ctx, pollInterval); err != nil {
+		if err := harness.Sleep(ctx, pollInterval); err != nil {
 			return fmt.Errorf("failed to wait for %s: %w", what, errors.Join(err, last))
 		}
-	}
-}
-
-func sleep(ctx context.Context, duration time.Duration) error {
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

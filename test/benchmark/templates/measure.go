@@ -168,7 +168,7 @@ func (t *turn) measureEach(ctx context.Context, opts options, r *results) error 
 func (t *turn) calm(ctx context.Context) error {
 	last, err := t.cpu()
 	for deadline := time.Now().Add(time.Minute); err == nil && time.Now().Before(deadline); {
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := harness.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
 		var now time.Duration

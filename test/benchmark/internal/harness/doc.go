@@ -2,5 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package harness contains the code that the benchmarks share: child processes and their resource
-// usage, statistics, tables, and a description of the machine.
+// usage, the metrics of the API server, CustomResourceDefinitions, statistics, tables, charts, and a
+// description of the machine.
 package harness

@@ -4,14 +4,11 @@
 package harness
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -64,33 +61,25 @@ func (c Counts) Minus(other Counts) Counts {
 // ended. Requests for the given resources are not counted.
 func parseRequests(metrics io.Reader, except ...string) (Counts, error) {
 	result := Counts{}
-	lines := bufio.NewScanner(metrics)
-	// Help texts and bucket lists can be long.
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		name, tail, hasLabels := strings.Cut(line, "{")
-		if !hasLabels || name != requestTotal && name != longRunning {
-			continue
-		}
-		labels, value, err := parseSample(tail)
-		if err != nil {
-			return nil, fmt.Errorf("failed to parse %q: %w", line, err)
-		}
-		verb := labels[verbLabel]
-		// Controllers do not send other long-running requests, such as CONNECT.
-		if isOverhead(labels) || slices.Contains(except, labels["resource"]) || name == longRunning && verb != watchVerb {
-			continue
-		}
-		switch {
-		case labels["dry_run"] != "":
-			verb = DryRun
-		case verb == deleteVerb && labels["scope"] == "namespace":
-			verb = deleteCollectionVerb // The API server uses the verb DELETE for both.
-		}
-		result[verb] += int64(value)
+	err := ReadSamples(metrics, []string{requestTotal, longRunning},
+		func(name string, labels map[string]string, value float64) {
+			verb := labels[verbLabel]
+			// Controllers do not send other long-running requests, such as CONNECT.
+			if isOverhead(labels) || slices.Contains(except, labels["resource"]) || name == longRunning && verb != watchVerb {
+				return
+			}
+			switch {
+			case labels["dry_run"] != "":
+				verb = DryRun
+			case verb == deleteVerb && labels["scope"] == "namespace":
+				verb = deleteCollectionVerb // The API server uses the verb DELETE for both.
+			}
+			result[verb] += int64(value)
+		})
+	if err != nil {
+		return nil, err
 	}
-	return result, lines.Err()
+	return result, nil
 }
 
 // isOverhead reports whether requests are for endpoints such as /metrics and /readyz, which
@@ -103,31 +92,6 @@ func isOverhead(labels map[string]string) bool {
 	return false
 }
 
-// parseSample parses the labels and the value of a sample: `a="b",c="d"} 12`.
-func parseSample(text string) (map[string]string, float64, error) {
-	labels := map[string]string{}
-	for !strings.HasPrefix(text, "}") {
-		name, tail, found := strings.Cut(text, "=")
-		if !found {
-			return nil, 0, fmt.Errorf("a label has no value in %q", text)
-		}
-		quoted, err := strconv.QuotedPrefix(tail)
-		if err != nil {
-			return nil, 0, fmt.Errorf("the value of label %s is not quoted in %q", name, tail)
-		}
-		if labels[name], err = strconv.Unquote(quoted); err != nil {
-			return nil, 0, fmt.Errorf("failed to parse the value of label %s: %w", name, err)
-		}
-		text = strings.TrimPrefix(tail[len(quoted):], ",")
-	}
-	fields := strings.Fields(text[1:])
-	if len(fields) == 0 {
-		return nil, 0, fmt.Errorf("there is no value in %q", text)
-	}
-	value, err := strconv.ParseFloat(fields[0], 64)
-	return labels, value, err
-}
-
 // ScrapeRequests returns the number of requests that the API server has served, except those for the
 // given resources.
 func ScrapeRequests(ctx context.Context, client rest.Interface, except ...string) (Counts, error) {
@@ -137,6 +101,22 @@ func ScrapeRequests(ctx context.Context, client rest.Interface, except ...string
 	}
 	defer body.Close()
 	return parseRequests(body, except...)
+}
+
+// ScrapeWatches returns the number of watches that the API server serves now.
+func ScrapeWatches(ctx context.Context, client rest.Interface) (int, error) {
+	body, err := client.Get().AbsPath("/metrics").Stream(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("failed to read the metrics of the API server: %w", err)
+	}
+	defer body.Close()
+	watches := 0
+	err = ReadSamples(body, []string{longRunning}, func(_ string, labels map[string]string, value float64) {
+		if labels[verbLabel] == watchVerb {
+			watches += int(value)
+		}
+	})
+	return watches, err
 }
 
 // Meter counts the requests that the harness sends, so that they can be subtracted.

@@ -1,0 +1,129 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+)
+
+type options struct {
+	namespaces string
+	crds       int
+	objects    int
+	sample     int
+	idle       time.Duration
+	stall      time.Duration
+	churn      time.Duration
+	churnRate  float64
+	quick      bool
+	fsync      bool
+	markdown   string
+	chart      string
+
+	sizes []int
+}
+
+func (o *options) bind(flags *flag.FlagSet) {
+	flags.StringVar(&o.namespaces, "namespaces", "500,1000,2000,5000,10000",
+		"Increasing numbers of namespaces at which to measure.")
+	flags.IntVar(&o.crds, "crds", 300, "CustomResourceDefinitions.")
+	flags.IntVar(&o.objects, "objects", 16, "Objects in each namespace in addition to those of the template.")
+	flags.IntVar(&o.sample, "sample", 100, "Namespaces to create and delete at once at each step.")
+	flags.DurationVar(&o.idle, "idle", 20*time.Second, "Duration of the measurement while nothing changes.")
+	flags.DurationVar(&o.stall, "stall", 2*time.Minute, "Time without progress after which the benchmark fails.")
+	flags.DurationVar(&o.churn, "churn", 0,
+		"Duration for which namespaces are created and deleted after the last step, for example 2h.")
+	flags.Float64Var(&o.churnRate, "churn-rate", 2, "Creations, and deletions, per second with --churn.")
+	flags.BoolVar(&o.quick, "quick", false, "Measure with a few namespaces, to test the benchmark itself.")
+	flags.BoolVar(&o.fsync, "fsync", false, "Run etcd with fsync.")
+	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
+	flags.StringVar(&o.chart, "chart", "", "File to write a chart to, as SVG. It requires two numbers of namespaces.")
+}
+
+// complete applies --quick, and parses and validates the options.
+func (o *options) complete() error {
+	if o.quick {
+		o.namespaces, o.crds, o.objects, o.sample, o.idle = "20,40", 5, 2, 5, 3*time.Second
+		if o.churn > 0 {
+			o.churn = 20 * time.Second
+		}
+	}
+	for text := range strings.SplitSeq(o.namespaces, ",") {
+		size, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("failed to parse --namespaces: %w", err)
+		}
+		if size < 1 || len(o.sizes) > 0 && size <= o.sizes[len(o.sizes)-1] {
+			return errors.New("--namespaces must contain increasing numbers from 1")
+		}
+		o.sizes = append(o.sizes, size)
+	}
+	if o.chart != "" && len(o.sizes) < 2 {
+		return errors.New("--chart requires at least two numbers of namespaces")
+	}
+	if o.sample < 1 || o.crds < 0 || o.objects < 0 || o.idle <= 0 || o.churnRate <= 0 {
+		return errors.New("--sample, --idle and --churn-rate must be positive; --crds and --objects must not be negative")
+	}
+	return nil
+}
+
+func main() {
+	var opts options
+	opts.bind(flag.CommandLine)
+	flag.Parse()
+	// Otherwise, warnings of controller-runtime about a missing logger would interrupt the tables.
+	ctrl.SetLogger(klog.Background())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, opts)
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench-scale: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, opts options) error {
+	if err := opts.complete(); err != nil {
+		return err
+	}
+	// After an error, the results so far are printed.
+	result, err := measure(ctx, opts)
+	tables := result.tables()
+	fmt.Print(harness.Text(result.facts, tables))
+	if err != nil {
+		return err
+	}
+	if opts.markdown != "" {
+		if err := os.WriteFile(opts.markdown, []byte(harness.Markdown(result.facts, tables)), 0o644); err != nil {
+			return fmt.Errorf("failed to write the tables: %w", err)
+		}
+	}
+	if opts.chart != "" {
+		image, err := result.chart()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(opts.chart, image, 0o644); err != nil {
+			return fmt.Errorf("failed to write the chart: %w", err)
+		}
+	}
+	return nil
+}
