@@ -435,9 +435,10 @@ func TestSize(t *testing.T) {
 			words += countWords(string(content))
 		}
 	}
-	// Templates have a page of their own and one for each tool that users migrate from. Their YAML counts.
-	if words > 30000 {
-		t.Errorf("README.md and docs have %d words, want no more than 30000", words)
+	// Templates have a page of their own and one for each tool that users migrate from. Their YAML counts, as
+	// do all figures in tables.
+	if words > 31500 {
+		t.Errorf("README.md and docs have %d words, want no more than 31500", words)
 	}
 }
 
