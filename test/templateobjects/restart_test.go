@@ -89,8 +89,13 @@ var _ = Describe("A restarted operator", func() {
 			}
 			return versions
 		}
+		var before []string
+		Eventually(func(g Gomega) {
+			last := before
+			before = versions()
+			g.Expect(before).To(Equal(last), "the operator has not finished its writes")
+		}).WithContext(ctx).WithPolling(2 * time.Second).Should(Succeed())
 		cluster.StopManager()
-		before := versions()
 		intercepted := restartManager(ctx, nil, func(o *manager.Options) { o.TemplateFullPass = 500 * time.Millisecond })
 		compared := 0
 		Eventually(func(g Gomega) {

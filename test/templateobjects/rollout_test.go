@@ -82,7 +82,7 @@ var _ = Describe("The rollout of a changed template", func() {
 			spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{
 				Name: "rejected", Template: &runtime.RawExtension{Raw: []byte(rejected("rejected"))},
 			})
-			spec.Rollout.RatePerSecond = 2
+			spec.Rollout.RatePerSecond = 1
 		})
 		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("PausedAfterFailures"))
 		counts := values(ctx)
