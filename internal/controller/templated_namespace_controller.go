@@ -86,8 +86,9 @@ type TemplatedNamespaceReconciler struct {
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// SetupWithManager registers two controllers, so that new Namespaces do not wait for open ones, of which
-// thousands can be outdated after a change of a template. Both get all requests.
+// SetupWithManager registers two controllers, one for new Namespaces and one for open Namespaces: after a
+// change of a template, thousands of open Namespaces can be outdated, and new ones must not wait for them. Both
+// controllers get all requests.
 func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.retries = newRateLimiter(firstTemplateRetry)
 	forNew := r.newBuilder(mgr).Named(templateInitializationControllerName)

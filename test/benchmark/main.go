@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -91,10 +92,8 @@ func run(opts options) error {
 		return err
 	}
 	fmt.Print(outcome.text())
-	if opts.markdown != "" {
-		if err := os.WriteFile(opts.markdown, []byte(outcome.markdown()), 0o644); err != nil {
-			return fmt.Errorf("failed to write the tables: %w", err)
-		}
+	if err := harness.WriteTables(opts.markdown, outcome.markdown()); err != nil {
+		return err
 	}
 	if missed := outcome.missed(); opts.check && len(missed) > 0 {
 		return fmt.Errorf("goals were missed: %s", strings.Join(missed, "; "))

@@ -40,8 +40,8 @@ type fault struct {
 	atLeast time.Duration
 }
 
-// groups are faults of which at most one occurs at the same time. They stop in this order, so that processes
-// start without faults in the network.
+// groups contain all faults. Two faults of the same group never occur at the same time. Faults stop in the order
+// of the groups, so that processes start without faults in the network.
 var groups = [][]fault{etcdFaults, connectionFaults, requestFaults, processFaults, apiFaults}
 
 var etcdFaults = []fault{

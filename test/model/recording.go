@@ -66,7 +66,7 @@ func ReadRecording(path string) (Recording, error) {
 }
 
 // Check checks that the models allow the history of each name of a Namespace, separately for each object in it.
-// It returns the number of changes that it has checked by action.
+// It returns the number of checked changes for each action.
 func (r Recording) Check() (map[string]int, error) {
 	checked := map[string]int{}
 	var errs []error

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// Before an API server rejects a CREATE in a namespace that it has not observed, it waits for 50 ms and
+// If the cache of an API server does not contain the namespace of a CREATE, the API server waits for 50 ms and
 // then reads the namespace from etcd (k8s.io/apiserver, pkg/admission/plugin/namespace/lifecycle).
 const missingNamespaceWait = 50 * time.Millisecond
 

@@ -127,7 +127,7 @@ var _ = AfterEach(func(ctx context.Context) {
 	Expect(violations(ctx)).To(BeEmpty())
 }, NodeTimeout(specTimeout))
 
-// violations stops the observer and returns the violations that it has not returned before.
+// violations stops the observer and returns the violations since the last call.
 func violations(ctx context.Context) []observer.Violation {
 	GinkgoHelper()
 	if observed == nil {

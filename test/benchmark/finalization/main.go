@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 type options struct {
@@ -148,10 +150,8 @@ func run(opts options) error {
 // publish prints the report and writes it to the requested files.
 func publish(outcome *report, opts options) error {
 	fmt.Print(outcome.text())
-	if opts.markdown != "" {
-		if err := os.WriteFile(opts.markdown, []byte(outcome.markdown()), 0o644); err != nil {
-			return fmt.Errorf("failed to write the tables: %w", err)
-		}
+	if err := harness.WriteTables(opts.markdown, outcome.markdown()); err != nil {
+		return err
 	}
 	if opts.chart == "" {
 		return nil

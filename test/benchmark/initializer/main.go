@@ -8,13 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
-
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
@@ -52,18 +46,7 @@ func main() {
 	var opts options
 	opts.bind(flag.CommandLine)
 	flag.Parse()
-	// Otherwise, warnings of controller-runtime about a missing logger would interrupt the tables.
-	ctrl.SetLogger(klog.Background())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, opts)
-	if err != nil && ctx.Err() != nil {
-		err = errors.New("interrupted")
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "bench-initializer: %v\n", err)
-		os.Exit(1)
-	}
+	harness.Main("bench-initializer", func(ctx context.Context) error { return run(ctx, opts) })
 }
 
 func run(ctx context.Context, opts options) error {
@@ -82,10 +65,8 @@ func run(ctx context.Context, opts options) error {
 	}
 	tables, missed := outcome.tables()
 	fmt.Print(harness.Text(outcome.facts, tables))
-	if opts.markdown != "" {
-		if err := os.WriteFile(opts.markdown, []byte(harness.Markdown(outcome.facts, tables)), 0o644); err != nil {
-			return fmt.Errorf("failed to write the tables: %w", err)
-		}
+	if err := harness.WriteTables(opts.markdown, harness.Markdown(outcome.facts, tables)); err != nil {
+		return err
 	}
 	if opts.check && len(missed) > 0 {
 		return fmt.Errorf("goals were missed: %s", strings.Join(missed, "; "))

@@ -8,17 +8,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
@@ -115,18 +109,7 @@ func main() {
 	var opts options
 	opts.bind(flag.CommandLine)
 	flag.Parse()
-	// Otherwise, warnings of controller-runtime about a missing logger would interrupt the tables.
-	ctrl.SetLogger(klog.Background())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, opts)
-	if err != nil && ctx.Err() != nil {
-		err = errors.New("interrupted")
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "bench-templates: %v\n", err)
-		os.Exit(1)
-	}
+	harness.Main("bench-templates", func(ctx context.Context) error { return run(ctx, opts) })
 }
 
 func run(ctx context.Context, opts options) error {
@@ -143,10 +126,8 @@ func run(ctx context.Context, opts options) error {
 	if err != nil {
 		return err
 	}
-	if opts.markdown != "" {
-		if err := os.WriteFile(opts.markdown, []byte(harness.Markdown(outcome.facts, tables)), 0o644); err != nil {
-			return fmt.Errorf("failed to write the tables: %w", err)
-		}
+	if err := harness.WriteTables(opts.markdown, harness.Markdown(outcome.facts, tables)); err != nil {
+		return err
 	}
 	if opts.check && len(missed) > 0 {
 		return fmt.Errorf("goals were missed: %s", strings.Join(missed, "; "))
