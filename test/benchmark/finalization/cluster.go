@@ -265,6 +265,10 @@ func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	if err := c.deleteNamespaces(ctx, names); err != nil {
 		return err
 	}
+	return c.finalizeNamespaces(ctx, names)
+}
+
+func (c *cluster) finalizeNamespaces(ctx context.Context, names []string) error {
 	return harness.InParallel(ctx, len(names), func(ctx context.Context, i int) error {
 		_, err := c.client.CoreV1().Namespaces().Finalize(ctx,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}, metav1.UpdateOptions{})

@@ -50,6 +50,8 @@ func goals() []goal {
 			value: (*line).timeRatio, limit: 20},
 		{what: "100 empty namespaces, 100 CRDs: times fewer requests", scenario: many100, servers: 1,
 			value: (*line).requestsRatio, limit: 25},
+		{what: "500 empty namespaces, 100 CRDs: times the bare client", scenario: many500, servers: 1,
+			value: (*line).bareRatio, limit: 1.3, isMost: true},
 		{what: "Empty, 100 CRDs: times faster", scenario: emptyWith100CRDs, servers: 1,
 			value: (*line).timeRatio, limit: 4},
 		{what: "Empty, 100 CRDs, two API servers: time above the grace period", scenario: emptyWith100CRDs, servers: 2,
@@ -108,6 +110,8 @@ type line struct {
 	scenario scenario
 	servers  int
 	samples  [2][]sample
+	// bare contains the samples of the bare client.
+	bare []sample
 }
 
 // collect returns one value for each sample of a side.

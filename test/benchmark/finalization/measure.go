@@ -184,6 +184,17 @@ func (b *benchmark) measureRounds(ctx context.Context, l *line) error {
 			harness.Say("  %s, %d requests", formatTime(measured.removed), measured.requests.Total())
 			l.samples[side] = append(l.samples[side], measured)
 		}
+		if !l.scenario.hasBare() || b.peerOnly {
+			continue
+		}
+		harness.Say("%s, API servers: %d, round %d of %d, bare client",
+			l.scenario.title, l.servers, round+1, b.rounds)
+		measured, err := b.measureBare(ctx, l)
+		if err != nil {
+			return fmt.Errorf("bare client: %w", err)
+		}
+		harness.Say("  %s", formatTime(measured.removed))
+		l.bare = append(l.bare, measured)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (r *report) tables() []harness.Table {
 		return []harness.Table{r.limitTable()}
 	}
 	return []harness.Table{
-		r.timeTable(), r.requestTable(), r.costTable(), r.podTable(), r.growthTable(), r.goalTable(),
+		r.timeTable(), r.bareTable(), r.requestTable(), r.costTable(), r.podTable(), r.growthTable(), r.goalTable(),
 	}
 }
 
