@@ -52,7 +52,7 @@ type NamespaceGetter interface {
 type lister interface {
 	List(
 		ctx context.Context, namespace string, types []schema.GroupVersionResource, notBefore time.Time,
-	) (map[schema.GroupVersionResource]*sharedlist.Result, error)
+	) ([]*sharedlist.Result, error)
 }
 
 // contentDeleter deletes the content of namespaces.
@@ -168,22 +168,26 @@ func (p *pass) listAll(ctx context.Context, isAfterGracePeriod bool, firstSeen, 
 	}
 }
 
-// listTypes lists the first page of the types that are not known yet.
+// listTypes lists the first page of the types that are not known yet. The result for each other type, and
+// for each type that cannot be listed, is nil.
 func (p *pass) listTypes(
 	ctx context.Context, types []ResourceType, known map[ResourceType]*typeState, notBefore time.Time,
-) (map[schema.GroupVersionResource]*sharedlist.Result, error) {
+) ([]*sharedlist.Result, error) {
 	var unknown []schema.GroupVersionResource
-	for _, resourceType := range types {
+	var indexes []int
+	for i, resourceType := range types {
 		if _, ok := known[resourceType]; !ok && resourceType.CanList {
-			unknown = append(unknown, resourceType.GroupVersionResource)
+			unknown, indexes = append(unknown, resourceType.GroupVersionResource), append(indexes, i)
 		}
 	}
-	results, err := p.lister.List(ctx, p.namespace.Name, unknown, notBefore)
+	listed, err := p.lister.List(ctx, p.namespace.Name, unknown, notBefore)
 	if err != nil {
 		return nil, err
 	}
+	results := make([]*sharedlist.Result, len(types))
 	answered := 0
-	for _, result := range results {
+	for i, result := range listed {
+		results[indexes[i]] = result
 		if result.Err == nil {
 			answered++
 		}
@@ -195,18 +199,16 @@ func (p *pass) listTypes(
 // mergeResults returns the states of the types that the pass needs later. It also reports whether
 // discovery may be stale, because the API server does not serve one of the types.
 func mergeResults(
-	types []ResourceType, known map[ResourceType]*typeState, results map[schema.GroupVersionResource]*sharedlist.Result,
+	types []ResourceType, known map[ResourceType]*typeState, results []*sharedlist.Result,
 ) ([]*typeState, bool) {
 	var states []*typeState
 	isStale := false
-	for _, resourceType := range types {
+	for i, resourceType := range types {
 		state, ok := known[resourceType]
 		switch {
 		case !ok:
 			state = &typeState{Remaining: Remaining{Type: resourceType}}
-			if resourceType.CanList {
-				state.setFirstPage(results[resourceType.GroupVersionResource])
-			}
+			state.setFirstPage(results[i])
 		case state == nil:
 			continue
 		}

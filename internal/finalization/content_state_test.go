@@ -132,15 +132,15 @@ type cachedLister struct {
 
 func (l *cachedLister) List(
 	ctx context.Context, namespace string, types []schema.GroupVersionResource, notBefore time.Time,
-) (map[schema.GroupVersionResource]*sharedlist.Result, error) {
+) ([]*sharedlist.Result, error) {
 	if l.requestedAt.Before(notBefore) {
 		return l.lister.List(ctx, namespace, types, notBefore)
 	}
-	results := map[schema.GroupVersionResource]*sharedlist.Result{}
-	for _, gvr := range types {
-		results[gvr] = &sharedlist.Result{
+	var results []*sharedlist.Result
+	for range types {
+		results = append(results, &sharedlist.Result{
 			Page: &metav1.PartialObjectMetadataList{}, ListedAt: l.requestedAt.Add(5 * time.Millisecond),
-		}
+		})
 	}
 	return results, nil
 }

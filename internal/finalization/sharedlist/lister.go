@@ -79,19 +79,16 @@ func New(options Options) *Lister {
 	}
 }
 
-// List returns the objects of the given types in a namespace, from list requests that were sent at
-// notBefore or later. The types can contain duplicates. List returns an error only if the context is
-// done.
+// List returns one result for each of the given types, from list requests that were sent at notBefore or
+// later. It returns an error only if the context is done.
 func (l *Lister) List(
 	ctx context.Context, namespace string, types []schema.GroupVersionResource, notBefore time.Time,
-) (map[schema.GroupVersionResource]*Result, error) {
-	call := &request{
-		namespace: namespace, types: sets.New(types...), notBefore: notBefore,
-		results: map[schema.GroupVersionResource]*Result{}, done: make(chan struct{}),
+) ([]*Result, error) {
+	if len(types) == 0 {
+		return nil, nil
 	}
-	if l.completeOrEnqueue(call) {
-		return call.results, nil
-	}
+	call := newRequest(namespace, types, notBefore)
+	l.completeOrEnqueue(call)
 	select {
 	case <-call.done:
 		return call.results, nil
@@ -100,31 +97,29 @@ func (l *Lister) List(
 	}
 }
 
-// completeOrEnqueue completes a request from existing lists, and reports whether this was possible.
-// Otherwise, it adds the request to the next batch.
-func (l *Lister) completeOrEnqueue(call *request) bool {
+// completeOrEnqueue completes a request from existing lists. If this is not possible, it adds the request
+// to the next batch.
+func (l *Lister) completeOrEnqueue(call *request) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	l.deleteExpiredLists()
-	l.applyLists(call)
-	if call.completeIfDone(); call.isDone {
-		return true
+	if l.applyLists(call); call.missing == 0 {
+		return
 	}
 	l.pending = append(l.pending, call)
 	if !l.isRunning {
 		l.isRunning = true
 		go l.runBatches()
 	}
-	return false
 }
 
 // applyLists adds the results of existing lists to a request. The caller must hold the lock.
 func (l *Lister) applyLists(call *request) {
-	for gvr := range call.types {
+	for i, gvr := range call.types {
 		list := l.lists[gvr]
-		if call.results[gvr] == nil && list != nil && !list.requestedAt.Before(call.notBefore) {
+		if call.results[i] == nil && list != nil && !list.requestedAt.Before(call.notBefore) {
 			if result := list.resultFor(call.namespace); result != nil {
-				call.results[gvr] = result
+				call.set(i, result)
 			}
 		}
 	}
@@ -178,20 +173,19 @@ func (l *Lister) deleteExpiredLists() {
 // startBatch lists the types of the given requests concurrently. It closes the returned channel when
 // all requests are complete.
 func (l *Lister) startBatch(calls []*request) <-chan struct{} {
-	callsByType := map[schema.GroupVersionResource][]*request{}
+	missing := map[schema.GroupVersionResource][]missingResult{}
 	l.lock.Lock()
 	for _, call := range calls {
 		l.applyLists(call)
-		call.completeIfDone()
-		for gvr := range call.types {
-			if call.results[gvr] == nil {
-				callsByType[gvr] = append(callsByType[gvr], call)
+		for i, gvr := range call.types {
+			if call.results[i] == nil {
+				missing[gvr] = append(missing[gvr], missingResult{call, i})
 			}
 		}
 	}
 	l.lock.Unlock()
 	var group sync.WaitGroup
-	for gvr, calls := range callsByType {
+	for gvr, calls := range missing {
 		group.Go(func() { l.listType(gvr, calls) })
 	}
 	done := make(chan struct{})
@@ -204,7 +198,7 @@ func (l *Lister) startBatch(calls []*request) <-chan struct{} {
 
 // listType lists one type for the given requests, either cluster-wide or in each namespace, whichever
 // is cheaper.
-func (l *Lister) listType(gvr schema.GroupVersionResource, calls []*request) {
+func (l *Lister) listType(gvr schema.GroupVersionResource, calls []missingResult) {
 	if len(calls) > maxUncounted && l.mayListClusterWide(gvr) {
 		list, err := l.listClusterWide(gvr, calls)
 		if list != nil || apierrors.IsTooManyRequests(err) {
@@ -216,7 +210,7 @@ func (l *Lister) listType(gvr schema.GroupVersionResource, calls []*request) {
 }
 
 // listPerNamespace lists one type in the namespace of each request.
-func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []*request) {
+func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []missingResult) {
 	// sharedError is set if the server of the type does not respond or throttles requests. The other
 	// requests then get the same error without being sent. If each of hundreds of requests timed out
 	// instead, the last one would wait for hours.
@@ -238,8 +232,7 @@ func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []*requ
 			result.ListedAt = l.Clock.Now()
 			l.lock.Lock()
 			defer l.lock.Unlock()
-			call.results[gvr] = result
-			call.completeIfDone()
+			call.set(call.index, result)
 			return nil
 		})
 	}
@@ -248,7 +241,9 @@ func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []*requ
 
 // completeAll adds the results of a cluster-wide list to all requests for a type. If the list request
 // was throttled, they get its error, because a list in each namespace would increase the load.
-func (l *Lister) completeAll(gvr schema.GroupVersionResource, calls []*request, list *clusterList, err error) {
+func (l *Lister) completeAll(
+	gvr schema.GroupVersionResource, calls []missingResult, list *clusterList, err error,
+) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if list != nil {
@@ -259,8 +254,7 @@ func (l *Lister) completeAll(gvr schema.GroupVersionResource, calls []*request, 
 		if list != nil {
 			result = list.resultFor(call.namespace)
 		}
-		call.results[gvr] = result
-		call.completeIfDone()
+		call.set(call.index, result)
 	}
 }
 
@@ -280,7 +274,9 @@ func (l *Lister) mayListClusterWide(gvr schema.GroupVersionResource) bool {
 // listClusterWide lists a type cluster-wide if that is cheaper than one list for each request.
 // Otherwise, or if a request fails, it returns nil. Its first request has a limit of 1, and the response
 // contains the number of remaining objects.
-func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*request) (*clusterList, error) {
+func (l *Lister) listClusterWide(
+	gvr schema.GroupVersionResource, calls []missingResult,
+) (*clusterList, error) {
 	list := newClusterList(l.Clock.Now())
 	page, err := l.listClusterPage(gvr, metav1.ListOptions{Limit: 1})
 	if err != nil {

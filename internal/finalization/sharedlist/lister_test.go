@@ -159,7 +159,8 @@ func listObjects(ctx context.Context, lister *Lister, namespace string, notBefor
 		return []string{err.Error()}
 	}
 	var words []string
-	for gvr, result := range results {
+	for i, result := range results {
+		gvr := types[i]
 		if result.Err != nil {
 			words = append(words, gvr.Resource+": "+result.Err.Error())
 			continue
@@ -576,7 +577,7 @@ func TestListerAcceptsDuplicateTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := clusterServer{objects: map[string][]string{"widgets": {"x/a"}}}
 		objects := listObjects(t.Context(), server.lister(), "x", time.Now(), widgetsType, widgetsType)
-		NewWithT(t).Expect(objects).To(Equal([]string{"widgets x/a"}))
+		NewWithT(t).Expect(objects).To(Equal([]string{"widgets x/a", "widgets x/a"}))
 	})
 }
 

@@ -23,21 +23,37 @@ type Result struct {
 // request represents one call of List.
 type request struct {
 	namespace string
-	types     sets.Set[schema.GroupVersionResource]
+	types     []schema.GroupVersionResource
 	// notBefore is the earliest acceptable time of the list requests.
 	notBefore time.Time
-	results   map[schema.GroupVersionResource]*Result
-	done      chan struct{}
-	isDone    bool
+	// results contains a result for each type, or nil if there is none yet. missing is the number of
+	// types without a result. They are slices instead of maps, because hundreds of requests with hundreds
+	// of types can be pending.
+	results []*Result
+	missing int
+	// done is closed when there is a result for each type.
+	done chan struct{}
 }
 
-// completeIfDone closes done if there is a result for each type. The caller must hold the lock of the
-// Lister.
-func (r *request) completeIfDone() {
-	if len(r.results) == len(r.types) && !r.isDone {
-		r.isDone = true
+func newRequest(namespace string, types []schema.GroupVersionResource, notBefore time.Time) *request {
+	return &request{
+		namespace: namespace, types: types, notBefore: notBefore,
+		results: make([]*Result, len(types)), missing: len(types), done: make(chan struct{}),
+	}
+}
+
+// set sets the missing result for a type. The caller must hold the lock of the Lister.
+func (r *request) set(index int, result *Result) {
+	r.results[index] = result
+	if r.missing--; r.missing == 0 {
 		close(r.done)
 	}
+}
+
+// missingResult is a type of a request for which there is no result yet.
+type missingResult struct {
+	*request
+	index int
 }
 
 // clusterList is a cluster-wide list of one type. It keeps the objects in the namespaces of the
