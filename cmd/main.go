@@ -134,7 +134,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The number of initializing namespaces that are reconciled concurrently.")
 	flags.IntVar(&o.TemplateWorkers, "template-workers", 16,
 		"The number of new namespaces to which templates are applied concurrently. For open namespaces, it is a quarter.")
-	flags.IntVar(&o.FinalizationWorkers, "finalization-workers", 100,
+	flags.IntVar(&o.FinalizationWorkers, "finalization-workers", 250,
 		"The number of terminating namespaces that are finalized concurrently.")
 	flags.DurationVar(&o.DiagnosisProgressDeadline, "diagnosis-progress-deadline", manager.DefaultProgressDeadline,
 		"How long the initialization or deletion of a namespace can make no progress before the operator diagnoses it.")

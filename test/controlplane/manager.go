@@ -45,7 +45,7 @@ func RunManager(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {
 	options := manager.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10, TemplateWorkers: 16,
-		FinalizationWorkers: 100}
+		FinalizationWorkers: 250}
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
