@@ -23,6 +23,12 @@
 // The harness measures the time from before the first DELETE until a watch delivers the removal of
 // the last namespace.
 //
+// # Bare client
+//
+// For empty namespaces, the benchmark also measures a client that sends only the requests that no
+// namespace controller can avoid. After the grace period of the last namespace, it lists each type
+// once, and then sends one request to /finalize for each namespace. The client runs in the harness.
+//
 // # Requests
 //
 // The number of requests is the increase of apiserver_request_total between steps 3 and 5. The API

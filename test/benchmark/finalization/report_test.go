@@ -50,6 +50,15 @@ func TestGoals(t *testing.T) {
 	maps := func(servers int, peers, own float64) *line {
 		return makeLine(tenThousandMaps, servers, []sample{makeSample(second(peers), 1)}, []sample{makeSample(second(own), 1)})
 	}
+	const bareGoal = "500 empty namespaces, 100 CRDs: times the bare client"
+	bareLine := func(bare float64, own ...float64) *line {
+		l := makeLine(many500, 1, nil, nil)
+		for _, s := range own {
+			l.samples[ours] = append(l.samples[ours], makeSample(second(s), 1))
+			l.bare = append(l.bare, makeSample(second(bare), 1))
+		}
+		return l
+	}
 	for name, test := range map[string]struct {
 		what   string
 		line   *line
@@ -67,6 +76,9 @@ func TestGoals(t *testing.T) {
 			maps(2, 29, 21), 1.5, missed},
 		"all times are within the grace period": {"10,000 ConfigMaps, two API servers: times faster, without grace period",
 			maps(2, 29, 5), math.Inf(1), met},
+		"near the bare client":     {bareGoal, bareLine(2, 2.5), 1.25, met},
+		"far from the bare client": {bareGoal, bareLine(2, 3), 1.5, missed},
+		"without a bare client":    {bareGoal, bareLine(2), math.NaN(), notMeasured},
 		"after the grace period": {"Empty, 100 CRDs, two API servers: time above the grace period",
 			makeLine(emptyWith100CRDs, 2, nil, []sample{makeSample(second(5.25), 1)}), 0.25, met},
 		"long after the grace period": {"Empty, 100 CRDs, two API servers: time above the grace period",
@@ -126,8 +138,10 @@ func testReport() *report {
 
 func TestReport(t *testing.T) {
 	r := testReport()
+	r.lines[0].bare = []sample{{removed: 880 * time.Millisecond, serverCPU: 330 * time.Millisecond, isCPUKnown: true}}
 	text := r.text()
-	for _, want := range []string{"a machine", "5.20 s", "4.7", "3.8", "LIST 265", "LIST 1,234,567", "50 MiB", "not measured", "CRDs, 100 to 300"} {
+	for _, want := range []string{"a machine", "5.20 s", "4.7", "3.8", "LIST 265", "LIST 1,234,567", "50 MiB", "not measured", "CRDs, 100 to 300",
+		"0.88 s", "1.2 ", "0.33 s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}

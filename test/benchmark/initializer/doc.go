@@ -17,6 +17,10 @@
 // squares. This excludes the constant part, such as the POST, the watch and the manager's last
 // write.
 //
+// For many concurrent namespaces, the benchmark also measures a bare client, without the manager. For
+// each namespace it sends only the requests that cannot be avoided: the creation, one patch for each
+// initializer, and one write of the status.
+//
 // The API server, etcd, the manager, the initializers and the client share the machine, and etcd
 // runs without fsync unless --fsync is set.
 package main
