@@ -43,7 +43,7 @@ var _ = Describe("Finalization with hostile discovery", func() {
 					Should(HaveCondition(corev1.NamespaceDeletionGVParsingFailure, corev1.ConditionTrue, reason, server.group))
 			}
 			Eventually(func() []string { return server.received(http.MethodDelete) }).WithContext(ctx).ShouldNot(BeEmpty())
-			before.expectKept(ctx)
+			before.expectKept(ctx, namespace.Name)
 			server.expectDeletionsIn(namespace)
 			now := cluster.GetNamespace(Default, ctx, namespace.Name)
 			Expect(now.Spec.Finalizers).To(ContainElement(corev1.FinalizerKubernetes))
@@ -51,9 +51,10 @@ var _ = Describe("Finalization with hostile discovery", func() {
 			server.serveItems()
 			if reason != "" {
 				Expect(cluster.Admin.Delete(ctx, server.apiService)).To(Succeed())
+				delete(before, "apiservices.apiregistration.k8s.io /"+server.apiService.GetName())
 			}
 			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
-			before.expectKept(ctx)
+			before.expectKept(ctx, namespace.Name)
 		},
 		Entry("of a subresource", SpecTimeout(specTimeout), makeDiscovered("pods/exec", verbs...), ""),
 		Entry("of the namespace of the content", SpecTimeout(specTimeout), makeDiscovered("namespaces", verbs...), ""),

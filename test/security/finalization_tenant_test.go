@@ -27,7 +27,7 @@ var forgeries = map[string]string{
 	"all conditions": `"metadata":{"name":"%NAME%","deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Terminating",
 		"conditions":[{"type":"NamespaceDeletionContentFailure","status":"False","reason":"ContentDeleted"},
 		{"type":"NamespaceContentRemaining","status":"False","reason":"ContentRemoved"}]}`,
-	"the finalizer of a deletion policy": `"metadata":{"name":"%NAME%","finalizers":["foregroundDeletion","orphan"]}`,
+	"the finalizer of a foreground deletion": `"metadata":{"name":"%NAME%","finalizers":["foregroundDeletion"]}`,
 }
 
 var _ = Describe("A user who can write Namespaces with all subresources", func() {
