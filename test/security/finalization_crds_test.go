@@ -54,5 +54,5 @@ var _ = Describe("The author of a CustomResourceDefinition", func() {
 		Expect(created).To(Equal(24))
 		_, err := send(ctx, cluster.Admin, http.MethodGet, "/apis/pods."+group+"/v1/namespaces/"+namespace.Name+"/pods/status", jsonType, nil)
 		Expect(err).To(Satisfy(apierrors.IsNotFound))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

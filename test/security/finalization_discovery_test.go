@@ -25,6 +25,7 @@ var _ = Describe("Finalization with hostile discovery", func() {
 
 	DescribeTable("deletes nothing else",
 		func(ctx context.Context, discovered apidiscoveryv2.APIResourceDiscovery, reason string) {
+			expectNoneTerminating(ctx)
 			victim := createVictim(ctx)
 			discovered.Resource = strings.ReplaceAll(discovered.Resource, "%VICTIM%", victim.Namespace)
 			server := startHostileServerWith(ctx, discovered, makeDiscovered("things", "list", "delete"))

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -88,4 +89,16 @@ func (l listing) expectKept(ctx context.Context, deleted ...string) {
 		}
 	}
 	Expect(missing).To(BeEmpty(), "objects that were deleted or replaced")
+}
+
+// expectNoneTerminating waits until the namespaces of previous specs are finalized.
+func expectNoneTerminating(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		list := &corev1.NamespaceList{}
+		g.Expect(cluster.Admin.List(ctx, list)).To(Succeed())
+		for i := range list.Items {
+			g.Expect(list.Items[i].DeletionTimestamp).To(BeNil(), list.Items[i].Name)
+		}
+	}).WithContext(ctx).Should(Succeed())
 }

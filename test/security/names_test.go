@@ -43,5 +43,5 @@ var _ = Describe("The name of a namespace", func() {
 			Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
 			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 		}
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -41,7 +41,7 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 		plugin, kubeconfig = filepath.Join(dir, "kubectl-nslifecycle"), framework.KubeconfigFile(cluster.Admin.Config)
 		Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.PluginProgram, plugin)).To(Succeed())
 		server = startHostileServerWith(ctx, makeDiscovered("configmaps", "list", "get", "create", "patch", "delete"))
-	}, NodeTimeout(2*specTimeout))
+	}, NodeTimeout(3*specTimeout))
 
 	It("writes no object of another kind or namespace to a backup", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("backup"))
@@ -75,7 +75,7 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 		server.serveItems()
 		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
-	}, SpecTimeout(specTimeout))
+	}, SpecTimeout(4*specTimeout))
 
 	It("removes no finalizer from another object, and deletes no other object as orphaned", func(ctx context.Context) {
 		victim := createVictim(ctx)
@@ -104,5 +104,5 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 		Expect(server.received(http.MethodPatch)).NotTo(BeEmpty(), "the plugin must have tried")
 		server.serveItems()
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
-	}, SpecTimeout(specTimeout))
+	}, SpecTimeout(4*specTimeout))
 })

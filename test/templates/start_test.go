@@ -6,7 +6,6 @@ package templates
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -19,114 +18,103 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 // settled is the number of rejections after which a started API server is considered to enforce a policy.
-const settled = 50
+const settled = 20
 
-// responses are the responses to one kind of request while API servers start.
-type responses struct {
+// latencies are added to each direction of the connections to etcd. They delay the informers of policies,
+// CustomResourceDefinitions and the set.
+var latencies = []time.Duration{0, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond}
+
+// startAttack is one kind of request that is repeated while API servers start.
+type startAttack struct {
+	name string
+	do   func(context.Context) error
+
 	lock sync.Mutex
-	// counts are the numbers of responses by their reason.
-	counts map[string]int
 	// rejections is the number of rejections by the policy since the start of the API server.
 	rejections int
 	// admitted are the times of the admitted requests since the start.
 	admitted []time.Time
+	// counts are the numbers of responses of all API servers by their reason.
+	counts map[string]int
 }
 
-func (r *responses) add(err error) {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	reason := "admitted"
-	switch {
-	case err == nil:
-		r.admitted = append(r.admitted, time.Now())
-	case strings.Contains(err.Error(), "nslifecycle-"+v1alpha1.PolicyTemplates):
-		reason = "rejected by the policy"
-		r.rejections++
-	case strings.Contains(err.Error(), "connect"), strings.Contains(err.Error(), "EOF"):
-		reason = "no connection"
-	default:
-		_, reason, _ = strings.Cut(err.Error(), ": ")
-		reason = reason[:min(len(reason), 90)]
+// repeat sends requests until the context is done.
+func (a *startAttack) repeat(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := a.do(ctx)
+		a.lock.Lock()
+		switch {
+		case err == nil:
+			a.admitted = append(a.admitted, time.Now())
+			a.counts["admitted"]++
+		case strings.Contains(err.Error(), "nslifecycle-"+v1alpha1.PolicyTemplates):
+			a.rejections++
+			a.counts["rejected by the policy"]++
+		case apierrors.IsForbidden(err):
+			a.counts["rejected by RBAC"]++
+		default:
+			a.counts["failed"]++
+		}
+		a.lock.Unlock()
 	}
-	r.counts[reason]++
 }
 
-// start forgets the responses of the previous API server.
-func (r *responses) start() {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	r.rejections, r.admitted = 0, nil
+func (a *startAttack) isRejected() bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.rejections >= settled
 }
 
-func (r *responses) isEnforced() bool {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	return r.rejections >= settled
-}
-
-// The API server evaluates a policy without its parameter, or not at all, until it has read the
-// policies and the set.
+// A policy with failurePolicy Ignore is not enforced until the API server has read the policies and their
+// parameter. A start of the API server takes about 10 s.
 var _ = Describe("An API server that starts", Label("long"), func() {
 	It("lets no user choose a restricted template", func(ctx context.Context) {
-		restarts := 3
+		restarts := 4
 		if text := os.Getenv("TEMPLATES_RESTARTS"); text != "" {
 			var err error
 			restarts, err = strconv.Atoi(text)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		early := useRestartable(ctx)
+		early, etcd := useRestartable(ctx)
 		publish(ctx, v1alpha1.EffectiveTemplate{
 			Name: "gold", Access: v1alpha1.AccessRestricted, NamespaceSelector: selecting("tier", "gold"),
 		})
 		open := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("relabelled"))
-		attacks := map[string]func(context.Context) error{}
-		for authorizer, user := range map[string]*framework.User{"RBAC": cluster.Ordinary, "ABAC": early} {
-			for name, attack := range chooseRestricted(user.Clientset(), open.Name) {
-				attacks[name+", "+authorizer] = attack
-			}
-		}
-		all := map[string]*responses{}
-		for name := range attacks {
-			all[name] = &responses{counts: map[string]int{}}
-		}
-		late, longest := map[string]int{}, time.Duration(0)
-		for range restarts {
+		attacks := slices.Concat(chooseRestricted("RBAC", cluster.Ordinary, open.Name), chooseRestricted("ABAC", early, open.Name))
+		for restart := range restarts {
+			etcd.SetLatency(latencies[restart%len(latencies)])
 			Expect(cluster.KillAPIServer(ctx)).To(Succeed())
-			stop := attackAtStart(ctx, attacks, all)
+			stop := attackAtStart(ctx, attacks)
 			Expect(cluster.StartAPIServer()).To(Succeed())
 			ready := time.Now()
-			for name := range attacks {
-				Eventually(all[name].isEnforced).WithContext(ctx).Should(BeTrue(), name)
+			for _, attack := range attacks {
+				Eventually(attack.isRejected).WithContext(ctx).Should(BeTrue(), attack.name)
 			}
 			stop()
-			for name, one := range all {
-				for _, at := range one.admitted {
-					longest = max(longest, at.Sub(ready))
-					if at.After(ready) {
-						late[name]++
-					}
+			etcd.SetLatency(0)
+			for _, attack := range attacks {
+				for _, at := range attack.admitted {
+					GinkgoWriter.Printf("restart %d: %s admitted %s after the API server was ready\n", restart, attack.name, at.Sub(ready))
 				}
 			}
 		}
 		admitted := 0
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			AddReportEntry(name, fmt.Sprintf("%v, %d after the API server is ready", all[name].counts, late[name]),
-				ReportEntryVisibilityAlways)
-			admitted += all[name].counts["admitted"]
+		for _, attack := range attacks {
+			AddReportEntry(attack.name, fmt.Sprintf("%d restarts: %v", restarts, attack.counts), ReportEntryVisibilityAlways)
+			admitted += attack.counts["admitted"]
 		}
-		AddReportEntry(fmt.Sprintf("%d restarts, last admission %s after the API server is ready", restarts, longest),
-			ReportEntryVisibilityAlways)
 		Expect(admitted).To(BeZero())
 	}, SpecTimeout(40*time.Minute))
 })
@@ -137,8 +125,12 @@ const earlyUser = "early@corp.example.com"
 
 // useRestartable makes the spec use a new control plane whose API server can be restarted. It returns
 // a user with all permissions on namespaces from the first request on, but without other ones.
-func useRestartable(ctx context.Context) *framework.User {
+func useRestartable(ctx context.Context) (*framework.User, *faults.TCPProxy) {
 	GinkgoHelper()
+	address := framework.FreeAddress()
+	etcd, err := faults.StartTCPProxy(address)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(etcd.Stop)
 	dir := GinkgoT().TempDir()
 	authority, err := controlplane.NewAuthority(dir)
 	Expect(err).NotTo(HaveOccurred())
@@ -147,33 +139,37 @@ func useRestartable(ctx context.Context) *framework.User {
 		`"spec":{"user":"`+earlyUser+`","namespace":"*","resource":"namespaces","apiGroup":""}}`), 0o600)).To(Succeed())
 	shared := cluster
 	DeferCleanup(func() { cluster = shared })
-	cluster = framework.Start(ctx, controlplane.WithRestarts(authority),
+	cluster = framework.Start(ctx, controlplane.WithRestarts(authority), controlplane.WithEtcdAddress(address),
+		controlplane.WithAPIServerFlag("etcd-servers", "http://"+etcd.Address()),
 		controlplane.WithAPIServerFlag("authorization-mode", "RBAC,ABAC"),
 		controlplane.WithAPIServerFlag("authorization-policy-file", permissions))
 	cluster.Install(ctx, "default")
 	config, err := cluster.User(earlyUser)
 	Expect(err).NotTo(HaveOccurred())
-	return framework.NewUser(config)
+	return framework.NewUser(config), etcd
 }
 
 // chooseRestricted returns dry runs that choose the restricted template gold for a new or existing
 // namespace.
-func chooseRestricted(user kubernetes.Interface, existing string) map[string]func(context.Context) error {
-	namespaces, dryRun := user.CoreV1().Namespaces(), []string{metav1.DryRunAll}
-	attacks := map[string]func(context.Context) error{}
+func chooseRestricted(authorizer string, user *framework.User, existing string) []*startAttack {
+	namespaces, dryRun := user.Clientset().CoreV1().Namespaces(), []string{metav1.DryRunAll}
+	var attacks []*startAttack
+	add := func(name string, do func(context.Context) error) {
+		attacks = append(attacks, &startAttack{name: name + ", " + authorizer, do: do, counts: map[string]int{}})
+	}
 	for by, key := range map[string]string{"by name": v1alpha1.LabelTemplate, "with a selected label": "tier"} {
-		attacks["create "+by] = func(ctx context.Context) error {
+		add("create "+by, func(ctx context.Context) error {
 			_, err := namespaces.Create(ctx, wrappers.MakeNamespace("shop").Label(key, "gold").Obj(),
 				metav1.CreateOptions{DryRun: dryRun})
 			return err
-		}
+		})
 		patch := []byte(`{"metadata":{"labels":{"` + key + `":"gold"}}}`)
 		for path, subresources := range map[string][]string{"": nil, "/status": {"status"}} {
-			attacks["patch"+path+" "+by] = func(ctx context.Context) error {
+			add("patch"+path+" "+by, func(ctx context.Context) error {
 				_, err := namespaces.Patch(ctx, existing, types.MergePatchType, patch,
 					metav1.PatchOptions{DryRun: dryRun}, subresources...)
 				return err
-			}
+			})
 		}
 	}
 	return attacks
@@ -181,14 +177,14 @@ func chooseRestricted(user kubernetes.Interface, existing string) map[string]fun
 
 // attackAtStart repeats the attacks from the time at which the API server accepts connections, until the
 // returned function is called.
-func attackAtStart(
-	ctx context.Context, attacks map[string]func(context.Context) error, all map[string]*responses,
-) (stop func()) {
+func attackAtStart(ctx context.Context, attacks []*startAttack) (stop func()) {
+	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	address, _ := url.Parse(cluster.Admin.Config.Host)
+	address, err := url.Parse(cluster.Admin.Config.Host)
+	Expect(err).NotTo(HaveOccurred())
 	var group sync.WaitGroup
-	for name, do := range attacks {
-		all[name].start()
+	for _, attack := range attacks {
+		attack.rejections, attack.admitted = 0, nil
 		group.Go(func() {
 			for ctx.Err() == nil {
 				if connection, err := net.Dial("tcp", address.Host); err == nil {
@@ -197,9 +193,7 @@ func attackAtStart(
 				}
 				time.Sleep(time.Millisecond)
 			}
-			for ctx.Err() == nil {
-				all[name].add(do(ctx))
-			}
+			attack.repeat(ctx)
 		})
 	}
 	return func() {
