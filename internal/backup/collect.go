@@ -198,12 +198,28 @@ func (c *collector) list(ctx context.Context, one resourcetypes.Type) ([]*unstru
 			return objects, err
 		}
 		for i := range page.Items {
+			if err := c.validate(one, &page.Items[i]); err != nil {
+				return objects, err
+			}
 			objects = append(objects, &page.Items[i])
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			return objects, nil
 		}
 	}
+}
+
+// validate returns an error if an item cannot be part of the response to a list request. An aggregated API
+// server could otherwise add objects of other groups and namespaces, such as a ClusterRoleBinding, which an
+// administrator creates when restoring the backup.
+func (c *collector) validate(one resourcetypes.Type, object *unstructured.Unstructured) error {
+	if kind := groupKind(object); kind != one.GroupVersionKind().GroupKind() {
+		return fmt.Errorf("the response contains an item of kind %s", metadataclient.Quote(kind.String()))
+	}
+	if namespace := object.GetNamespace(); namespace != c.namespace {
+		return fmt.Errorf("the response contains an item in namespace %s", metadataclient.Quote(namespace))
+	}
+	return nil
 }
 
 // countSecrets counts the skipped Secrets without reading their data.

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
@@ -43,6 +44,11 @@ func (t Type) GroupVersionKind() schema.GroupVersionKind {
 	return t.GroupVersion().WithKind(t.Kind)
 }
 
+// namespaceSubresources are the subresources of Namespaces. In each group, the API server interprets
+// /namespaces/<namespace>/status as the status of an object with the plural namespaces. A type with such a
+// name therefore has no objects, and a list request requires the permission to get that object.
+var namespaceSubresources = sets.New("finalize", "status")
+
 // InvalidGroupVersion is a group version that cannot be parsed, or that contains a resource name that
 // cannot be part of a URL.
 type InvalidGroupVersion struct {
@@ -69,7 +75,7 @@ func Parse(
 		}
 		for i := range list.APIResources {
 			resource := &list.APIResources[i]
-			if !resource.Namespaced || !include(resource) {
+			if !resource.Namespaced || namespaceSubresources.Has(resource.Name) || !include(resource) {
 				continue
 			}
 			gvr := groupVersion.WithResource(resource.Name)

@@ -38,6 +38,9 @@ func TestDiscover(t *testing.T) {
 		{Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: metav1.Verbs{"list"}},
 		{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}},
 		{Name: "nodes", Kind: "Node"},
+		// The API server cannot serve these types in a namespace.
+		{Name: "status", Kind: "A", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}},
+		{Name: "finalize", Kind: "B", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}},
 	}}
 	odd := &metav1.APIResourceList{GroupVersion: "a/b/c", APIResources: []metav1.APIResource{{Name: "x", Namespaced: true}}}
 	traversing := schema.GroupVersion{Group: "vendor.example.com", Version: "v1"}

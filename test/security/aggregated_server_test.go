@@ -27,24 +27,46 @@ import (
 // hostileServer is an aggregated API server with responses that a spec chooses.
 type hostileServer struct {
 	group string
+	// apiService registers the server.
+	apiService *unstructured.Unstructured
 
 	lock sync.Mutex
 	// list handles list requests. remove handles DELETE requests.
 	list, remove http.HandlerFunc
 	// paths contains the received requests for objects, as "METHOD path".
 	paths []string
+	// credentials contains the values of the header Authorization.
+	credentials []string
+}
+
+// makeDiscovered returns a namespaced resource type.
+func makeDiscovered(name string, verbs ...string) apidiscoveryv2.APIResourceDiscovery {
+	return apidiscoveryv2.APIResourceDiscovery{
+		Resource: name, SingularResource: "thing", Scope: apidiscoveryv2.ScopeNamespace, Verbs: verbs,
+	}
 }
 
 // startHostileServer registers an aggregated API server until the spec ends. The server serves a
 // namespaced resource type with the given name and verbs.
 func startHostileServer(ctx context.Context, name string, verbs ...string) *hostileServer {
 	GinkgoHelper()
+	return startHostileServerWith(ctx, makeDiscovered(name, verbs...))
+}
+
+// startHostileServerWith is like startHostileServer for any discovered resource types.
+func startHostileServerWith(ctx context.Context, discovered ...apidiscoveryv2.APIResourceDiscovery) *hostileServer {
+	GinkgoHelper()
 	hostile := &hostileServer{group: framework.Unique("g") + ".vendor.example.com"}
+	for i := range discovered {
+		if discovered[i].ResponseKind == nil {
+			discovered[i].ResponseKind = &metav1.GroupVersionKind{Group: hostile.group, Version: "v1", Kind: "Thing"}
+		}
+	}
 	hostile.serveItems()
 	hostile.remove = func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
 	}
-	server := httptest.NewTLSServer(hostile.handler(name, verbs))
+	server := httptest.NewTLSServer(hostile.handler(discovered))
 	DeferCleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
@@ -59,16 +81,16 @@ func (s *hostileServer) register(ctx context.Context, address string) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: framework.Unique("vendor")}}
 	service.Spec.Type, service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
 	_, port, _ := strings.Cut(address, ":")
-	apiService := &unstructured.Unstructured{}
+	s.apiService = &unstructured.Unstructured{}
 	Expect(json.Unmarshal([]byte(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
 		"metadata":{"name":"v1.`+s.group+`"},
 		"spec":{"group":"`+s.group+`","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,
 		"insecureSkipTLSVerify":true,
-		"service":{"namespace":"default","name":"`+service.Name+`","port":`+port+`}}}`), apiService)).To(Succeed())
+		"service":{"namespace":"default","name":"`+service.Name+`","port":`+port+`}}}`), s.apiService)).To(Succeed())
 	// Cleanup functions run in reverse order: after the APIService is deleted, wait until discovery
 	// no longer returns the group.
 	DeferCleanup(s.expectDiscovered, false)
-	for _, object := range []client.Object{service, apiService} {
+	for _, object := range []client.Object{service, s.apiService} {
 		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
@@ -94,23 +116,22 @@ func (s *hostileServer) expectDiscovered(ctx context.Context, want bool) {
 	}).WithContext(ctx).WithTimeout(specTimeout).Should(Succeed())
 }
 
-func (s *hostileServer) handler(name string, verbs []string) http.Handler {
+func (s *hostileServer) handler(discovered []apidiscoveryv2.APIResourceDiscovery) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /apis", func(w http.ResponseWriter, _ *http.Request) {
 		group := apidiscoveryv2.APIGroupDiscovery{
 			ObjectMeta: metav1.ObjectMeta{Name: s.group},
 			Versions: []apidiscoveryv2.APIVersionDiscovery{{
-				Version: "v1", Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
-				Resources: []apidiscoveryv2.APIResourceDiscovery{{
-					Resource: name, SingularResource: "thing", Scope: apidiscoveryv2.ScopeNamespace, Verbs: verbs,
-					ResponseKind: &metav1.GroupVersionKind{Group: s.group, Version: "v1", Kind: "Thing"},
-				}},
+				Version: "v1", Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: discovered,
 			}},
 		}
+		core := group.DeepCopy()
+		core.Name = corev1.GroupName
 		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		writeJSON(w, http.StatusOK, &apidiscoveryv2.APIGroupDiscoveryList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "apidiscovery.k8s.io/v2", Kind: "APIGroupDiscoveryList"},
-			Items:    []apidiscoveryv2.APIGroupDiscovery{group},
+			// The API server must ignore other groups.
+			Items: []apidiscoveryv2.APIGroupDiscovery{*core, group},
 		})
 	})
 	mux.HandleFunc("/apis/"+s.group+"/v1", func(w http.ResponseWriter, _ *http.Request) {
@@ -119,6 +140,7 @@ func (s *hostileServer) handler(name string, verbs []string) http.Handler {
 	mux.HandleFunc("/apis/"+s.group+"/v1/", func(w http.ResponseWriter, r *http.Request) {
 		s.lock.Lock()
 		s.paths = append(s.paths, r.Method+" "+r.URL.Path)
+		s.credentials = append(s.credentials, r.Header.Values("Authorization")...)
 		answer := s.list
 		if r.Method == http.MethodDelete {
 			answer = s.remove

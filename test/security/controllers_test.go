@@ -6,6 +6,7 @@ package security
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -98,6 +99,51 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 			}
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).DeletionTimestamp).To(BeNil())
 		}).WithContext(ctx).WithTimeout(3 * time.Second).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("deletes nothing outside of a namespace whose content refers to other objects", func(ctx context.Context) {
+		// The namespaces of this container are initializing, so the initializer creates their content.
+		victim := createVictim(ctx)
+		other := cluster.GetNamespace(Default, ctx, victim.Namespace)
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("victim")}}
+		Expect(cluster.Admin.Create(ctx, role)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, role)).To(Succeed()) })
+		var attacked []*corev1.Namespace
+		for _, policy := range []metav1.DeletionPropagation{
+			metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
+		} {
+			attacker := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("references"))
+			first := wrappers.MakeConfigMap(attacker.Name, victim.Name)
+			Expect(cluster.Initializer.Create(ctx, first)).To(Succeed())
+			for i, reference := range []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "ConfigMap", Name: victim.Name, UID: victim.UID},
+				{APIVersion: "v1", Kind: "ConfigMap", Name: first.Name, UID: first.UID},
+				{APIVersion: "v1", Kind: "Namespace", Name: other.Name, UID: other.UID},
+				{APIVersion: "v1", Kind: "Namespace", Name: attacker.Name, UID: attacker.UID},
+				{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID},
+			} {
+				reference.BlockOwnerDeletion = new(true)
+				object := wrappers.MakeConfigMap(attacker.Name, fmt.Sprint("reference-", i))
+				object.OwnerReferences = []metav1.OwnerReference{reference}
+				object.Finalizers = []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}[i%2 : i%2+1]
+				Expect(cluster.Initializer.Create(ctx, object)).To(Succeed())
+			}
+			Expect(cluster.Initializer.Delete(ctx, first.DeepCopy(), client.PropagationPolicy(policy))).To(Succeed())
+			attacked = append(attacked, attacker)
+		}
+		before := listEverything(ctx)
+		var names []string
+		for i, policy := range []client.PropagationPolicy{
+			client.PropagationPolicy(metav1.DeletePropagationForeground), client.PropagationPolicy(metav1.DeletePropagationOrphan),
+			client.PropagationPolicy(metav1.DeletePropagationBackground),
+		} {
+			Expect(cluster.Ordinary.Delete(ctx, attacked[i], policy)).To(Succeed())
+			names = append(names, attacked[i].Name)
+		}
+		for _, attacker := range attacked {
+			framework.ExpectDeleted(ctx, cluster.Admin, attacker)
+		}
+		before.expectKept(ctx, names...)
 	}, SpecTimeout(specTimeout))
 
 	It("does not let a user who can write ClusterRoles get the initialize verb through aggregation", func(ctx context.Context) {

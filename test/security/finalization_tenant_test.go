@@ -1,0 +1,190 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// forgeries are fields of a Namespace that is not being deleted.
+var forgeries = map[string]string{
+	"deletionTimestamp": `"metadata":{"name":"%NAME%","deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":0}`,
+	"another UID":       `"metadata":{"name":"%NAME%","uid":"00000000-0000-0000-0000-000000000000"}`,
+	"phase":             `"metadata":{"name":"%NAME%"},"status":{"phase":"Terminating"}`,
+	"all conditions": `"metadata":{"name":"%NAME%","deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Terminating",
+		"conditions":[{"type":"NamespaceDeletionContentFailure","status":"False","reason":"ContentDeleted"},
+		{"type":"NamespaceContentRemaining","status":"False","reason":"ContentRemoved"}]}`,
+	"the finalizer of a foreground deletion": `"metadata":{"name":"%NAME%","finalizers":["foregroundDeletion"]}`,
+}
+
+var _ = Describe("A user who can write Namespaces with all subresources", func() {
+	It("cannot make the operator finalize a namespace that is not being deleted", func(ctx context.Context) {
+		name := framework.Unique("forged")
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, name)
+		Expect(cluster.Admin.Create(ctx, wrappers.MakeConfigMap(name, "kept"))).To(Succeed())
+		before := listEverything(ctx)
+		results := map[string]int{}
+		attack := func(method, subresource, contentType, body string) {
+			body = `{"apiVersion":"v1","kind":"Namespace",` + fill(body, namespace) + `}`
+			if _, err := send(ctx, cluster.Ordinary, method, pathOf(namespace, subresource), contentType, []byte(body)); err != nil {
+				results[fmt.Sprint("rejected ", method)]++
+			} else {
+				results[fmt.Sprint("ignored ", method)]++
+			}
+		}
+		for _, body := range forgeries {
+			for _, subresource := range []string{"", "status", "finalize"} {
+				attack(http.MethodPut, subresource, jsonType, body)
+				attack(http.MethodPatch, subresource, mergeType, body)
+				attack(http.MethodPatch, subresource, "application/strategic-merge-patch+json", body)
+				attack(http.MethodPatch, subresource+"?fieldManager=x&force=true", applyYAMLType, body)
+			}
+		}
+		AddReportEntry("results", fmt.Sprint(results))
+
+		By("finalizing another namespace")
+		framework.ExpectDeleted(ctx, cluster.Admin, terminate(ctx, "control"))
+		now := cluster.GetNamespace(Default, ctx, name)
+		Expect(now.UID).To(Equal(namespace.UID))
+		Expect(now.DeletionTimestamp).To(BeNil())
+		Expect(now.Status.Phase).To(Equal(corev1.NamespaceActive))
+		before.expectKept(ctx)
+		Expect(cluster.Admin.Patch(ctx, now, withoutFinalizers)).To(Succeed())
+		Expect(cluster.Admin.Delete(ctx, now)).To(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("cannot create a namespace that is being deleted", func(ctx context.Context) {
+		for what, body := range forgeries {
+			name := framework.Unique("forged")
+			body = `{"apiVersion":"v1","kind":"Namespace",` + strings.ReplaceAll(body, "%NAME%", name) + `}`
+			_, err := send(ctx, cluster.Ordinary, http.MethodPost, "/api/v1/namespaces", jsonType, []byte(body))
+			Expect(err).NotTo(HaveOccurred(), what)
+			now := cluster.GetNamespace(Default, ctx, name)
+			Expect(now.DeletionTimestamp).To(BeNil(), what)
+			Expect(now.UID).NotTo(BeEquivalentTo("00000000-0000-0000-0000-000000000000"))
+			Expect(now.Status.Phase).To(Equal(corev1.NamespaceActive), what)
+			Expect(now.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
+			Expect(cluster.Admin.Patch(ctx, now, withoutFinalizers)).To(Succeed())
+			Expect(cluster.Admin.Delete(ctx, now)).To(Succeed())
+		}
+	}, SpecTimeout(specTimeout))
+
+	// The operator makes its next pass up to 15 s after the forgery.
+	It("cannot complete the finalization with forged conditions, which the operator corrects", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("conditions"))
+		held := wrappers.MakeConfigMap(namespace.Name, "held")
+		held.Finalizers = []string{"test.example.com/hold"}
+		Expect(cluster.Admin.Create(ctx, held)).To(Succeed())
+		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		remaining := HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", "configmaps. has 1")
+		get := func(g Gomega) *corev1.Namespace { return cluster.GetNamespace(g, ctx, namespace.Name) }
+		Eventually(get).WithContext(ctx).Should(remaining)
+		forged := HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionFalse, "ContentRemoved")
+		Expect(cluster.Ordinary.Status().Patch(ctx, namespace, mergePatch(`{"status":{"conditions":[
+			{"type":"NamespaceContentRemaining","status":"False","reason":"ContentRemoved"},
+			{"type":"NamespaceFinalizersRemaining","status":"False","reason":"ContentHasNoFinalizers"}]}}`))).To(Succeed())
+		Expect(namespace).To(forged)
+		Eventually(get).WithContext(ctx).Should(remaining)
+		Expect(get(Default).Spec.Finalizers).To(ContainElement(corev1.FinalizerKubernetes))
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
+		Expect(cluster.Admin.Patch(ctx, held, withoutFinalizers)).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
+	}, SpecTimeout(specTimeout))
+})
+
+// hostileKeys are labels and annotations that refer to another namespace, or to other controllers.
+func hostileKeys(victim string) map[string]string {
+	return map[string]string{
+		corev1.LabelMetadataName: victim, "nslifecycle.dev/template": victim, "nslifecycle.dev/namespace-uid": victim,
+		"app.kubernetes.io/managed-by": "nslifecycle", "kubernetes.io/name": victim, "name": victim, "namespace": victim,
+	}
+}
+
+// reservedNames are names of namespaces that are parts of the paths of requests, or similar to protected
+// namespaces.
+var reservedNames = []string{
+	"status", "finalize", "namespaces", "watch", "proxy", "pods", "configmaps", "api", "apis", "v1", "all", "0", "true", "null",
+	"default-a", "kube-system-a", "a-kube-system", "xn--80ak6aa92e", strings.Repeat("a", 63),
+}
+
+var _ = Describe("The creator of a namespace", func() {
+	It("cannot direct its finalization to other namespaces with names, labels, annotations or owner references", func(ctx context.Context) {
+		victim := createVictim(ctx)
+		before := listEverything(ctx)
+		owner := cluster.GetNamespace(Default, ctx, victim.Namespace)
+		var deleted []*corev1.Namespace
+		for _, name := range reservedNames {
+			wrapper := wrappers.MakeNamespace(name)
+			for key, value := range hostileKeys(victim.Namespace) {
+				wrapper.Annotation(key, value)
+				if key != "nslifecycle.dev/template" {
+					wrapper.Label(key, value)
+				}
+			}
+			namespace := wrapper.Obj()
+			namespace.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "Namespace", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(true),
+			}}
+			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+			for _, object := range []string{victim.Name, name, victim.Namespace} {
+				content := wrappers.MakeConfigMap(name, object)
+				content.OwnerReferences = []metav1.OwnerReference{
+					{APIVersion: "v1", Kind: "ConfigMap", Name: victim.Name, UID: victim.UID, BlockOwnerDeletion: new(true)},
+				}
+				Expect(cluster.Ordinary.Create(ctx, content)).To(Succeed())
+			}
+			deleted = append(deleted, namespace)
+		}
+		for i, namespace := range deleted {
+			policy := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground}[i%2]
+			// The garbage collector, which does not run here, removes the finalizer of a foreground deletion.
+			Expect(cluster.Ordinary.Delete(ctx, namespace, client.PropagationPolicy(policy))).To(Succeed())
+			_ = cluster.Admin.Patch(ctx, namespace, withoutFinalizers)
+		}
+		for _, namespace := range deleted {
+			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
+		}
+		before.expectKept(ctx)
+	}, SpecTimeout(specTimeout))
+
+	// Creating 30 MiB takes several seconds.
+	It("cannot stall the finalization of other namespaces with large objects", func(ctx context.Context) {
+		large := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("large"))
+		for i := range 120 {
+			object := wrappers.MakeConfigMap(large.Name, fmt.Sprint("large-", i))
+			object.Annotations = map[string]string{"a": strings.Repeat("a", 255<<10)}
+			Expect(cluster.Ordinary.Create(ctx, object)).To(Succeed())
+		}
+		before := listEverything(ctx)
+		// The operator lists a type in the whole cluster if several namespaces need it.
+		var others []*corev1.Namespace
+		for range 5 {
+			other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("other"))
+			Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(other.Name, "a"))).To(Succeed())
+			others = append(others, other)
+		}
+		for _, other := range others {
+			Expect(cluster.Ordinary.Delete(ctx, other)).To(Succeed())
+		}
+		for _, other := range others {
+			framework.ExpectDeleted(ctx, cluster.Admin, other)
+		}
+		before.expectKept(ctx)
+		Expect(cluster.Ordinary.Delete(ctx, large)).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, large)
+		before.expectKept(ctx, large.Name)
+	}, SpecTimeout(2*specTimeout))
+})

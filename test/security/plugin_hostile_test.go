@@ -1,0 +1,108 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"net/http"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+)
+
+// An administrator runs the plugin with all permissions, and restores its backups.
+var _ = Describe("The plugin with a hostile aggregated API server", Ordered, ContinueOnFailure, func() {
+	const finalizer = "vendor.example.com/hold"
+	var (
+		server             *hostileServer
+		plugin, kubeconfig string
+	)
+
+	run := func(ctx context.Context, args ...string) string {
+		GinkgoHelper()
+		output, err := osexec.CommandContext(ctx, plugin, append([]string{"--kubeconfig", kubeconfig}, args...)...).CombinedOutput()
+		GinkgoWriter.Printf("$ nslifecycle %s\n%s\n", strings.Join(args, " "), output)
+		Expect(err).To(Or(BeNil(), BeAssignableToTypeOf(&osexec.ExitError{})))
+		return string(output)
+	}
+
+	BeforeAll(func(ctx context.Context) {
+		dir := GinkgoT().TempDir()
+		plugin, kubeconfig = filepath.Join(dir, "kubectl-nslifecycle"), framework.KubeconfigFile(cluster.Admin.Config)
+		Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.PluginProgram, plugin)).To(Succeed())
+		server = startHostileServerWith(ctx, makeDiscovered("configmaps", "list", "get", "create", "patch", "delete"))
+	}, NodeTimeout(3*specTimeout))
+
+	It("writes no object of another kind or namespace to a backup", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("backup"))
+		for what, item := range map[string]map[string]any{
+			"kind ": {
+				"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+				"metadata": map[string]any{"name": "hostile-pwn", "namespace": namespace.Name, "uid": "u"},
+				"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+				"subjects": []any{map[string]any{"kind": "User", "name": "pwn"}},
+			},
+			"namespace \"kube-system\"": {
+				"apiVersion": server.group + "/v1", "kind": "Thing",
+				"metadata": map[string]any{"name": "hostile-pwn", "namespace": "kube-system", "uid": "u"},
+			},
+			"namespace \"\"": {
+				"apiVersion": server.group + "/v1", "kind": "Thing", "metadata": map[string]any{"name": "hostile-pwn", "uid": "u"},
+			},
+		} {
+			server.set(func(w http.ResponseWriter, _ *http.Request) {
+				writeJSON(w, http.StatusOK, map[string]any{
+					"apiVersion": server.group + "/v1", "kind": "ThingList", "metadata": map[string]any{}, "items": []any{item},
+				})
+			}, nil)
+			backup := filepath.Join(GinkgoT().TempDir(), "backup.yaml")
+			Expect(run(ctx, "backup", namespace.Name, "--all", "--include-secrets", "-f", backup)).To(And(
+				ContainSubstring("configmaps."+server.group), ContainSubstring(what)))
+			text, err := os.ReadFile(backup)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(text)).To(And(ContainSubstring("name: "+namespace.Name), Not(ContainSubstring("hostile-pwn"))))
+		}
+		server.serveItems()
+		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
+	}, SpecTimeout(4*specTimeout))
+
+	It("removes no finalizer from another object, and deletes no other object as orphaned", func(ctx context.Context) {
+		victim := createVictim(ctx)
+		Expect(cluster.Admin.Patch(ctx, victim, mergePatch(`{"metadata":{"finalizers":["`+finalizer+`"]}}`))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Patch(ctx, victim, withoutFinalizers)).To(Succeed()) })
+		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("plugin"))
+		before := listEverything(ctx)
+		now := metav1.Now()
+		for _, name := range []string{victim.Name, "../" + toConfigMaps(victim.Namespace) + "/" + victim.Name, "..%2f" + victim.Name} {
+			for _, in := range []string{"", victim.Namespace, "absent"} {
+				item := makeThing(in, name, victim.UID)
+				item.Finalizers, item.DeletionTimestamp, item.ResourceVersion = []string{finalizer}, &now, victim.ResourceVersion
+				server.serveItems(item)
+				if namespace.DeletionTimestamp == nil {
+					Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+					Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+				}
+				run(ctx, "finalize", namespace.Name, "--finalizer="+finalizer, "--dry-run=false", "--ignore-active-owner", "--allow-unread",
+					"--no-backup", "--confirm="+namespace.Name)
+				run(ctx, "orphans", "--delete", "--yes")
+			}
+		}
+		before.expectKept(ctx, namespace.Name)
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(victim), victim)).To(Succeed())
+		Expect(victim.Finalizers).To(ConsistOf(finalizer))
+		Expect(server.received(http.MethodPatch)).NotTo(BeEmpty(), "the plugin must have tried")
+		server.serveItems()
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
+	}, SpecTimeout(4*specTimeout))
+})
