@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package chaos continuously creates and deletes namespaces, and changes a template, while the components that
-// they depend on fail, restart or change: managers, API servers, etcd, certificates, CRDs, connections and
-// requests.
+// they depend on fail, restart or change: managers, API servers, the three members of etcd, certificates, CRDs,
+// connections and requests.
 //
 // The managers run as processes with their own ServiceAccount. The suite restarts them when they exit, as a
 // Deployment does. Every namespace must reach its end state after the last fault. An observer checks every
