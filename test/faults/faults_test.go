@@ -133,6 +133,13 @@ func TestTCPProxy(t *testing.T) {
 			g.Eventually(c.lines, timeout).Should(Receive())
 		}
 		proxy.LimitTo("b")
+		proxy.Pause(true)
+		b.send(g, "delayed")
+		a.send(g, "not delayed")
+		g.Eventually(a.lines, timeout).Should(Receive(Equal("not delayed")))
+		g.Consistently(b.lines, "200ms").ShouldNot(Receive())
+		proxy.Pause(false)
+		g.Eventually(b.lines, timeout).Should(Receive(Equal("delayed")))
 		proxy.Drop(true)
 		b.send(g, "lost")
 		a.send(g, "forwarded")

@@ -28,6 +28,8 @@ type TCPProxy struct {
 	isRefusing  bool
 	// identify returns the identity of a client from bytes that it has sent, "" if they do not contain it.
 	identify func(bytes []byte) string
+	// resumed is closed when the proxy forwards bytes again; nil if it is not paused.
+	resumed chan struct{}
 	// only is the identity of the client to which faults are limited, "" if there is no limit.
 	only string
 }
@@ -63,6 +65,7 @@ func (p *TCPProxy) Address() string { return p.listener.Addr().String() }
 func (p *TCPProxy) Stop() error {
 	err := p.listener.Close()
 	p.LimitTo("")
+	p.Pause(false)
 	p.Cut()
 	p.done.Wait()
 	return err
@@ -76,7 +79,7 @@ func (p *TCPProxy) Identify(identify func(bytes []byte) string) {
 	p.identify = identify
 }
 
-// LimitTo limits SetLatency, Cut and Drop to the connections of one client. With "", there is no limit.
+// LimitTo limits SetLatency, Pause, Cut and Drop to the connections of one client. With "", there is no limit.
 func (p *TCPProxy) LimitTo(identity string) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -91,6 +94,32 @@ func (p *TCPProxy) SetLatency(latency time.Duration) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	p.latency = latency
+}
+
+// Pause delays all bytes in both directions until it is called with false.
+func (p *TCPProxy) Pause(isPaused bool) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	switch {
+	case isPaused && p.resumed == nil:
+		p.resumed = make(chan struct{})
+	case !isPaused && p.resumed != nil:
+		close(p.resumed)
+		p.resumed = nil
+	}
+}
+
+// waitUntilResumed waits while a connection is paused.
+func (p *TCPProxy) waitUntilResumed(c *connection) {
+	p.lock.Lock()
+	resumed := p.resumed
+	if !p.isAffected(c) {
+		resumed = nil
+	}
+	p.lock.Unlock()
+	if resumed != nil {
+		<-resumed
+	}
 }
 
 // Cut closes all connections.
@@ -179,6 +208,7 @@ func (p *TCPProxy) forward(c *connection, from, to net.Conn) {
 		buffer := make([]byte, 32<<10)
 		count, err := from.Read(buffer)
 		latency, isDropped := p.treat(c, from, buffer[:count])
+		p.waitUntilResumed(c)
 		if count > 0 && !isDropped {
 			chunks <- chunk{bytes: buffer[:count], at: time.Now().Add(latency)}
 		}
