@@ -51,6 +51,8 @@ var (
 	admin client.Client
 	// binary is the path of the manager binary.
 	binary string
+	// binaryWithOffset is the path of a manager binary with another clock.
+	binaryWithOffset string
 )
 
 func TestChaos(t *testing.T) {
