@@ -158,12 +158,12 @@ func (s *scenario) createWithTimeout(
 		probe := namespace.DeepCopy()
 		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(framework.PendingOf(probe)).To(ContainSubstring(initializerWith(policy)))
-	}).WithContext(ctx).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(convergence).Should(Succeed())
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
 	Eventually(func(g Gomega) {
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 		g.Expect(nscondition.Find(namespace, v1alpha1.ConditionInitializerTurn)).NotTo(BeNil())
-	}).WithContext(ctx).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(convergence).Should(Succeed())
 	return namespace
 }
 

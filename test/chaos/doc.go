@@ -10,6 +10,9 @@
 // spec through another API server, which no fault affects except those of etcd. The report contains the
 // recovery times. docs/operate.md lists the times after each disruption.
 //
+// The specs with the label "long" run managers whose clocks differ from that of the API server by an hour: they
+// build the manager with another time.Now, which takes minutes the first time.
+//
 // The random faults depend on Ginkgo's seed, which the output contains, and last for CHAOS_DURATION, by default
 // two minutes: CHAOS_DURATION=10m go test ./test/chaos -v -timeout 40m -ginkgo.focus=Random -ginkgo.seed=1.
 package chaos

@@ -199,6 +199,7 @@ func (p *TCPProxy) forward(c *connection, from, to net.Conn) {
 	writer.Go(func() {
 		for next := range chunks {
 			time.Sleep(time.Until(next.at))
+			p.waitUntilResumed(c)
 			if _, err := to.Write(next.bytes); err != nil {
 				_ = from.Close() // Ends the reads. The remaining writes fail, too.
 			}
@@ -208,7 +209,6 @@ func (p *TCPProxy) forward(c *connection, from, to net.Conn) {
 		buffer := make([]byte, 32<<10)
 		count, err := from.Read(buffer)
 		latency, isDropped := p.treat(c, from, buffer[:count])
-		p.waitUntilResumed(c)
 		if count > 0 && !isDropped {
 			chunks <- chunk{bytes: buffer[:count], at: time.Now().Add(latency)}
 		}
