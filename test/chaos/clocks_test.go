@@ -75,6 +75,10 @@ var _ = Describe("Managers with wrong clocks", Label("long"), Ordered, ContinueO
 			user := cluster.AddUser(ctx, "clocks@chaos.example.com", framework.VerbsButInitialize).Clientset()
 			registerHeld(ctx)
 			installHold(ctx)
+			// The leader would keep a certificate of another spec.
+			_, err := plane.Kubectl(ctx, plane.Admin, "patch", "secret", "nslifecycle-hold-certificate",
+				"--namespace="+controlplane.SystemNamespace, "--type=merge", `--patch={"data":null}`)
+			Expect(err).NotTo(HaveOccurred())
 			balancer := startLoadBalancer()
 			balancer.backends = []string{framework.FreeAddress()}
 			startReplicasWithClocks(managerConfig(ctx), []time.Duration{offset}, "--leader-elect", "--metrics-bind-address=0",
