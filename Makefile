@@ -175,7 +175,8 @@ test-suites:
 test-long: ginkgo ## Run the long tests, which repeatedly kill managers and API servers.
 	@$(use-control-plane-and-peer) set -x; failed=; \
 	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%)) || failed=1; \
-	go test -timeout 30m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
+	NSLIFECYCLE_TEST_API_SERVERS=3 go test -count=1 -timeout 30m ./test/servers -ginkgo.label-filter='!long' || failed=1; \
+	go test -timeout 60m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
 	[ -z "$$failed" ]
 
 # The managers that the tests build and run as processes have the race detector, too. All processes write reports to

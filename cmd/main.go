@@ -214,6 +214,7 @@ func run(restConfig *rest.Config, opts options) error {
 	}
 	restConfig.QPS = float32(opts.qps)
 	restConfig.Burst = opts.burst
+	opts.UseServerClock(restConfig)
 	log := ctrl.Log.WithName("setup")
 	if opts.Controllers.Runs(manager.Initialization) {
 		log.Info(opts.Server.String())

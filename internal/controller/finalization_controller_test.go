@@ -77,7 +77,8 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 		Get: s.get, List: s.list, Delete: s.delete, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize,
 	})
 	s.gracePeriods = &graceperiod.Source{
-		Config: finalization.GracePeriod{Fixed: ptr.To(time.Duration(0))}, Leases: cached, Live: live, Clock: passive,
+		Config: finalization.GracePeriod{Fixed: ptr.To(time.Duration(0))}, Leases: cached, Live: live,
+		Clock: passive, ServerClock: passive,
 	}
 	return &FinalizationReconciler{
 		Client: cached, Live: live, Recorder: recorder, Clock: passive,

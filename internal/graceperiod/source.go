@@ -44,6 +44,8 @@ type Source struct {
 	// Live reads from the API server instead of a cache.
 	Live  client.Reader
 	Clock clock.PassiveClock
+	// ServerClock is compared with the renewal times of the Leases.
+	ServerClock clock.PassiveClock
 
 	// loggedReason is the last logged reason for the chosen grace period.
 	loggedReason atomic.Value
@@ -59,7 +61,7 @@ func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Dura
 		err = s.Leases.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
 			client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})
 	}
-	chosen, reason := s.Config.Choose(leases.Items, err, now, func() ([]string, error) {
+	chosen, reason := s.Config.Choose(leases.Items, err, s.ServerClock.Now(), func() ([]string, error) {
 		return s.webhooks.get(ctx, s.Live, s.Clock, firstSeen, now)
 	})
 	metrics.SetSettlingTime(chosen)

@@ -113,7 +113,8 @@ func TestGracePeriodIsLoggedWhenItChanges(t *testing.T) {
 	lines := 0
 	ctx := log.IntoContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
 	leases := fake.NewClientBuilder().WithScheme(scheme.New()).Build()
-	source := Source{Leases: leases, Live: leases, Clock: clocktesting.NewFakePassiveClock(now)}
+	passive := clocktesting.NewFakePassiveClock(now)
+	source := Source{Leases: leases, Live: leases, Clock: passive, ServerClock: passive}
 	for _, wantLines := range []int{1, 1} {
 		g.Expect(source.GracePeriod(ctx, now)).To(Equal(5 * time.Second))
 		g.Expect(lines).To(Equal(wantLines))
@@ -132,4 +133,28 @@ func TestGracePeriodIsLoggedWhenItChanges(t *testing.T) {
 		g.Expect(source.GracePeriod(ctx, now)).To(Equal(time.Second))
 		g.Expect(lines).To(Equal(wantLines))
 	}
+}
+
+// A manager whose clock is ahead must not treat the Lease of a second API server as expired.
+func TestGracePeriodUsesServerClock(t *testing.T) {
+	g := NewWithT(t)
+	var leases []client.Object
+	for name, age := range map[string]time.Duration{"apiserver-1": 0, "apiserver-2": 10 * time.Second} {
+		leases = append(leases, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: metav1.NamespaceSystem, Name: name,
+				Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
+			},
+			Spec: coordinationv1.LeaseSpec{
+				RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-age))), LeaseDurationSeconds: ptr.To[int32](3600),
+			},
+		})
+	}
+	reader := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(leases...).Build()
+	ahead := now.Add(time.Hour - 5*time.Second)
+	source := Source{
+		Leases: reader, Live: reader, Clock: clocktesting.NewFakePassiveClock(ahead),
+		ServerClock: clocktesting.NewFakePassiveClock(now),
+	}
+	g.Expect(source.GracePeriod(t.Context(), ahead)).To(Equal(5 * time.Second))
 }

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 // Options configure the reconcilers of a manager.
@@ -50,8 +52,21 @@ type Options struct {
 	// Hold configures the webhooks that hold writes to initializing Namespaces; nil disables them. They
 	// require the initialization controllers.
 	Hold *hold.Options
-	// Clock defaults to the real clock.
+	// Clock measures durations. It defaults to the real clock.
 	Clock clock.PassiveClock
+	// ServerClock is compared with timestamps of the API server and of other managers. It defaults to Clock.
+	ServerClock clock.PassiveClock
+}
+
+// UseServerClock sets ServerClock to the clock of the API server, unless Clock is set. It must be called
+// before the configuration is used.
+func (o *Options) UseServerClock(config *rest.Config) {
+	if o.Clock != nil {
+		return
+	}
+	serverClock := servertime.NewClock(clock.RealClock{})
+	config.Wrap(serverClock.Wrap)
+	o.ServerClock = serverClock
 }
 
 // DefaultProgressDeadline is the default of Options.DiagnosisProgressDeadline.
@@ -62,6 +77,9 @@ const defaultTemplateFullPass = 10 * time.Hour
 func (o *Options) setDefaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.ServerClock == nil {
+		o.ServerClock = o.Clock
 	}
 	if o.FinalizerToken == "" {
 		o.FinalizerToken = corev1.FinalizerKubernetes

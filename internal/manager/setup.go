@@ -91,14 +91,16 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 	if err := mgr.GetClient().Create(ctx, self); err != nil {
 		return fmt.Errorf("failed to determine the user name of the operator: %w", err)
 	}
-	verifier := compat.NewVerifier(mgr.GetClient(), options.Clock, options.Server)
+	verifier := compat.NewVerifier(mgr.GetClient(), options.ServerClock, options.Server)
 	if err := (&controller.ConfigurationReconciler{
-		Client:          mgr.GetClient(),
-		Policies:        verifier,
-		PolicyObjects:   options.Server.PolicyObjects(),
-		Stamper:         verifier,
-		Clock:           options.Clock,
-		HealthChecker:   &initializerhealth.Checker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
+		Client:        mgr.GetClient(),
+		Policies:      verifier,
+		PolicyObjects: options.Server.PolicyObjects(),
+		Stamper:       verifier,
+		Clock:         options.Clock,
+		HealthChecker: &initializerhealth.Checker{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock,
+		},
 		SystemNamespace: options.SystemNamespace,
 		Operator:        self.Status.UserInfo.Username,
 		HasTemplates:    options.Controllers.Runs(Templates),
@@ -109,7 +111,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
 		Recorder:        mgr.GetEventRecorder(reportingController),
-		Clock:           options.Clock,
+		Clock:           options.ServerClock,
 		SystemNamespace: options.SystemNamespace,
 		Workers:         options.NamespaceWorkers,
 
@@ -118,7 +120,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 
 		Injector: &compat.Injector{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Verifier: verifier,
-			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.Clock,
+			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.ServerClock,
 			SystemNamespace: options.SystemNamespace,
 		},
 	}).SetupWithManager(mgr); err != nil {
@@ -166,7 +168,8 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 		Content:            content,
 		Namespaces:         liveNamespaces{live},
 		GracePeriods: &graceperiod.Source{
-			Config: options.SettlingTime, Leases: mgr.GetClient(), Live: live, Clock: options.Clock,
+			Config: options.SettlingTime, Leases: mgr.GetClient(), Live: live,
+			Clock: options.Clock, ServerClock: options.ServerClock,
 		},
 		IsAggregated: isAggregated(mgr.GetClient()),
 		Metrics:      metrics.FinalizationRecorder{},

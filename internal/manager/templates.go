@@ -61,7 +61,7 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 		},
 	}
 	reconciler := &controller.TemplatedNamespaceReconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Applier: applier, Tracker: tracker, Clock: options.Clock,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Applier: applier, Tracker: tracker, Clock: options.ServerClock,
 		Recorder:        mgr.GetEventRecorder(reportingController),
 		ServiceAccounts: objects, SystemNamespace: options.SystemNamespace, Workers: options.TemplateWorkers,
 		StatusChanged: status.StatusChanged, Requests: namespaces,

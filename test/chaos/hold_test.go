@@ -40,23 +40,11 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		user = cluster.AddUser(ctx, "held@chaos.example.com", framework.VerbsButInitialize).Clientset()
-		configuration := wrappers.MakeConfiguration("held").Initializer(heldInitializer, v1alpha1.InitializerSettings{
-			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"held": "true"}},
-		}).Obj()
-		Expect(admin.Create(ctx, configuration)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
+		registerHeld(ctx)
 	})
 
 	BeforeEach(func(ctx context.Context) {
-		Expect(plane.InstallHold(ctx, "default")).To(Succeed())
-		DeferCleanup(func(ctx context.Context) {
-			Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
-				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},
-			})).To(Succeed())
-			Expect(admin.Delete(ctx, &admissionv1.ValidatingWebhookConfiguration{
-				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TemplatesConfiguration},
-			})).To(Succeed())
-		})
+		installHold(ctx)
 		balancer = startLoadBalancer()
 		config := managerConfig(ctx)
 		sessions = nil
@@ -120,6 +108,30 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 		Eventually(done).WithContext(ctx).Should(Receive(BeNil()))
 	})
 })
+
+// registerHeld registers the initializer until the spec or the container ends.
+func registerHeld(ctx context.Context) {
+	GinkgoHelper()
+	configuration := wrappers.MakeConfiguration("held").Initializer(heldInitializer, v1alpha1.InitializerSettings{
+		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"held": "true"}},
+	}).Obj()
+	Expect(admin.Create(ctx, configuration)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
+}
+
+// installHold installs the webhooks until the spec ends.
+func installHold(ctx context.Context) {
+	GinkgoHelper()
+	Expect(plane.InstallHold(ctx, "default")).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},
+		})).To(Succeed())
+		Expect(admin.Delete(ctx, &admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TemplatesConfiguration},
+		})).To(Succeed())
+	})
+}
 
 // startWrites creates an initializing namespace and starts writes to it. It returns when they are
 // held.

@@ -5,6 +5,8 @@ package chaos
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -23,6 +25,8 @@ import (
 type replicas struct {
 	kubeconfig string
 	flags      []string
+	// offsets are the differences between the clocks of the managers and of the API server.
+	offsets []time.Duration
 
 	lock    sync.Mutex
 	running []*gexec.Session
@@ -34,7 +38,15 @@ type replicas struct {
 // startReplicas runs managers until the spec ends.
 func startReplicas(config *rest.Config, count int, flags ...string) *replicas {
 	GinkgoHelper()
-	r := &replicas{kubeconfig: kubeconfigFile(config), flags: flags, running: make([]*gexec.Session, count)}
+	return startReplicasWithClocks(config, make([]time.Duration, count), flags...)
+}
+
+// startReplicasWithClocks is like startReplicas with a manager for each offset of the clock.
+func startReplicasWithClocks(config *rest.Config, offsets []time.Duration, flags ...string) *replicas {
+	GinkgoHelper()
+	r := &replicas{
+		kubeconfig: kubeconfigFile(config), flags: flags, offsets: offsets, running: make([]*gexec.Session, len(offsets)),
+	}
 	for index := range r.running {
 		r.start(index)
 		r.done.Go(func() { r.supervise(index) })
@@ -45,7 +57,7 @@ func startReplicas(config *rest.Config, count int, flags ...string) *replicas {
 
 func (r *replicas) start(index int) {
 	r.starts++
-	r.running[index] = startProcess(binary, r.kubeconfig, r.flags...)
+	r.running[index] = startProcessWithClock(r.offsets[index], r.kubeconfig, r.flags...)
 }
 
 // supervise restarts a manager when it exits.
@@ -133,9 +145,25 @@ func runManager(binary string, config *rest.Config, flags ...string) *gexec.Sess
 
 func startProcess(binary, kubeconfig string, flags ...string) *gexec.Session {
 	GinkgoHelper()
-	session, err := gexec.Start(exec.Command(binary, append([]string{
-		"--kubeconfig=" + kubeconfig, "--health-probe-bind-address=0",
-	}, flags...)...), GinkgoWriter, GinkgoWriter)
+	return startCommand(exec.Command(binary), kubeconfig, flags...)
+}
+
+// startProcessWithClock starts a manager with another clock if offset is not 0.
+func startProcessWithClock(offset time.Duration, kubeconfig string, flags ...string) *gexec.Session {
+	GinkgoHelper()
+	if offset == 0 {
+		return startProcess(binary, kubeconfig, flags...)
+	}
+	command := exec.Command(binaryWithOffset)
+	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", controlplane.ClockOffset, int(offset.Seconds())))
+	return startCommand(command, kubeconfig, flags...)
+}
+
+func startCommand(command *exec.Cmd, kubeconfig string, flags ...string) *gexec.Session {
+	GinkgoHelper()
+	command.Args = append(command.Args, "--kubeconfig="+kubeconfig, "--health-probe-bind-address=0")
+	command.Args = append(command.Args, flags...)
+	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	return session
 }

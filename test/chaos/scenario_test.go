@@ -75,6 +75,12 @@ type scenario struct {
 
 func startScenario(ctx context.Context, managers int, flags ...string) *scenario {
 	GinkgoHelper()
+	return startScenarioWithClocks(ctx, make([]time.Duration, managers), flags...)
+}
+
+// startScenarioWithClocks is like startScenario with a manager for each offset of the clock.
+func startScenarioWithClocks(ctx context.Context, offsets []time.Duration, flags ...string) *scenario {
+	GinkgoHelper()
 	s := &scenario{admin: undisturbed.As(cluster.Admin).Client}
 	var err error
 	s.requests, err = faults.StartHTTPProxy(plane.Admin)
@@ -85,19 +91,25 @@ func startScenario(ctx context.Context, managers int, flags ...string) *scenario
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(s.connections.Stop)
 	config.Host = "https://" + s.connections.Address()
-	s.managers = startReplicas(config, managers, append(flags, "--metrics-bind-address=0")...)
+	s.managers = startReplicasWithClocks(config, offsets, append(flags, "--metrics-bind-address=0")...)
 	expectEnforced(ctx)
 
 	object := &v1alpha1.NamespaceTemplate{}
 	Expect(yaml.UnmarshalStrict([]byte(template), object)).To(Succeed())
 	Expect(s.admin.Create(ctx, object)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(s.admin.Delete(ctx, object)).To(Succeed()) })
+	expectInjected(ctx)
+	return s
+}
+
+// expectInjected waits until new namespaces wait for the template.
+func expectInjected(ctx context.Context) {
+	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		probe := makeFurnished("probe")
 		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(framework.PendingOf(probe)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
 	}).WithContext(ctx).Should(Succeed())
-	return s
 }
 
 func makeFurnished(name string) *corev1.Namespace {

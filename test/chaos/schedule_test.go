@@ -42,25 +42,26 @@ type fault struct {
 
 // groups contain all faults. Two faults of the same group never occur at the same time. Faults stop in the order
 // of the groups, so that processes start without faults in the network.
-var groups = [][]fault{etcdFaults, connectionFaults, requestFaults, processFaults, apiFaults}
+var groups = [][]fault{etcdFaults, memberFaults, connectionFaults, requestFaults, processFaults, apiFaults}
 
 var etcdFaults = []fault{
 	{name: "latency of etcd", start: func(context.Context, *scenario) func() {
-		etcd.SetLatency(upTo(500 * time.Millisecond))
-		return func() { etcd.SetLatency(0) }
+		latency := upTo(500 * time.Millisecond)
+		etcd.each(func(proxy *faults.TCPProxy) { proxy.SetLatency(latency) })
+		return func() { etcd.each(func(proxy *faults.TCPProxy) { proxy.SetLatency(0) }) }
 	}},
 	{name: "connections to etcd are cut", start: func(context.Context, *scenario) func() {
-		etcd.Cut()
+		etcd.each((*faults.TCPProxy).Cut)
 		return func() {}
 	}},
 	{name: "connections to etcd are half-open", start: func(context.Context, *scenario) func() {
-		etcd.Drop(true)
-		return func() { etcd.Drop(false) }
+		etcd.each(func(proxy *faults.TCPProxy) { proxy.Drop(true) })
+		return func() { etcd.each(func(proxy *faults.TCPProxy) { proxy.Drop(false) }) }
 	}},
 	{name: "connections to etcd are refused", start: func(context.Context, *scenario) func() {
-		etcd.Refuse(true)
-		etcd.Cut()
-		return func() { etcd.Refuse(false) }
+		etcd.each(func(proxy *faults.TCPProxy) { proxy.Refuse(true) })
+		etcd.each((*faults.TCPProxy).Cut)
+		return func() { etcd.each(func(proxy *faults.TCPProxy) { proxy.Refuse(false) }) }
 	}},
 }
 
@@ -108,10 +109,6 @@ var processFaults = []fault{
 	{name: "the API server is down", start: func(ctx context.Context, _ *scenario) func() {
 		Expect(plane.KillAPIServer(ctx)).To(Succeed())
 		return func() { Eventually(plane.StartAPIServer).WithContext(ctx).Should(Succeed()) }
-	}},
-	{name: "etcd is down", start: func(ctx context.Context, _ *scenario) func() {
-		Expect(plane.KillEtcd(ctx)).To(Succeed())
-		return func() { Expect(plane.StartEtcd()).To(Succeed()) }
 	}},
 }
 

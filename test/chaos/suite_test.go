@@ -34,9 +34,10 @@ const (
 var (
 	cluster *framework.Cluster
 	plane   *controlplane.ControlPlane
-	// etcd is between the API server and etcd.
-	etcd *faults.TCPProxy
-	// undisturbed is an API server without a watch cache and without a proxy in front of etcd. Only the
+	// members are the members of etcd, and etcd is between the API server and them.
+	members *controlplane.EtcdMembers
+	etcd    etcdConnections
+	// undisturbed is an API server without a watch cache and without proxies in front of etcd. Only the
 	// observer and the administrator use it.
 	undisturbed *framework.SecondAPIServer
 	// servers are the API servers that the observer observes.
@@ -50,6 +51,8 @@ var (
 	admin client.Client
 	// binary is the path of the manager binary.
 	binary string
+	// binaryWithOffset is the path of a manager binary with another clock.
+	binaryWithOffset string
 )
 
 func TestChaos(t *testing.T) {
@@ -64,15 +67,23 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	authority, err = controlplane.NewAuthority(keys)
 	Expect(err).NotTo(HaveOccurred())
-	log, undisturbedLog, etcdAddress := framework.NewAuditLog(), framework.NewAuditLog(), framework.FreeAddress()
-	etcd, err = faults.StartTCPProxy(etcdAddress)
+	log, undisturbedLog := framework.NewAuditLog(), framework.NewAuditLog()
+	members, err = controlplane.StartEtcdMembers(ctx, GinkgoT().TempDir(), etcdMembers)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(etcd.Stop)
+	DeferCleanup(members.Stop)
+	for _, member := range members.All {
+		proxy, err := faults.StartTCPProxy(member.Client)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(proxy.Stop)
+		etcd = append(etcd, proxy)
+	}
 	cluster = framework.StartControlPlane(ctx, append(log.Options(), controlplane.WithRestarts(authority),
-		controlplane.WithEtcdAddress(etcdAddress), controlplane.WithAPIServerFlag("etcd-servers", "http://"+etcd.Address()),
+		controlplane.WithEtcdMembers(members), controlplane.WithAPIServerFlag("etcd-servers", etcd.urls()),
 		// Otherwise, the watches of the observer could not resume after a restart of etcd.
 		controlplane.WithAPIServerFlag("etcd-compaction-interval", "0"))...)
-	undisturbed = cluster.StartSecondAPIServer(ctx, undisturbedLog.Flag(), "--watch-cache=false")
+	Expect(members.WaitUntilReady(ctx)).To(Succeed())
+	undisturbed = cluster.StartSecondAPIServer(ctx, undisturbedLog.Flag(), "--watch-cache=false",
+		"--etcd-servers="+members.URLs())
 	plane, admin = cluster.ControlPlane, framework.NewClient(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme)
 	servers = []observer.Server{
 		{Config: undisturbed.ConfigFor(plane.Admin), Log: string(undisturbedLog)}, {Config: plane.Admin, Log: string(log)},

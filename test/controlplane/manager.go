@@ -53,6 +53,8 @@ func RunManager(
 	for _, change := range changes {
 		change(&options)
 	}
+	restConfig = rest.CopyConfig(restConfig)
+	options.UseServerClock(restConfig)
 	if options.Controllers.Runs(manager.Initialization) {
 		if options.Server, err = manager.Preflight(ctx, discoveryClient); err != nil {
 			return nil, err

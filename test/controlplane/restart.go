@@ -30,6 +30,9 @@ import (
 
 const certificateLifetime = 24 * time.Hour
 
+// validSince returns the start of the validity of certificates. Clients can have slow clocks.
+func validSince() time.Time { return time.Now().Add(-2 * time.Hour) }
+
 // Authority signs the serving certificates of one API server, so that clients trust each of them.
 type Authority struct {
 	dir         string
@@ -56,7 +59,7 @@ func NewAuthority(dir string) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the key of the authority: %w", err)
 	}
-	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "test"}, key)
+	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "test", NotBefore: validSince()}, key)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the certificate of the authority: %w", err)
 	}
@@ -83,11 +86,10 @@ func (a *Authority) Rotate() error {
 	if err != nil {
 		return fmt.Errorf("failed to create a serial number: %w", err)
 	}
-	now := time.Now()
 	raw, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "kube-apiserver"},
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: now.Add(-time.Minute), NotAfter: now.Add(certificateLifetime),
+		NotBefore: validSince(), NotAfter: time.Now().Add(certificateLifetime),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, a.certificate, key.Public(), a.key)
 	if err != nil {

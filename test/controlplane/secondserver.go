@@ -60,8 +60,10 @@ func (c *ControlPlane) StartSecondAPIServer(ctx context.Context, flags ...string
 		"service-account-signing-key-file": {filepath.Join(first.CertDir, "sa-signer.key")},
 	})
 	// The first server can use a proxy.
-	args = slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--etcd-servers=") })
-	args = append(args, "--etcd-servers="+c.EtcdURL())
+	args = slices.DeleteFunc(args, isEtcdServers)
+	if !slices.ContainsFunc(flags, isEtcdServers) {
+		args = append(args, "--etcd-servers="+c.EtcdURL())
+	}
 	process, err := StartProcess(log, first.Path, append(args, flags...)...)
 	if err != nil {
 		return nil, err
@@ -72,6 +74,8 @@ func (c *ControlPlane) StartSecondAPIServer(ctx context.Context, flags ...string
 	}
 	return second, nil
 }
+
+func isEtcdServers(flag string) bool { return strings.HasPrefix(flag, "--etcd-servers=") }
 
 func (s *SecondAPIServer) waitUntilReady(ctx context.Context, admin *rest.Config) error {
 	clientset, err := kubernetes.NewForConfig(s.ConfigFor(admin))

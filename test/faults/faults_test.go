@@ -121,6 +121,36 @@ func TestTCPProxy(t *testing.T) {
 		idle.send(g, "b")
 		g.Eventually(idle.lines, timeout).Should(Receive(Equal("b")))
 	})
+	t.Run("faults of one client", func(t *testing.T) {
+		g, proxy := echo(t)
+		proxy.Identify(func(bytes []byte) string {
+			_, identity, _ := strings.Cut(strings.TrimSpace(string(bytes)), "I am ")
+			return identity
+		})
+		a, b := dial(g, proxy), dial(g, proxy)
+		for name, c := range map[string]*client{"a": a, "b": b} {
+			c.send(g, "I am "+name)
+			g.Eventually(c.lines, timeout).Should(Receive())
+		}
+		proxy.LimitTo("b")
+		proxy.Pause(true)
+		b.send(g, "delayed")
+		a.send(g, "not delayed")
+		g.Eventually(a.lines, timeout).Should(Receive(Equal("not delayed")))
+		g.Consistently(b.lines, "200ms").ShouldNot(Receive())
+		proxy.Pause(false)
+		g.Eventually(b.lines, timeout).Should(Receive(Equal("delayed")))
+		proxy.Drop(true)
+		b.send(g, "lost")
+		a.send(g, "forwarded")
+		g.Eventually(a.lines, timeout).Should(Receive(Equal("forwarded")))
+		g.Consistently(b.lines, "200ms").ShouldNot(Receive())
+		proxy.Drop(false)
+		g.Eventually(b.lines, timeout).Should(BeClosed())
+		proxy.Cut()
+		a.send(g, "again")
+		g.Eventually(a.lines, timeout).Should(Receive(Equal("again")))
+	})
 }
 
 // apiServer counts the requests that it executes.

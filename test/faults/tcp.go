@@ -26,6 +26,12 @@ type TCPProxy struct {
 	latency     time.Duration
 	isDropping  bool
 	isRefusing  bool
+	// identify returns the identity of a client from bytes that it has sent, "" if they do not contain it.
+	identify func(bytes []byte) string
+	// resumed is closed when the proxy forwards bytes again; nil if it is not paused.
+	resumed chan struct{}
+	// only is the identity of the client to which faults are limited, "" if there is no limit.
+	only string
 }
 
 // connection is a pair of connections to a client and to the server.
@@ -33,6 +39,8 @@ type connection struct {
 	client, server net.Conn
 	// isBroken reports whether bytes were dropped.
 	isBroken bool
+	// identity is the identity of the client, "" if it is unknown.
+	identity string
 }
 
 func (c *connection) close() {
@@ -56,10 +64,30 @@ func (p *TCPProxy) Address() string { return p.listener.Addr().String() }
 // Stop closes all connections.
 func (p *TCPProxy) Stop() error {
 	err := p.listener.Close()
+	p.LimitTo("")
+	p.Pause(false)
 	p.Cut()
 	p.done.Wait()
 	return err
 }
+
+// Identify sets a function that returns the identity of a client from bytes that it has sent, or "" if they do
+// not contain it. Connections keep the last identity.
+func (p *TCPProxy) Identify(identify func(bytes []byte) string) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.identify = identify
+}
+
+// LimitTo limits SetLatency, Pause, Cut and Drop to the connections of one client. With "", there is no limit.
+func (p *TCPProxy) LimitTo(identity string) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.only = identity
+}
+
+// isAffected reports whether faults apply to a connection.
+func (p *TCPProxy) isAffected(c *connection) bool { return p.only == "" || p.only == c.identity }
 
 // SetLatency delays all bytes in both directions.
 func (p *TCPProxy) SetLatency(latency time.Duration) {
@@ -68,12 +96,40 @@ func (p *TCPProxy) SetLatency(latency time.Duration) {
 	p.latency = latency
 }
 
+// Pause delays all bytes in both directions until it is called with false.
+func (p *TCPProxy) Pause(isPaused bool) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	switch {
+	case isPaused && p.resumed == nil:
+		p.resumed = make(chan struct{})
+	case !isPaused && p.resumed != nil:
+		close(p.resumed)
+		p.resumed = nil
+	}
+}
+
+// waitUntilResumed waits while a connection is paused.
+func (p *TCPProxy) waitUntilResumed(c *connection) {
+	p.lock.Lock()
+	resumed := p.resumed
+	if !p.isAffected(c) {
+		resumed = nil
+	}
+	p.lock.Unlock()
+	if resumed != nil {
+		<-resumed
+	}
+}
+
 // Cut closes all connections.
 func (p *TCPProxy) Cut() {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	for c := range p.connections {
-		c.close()
+		if p.isAffected(c) {
+			c.close()
+		}
 	}
 }
 
@@ -143,6 +199,7 @@ func (p *TCPProxy) forward(c *connection, from, to net.Conn) {
 	writer.Go(func() {
 		for next := range chunks {
 			time.Sleep(time.Until(next.at))
+			p.waitUntilResumed(c)
 			if _, err := to.Write(next.bytes); err != nil {
 				_ = from.Close() // Ends the reads. The remaining writes fail, too.
 			}
@@ -151,7 +208,7 @@ func (p *TCPProxy) forward(c *connection, from, to net.Conn) {
 	for {
 		buffer := make([]byte, 32<<10)
 		count, err := from.Read(buffer)
-		latency, isDropped := p.treat(c)
+		latency, isDropped := p.treat(c, from, buffer[:count])
 		if count > 0 && !isDropped {
 			chunks <- chunk{bytes: buffer[:count], at: time.Now().Add(latency)}
 		}
@@ -171,9 +228,17 @@ func (p *TCPProxy) forward(c *connection, from, to net.Conn) {
 }
 
 // treat returns the latency of bytes, and whether they are dropped.
-func (p *TCPProxy) treat(c *connection) (latency time.Duration, isDropped bool) {
+func (p *TCPProxy) treat(c *connection, from net.Conn, bytes []byte) (latency time.Duration, isDropped bool) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
+	if p.identify != nil && from == c.client {
+		if identity := p.identify(bytes); identity != "" {
+			c.identity = identity
+		}
+	}
+	if !p.isAffected(c) {
+		return 0, c.isBroken
+	}
 	c.isBroken = c.isBroken || p.isDropping
 	return p.latency, c.isBroken
 }

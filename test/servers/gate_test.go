@@ -21,16 +21,17 @@ const missingNamespaceWait = 50 * time.Millisecond
 
 var _ = Describe("The gate", Serial, func() {
 	DescribeTable("rejects all writes through one API server while the other creates the namespace",
-		func(ctx context.Context, rounds int) {
+		func(ctx context.Context, rounds int, delayed path, latency time.Duration) {
+			delayed.start(latency)
 			all := &results{}
 			for range rounds {
-				creator, writer := inRandomOrder()
+				creator, writer := inOrder(latency)
 				name, before := framework.Unique("created"), upTo(missingNamespaceWait)
 				stop := writeContinuously(ctx, writer, name, all)
 				time.Sleep(before)
 				creator.create(ctx, makeInitialized(name))
 				fill(ctx, creator.initializer, name)
-				time.Sleep(upTo(missingNamespaceWait))
+				time.Sleep(upTo(missingNamespaceWait) + 4*latency)
 				stop()
 			}
 			report("%d namespaces created and written to through different API servers: %s", rounds, all)
@@ -38,16 +39,21 @@ var _ = Describe("The gate", Serial, func() {
 			Expect(all.count(string(metav1.StatusReasonForbidden), "update", "delete")).To(BeNumerically(">=", rounds))
 			Expect(all.count(accepted)).To(BeZero())
 		},
-		Entry("in a few rounds", SpecTimeout(specTimeout), 40),
-		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500),
+		Entry("in a few rounds", SpecTimeout(specTimeout), 40, path{}, noLatency),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500, path{}, noLatency),
+		// These take as long as several round trips.
+		Entry(late(etcdPath), SpecTimeout(specTimeout), 5, etcdPath, 300*time.Millisecond),
+		Entry(late(namespacesPath), SpecTimeout(specTimeout), 5, namespacesPath, 300*time.Millisecond),
+		Entry(late(membersPath), SpecTimeout(specTimeout), 5, membersPath, 300*time.Millisecond),
 	)
 
 	DescribeTable("rejects writes only for a short time after the other API server completed the initialization",
-		func(ctx context.Context, rounds int) {
+		func(ctx context.Context, rounds int, delayed path, latency time.Duration) {
 			rejected := &results{}
 			var longest time.Duration
+			delayed.start(latency)
 			for range rounds {
-				completer, writer := inRandomOrder()
+				completer, writer := inOrder(latency)
 				namespace := completer.create(ctx, makeInitialized(framework.Unique("completed")))
 				fill(ctx, writer.initializer, namespace.Name) // The writer observes the namespace.
 				completer.finish(ctx, namespace)
@@ -63,11 +69,15 @@ var _ = Describe("The gate", Serial, func() {
 				}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
 				longest = max(longest, time.Since(completed))
 			}
-			report("rejected after %d initializations: %s; first accepted write at most %s after the initialization",
-				rounds, rejected, longest)
-			Expect(longest).To(BeNumerically("<", 5*time.Second))
+			report("rejected after %d initializations, with a latency of %s: %s; first accepted write at most %s after the initialization",
+				rounds, latency, rejected, longest)
+			Expect(longest).To(BeNumerically("<", 5*time.Second+4*latency))
 		},
-		Entry("in a few rounds", SpecTimeout(specTimeout), 40),
-		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500),
+		Entry("in a few rounds", SpecTimeout(specTimeout), 40, path{}, noLatency),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500, path{}, noLatency),
+		// These take as long as several round trips.
+		Entry(late(etcdPath), SpecTimeout(specTimeout), 5, etcdPath, 500*time.Millisecond),
+		Entry(late(namespacesPath), SpecTimeout(specTimeout), 5, namespacesPath, 500*time.Millisecond),
+		Entry(late(membersPath), SpecTimeout(specTimeout), 5, membersPath, 500*time.Millisecond),
 	)
 })

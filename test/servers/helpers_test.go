@@ -212,12 +212,10 @@ func pause() (resume func()) {
 	}
 }
 
-// inRandomOrder returns both API servers.
+// inRandomOrder returns two different API servers.
 func inRandomOrder() (*server, *server) {
-	if random.IntN(2) == 0 {
-		return a, b
-	}
-	return b, a
+	order := random.Perm(len(all))
+	return all[order[0]], all[order[1]]
 }
 
 // upTo returns a random duration.

@@ -23,8 +23,9 @@ var _ = Describe("The hold webhooks", Serial, Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.StopManager()
 		cluster.StartHoldingManager(ctx)
-		expectHeldBy(ctx, a, b)
-		expectHeldBy(ctx, b, a)
+		for i, writer := range all {
+			expectHeldBy(ctx, all[(i+1)%len(all)], writer)
+		}
 	}, NodeTimeout(specTimeout))
 
 	AfterAll(func(ctx context.Context) {
@@ -39,11 +40,12 @@ var _ = Describe("The hold webhooks", Serial, Ordered, func() {
 	}, NodeTimeout(specTimeout))
 
 	DescribeTable("delay early writes through any API server until the initialization is complete",
-		func(ctx context.Context, rounds int) {
+		func(ctx context.Context, rounds int, delayed path, latency time.Duration) {
+			delayed.start(latency)
 			var lock sync.Mutex
 			var longest time.Duration
 			for range rounds {
-				creator, writer := inRandomOrder()
+				creator, writer := inOrder(latency)
 				name, before, turn := framework.Unique("held"), upTo(missingNamespaceWait), upTo(missingNamespaceWait)
 				var group sync.WaitGroup
 				var completed time.Time
@@ -73,10 +75,14 @@ var _ = Describe("The hold webhooks", Serial, Ordered, func() {
 				lock.Unlock()
 				group.Wait()
 			}
-			report("%d held writes succeeded, at most %s after the initialization", 3*rounds, longest)
+			report("%d held writes succeeded, with a latency of %s, at most %s after the initialization",
+				3*rounds, latency, longest)
 		},
-		Entry("in a few rounds", SpecTimeout(specTimeout), 15),
-		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 1000),
+		Entry("in a few rounds", SpecTimeout(specTimeout), 15, path{}, noLatency),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 1000, path{}, noLatency),
+		Entry(late(etcdPath), SpecTimeout(specTimeout), 5, etcdPath, 300*time.Millisecond),
+		Entry(late(namespacesPath), SpecTimeout(specTimeout), 5, namespacesPath, 300*time.Millisecond),
+		Entry(late(membersPath), SpecTimeout(specTimeout), 5, membersPath, 300*time.Millisecond),
 	)
 
 	It("delay the writes to an API server that was paused during the initialization", func(ctx context.Context) {

@@ -31,44 +31,55 @@ const (
 )
 
 var _ = Describe("The models", Serial, func() {
-	It("contain everything that happens while the manager is killed and a second controller starts", func(ctx context.Context) {
-		binary := filepath.Join(cluster.Dir, "manager")
-		Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())
-		unlimited, oneSecond := v1alpha1.InitializerSettings{}, v1alpha1.InitializerSettings{TimeoutSeconds: ptr.To(int32(1))}
-		ignored := oneSecond
-		ignored.FailurePolicy = ptr.To(v1alpha1.InitializerIgnore)
-		failed := newScenario(ctx, "failed", unlimited, "first")
-		shared := newScenario(ctx, "shared", unlimited)
-		scenarios := []func(context.Context){
-			newScenario(ctx, "completed", unlimited, "first", "second").completeTwice,
-			newScenario(ctx, "ignored", ignored, "first", "second").waitUntilOpen,
-			newScenario(ctx, "timed-out", oneSecond, "first").waitUntilRemoved,
-			newScenario(ctx, "deregistered", unlimited, "first").deregister,
-			newScenario(ctx, "terminated", unlimited, "first").terminateEarly,
-			newScenario(ctx, "finalizers", unlimited).addFinalizer,
-		}
-
-		cluster.StopManager()
-		DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })
-		process := startManagerProcess(ctx, binary)
-		var group sync.WaitGroup
-		for _, run := range scenarios {
-			group.Go(func() {
-				defer GinkgoRecover()
-				run(ctx)
-			})
-		}
-		time.Sleep(upTo(3 * time.Second))
-		Expect(process.Kill()).To(Succeed())
-		process = startManagerProcess(ctx, binary)
-		DeferCleanup(process.Stop)
-		failed.fail(ctx) // The operator alone removes this namespace.
-		startSecondController(ctx)
-		shared.addFinalizer(ctx)
-		group.Wait()
-		checkModels(ctx)
-	}, SpecTimeout(5*specTimeout)) // Includes the build of the manager.
+	DescribeTable("contain everything that happens while the manager is killed and a second controller starts",
+		containEverything,
+		// Includes the build of the manager. The other entries take as long as several round trips.
+		Entry("without latencies", SpecTimeout(5*specTimeout), path{}, noLatency),
+		Entry(late(etcdPath), SpecTimeout(5*specTimeout), etcdPath, 200*time.Millisecond),
+		Entry(late(namespacesPath), SpecTimeout(5*specTimeout), namespacesPath, 200*time.Millisecond),
+		Entry(late(membersPath), SpecTimeout(5*specTimeout), membersPath, 200*time.Millisecond),
+	)
 })
+
+func containEverything(ctx context.Context, delayed path, latency time.Duration) {
+	GinkgoHelper()
+	binary := filepath.Join(cluster.Dir, "manager")
+	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())
+	unlimited, oneSecond := v1alpha1.InitializerSettings{}, v1alpha1.InitializerSettings{TimeoutSeconds: ptr.To(int32(1))}
+	ignored := oneSecond
+	ignored.FailurePolicy = ptr.To(v1alpha1.InitializerIgnore)
+	failed := newScenario(ctx, "failed", unlimited, "first")
+	shared := newScenario(ctx, "shared", unlimited)
+	scenarios := []func(context.Context){
+		newScenario(ctx, "completed", unlimited, "first", "second").completeTwice,
+		newScenario(ctx, "ignored", ignored, "first", "second").waitUntilOpen,
+		newScenario(ctx, "timed-out", oneSecond, "first").waitUntilRemoved,
+		newScenario(ctx, "deregistered", unlimited, "first").deregister,
+		newScenario(ctx, "terminated", unlimited, "first").terminateEarly,
+		newScenario(ctx, "finalizers", unlimited).addFinalizer,
+	}
+
+	delayed.start(latency)
+	cluster.StopManager()
+	DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })
+	process := startManagerProcess(ctx, binary)
+	var group sync.WaitGroup
+	for _, run := range scenarios {
+		group.Go(func() {
+			defer GinkgoRecover()
+			run(ctx)
+		})
+	}
+	time.Sleep(upTo(3 * time.Second))
+	Expect(process.Kill()).To(Succeed())
+	process = startManagerProcess(ctx, binary)
+	DeferCleanup(process.Stop)
+	failed.fail(ctx) // The operator alone removes this namespace.
+	startSecondController(ctx)
+	shared.addFinalizer(ctx)
+	group.Wait()
+	checkModels(ctx)
+}
 
 // startManagerProcess runs the manager in its own process, which can be killed.
 func startManagerProcess(ctx context.Context, binary string) *controlplane.Process {
@@ -101,7 +112,7 @@ func checkModels(ctx context.Context) {
 	evidence, err := observed.Collect(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	recording := model.Recording{
-		Servers: 2, Operator: framework.ManagerUser, SecondController: secondController, Ordinary: framework.OrdinaryUser,
+		Servers: uint8(len(all)), Operator: framework.ManagerUser, SecondController: secondController, Ordinary: framework.OrdinaryUser,
 		Steps: evidence.Steps(),
 	}
 	if path := os.Getenv(recordingVariable); path != "" {

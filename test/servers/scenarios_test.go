@@ -63,12 +63,12 @@ func newScenario(
 	return s
 }
 
-// register creates the configuration and waits until both API servers inject its initializers.
+// register creates the configuration and waits until all API servers inject its initializers.
 func (s *scenario) register(ctx context.Context) {
 	GinkgoHelper()
 	s.configuration.ResourceVersion = ""
 	Expect(cluster.Admin.Create(ctx, s.configuration)).To(Succeed())
-	for _, through := range []*server{a, b} {
+	for _, through := range all {
 		Eventually(func(g Gomega) {
 			probe := s.namespace()
 			probe.Name = "probe"

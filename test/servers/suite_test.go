@@ -12,15 +12,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/observer"
@@ -44,10 +42,16 @@ type server struct {
 
 var (
 	cluster *framework.Cluster
-	// a and b are the API servers. The manager and the observer use a. Specs can pause b.
+	// a and b are API servers. The manager and the observer use a. Specs can pause b, and delay its etcd traffic.
 	a, b      *server
 	secondary *framework.SecondAPIServer
-	observed  *observer.Observer
+	// all are a and b and, with members, a third API server.
+	all []*server
+	// members are nil unless serversVariable is 3. Each API server then uses its own member.
+	members *controlplane.EtcdMembers
+	// etcdOfB is between b and etcd.
+	etcdOfB  *faults.TCPProxy
+	observed *observer.Observer
 	// random depends on the seed and the name of the spec.
 	random *rand.Rand
 )
@@ -64,49 +68,28 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		return
 	}
 	framework.SetDefaults()
-	logA, logB := framework.NewAuditLog(), framework.NewAuditLog()
-	cluster = framework.Start(ctx, logA.Options()...)
-	cluster.Install(ctx, "default")
-	secondary = cluster.StartSecondAPIServer(ctx, logB.Flag())
-	a = &server{
-		Server: observer.Server{Config: cluster.Admin.Config, Log: string(logA)},
-		admin:  cluster.Admin.Clientset(), ordinary: cluster.Ordinary.Clientset(), initializer: cluster.Initializer.Clientset(),
-	}
-	b = &server{
-		Server: observer.Server{Config: secondary.ConfigFor(cluster.Admin.Config), Log: string(logB)},
-		admin:  secondary.As(cluster.Admin).Clientset(), ordinary: secondary.As(cluster.Ordinary).Clientset(),
-		initializer: secondary.As(cluster.Initializer).Clientset(),
-	}
-	// API servers with the same host name share a Lease, but the operator counts them by their Leases.
-	Expect(cluster.Admin.Create(ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: "apiserver-b",
-			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
-		},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("apiserver-b"), LeaseDurationSeconds: ptr.To(int32(3600)),
-			RenewTime: &metav1.MicroTime{Time: time.Now()},
-		},
-	})).To(Succeed())
+	startServers(ctx)
 	cluster.AddTemplateAccount(ctx, templateAccount)
 	cluster.StartManager(ctx)
 	cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("servers").Initializer(absent,
 		v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{
 			MatchLabels: map[string]v1alpha1.LabelValue{initialized: "yes"},
 		}}))
-	expectInjectedByB(ctx)
+	expectInjected(ctx)
 }, NodeTimeout(15*time.Minute))
 
-// expectInjectedByB waits until b uses the policies and the NamespaceInitializerSet, which it watches
-// independently of a.
-func expectInjectedByB(ctx context.Context) {
+// expectInjected waits until all API servers use the policies and the NamespaceInitializerSet, which they watch
+// independently of each other.
+func expectInjected(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		probe, err := b.ordinary.CoreV1().Namespaces().Create(ctx, makeInitialized("probe"),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-	}).WithContext(ctx).Should(Succeed())
+	for _, s := range all {
+		Eventually(func(g Gomega) {
+			probe, err := s.ordinary.CoreV1().Namespaces().Create(ctx, makeInitialized("probe"),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		}).WithContext(ctx).Should(Succeed())
+	}
 }
 
 var _ = BeforeEach(func(ctx context.Context) {
@@ -115,9 +98,13 @@ var _ = BeforeEach(func(ctx context.Context) {
 	random = rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), name.Sum64()))
 	mayWrite, err := observer.Authorizer(context.WithoutCancel(ctx), a.Config)
 	Expect(err).NotTo(HaveOccurred())
+	var servers []observer.Server
+	for _, s := range all {
+		servers = append(servers, s.Server)
+	}
 	observed, err = observer.Start(ctx, observer.Rules{
 		Manager: framework.ManagerUser, SystemNamespace: controlplane.SystemNamespace, MayWrite: mayWrite,
-	}, []observer.Server{a.Server, b.Server},
+	}, servers,
 		corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("limitranges"),
 		v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"))
 	Expect(err).NotTo(HaveOccurred())

@@ -6,6 +6,7 @@ package servers
 import (
 	"context"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -47,12 +48,13 @@ spec:
 
 var _ = Describe("A template that is applied through one API server", Serial, func() {
 	DescribeTable("is complete before a user can write through the other one",
-		func(ctx context.Context, rounds int) {
+		func(ctx context.Context, rounds int, delayed path, latency time.Duration) {
 			createTemplate(ctx)
+			delayed.start(latency)
 			all := &results{}
 			var group sync.WaitGroup
 			for range rounds {
-				creator, _ := inRandomOrder()
+				creator, _ := inOrder(latency)
 				name := framework.Unique("furnished")
 				creator.create(ctx, wrappers.MakeNamespace(name).Label(templateLabel, "yes").Obj())
 				group.Go(func() {
@@ -84,12 +86,15 @@ var _ = Describe("A template that is applied through one API server", Serial, fu
 			Expect(all.count(accepted)).To(Equal(rounds))
 			Expect(all.count(string(metav1.StatusReasonForbidden))).To(BeNumerically(">", 0))
 		},
-		Entry("in a few rounds", SpecTimeout(specTimeout), 20),
-		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500),
+		Entry("in a few rounds", SpecTimeout(specTimeout), 20, path{}, noLatency),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500, path{}, noLatency),
+		Entry(late(etcdPath), SpecTimeout(specTimeout), 10, etcdPath, 300*time.Millisecond),
+		Entry(late(namespacesPath), SpecTimeout(specTimeout), 10, namespacesPath, 300*time.Millisecond),
+		Entry(late(membersPath), SpecTimeout(specTimeout), 10, membersPath, 300*time.Millisecond),
 	)
 })
 
-// createTemplate creates the template, and waits until both API servers select new namespaces with it. The
+// createTemplate creates the template, and waits until all API servers select new namespaces with it. The
 // template exists until the spec ends.
 func createTemplate(ctx context.Context) {
 	GinkgoHelper()
@@ -99,7 +104,7 @@ func createTemplate(ctx context.Context) {
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
 	})
-	for _, s := range []*server{a, b} {
+	for _, s := range all {
 		Eventually(func(g Gomega) {
 			probe, err := s.ordinary.CoreV1().Namespaces().Create(ctx, wrappers.MakeNamespace("probe").Label(templateLabel, "yes").Obj(),
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

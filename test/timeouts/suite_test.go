@@ -77,7 +77,12 @@ func bindWorker(ctx context.Context) {
 // It returns a function that stops the manager earlier.
 func runManager(ctx context.Context, changes ...func(*manager.Options)) (stop func()) {
 	GinkgoHelper()
-	running, err := plane.StartManager(ctx, changes...)
+	return stopAfterSpec(plane.StartManager(ctx, changes...))
+}
+
+// stopAfterSpec stops a manager at the end of the spec. It returns a function that stops the manager earlier.
+func stopAfterSpec(running *controlplane.Manager, err error) (stop func()) {
+	GinkgoHelper()
 	Expect(err).NotTo(HaveOccurred())
 	isStopped := false
 	stop = func() {
