@@ -33,7 +33,7 @@ func (s *server) time() time.Time { return s.local.Now().Add(s.skew) }
 
 func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
 	s.pass(s.before)
-	response := &http.Response{Header: http.Header{}}
+	response := &http.Response{Header: http.Header{}, Body: http.NoBody}
 	if !s.hasNoDate {
 		response.Header.Set("Date", s.time().UTC().Format(http.TimeFormat))
 	}
@@ -107,8 +107,9 @@ func TestClock(t *testing.T) {
 				s.skew, s.before, s.after, s.hasNoDate = r.skew, r.toServer, r.fromServer, r.hasNoDate
 				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example.com"+r.path, nil)
 				g.Expect(err).NotTo(HaveOccurred())
-				_, err = clock.Wrap(s).RoundTrip(request)
+				answer, err := clock.Wrap(s).RoundTrip(request)
 				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(answer.Body.Close()).To(Succeed())
 			}
 			if test.wantLocal {
 				g.Expect(clock.Now()).To(Equal(s.local.Now()))
@@ -127,7 +128,7 @@ func TestClockIgnoresErrors(t *testing.T) {
 	transport := clock.Wrap(roundTrip(func(*http.Request) (*http.Response, error) { return nil, http.ErrHandlerTimeout }))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example.com/api/v1/namespaces", nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = transport.RoundTrip(request)
+	_, err = transport.RoundTrip(request) //nolint:bodyclose // There is no response.
 	g.Expect(err).To(MatchError(http.ErrHandlerTimeout))
 	g.Expect(clock.Now()).To(Equal(local.Now()))
 }
