@@ -4,7 +4,9 @@
 package servertime
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +35,7 @@ func (s *server) time() time.Time { return s.local.Now().Add(s.skew) }
 
 func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
 	s.pass(s.before)
-	response := &http.Response{Header: http.Header{}, Body: http.NoBody}
+	response := &http.Response{Header: http.Header{}, Body: io.NopCloser(strings.NewReader(""))}
 	if !s.hasNoDate {
 		response.Header.Set("Date", s.time().UTC().Format(http.TimeFormat))
 	}

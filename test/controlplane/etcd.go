@@ -253,22 +253,44 @@ type etcdStatus struct {
 }
 
 func (m *EtcdMember) status(ctx context.Context) (status etcdStatus, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	url := m.URL() + "/v3/maintenance/status"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+	err = m.post(ctx, "status", "{}", &status)
+	return status, err
+}
+
+// MoveLeader makes a member the leader. All members must have been ready.
+func (m *EtcdMembers) MoveLeader(ctx context.Context, to *EtcdMember) error {
+	leader, err := m.Leader(ctx)
+	if err != nil || leader == to {
+		return err
+	}
+	id, err := strconv.ParseUint(to.id, 16, 64)
 	if err != nil {
-		return status, fmt.Errorf("failed to create a request for etcd: %w", err)
+		return fmt.Errorf("failed to parse the identity of etcd %s: %w", to.name, err)
+	}
+	return leader.post(ctx, "transfer-leadership", fmt.Sprintf(`{"targetID":"%d"}`, id), &struct{}{})
+}
+
+// post sends a request to the maintenance API of a member.
+func (m *EtcdMember) post(ctx context.Context, path, body string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	url := m.URL() + "/v3/maintenance/" + path
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("failed to create a request for etcd: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return status, fmt.Errorf("failed to get the status of etcd %s: %w", m.name, err)
+		return fmt.Errorf("failed to send %s to etcd %s: %w", path, m.name, err)
 	}
 	defer response.Body.Close()
-	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
-		return status, fmt.Errorf("failed to decode the status of etcd %s: %w", m.name, err)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("failed to send %s to etcd %s: %s", path, m.name, response.Status)
 	}
-	return status, nil
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		return fmt.Errorf("failed to decode the response of etcd %s: %w", m.name, err)
+	}
+	return nil
 }
 
 // SetLatency delays the traffic between one member and the others, in both directions. All members must have been

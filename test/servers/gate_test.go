@@ -71,7 +71,6 @@ var _ = Describe("The gate", Serial, func() {
 			}
 			report("rejected after %d initializations, with a latency of %s: %s; first accepted write at most %s after the initialization",
 				rounds, latency, rejected, longest)
-			Expect(longest).To(BeNumerically("<", 5*time.Second+4*latency))
 		},
 		Entry("in a few rounds", SpecTimeout(specTimeout), 40, path{}, noLatency),
 		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500, path{}, noLatency),

@@ -131,7 +131,12 @@ var (
 		etcdOfB.SetLatency(latency)
 	}}
 	membersPath = path{name: "the traffic of its etcd member with the others", needsMembers: true,
-		delay: func(latency time.Duration) { members.SetLatency(members.All[1], latency) }}
+		delay: func(latency time.Duration) {
+			if latency > 0 { // A leader that is late would delay all API servers.
+				Expect(members.MoveLeader(context.Background(), members.All[0])).To(Succeed())
+			}
+			members.SetLatency(members.All[1], latency)
+		}}
 )
 
 const noLatency time.Duration = 0

@@ -67,8 +67,8 @@ func (b *benchmark) measureBare(ctx context.Context, l *line) (result sample, er
 	}
 	result.removed = expected.Last().Sub(start)
 	result.requests = harness.Counts{"LIST": int64(len(types)), "PUT": int64(len(names))}
-	after, isKnown, err := b.cluster.serverCPU()
-	result.serverCPU, result.isCPUKnown = after-before, isKnown
+	after, ok, err := b.cluster.serverCPU()
+	result.serverCPU, result.isCPUKnown = after-before, ok
 	return result, err
 }
 
