@@ -84,7 +84,10 @@ var _ = Describe("A template that is applied through one API server", Serial, fu
 			group.Wait()
 			report("writes to %d namespaces of a template: %s", rounds, all)
 			Expect(all.count(accepted)).To(Equal(rounds))
-			Expect(all.count(string(metav1.StatusReasonForbidden))).To(BeNumerically(">", 0))
+			// A request that is late can arrive after the initialization.
+			if latency == noLatency {
+				Expect(all.count(string(metav1.StatusReasonForbidden))).To(BeNumerically(">", 0))
+			}
 		},
 		Entry("in a few rounds", SpecTimeout(specTimeout), 20, path{}, noLatency),
 		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500, path{}, noLatency),
