@@ -26,7 +26,7 @@ type TCPProxy struct {
 	latency     time.Duration
 	isDropping  bool
 	isRefusing  bool
-	// identify returns the identity of a client from bytes that it has sent, "" if they do not contain it.
+	// identify returns the identity of the client that sent the bytes, or "" if the bytes do not contain an identity.
 	identify func(bytes []byte) string
 	// resumed is closed when the proxy forwards bytes again; nil if it is not paused.
 	resumed chan struct{}
@@ -71,8 +71,8 @@ func (p *TCPProxy) Stop() error {
 	return err
 }
 
-// Identify sets a function that returns the identity of a client from bytes that it has sent, or "" if they do
-// not contain it. Connections keep the last identity.
+// Identify sets a function that returns the identity of the client that sent the bytes, or "" if the bytes do not
+// contain an identity. Connections keep the last identity.
 func (p *TCPProxy) Identify(identify func(bytes []byte) string) {
 	p.lock.Lock()
 	defer p.lock.Unlock()

@@ -95,6 +95,18 @@ func (t customType) install(ctx context.Context) {
 	})
 }
 
+// hide stops serving the only version, and waits until the API server no longer lists the objects.
+func (t customType) hide(ctx context.Context) {
+	GinkgoHelper()
+	hidden := t.definition()
+	hidden.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["served"] = false
+	updateDefinition(ctx, hidden)
+	Eventually(func() error {
+		_, err := metadataClient.Resource(t.resource()).List(ctx, metav1.ListOptions{})
+		return err
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
+}
+
 // expectServed waits until the API server serves every version and returns it in discovery.
 func (t customType) expectServed(ctx context.Context) {
 	GinkgoHelper()

@@ -117,13 +117,7 @@ var _ = Describe("Custom resources", func() {
 		create(ctx, keeper)
 		createCustom(ctx, custom, custom.object(namespace.Name, "hidden"))
 		By("disabling the version, which hides its stored objects")
-		hidden := custom.definition()
-		setServed(hidden.Object, false)
-		updateDefinition(ctx, hidden)
-		Eventually(func() error {
-			_, err := metadataClient.Resource(custom.resource()).List(ctx, metav1.ListOptions{})
-			return err
-		}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
+		custom.hide(ctx)
 
 		deleteObject(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1"))
@@ -134,11 +128,6 @@ var _ = Describe("Custom resources", func() {
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 })
-
-// setServed sets whether the only version of a CRD is served.
-func setServed(definition map[string]any, isServed bool) {
-	definition["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["served"] = isServed
-}
 
 // expectNothingStored checks that storage contains no object of a custom type in a namespace. If
 // the CRD was deleted, it creates the CRD again. The type then has the same path in storage.

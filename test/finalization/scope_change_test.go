@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,13 +81,7 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "unserved")
 		createCustom(ctx, custom, custom.object(namespace.Name, "hidden"))
-		hidden := custom.definition()
-		setServed(hidden.Object, false)
-		updateDefinition(ctx, hidden)
-		Eventually(func() error {
-			_, err := metadataClient.Resource(custom.resource()).List(ctx, metav1.ListOptions{})
-			return err
-		}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
+		custom.hide(ctx)
 		deleteObject(ctx, namespace)
 		expectDeleted(ctx, namespace)
 

@@ -97,11 +97,7 @@ func (c *cluster) discover(ctx context.Context) ([]schema.GroupVersionResource, 
 func (s scenario) hasBare() bool { return s.content == content{} }
 
 func (l *line) bareTimes() []time.Duration {
-	times := make([]time.Duration, 0, len(l.bare))
-	for _, measured := range l.bare {
-		times = append(times, measured.removed)
-	}
-	return times
+	return collect(l.bare, func(s sample) time.Duration { return s.removed })
 }
 
 // bareRatio returns nslifecycle's median time divided by that of the bare client.
@@ -128,11 +124,7 @@ func (r *report) bareTable() harness.Table {
 		}
 		processors := nothing
 		if l.bare[0].isCPUKnown {
-			var times []time.Duration
-			for _, measured := range l.bare {
-				times = append(times, measured.serverCPU)
-			}
-			processors = formatTime(harness.Median(times))
+			processors = formatTime(harness.Median(collect(l.bare, func(s sample) time.Duration { return s.serverCPU })))
 		}
 		table.Rows = append(table.Rows, []string{
 			l.scenario.title, strconv.Itoa(l.servers), formatTime(harness.Median(l.bareTimes())),

@@ -114,23 +114,23 @@ type line struct {
 	bare []sample
 }
 
-// collect returns one value for each sample of a side.
-func collect[T any](l *line, side int, what func(sample) T) []T {
-	values := make([]T, 0, len(l.samples[side]))
-	for _, measured := range l.samples[side] {
+// collect returns one value for each sample.
+func collect[T any](samples []sample, what func(sample) T) []T {
+	values := make([]T, 0, len(samples))
+	for _, measured := range samples {
 		values = append(values, what(measured))
 	}
 	return values
 }
 
 func (l *line) times(side int) []time.Duration {
-	return collect(l, side, func(s sample) time.Duration { return s.removed })
+	return collect(l.samples[side], func(s sample) time.Duration { return s.removed })
 }
 
 func (l *line) medianTime(side int) time.Duration { return harness.Median(l.times(side)) }
 
 func (l *line) medianRequests(side int) int64 {
-	return harness.Median(collect(l, side, func(s sample) int64 { return s.requests.Total() }))
+	return harness.Median(collect(l.samples[side], func(s sample) int64 { return s.requests.Total() }))
 }
 
 // medianByVerb returns the median number of requests for each verb.
@@ -138,7 +138,7 @@ func (l *line) medianByVerb(side int) harness.Counts {
 	result := harness.Counts{}
 	for _, measured := range l.samples[side] {
 		for verb := range measured.requests {
-			result[verb] = harness.Median(collect(l, side, func(s sample) int64 { return s.requests[verb] }))
+			result[verb] = harness.Median(collect(l.samples[side], func(s sample) int64 { return s.requests[verb] }))
 		}
 	}
 	return result.Minus(nil)
@@ -186,7 +186,7 @@ func (l *line) worstAfterPods() float64 {
 	if len(l.samples[ours]) == 0 {
 		return math.NaN()
 	}
-	return slices.Max(collect(l, ours, func(s sample) time.Duration { return s.afterPods })).Seconds()
+	return slices.Max(collect(l.samples[ours], func(s sample) time.Duration { return s.afterPods })).Seconds()
 }
 
 // worstMemory returns nslifecycle's peak memory, in MiB.
@@ -194,5 +194,5 @@ func (l *line) worstMemory() float64 {
 	if len(l.samples[ours]) == 0 || !l.samples[ours][0].isMemoryKnown {
 		return math.NaN()
 	}
-	return float64(slices.Max(collect(l, ours, func(s sample) int64 { return s.peakMemory }))) / (1 << 20)
+	return float64(slices.Max(collect(l.samples[ours], func(s sample) int64 { return s.peakMemory }))) / (1 << 20)
 }

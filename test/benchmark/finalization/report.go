@@ -137,13 +137,13 @@ func (r *report) costTable() harness.Table {
 		row := []string{l.scenario.title, strconv.Itoa(l.servers)}
 		for side := range l.samples {
 			row = append(row, cell(l, side, func() string {
-				return cpu(l.samples[side][0].isCPUKnown, collect(l, side, func(s sample) time.Duration { return s.serverCPU }))
+				return cpu(l.samples[side][0].isCPUKnown, collect(l.samples[side], func(s sample) time.Duration { return s.serverCPU }))
 			}))
 		}
 		for side := range l.samples {
 			row = append(row, cell(l, side, func() string {
 				return cpu(l.samples[side][0].isCPUKnown,
-					collect(l, side, func(s sample) time.Duration { return s.controllerCPU }))
+					collect(l.samples[side], func(s sample) time.Duration { return s.controllerCPU }))
 			}))
 		}
 		for side := range l.samples {
@@ -151,7 +151,7 @@ func (r *report) costTable() harness.Table {
 				if !l.samples[side][0].isMemoryKnown {
 					return nothing
 				}
-				return harness.FormatMemory(slices.Max(collect(l, side, func(s sample) int64 { return s.peakMemory })))
+				return harness.FormatMemory(slices.Max(collect(l.samples[side], func(s sample) int64 { return s.peakMemory })))
 			}))
 		}
 		table.Rows = append(table.Rows, row)
@@ -170,7 +170,7 @@ func (r *report) podTable() harness.Table {
 		}
 		row := []string{l.scenario.title, strconv.Itoa(l.servers)}
 		for side := range l.samples {
-			times := collect(l, side, func(s sample) time.Duration { return s.afterPods })
+			times := collect(l.samples[side], func(s sample) time.Duration { return s.afterPods })
 			row = append(row, cell(l, side, func() string { return formatTime(harness.Median(times)) }),
 				cell(l, side, func() string { return formatTime(slices.Max(times)) }))
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 )
@@ -26,7 +26,7 @@ import (
 // measureBare measures a client that sends only the requests that cannot be avoided: for each namespace
 // the creation, one patch for each initializer, and one write of the status. It stops the manager
 // meanwhile. The policies remain, so each namespace gets the pending list.
-func (r *outcome) measureBare(ctx context.Context, c *cluster, clients int) (err error) {
+func (r *outcome) measureBare(ctx context.Context, c *cluster, clients int) error {
 	if err := c.manager.Stop(); err != nil {
 		return err
 	}
@@ -38,27 +38,14 @@ func (r *outcome) measureBare(ctx context.Context, c *cluster, clients int) (err
 	if err != nil {
 		return err
 	}
-	names := make(chan string, r.atOnce)
-	for range r.atOnce {
-		c.created++
-		names <- fmt.Sprintf("bench-ns-%06d", c.created)
-	}
-	close(names)
-	errs := make([]error, clients)
-	var running sync.WaitGroup
+	first := c.created + 1
+	c.created += r.atOnce
 	began := time.Now()
-	for i := range errs {
-		running.Go(func() {
-			for name := range names {
-				if errs[i] = c.initializeBare(ctx, initializer, operator, name); errs[i] != nil {
-					return
-				}
-			}
-		})
-	}
-	running.Wait()
+	err = harness.InParallelWithLimit(ctx, clients, r.atOnce, func(ctx context.Context, i int) error {
+		return c.initializeBare(ctx, initializer, operator, fmt.Sprintf(namespaceFormat, first+i))
+	})
 	r.bare = append(r.bare, time.Since(began))
-	return errors.Join(errors.Join(errs...), c.startManager(ctx))
+	return errors.Join(err, c.startManager(ctx))
 }
 
 func newBareClient(kubeconfig string) (kubernetes.Interface, error) {

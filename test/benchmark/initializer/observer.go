@@ -17,7 +17,11 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
+
+// namespaceFormat is the format of the names of namespaces.
+const namespaceFormat = "bench-ns-%06d"
 
 // timing holds the times at which a namespace was requested, became writable, and was reported as
 // initialized.
@@ -83,7 +87,7 @@ func (o *observer) expect() (string, *timing) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	o.cluster.created++
-	name := fmt.Sprintf("bench-ns-%06d", o.cluster.created)
+	name := fmt.Sprintf(namespaceFormat, o.cluster.created)
 	o.timings[name] = &timing{done: make(chan struct{})}
 	return name, o.timings[name]
 }
@@ -134,28 +138,19 @@ func (o *observer) atOnce(ctx context.Context, count, clients int) (time.Duratio
 		name string
 		*timing
 	}
-	all, next := make([]expected, count), make(chan expected)
+	all := make([]expected, count)
 	for i := range all {
 		all[i].name, all[i].timing = o.expect()
 	}
-	errs := make([]error, clients)
-	var running sync.WaitGroup
 	began := time.Now()
-	for i := range errs {
-		running.Go(func() {
-			for one := range next {
-				errs[i] = errors.Join(errs[i], o.create(ctx, one.name, one.timing))
-			}
-		})
+	if err := harness.InParallelWithLimit(ctx, clients, count, func(ctx context.Context, i int) error {
+		return o.create(ctx, all[i].name, all[i].timing)
+	}); err != nil {
+		return 0, err
 	}
-	for _, one := range all {
-		next <- one
-	}
-	close(next)
-	running.Wait()
 	last := began
 	for _, one := range all {
-		if err := errors.Join(errors.Join(errs...), one.wait(ctx, one.name)); err != nil {
+		if err := one.wait(ctx, one.name); err != nil {
 			return 0, err
 		}
 		if one.ready.After(last) {

@@ -15,8 +15,13 @@ const Parallel = 32
 
 // InParallel calls the function do for each number from 0 to count-1, concurrently.
 func InParallel(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
+	return InParallelWithLimit(ctx, Parallel, count, do)
+}
+
+// InParallelWithLimit is like InParallel with another number of concurrent requests.
+func InParallelWithLimit(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {
 	group, groupContext := errgroup.WithContext(ctx)
-	group.SetLimit(Parallel)
+	group.SetLimit(limit)
 	for i := range count {
 		group.Go(func() error { return do(groupContext, i) })
 	}
