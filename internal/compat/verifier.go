@@ -109,14 +109,16 @@ func (v *Verifier) Verify(
 		status.Message += msgUpgrade
 	}
 	identity := fmt.Sprintf("%s/%s %s", set.UID, set.ResourceVersion, installed.Guard.UID)
-	if v.confirmed == identity {
-		return status, nil
+	if v.confirmed != identity {
+		status, err = v.confirm(ctx, set, installed, status)
+		if err != nil || status.Reason != v1alpha1.ReasonEnforced {
+			return status, err
+		}
+		if status.RetryAfter == 0 {
+			v.confirmed = identity
+		}
 	}
-	status, err = v.confirm(ctx, set, installed, status)
-	if err == nil && status.Reason == v1alpha1.ReasonEnforced && status.RetryAfter == 0 {
-		v.confirmed = identity
-	}
-	return status, err
+	return v.policies.EnsureFail(ctx, set, installed, status)
 }
 
 // confirm returns the given status if the operator is authorized to inject the pending list and the

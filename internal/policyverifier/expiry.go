@@ -41,7 +41,7 @@ func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
 // matchesEverything reports whether a policy fails closed and excludes no requests. It does not
 // check the policy's expressions; their author is responsible for them.
 func matchesEverything(spec *admissionv1.ValidatingAdmissionPolicySpec) bool {
-	failsClosed := spec.FailurePolicy == nil || *spec.FailurePolicy == admissionv1.Fail
+	failsClosed := spec.FailurePolicy == nil || isFail(spec.FailurePolicy)
 	matches := spec.MatchConstraints
 	return failsClosed && spec.ParamKind == nil && matches != nil && len(matches.ExcludeResourceRules) == 0 &&
 		selectsEverything(matches.NamespaceSelector) && selectsEverything(matches.ObjectSelector) &&

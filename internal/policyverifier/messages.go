@@ -44,8 +44,8 @@ func msgMissingForTemplates(missing []string, installCommand string) string {
 }
 
 func msgFailurePolicyForbidden(policy string) string {
-	return fmt.Sprintf("; a restarting API server can create namespaces without them, because the operator is not "+
-		"authorized to set failurePolicy of MutatingAdmissionPolicy %q to Fail: set it manually", policy)
+	return fmt.Sprintf("; a restarting API server can admit requests without policy %q, because the operator is not "+
+		"authorized to set its failurePolicy to Fail: set it manually", policy)
 }
 
 func msgRefused(refusal error) string {

@@ -23,7 +23,9 @@ type Installed struct {
 	// HasCompatGuard reports whether Guard is the variant in config/compat.
 	HasCompatGuard bool
 
+	// inject and templates are nil if they are missing.
 	inject        *admissionv1.MutatingAdmissionPolicy
+	templates     *admissionv1.ValidatingAdmissionPolicy
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
 	// counts contains the number of installed objects for each policy and for its bindings. A policy
 	// of another kind with the same label is not a policy of this project.
@@ -112,9 +114,12 @@ func ListValidating(ctx context.Context, reader client.Reader) (Installed, error
 		label := policy.Labels[v1alpha1.LabelPolicy]
 		labels[policy.Name] = label
 		installed.add(validatingKind, label, policy.Name)
-		if label == v1alpha1.PolicyGuard {
+		switch label {
+		case v1alpha1.PolicyGuard:
 			installed.Guard = policy
 			installed.HasCompatGuard = policy.Labels[v1alpha1.LabelInjection] == v1alpha1.InjectionByOperator
+		case v1alpha1.PolicyTemplates:
+			installed.templates = policy
 		}
 	}
 	for _, binding := range bindings.Items {

@@ -15,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,10 +65,10 @@ type PolicyStatus struct {
 	RetryAfter time.Duration
 }
 
-// The operator does not manage the policies. It changes only one field of the inject policy; see
-// ensureFail.
+// The operator does not manage the policies. It changes only one field of two policies; see EnsureFail.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,resourceNames=nslifecycle-templates,verbs=patch
 // The operator creates Namespaces only as dry runs.
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 
@@ -88,15 +89,7 @@ func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitialize
 	if err != nil || status.Reason != v1alpha1.ReasonEnforced {
 		return status, err
 	}
-	left, err := v.ensureFail(ctx, installed.inject, set)
-	if apierrors.IsForbidden(err) {
-		status.Message += msgFailurePolicyForbidden(installed.inject.Name)
-		left, err = unconfirmedRetryInterval, nil
-	}
-	if left > 0 && (status.RetryAfter == 0 || left < status.RetryAfter) {
-		status.RetryAfter = left
-	}
-	return status, err
+	return v.EnsureFail(ctx, set, installed, status)
 }
 
 // CheckInstalled returns an error if the policies in config/default are not installed.
@@ -218,26 +211,61 @@ func isInjected(
 		len(initialization.MissingFinalizers(namespace, expected)) == 0
 }
 
-// ensureFail sets the failure policy of the inject policy to Fail. The API server then denies new
-// Namespaces while it cannot read the set, for example shortly after a restart. The manifest cannot
-// contain Fail: no Namespace could be created until the API server has discovered the set's type.
-// ensureFail returns the time until every API server has discovered the type, or 0.
-func (v *Verifier) ensureFail(
-	ctx context.Context, inject *admissionv1.MutatingAdmissionPolicy, set *v1alpha1.NamespaceInitializerSet,
-) (time.Duration, error) {
-	if policy := inject.Spec.FailurePolicy; policy != nil && *policy == admissionv1.Fail {
-		return 0, nil
+// EnsureFail sets the failure policy of the inject policy to Fail, and that of the templates policy if the
+// set contains templates. The API server then denies requests while it cannot read the set, for example
+// shortly after a restart. The manifest cannot contain Fail: no Namespace could be created until the API
+// server has discovered the set's type. EnsureFail adds a missing permission, and the time until every API
+// server has discovered the type, to the given status.
+func (v *Verifier) EnsureFail(
+	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed Installed, status PolicyStatus,
+) (PolicyStatus, error) {
+	var policies []client.Object
+	if inject := installed.inject; inject != nil && !isFail(inject.Spec.FailurePolicy) {
+		policies = append(policies, inject)
+	}
+	if templates := installed.templates; templates != nil && len(set.Templates) > 0 && !isFail(templates.Spec.FailurePolicy) {
+		policies = append(policies, templates)
+	}
+	if len(policies) == 0 {
+		return status, nil
 	}
 	if left := failAfter - v.Clock.Since(set.CreationTimestamp.Time); left > 0 {
-		return left, nil
+		status.retryAfter(left)
+		return status, nil
 	}
-	changed := inject.DeepCopy()
-	fail := admissionv1.Fail
-	changed.Spec.FailurePolicy = &fail
-	patch := client.MergeFromWithOptions(inject, client.MergeFromWithOptimisticLock{})
-	if err := v.Patch(ctx, changed, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
-		return 0, fmt.Errorf("failed to set failurePolicy of MutatingAdmissionPolicy %q to Fail: %w", inject.Name, err)
+	var errs []error
+	for _, policy := range policies {
+		err := v.setFail(ctx, policy)
+		if apierrors.IsForbidden(err) {
+			status.Message += msgFailurePolicyForbidden(policy.GetName())
+			status.retryAfter(unconfirmedRetryInterval)
+			err = nil
+		}
+		errs = append(errs, err)
 	}
-	log.FromContext(ctx).Info("Set failurePolicy of the inject policy to Fail", "policy", inject.Name)
-	return 0, nil
+	return status, errors.Join(errs...)
+}
+
+// retryAfter ensures that the next verification is not later than in the given time.
+func (s *PolicyStatus) retryAfter(left time.Duration) {
+	if s.RetryAfter == 0 || left < s.RetryAfter {
+		s.RetryAfter = left
+	}
+}
+
+// isFail reports whether a failure policy is Fail.
+func isFail(policy *admissionv1.FailurePolicyType) bool {
+	return policy != nil && *policy == admissionv1.Fail
+}
+
+func (v *Verifier) setFail(ctx context.Context, policy client.Object) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"spec":{"failurePolicy":%q}}`,
+		policy.GetResourceVersion(), admissionv1.Fail)
+	changed := policy.DeepCopyObject().(client.Object)
+	err := v.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(nswrite.FieldOwner))
+	if err != nil {
+		return fmt.Errorf("failed to set failurePolicy of %q to Fail: %w", policy.GetName(), err)
+	}
+	log.FromContext(ctx).Info("Set failurePolicy of an admission policy to Fail", "policy", policy.GetName())
+	return nil
 }

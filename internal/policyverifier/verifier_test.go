@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -150,7 +151,7 @@ func TestVerify(t *testing.T) {
 		"the set is enforced, but setting Fail returns an error": {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Pending: list}}, patchError: errOutage,
 			want: enforced, wantOnce: true,
-			wantError: `failed to set failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" to Fail: ` + errOutage.Error(),
+			wantError: `failed to set failurePolicy of "nslifecycle-inject" to Fail: ` + errOutage.Error(),
 		},
 	}
 	for name, test := range tests {
@@ -191,6 +192,49 @@ func TestVerify(t *testing.T) {
 				}
 				g.Expect(*inject.Spec.FailurePolicy).To(Equal(want))
 			})
+		})
+	}
+}
+
+func TestEnsureFailForTemplates(t *testing.T) {
+	tests := map[string]struct {
+		age        time.Duration
+		templates  []v1alpha1.EffectiveTemplate
+		patchError error
+		want       PolicyStatus
+		wantPolicy admissionv1.FailurePolicyType
+	}{
+		"without templates": {age: failAfter, wantPolicy: admissionv1.Ignore},
+		"the set is too young": {
+			age: failAfter - 5*time.Second, templates: []v1alpha1.EffectiveTemplate{{Name: "team"}},
+			want: PolicyStatus{RetryAfter: 5 * time.Second}, wantPolicy: admissionv1.Ignore,
+		},
+		"with a template": {
+			age: failAfter, templates: []v1alpha1.EffectiveTemplate{{Name: "team"}}, wantPolicy: admissionv1.Fail,
+		},
+		"not authorized": {
+			age: failAfter, templates: []v1alpha1.EffectiveTemplate{{Name: "team"}}, patchError: errForbidden,
+			want:       PolicyStatus{Message: msgFailurePolicyForbidden("nslifecycle-templates"), RetryAfter: time.Minute},
+			wantPolicy: admissionv1.Ignore,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			policy := policytest.ValidatingPolicy("nslifecycle-templates", v1alpha1.PolicyTemplates)
+			policy.Spec.FailurePolicy = ptr.To(admissionv1.Ignore)
+			var funcs interceptor.Funcs
+			if test.patchError != nil {
+				funcs.Patch = policytest.FailingPatch(test.patchError)
+			}
+			verifier := newVerifier(funcs, policy)
+			set := policytest.Set()
+			set.Templates, set.CreationTimestamp = test.templates, metav1.NewTime(now.Add(-test.age))
+			installed, err := List(t.Context(), verifier)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(verifier.EnsureFail(t.Context(), set, installed, PolicyStatus{})).To(Equal(test.want))
+			g.Expect(verifier.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+			g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(test.wantPolicy)))
 		})
 	}
 }

@@ -177,6 +177,9 @@ var _ = Describe("The permissions of the manager", func() {
 		Entry("updating other policies", access{
 			verb: "patch", group: "admissionregistration.k8s.io", resource: "mutatingadmissionpolicies", name: "other",
 		}),
+		Entry("updating other validating policies", access{
+			verb: "patch", group: "admissionregistration.k8s.io", resource: "validatingadmissionpolicies", name: "nslifecycle-guard",
+		}),
 		Entry("updating other leader election Leases",
 			access{verb: "update", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system"}),
 		Entry("updating a namespace other than through /finalize", access{verb: "update", resource: "namespaces"}),

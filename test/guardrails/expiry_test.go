@@ -413,7 +413,7 @@ var _ = Describe("Expiry", func() {
 		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{
 			v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: nil,
 		})).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*time.Minute))
 })
 
 // restorePolicies reinstalls all policies and waits until the expiry policy is enforced.

@@ -13,7 +13,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -129,7 +128,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		}, SpecTimeout(5*time.Minute))
 	}
 
-	It("can be upgraded with Helm, including the CRDs, after the manager sets the failure policy of inject to Fail", func(ctx context.Context) {
+	It("can be upgraded with Helm, including the CRDs, after the manager sets failure policies to Fail", func(ctx context.Context) {
 		startFinalization(ctx)
 		helmSucceeds(ctx, "install", "--create-namespace")
 		DeferCleanup(func(ctx context.Context) {
@@ -140,12 +139,14 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		running, err := plane.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
-		failurePolicy := func() admissionv1.FailurePolicyType {
-			var inject admissionv1.MutatingAdmissionPolicy
-			Expect(admin.Get(ctx, client.ObjectKey{Name: "nslifecycle-inject"}, &inject)).To(Succeed())
-			return *inject.Spec.FailurePolicy
+		failurePolicies := func() string {
+			return kubectl(ctx, "get", "mutatingadmissionpolicies,validatingadmissionpolicies", "--output="+
+				"jsonpath={range .items[*]}{.metadata.name}={.spec.failurePolicy} {end}")
 		}
-		Eventually(failurePolicy).WithContext(ctx).WithTimeout(time.Minute).Should(Equal(admissionv1.Fail))
+		Eventually(failurePolicies).WithContext(ctx).WithTimeout(time.Minute).Should(ContainSubstring("nslifecycle-inject=Fail"))
+		kubectl(ctx, "patch", "validatingadmissionpolicy", "nslifecycle-templates", "--type=merge",
+			`--patch={"spec":{"failurePolicy":"Fail"}}`)
+		before := failurePolicies()
 
 		next := filepath.Join(GinkgoT().TempDir(), "chart")
 		Expect(os.CopyFS(next, os.DirFS(chart()))).To(Succeed())
@@ -159,7 +160,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		for _, crd := range crds {
 			Expect(kubectl(ctx, "get", "crd", crd, "--output=jsonpath={.metadata.annotations.example\\.com/next}")).To(Equal("1"))
 		}
-		Expect(failurePolicy()).To(Equal(admissionv1.Fail))
+		Expect(failurePolicies()).To(Equal(before))
 	}, SpecTimeout(5*time.Minute))
 })
 

@@ -128,9 +128,9 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("removed")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(3*time.Minute))
 
-	// RBAC cannot restrict the permission to patch a policy to one field. Therefore, the binding
-	// restricts the requests to which a patched policy applies.
-	It("restricts the inject policy to new namespaces, even if the manager patches the policy", func(ctx context.Context) {
+	// RBAC cannot restrict the permission to patch a policy to one field. Therefore, the bindings
+	// restrict the requests to which patched policies apply.
+	It("restricts the policies that the manager may patch to namespaces", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(own.Install(ctx)).To(Succeed())
 		config, err := own.ServiceAccountConfig(ctx, "nslifecycle-system", "nslifecycle-controller-manager")
@@ -143,28 +143,42 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		inject := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
 		Expect(framework.NewUser(config).Patch(ctx, inject, client.RawPatch(types.MergePatchType, []byte(rewrite)))).To(Succeed())
 
-		By("waiting until the API server enforces the patched policy for new namespaces")
+		const deny = `{"spec": {"paramKind": null, "matchConditions": null, "variables": null,
+			"matchConstraints": {"resourceRules": [
+				{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"], "scope": "*"}]},
+			"validations": [{"expression": "has(object.metadata.annotations)"}]}}`
+		templates := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-templates"}}
+		Expect(framework.NewUser(config).Patch(ctx, templates, client.RawPatch(types.MergePatchType, []byte(deny)))).To(Succeed())
+
+		By("waiting until the API server enforces the patched policies for new namespaces")
 		Eventually(func(g Gomega) {
 			probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
 			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Annotations).To(HaveKeyWithValue("rewritten", "yes"))
+			denied := root.Patch(ctx, wrappers.MakeNamespace("default").Obj(), client.RawPatch(
+				types.MergePatchType, []byte(`{"metadata": {"annotations": null}}`)), client.DryRunAll)
+			g.Expect(denied).To(BeDeniedBy("templates"))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("checking that the policy does not change other objects")
+		By("checking that the policies do not affect other objects")
 		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
 		Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		Expect(probe.Annotations).To(BeEmpty())
 
-		By("rejecting a change to the binding by the manager")
-		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
-		err = framework.NewUser(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
-		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		By("rejecting changes to the bindings by the manager")
+		for _, binding := range []client.Object{
+			&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}},
+			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-templates"}},
+		} {
+			err = framework.NewUser(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		}
 	}, SpecTimeout(5*time.Minute))
 
-	It("uses failurePolicy Fail for inject after every API server has read the set", func(ctx context.Context) {
+	It("uses failurePolicy Fail for inject and templates after every API server has read the set", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
-		Expect(failurePolicyOfInject(ctx, root)).To(Equal(admissionv1.Ignore))
+		Expect(failurePolicies(ctx, root)).To(Equal(both(admissionv1.Ignore)))
 
 		By("rejecting namespaces that exceed the CEL budget of inject while its failurePolicy is Ignore")
 		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
@@ -188,14 +202,19 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		running, err := own.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
-		Eventually(failurePolicyOfInject).WithContext(ctx).WithArguments(root).
-			WithTimeout(time.Minute).Should(Equal(admissionv1.Fail))
+		Eventually(failurePolicies).WithContext(ctx).WithArguments(root).WithTimeout(time.Minute).
+			Should(Equal([]admissionv1.FailurePolicyType{admissionv1.Fail, admissionv1.Ignore}), "without templates")
 		Expect(root.Create(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())).To(Succeed())
+		_, err = own.KubectlWithInput(ctx, own.Admin, `{apiVersion: nslifecycle.dev/v1alpha1, kind: NamespaceTemplate,
+			metadata: {name: hardened}, spec: {serviceAccountName: furnisher, objects: [
+				{name: settings, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}}]}}`, "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(failurePolicies).WithContext(ctx).WithArguments(root).Should(Equal(both(admissionv1.Fail)))
 
 		By("restoring Fail after an upgrade")
 		Expect(own.Install(ctx)).To(Succeed())
-		Eventually(failurePolicyOfInject).WithContext(ctx).WithArguments(root).Should(Equal(admissionv1.Fail))
-	}, SpecTimeout(2*time.Minute))
+		Eventually(failurePolicies).WithContext(ctx).WithArguments(root).Should(Equal(both(admissionv1.Fail)))
+	}, SpecTimeout(3*time.Minute))
 
 	It("reports missing policies until they are installed", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
@@ -331,11 +350,18 @@ func activeCondition(g Gomega, ctx context.Context, c client.Client, name string
 	return condition
 }
 
-func failurePolicyOfInject(ctx context.Context, c client.Client) admissionv1.FailurePolicyType {
+// failurePolicies returns the failure policies of inject and templates.
+func failurePolicies(ctx context.Context, c client.Client) []admissionv1.FailurePolicyType {
 	GinkgoHelper()
-	var policy admissionv1.MutatingAdmissionPolicy
-	Expect(c.Get(ctx, client.ObjectKey{Name: "nslifecycle-inject"}, &policy)).To(Succeed())
-	return *policy.Spec.FailurePolicy
+	var inject admissionv1.MutatingAdmissionPolicy
+	var templates admissionv1.ValidatingAdmissionPolicy
+	Expect(c.Get(ctx, client.ObjectKey{Name: "nslifecycle-inject"}, &inject)).To(Succeed())
+	Expect(c.Get(ctx, client.ObjectKey{Name: "nslifecycle-templates"}, &templates)).To(Succeed())
+	return []admissionv1.FailurePolicyType{*inject.Spec.FailurePolicy, *templates.Spec.FailurePolicy}
+}
+
+func both(policy admissionv1.FailurePolicyType) []admissionv1.FailurePolicyType {
+	return []admissionv1.FailurePolicyType{policy, policy}
 }
 
 // deletePolicies deletes the admission policies and waits until the API server no longer enforces
