@@ -309,8 +309,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			installed:  policytest.Default(admissionv1.Ignore),
 			patchError: errOutage,
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
-			wantError: `failed to set failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" to Fail: ` +
-				errOutage.Error(),
+			wantError:  `failed to set failurePolicy of "nslifecycle-inject" to Fail: ` + errOutage.Error(),
 		},
 	}
 	for name, test := range tests {

@@ -6,7 +6,9 @@ package servers
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +30,26 @@ import (
 // the default, with one etcd.
 const serversVariable = "NSLIFECYCLE_TEST_API_SERVERS"
 
+// aheadVariable is the environment variable with the name of the API server, "a" or "b", whose clock is ahead. By
+// default, all clocks are equal.
+const aheadVariable = "NSLIFECYCLE_TEST_API_SERVER_AHEAD"
+
+// ahead is the difference between the clocks. It is shorter than an hour, because API servers whose clocks differ by
+// more delete each other's Leases.
+const ahead = 55 * time.Minute
+
+// setClock sets the clock of the API server that is started next, and returns the difference to the clock of the
+// machine.
+func setClock(server string) time.Duration {
+	GinkgoHelper()
+	if os.Getenv(aheadVariable) != server {
+		Expect(os.Unsetenv(controlplane.ClockOffset)).To(Succeed())
+		return 0
+	}
+	Expect(os.Setenv(controlplane.ClockOffset, strconv.Itoa(int(ahead.Seconds())))).To(Succeed())
+	return ahead
+}
+
 // startServers starts the API servers and installs the project.
 func startServers(ctx context.Context) {
 	GinkgoHelper()
@@ -41,6 +63,13 @@ func startServers(ctx context.Context) {
 		options = append(options, controlplane.WithEtcdMembers(members),
 			controlplane.WithAPIServerFlag("etcd-servers", members.All[0].URL()))
 	}
+	if os.Getenv(aheadVariable) != "" {
+		Expect([]string{"a", "b"}).To(ContainElement(os.Getenv(aheadVariable)), aheadVariable)
+		program := filepath.Join(GinkgoT().TempDir(), "kube-apiserver")
+		Expect(controlplane.BuildAPIServerWithClockOffset(ctx, program)).To(Succeed())
+		GinkgoT().Setenv("TEST_ASSET_KUBE_APISERVER", program)
+	}
+	setClock("a")
 	cluster = framework.Start(ctx, options...)
 	cluster.Install(ctx, "default")
 	a = &server{
@@ -92,6 +121,7 @@ func startEtcdProxy(etcd string) {
 func startServer(ctx context.Context, name, etcd string) (*server, *framework.SecondAPIServer) {
 	GinkgoHelper()
 	log := framework.NewAuditLog()
+	offset := setClock(name)
 	started := cluster.StartSecondAPIServer(ctx, log.Flag(), "--etcd-servers="+etcd)
 	// API servers with the same host name share a Lease, but the operator counts them by their Leases.
 	Expect(cluster.Admin.Create(ctx, &coordinationv1.Lease{
@@ -101,7 +131,7 @@ func startServer(ctx context.Context, name, etcd string) (*server, *framework.Se
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("apiserver-" + name), LeaseDurationSeconds: ptr.To(int32(3600)),
-			RenewTime: &metav1.MicroTime{Time: time.Now()},
+			RenewTime: &metav1.MicroTime{Time: time.Now().Add(offset)},
 		},
 	})).To(Succeed())
 	return &server{

@@ -76,7 +76,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 			MatchLabels: map[string]v1alpha1.LabelValue{initialized: "yes"},
 		}}))
 	expectInjected(ctx)
-}, NodeTimeout(15*time.Minute))
+}, NodeTimeout(30*time.Minute))
 
 // expectInjected waits until all API servers use the policies and the NamespaceInitializerSet, which they watch
 // independently of each other.
