@@ -51,10 +51,9 @@ func BeRefused(texts ...string) OmegaMatcher {
 			BeNumerically("<", 2500)))
 }
 
-// BeRefusedThroughSubresource succeeds if the guard policy rejects a change of labels or parameters through
-// a subresource.
-func BeRefusedThroughSubresource() OmegaMatcher {
-	return BeDeniedBy(v1alpha1.PolicyGuard, "cannot be changed through a subresource")
+// BeRefusedThroughFinalize succeeds if the guard policy rejects a change of labels or parameters through /finalize.
+func BeRefusedThroughFinalize() OmegaMatcher {
+	return BeDeniedBy(v1alpha1.PolicyGuard, "cannot be changed through /finalize")
 }
 
 var _ = Describe("The parameters of a new namespace", Ordered, func() {
@@ -247,8 +246,8 @@ var _ = Describe("The parameters of an existing namespace", Ordered, func() {
 				target[test.key] = *test.value
 			}
 			Expect(cluster.Ordinary.Update(ctx, changed.DeepCopy())).To(BeRefused(test.texts...))
-			Expect(cluster.Ordinary.SubResource("status").Update(ctx, changed.DeepCopy())).To(BeRefusedThroughSubresource())
-			Expect(cluster.Ordinary.SubResource("finalize").Update(ctx, changed.DeepCopy())).To(BeRefusedThroughSubresource())
+			Expect(cluster.Ordinary.SubResource("status").Update(ctx, changed.DeepCopy())).To(BeRefused(test.texts...))
+			Expect(cluster.Ordinary.SubResource("finalize").Update(ctx, changed.DeepCopy())).To(BeRefusedThroughFinalize())
 		}, SpecTimeout(time.Minute))
 	}
 

@@ -18,7 +18,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -125,11 +124,6 @@ var _ = Describe("An API server that starts", func() {
 		namespaces := cluster.Admin.Clientset().CoreV1().Namespaces()
 		Expect(namespaces.Delete(ctx, doomed.Name, metav1.DeleteOptions{})).To(Succeed())
 		deleted, err := namespaces.Get(ctx, doomed.Name, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		deleted.Status.Conditions = []corev1.NamespaceCondition{{
-			Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse,
-		}}
-		deleted, err = namespaces.UpdateStatus(ctx, deleted, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		deleted.Spec.Finalizers = nil
 		_, err = namespaces.Finalize(ctx, deleted, metav1.UpdateOptions{})
