@@ -37,6 +37,8 @@ type Server struct {
 	Config *rest.Config
 	// Log is the path of the audit log.
 	Log string
+	// Ahead is the time by which the clock of the API server is ahead of that of the observer.
+	Ahead time.Duration
 }
 
 // Observer records the requests to the API servers of a control plane, and the changes of Namespaces and
@@ -114,7 +116,10 @@ func (o *Observer) Collect(ctx context.Context) (Evidence, error) {
 		if err != nil {
 			return evidence, err
 		}
-		evidence.Events = append(evidence.Events, events...)
+		for _, event := range events {
+			event.Received.Time, event.Completed.Time = event.Received.Add(-server.Ahead), event.Completed.Add(-server.Ahead)
+			evidence.Events = append(evidence.Events, event)
+		}
 	}
 	return evidence, nil
 }

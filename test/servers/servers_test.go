@@ -69,11 +69,11 @@ func startServers(ctx context.Context) {
 		Expect(controlplane.BuildAPIServerWithClockOffset(ctx, program)).To(Succeed())
 		GinkgoT().Setenv("TEST_ASSET_KUBE_APISERVER", program)
 	}
-	setClock("a")
+	offset := setClock("a")
 	cluster = framework.Start(ctx, options...)
 	cluster.Install(ctx, "default")
 	a = &server{
-		Server: observer.Server{Config: cluster.Admin.Config, Log: string(log)},
+		Server: observer.Server{Config: cluster.Admin.Config, Log: string(log), Ahead: offset},
 		admin:  cluster.Admin.Clientset(), ordinary: cluster.Ordinary.Clientset(), initializer: cluster.Initializer.Clientset(),
 	}
 	etcd := cluster.EtcdURL()
@@ -135,7 +135,7 @@ func startServer(ctx context.Context, name, etcd string) (*server, *framework.Se
 		},
 	})).To(Succeed())
 	return &server{
-		Server: observer.Server{Config: started.ConfigFor(cluster.Admin.Config), Log: string(log)},
+		Server: observer.Server{Config: started.ConfigFor(cluster.Admin.Config), Log: string(log), Ahead: offset},
 		admin:  started.As(cluster.Admin).Clientset(), ordinary: started.As(cluster.Ordinary).Clientset(),
 		initializer: started.As(cluster.Initializer).Clientset(),
 	}, started
