@@ -176,6 +176,10 @@ test-long: ginkgo ## Run the long tests, which repeatedly kill managers and API 
 	@$(use-control-plane-and-peer) set -x; failed=; \
 	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%)) || failed=1; \
 	NSLIFECYCLE_TEST_API_SERVERS=3 go test -count=1 -timeout 30m ./test/servers -ginkgo.label-filter='!long' || failed=1; \
+	for server in a b; do \
+		NSLIFECYCLE_TEST_API_SERVER_AHEAD=$$server go test -count=1 -timeout 60m ./test/servers -ginkgo.label-filter='!long' || \
+			failed=1; \
+	done; \
 	go test -timeout 60m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
 	[ -z "$$failed" ]
 
