@@ -68,7 +68,8 @@ func clockOverlay(ctx context.Context) (flag string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("failed to create %s: %w", dir, err)
 	}
-	replacement, overlay := filepath.Join(dir, "time.go"), filepath.Join(dir, "overlay.json")
+	// With the suffix .go, ./... would include the directory as a package.
+	replacement, overlay := filepath.Join(dir, "time.go.txt"), filepath.Join(dir, "overlay.json")
 	content, err := json.Marshal(map[string]any{"Replace": map[string]string{original: replacement}})
 	if err != nil {
 		return "", fmt.Errorf("failed to encode an overlay: %w", err)
