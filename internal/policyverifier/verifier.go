@@ -220,10 +220,11 @@ func (v *Verifier) EnsureFail(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed Installed, status PolicyStatus,
 ) (PolicyStatus, error) {
 	var policies []client.Object
-	if inject := installed.inject; inject != nil && !isFail(inject.Spec.FailurePolicy) {
+	inject, templates := installed.inject, installed.templates
+	if inject != nil && !isFail(inject.Spec.FailurePolicy) {
 		policies = append(policies, inject)
 	}
-	if templates := installed.templates; templates != nil && len(set.Templates) > 0 && !isFail(templates.Spec.FailurePolicy) {
+	if templates != nil && len(set.Templates) > 0 && !isFail(templates.Spec.FailurePolicy) {
 		policies = append(policies, templates)
 	}
 	if len(policies) == 0 {
