@@ -137,7 +137,8 @@ func (r *report) costTable() harness.Table {
 		row := []string{l.scenario.title, strconv.Itoa(l.servers)}
 		for side := range l.samples {
 			row = append(row, cell(l, side, func() string {
-				return cpu(l.samples[side][0].isCPUKnown, collect(l.samples[side], func(s sample) time.Duration { return s.serverCPU }))
+				return cpu(l.samples[side][0].isCPUKnown,
+					collect(l.samples[side], func(s sample) time.Duration { return s.serverCPU }))
 			}))
 		}
 		for side := range l.samples {
