@@ -113,22 +113,22 @@ var _ = Describe("An API server that starts", func() {
 		useRestartable(ctx)
 		publish(ctx, v1alpha1.EffectiveTemplate{Name: "gold"})
 		failClosed(ctx)
-		doomed := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("doomed"))
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("terminating"))
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "crd", "namespaceinitializersets."+v1alpha1.GroupVersion.Group)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.KillAPIServer(ctx)).To(Succeed())
 		Expect(cluster.StartAPIServer()).To(Succeed())
-		Eventually(tryPatch).WithContext(ctx).WithArguments(cluster.Ordinary, doomed.Name, "labels", "note", new("x")).
+		Eventually(tryPatch).WithContext(ctx).WithArguments(cluster.Ordinary, namespace.Name, "labels", "note", new("x")).
 			Should(MatchError(And(ContainSubstring("nslifecycle-templates"), ContainSubstring("failed to find resource"))))
 
 		namespaces := cluster.Admin.Clientset().CoreV1().Namespaces()
-		Expect(namespaces.Delete(ctx, doomed.Name, metav1.DeleteOptions{})).To(Succeed())
-		deleted, err := namespaces.Get(ctx, doomed.Name, metav1.GetOptions{})
+		Expect(namespaces.Delete(ctx, namespace.Name, metav1.DeleteOptions{})).To(Succeed())
+		deleted, err := namespaces.Get(ctx, namespace.Name, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		deleted.Spec.Finalizers = nil
 		_, err = namespaces.Finalize(ctx, deleted, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		_, err = namespaces.Get(ctx, doomed.Name, metav1.GetOptions{})
+		_, err = namespaces.Get(ctx, namespace.Name, metav1.GetOptions{})
 		Expect(err).To(Satisfy(apierrors.IsNotFound))
 	}, SpecTimeout(5*time.Minute))
 })
@@ -189,10 +189,13 @@ func chooseRestricted(authorizer string, user *framework.User, existing string) 
 			return err
 		})
 		patch := []byte(`{"metadata":{"labels":{"` + key + `":"gold"}}}`)
-		add("patch "+by, func(ctx context.Context) error {
-			_, err := namespaces.Patch(ctx, existing, types.MergePatchType, patch, metav1.PatchOptions{DryRun: dryRun})
-			return err
-		})
+		for path, subresources := range map[string][]string{"": nil, "/status": {"status"}} {
+			add("patch"+path+" "+by, func(ctx context.Context) error {
+				_, err := namespaces.Patch(ctx, existing, types.MergePatchType, patch,
+					metav1.PatchOptions{DryRun: dryRun}, subresources...)
+				return err
+			})
+		}
 	}
 	return attacks
 }
