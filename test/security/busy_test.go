@@ -27,7 +27,7 @@ var _ = Describe("A creator who continuously updates the Namespace", func() {
 		defer keepAnnotating(ctx, cluster.Ordinary, namespace.Name)()
 		Eventually(func(g Gomega) bool {
 			return reached(cluster.GetNamespace(g, ctx, namespace.Name))
-		}).WithContext(ctx).WithTimeout(15 * time.Second).Should(BeTrue())
+		}).WithContext(ctx).Should(BeTrue())
 		return time.Since(begin)
 	}
 

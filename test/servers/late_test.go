@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 var _ = Describe("An API server that is late", Serial, func() {
@@ -43,30 +44,38 @@ var _ = Describe("An API server that is late", Serial, func() {
 		Entry(late(membersPath), SpecTimeout(specTimeout), membersPath),
 	)
 
-	It("can create orphaned objects, and write to recreated namespaces, if its watch is later than the grace period", func(ctx context.Context) {
-		late := &results{}
-		removed, recreated := openThroughBoth(ctx, 2), openThroughBoth(ctx, 2)
-		resume := pauseTraffic("namespaces")
-		removeAndRecreate(ctx, removed, recreated)
-		var stops []func()
-		for _, name := range slices.Concat(removed, recreated) {
-			stops = append(stops, writeContinuously(ctx, b, name, late))
-		}
-		Eventually(func() int { return late.count(accepted, "create") }).WithContext(ctx).Should(BeNumerically(">=", 10))
-		resume()
-		resumed := time.Now()
-		for _, name := range recreated {
-			Eventually(operations(b.ordinary, name)["create"]).WithContext(ctx).Should(BeForbiddenBy("gate"))
-		}
-		for _, stop := range stops {
-			stop()
-		}
-		report("writes through an API server with a watch that is later than the grace period: %s; "+
-			"last accepted write %s after the watch resumed", late, late.window(resumed))
-		orphaned, early := expectOnlyLateWrites(ctx, removed, recreated)
-		Expect(orphaned).To(BeNumerically(">", 0), "the spec must reproduce the limit")
-		Expect(early).To(BeNumerically(">", 0), "the spec must reproduce the limit")
-	}, SpecTimeout(specTimeout))
+	DescribeTable("can create orphaned objects, and write to recreated namespaces, if its watch is later than the grace period",
+		func(ctx context.Context, prepare func(context.Context), grace time.Duration) {
+			prepare(ctx)
+			late := &results{}
+			removed, recreated := openThroughBoth(ctx, 2), openThroughBoth(ctx, 2)
+			resume := pauseTraffic("namespaces")
+			deleted := time.Now()
+			removeAndRecreate(ctx, removed, recreated)
+			took := time.Since(deleted)
+			Expect(settlingTime()).To(Equal(grace))
+			var stops []func()
+			for _, name := range slices.Concat(removed, recreated) {
+				stops = append(stops, writeContinuously(ctx, b, name, late))
+			}
+			Eventually(func() int { return late.count(accepted, "create") }).WithContext(ctx).Should(BeNumerically(">=", 10))
+			resume()
+			resumed := time.Now()
+			for _, name := range recreated {
+				Eventually(operations(b.ordinary, name)["create"]).WithContext(ctx).Should(BeForbiddenBy("gate"))
+			}
+			for _, stop := range stops {
+				stop()
+			}
+			report("writes through an API server with a watch that is later than the grace period: %s; namespaces recreated %s "+
+				"after their deletion; last accepted write %s after the watch resumed", late, took, late.window(resumed))
+			orphaned, early := expectOnlyLateWrites(ctx, removed, recreated)
+			Expect(orphaned).To(BeNumerically(">", 0), "the spec must reproduce the limit")
+			Expect(early).To(BeNumerically(">", 0), "the spec must reproduce the limit")
+		},
+		Entry("of an API server with a Lease of its own", SpecTimeout(specTimeout), func(context.Context) {}, gracePeriod),
+		Entry("of one second, because it shares the Lease of another API server", SpecTimeout(specTimeout), shareLease, time.Second),
+	)
 
 	It("can execute a request after the grace period that it admitted before the deletion", func(ctx context.Context) {
 		delayed := &results{}
@@ -104,4 +113,18 @@ func removeAndRecreate(ctx context.Context, removed, recreated []string) {
 		a.create(ctx, makeInitialized(name))
 		fill(ctx, a.initializer, name)
 	}
+}
+
+// settlingTime returns the grace period of the namespace that was deleted last.
+func settlingTime() time.Duration {
+	GinkgoHelper()
+	families, err := ctrlmetrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() == "nslifecycle_settling_time_seconds" {
+			return time.Duration(family.GetMetric()[0].GetGauge().GetValue() * float64(time.Second))
+		}
+	}
+	Fail("metric nslifecycle_settling_time_seconds is missing")
+	return 0
 }

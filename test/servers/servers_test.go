@@ -117,14 +117,17 @@ func startEtcdProxy(etcd string) {
 	})
 }
 
+// leases are the Leases of the additional API servers. API servers with the same host name share a Lease, but the
+// operator counts them by their Leases.
+var leases []*coordinationv1.Lease
+
 // startServer starts an API server in addition to the first one.
 func startServer(ctx context.Context, name, etcd string) (*server, *framework.SecondAPIServer) {
 	GinkgoHelper()
 	log := framework.NewAuditLog()
 	offset := setClock(name)
 	started := cluster.StartSecondAPIServer(ctx, log.Flag(), "--etcd-servers="+etcd)
-	// API servers with the same host name share a Lease, but the operator counts them by their Leases.
-	Expect(cluster.Admin.Create(ctx, &coordinationv1.Lease{
+	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceSystem, Name: "apiserver-" + name,
 			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
@@ -133,12 +136,24 @@ func startServer(ctx context.Context, name, etcd string) (*server, *framework.Se
 			HolderIdentity: ptr.To("apiserver-" + name), LeaseDurationSeconds: ptr.To(int32(3600)),
 			RenewTime: &metav1.MicroTime{Time: time.Now().Add(offset)},
 		},
-	})).To(Succeed())
+	}
+	Expect(cluster.Admin.Create(ctx, lease)).To(Succeed())
+	leases = append(leases, lease)
 	return &server{
 		Server: observer.Server{Config: started.ConfigFor(cluster.Admin.Config), Log: string(log), Ahead: offset},
 		admin:  started.As(cluster.Admin).Clientset(), ordinary: started.As(cluster.Ordinary).Clientset(),
 		initializer: started.As(cluster.Initializer).Clientset(),
 	}, started
+}
+
+// shareLease deletes the Leases of the additional API servers until the spec ends.
+func shareLease(ctx context.Context) {
+	GinkgoHelper()
+	for _, lease := range leases {
+		Expect(cluster.Admin.Delete(ctx, lease)).To(Succeed())
+		lease.ResourceVersion = ""
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Create(ctx, lease)).To(Succeed()) })
+	}
 }
 
 // path is a part of the traffic of b that specs can delay.

@@ -77,7 +77,7 @@ var _ = Describe("The webhook for templates", func() {
 	It("admits a kind that has become namespaced", func(ctx context.Context) {
 		text := manifest("rescoped", `{apiVersion: test.example.com/v1, kind: Widget, metadata: {name: x}}`)
 		Expect(kubectl(ctx, widgets("Cluster"), "apply")).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { _ = kubectl(ctx, widgets("Cluster"), "delete") })
+		DeferCleanup(func(ctx context.Context) { _ = kubectl(ctx, widgets("Cluster"), "delete", "--wait=false") })
 		Eventually(func() string {
 			output, _ := apply(ctx, text, "--dry-run=server")
 			return output
@@ -146,8 +146,8 @@ spec:
 }
 
 // kubectl runs a verb of kubectl with a manifest.
-func kubectl(ctx context.Context, manifest, verb string) error {
-	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, verb, "-f", "-")
+func kubectl(ctx context.Context, manifest string, args ...string) error {
+	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, append(args, "-f", "-")...)
 	return err
 }
 
