@@ -123,13 +123,13 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
 		phase := map[string]any{"phase": corev1.NamespaceTerminating}
 		if err := nswrite.PatchStatus(ctx, r.Client, &namespace, phase, ""); err != nil {
-			return retryConflict(err)
+			return retryStale(err)
 		}
 	}
 	switch {
 	case len(namespace.Spec.Finalizers) == 0:
 		r.Finalizer.Forget(ctx, req.Name)
-		return retryConflict(r.deleteNamespace(ctx, &namespace))
+		return retryStale(r.deleteNamespace(ctx, &namespace))
 	case !hasFinalizer:
 		r.Finalizer.Forget(ctx, req.Name)
 		return ctrl.Result{}, nil
@@ -147,7 +147,7 @@ func (r *FinalizationReconciler) finalize(ctx context.Context, namespace *corev1
 	case err != nil:
 		return ctrl.Result{}, err
 	case report.ConfirmedEmpty:
-		return retryConflict(r.removeFinalizer(ctx, namespace, report))
+		return retryStale(r.removeFinalizer(ctx, namespace, report))
 	}
 	// Conditions are written even after errors, because they report the errors. A Namespace that was
 	// empty in every pass gets no conditions while it waits for the grace period to end.
@@ -236,17 +236,7 @@ func (r *FinalizationReconciler) refuse(
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	changed := finalization.ComputeRefusal(namespace, reason, metav1.NewTime(r.Clock.Now()))
-	return retryConflict(r.patchConditions(ctx, namespace, changed))
-}
-
-// retryConflict converts the error of a write to a reconcile result. After a conflict, it requeues
-// the Namespace, because deletionChanged may drop the event of the conflicting write, such as a
-// label change. It ignores NotFound errors.
-func retryConflict(err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
-	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return retryStale(r.patchConditions(ctx, namespace, changed))
 }
 
 func (r *FinalizationReconciler) writeConditions(

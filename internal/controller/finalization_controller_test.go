@@ -314,7 +314,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			server: finalizationServer{cached: terminating(active), statusError: errRecreated}, wantWrites: []string{phase}, want: retry,
 		},
 		"the namespace is deleted before the phase is written": {
-			server: finalizationServer{cached: terminating(active), statusError: errNotFound}, wantWrites: []string{phase},
+			server: finalizationServer{cached: terminating(active), statusError: errNotFound}, wantWrites: []string{phase}, want: retry,
 		},
 
 		// Content.
@@ -485,6 +485,7 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"no finalizers, and the namespace was deleted": {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errNotFound}, wantWrites: []string{final + "7"},
+			want: retry,
 		},
 		// The watch event of the conflicting write may not trigger the reconciler.
 		"no finalizers, and the deletion returns a conflict": {

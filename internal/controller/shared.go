@@ -9,10 +9,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // Names of the reconcilers, in logs and metrics.
@@ -46,6 +49,15 @@ type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // error, up to maxRetryDelay.
 func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
+}
+
+// retryStale converts the error of a write to a reconcile result. If the object has changed or was deleted since it
+// was read, it requeues the request, because a predicate may drop the event of the other write, such as a label change.
+func retryStale(err error) (ctrl.Result, error) {
+	if err != nil && nswrite.IgnoreStale(err) == nil {
+		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
+	}
+	return ctrl.Result{}, err
 }
 
 // handlerFor returns an event handler that calls handle with the created, updated or deleted object.

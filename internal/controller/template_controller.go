@@ -126,14 +126,14 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	}
 	metrics.AddTemplate(current.Name)
 	changed, err := r.updateFinalizer(ctx, current, namespaces.Items)
-	switch {
-	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil // The predicate can drop the event of the other write.
-	case changed || err != nil:
-		return ctrl.Result{}, nswrite.IgnoreStale(err)
+	if changed || err != nil {
+		return retryStale(err)
+	}
+	if err := r.recordRevision(ctx, current); err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := r.planRollout(ctx, current, namespaces.Items); err != nil {
-		return ctrl.Result{}, err
+		return retryStale(err)
 	}
 	last, err := r.review(ctx, current)
 	if err != nil {
@@ -143,10 +143,7 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
 	}
 	if err := r.writeStatus(ctx, current, last.Authorization); err != nil {
-		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: conflictRetry}, nil
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return retryStale(err)
 	}
 	if !last.IsComplete() || len(last.unserved) > 0 || current.Status.Namespaces.Failed > 0 {
 		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
@@ -243,7 +240,6 @@ func (r *TemplateReconciler) writeStatus(
 ) error {
 	base := current.DeepCopy()
 	current.Status.Revision = template.Revision(&current.Spec)
-	current.Status.CurrentRevision = r.Rollouts.Current(current.UID)
 	counts, failures := r.Tracker.Status(current.Name, current.Status.Revision)
 	current.Status.Namespaces, current.Status.Failures = &counts, failures
 	for _, condition := range template.Conditions(current, template.ConditionInput{
@@ -257,6 +253,10 @@ func (r *TemplateReconciler) writeStatus(
 	if apiequality.Semantic.DeepEqual(base.Status, current.Status) {
 		return nil
 	}
+	return r.patchStatus(ctx, base, current)
+}
+
+func (r *TemplateReconciler) patchStatus(ctx context.Context, base, current *v1alpha1.NamespaceTemplate) error {
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Status().Patch(ctx, current, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
 		return fmt.Errorf("failed to update the status of NamespaceTemplate %q: %w", current.Name, err)
@@ -264,8 +264,15 @@ func (r *TemplateReconciler) writeStatus(
 	return nil
 }
 
-// planRollout stores the revision of the spec, and decides which revision new Namespaces, and which
-// Namespaces, get.
+// recordRevision stores the revision of a valid spec.
+func (r *TemplateReconciler) recordRevision(ctx context.Context, current *v1alpha1.NamespaceTemplate) error {
+	if current.DeletionTimestamp != nil || len(r.Programs.Errors(current)) > 0 {
+		return nil
+	}
+	return r.Revisions.Record(ctx, current, current.Status.CurrentRevision)
+}
+
+// planRollout decides which revision new Namespaces, and which open Namespaces, get.
 func (r *TemplateReconciler) planRollout(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, namespaces []corev1.Namespace,
 ) error {
@@ -275,9 +282,6 @@ func (r *TemplateReconciler) planRollout(
 	plan := template.Plan{Current: current.Status.CurrentRevision, Rollout: current.Spec.Rollout}
 	if len(r.Programs.Errors(current)) == 0 {
 		plan.Latest = template.Revision(&current.Spec)
-		if err := r.Revisions.Record(ctx, current, plan.Current); err != nil {
-			return err
-		}
 	}
 	if plan.Latest != "" && plan.Current != plan.Latest {
 		outdated, canaries, err := r.countOutdated(current, plan.Latest, namespaces)
@@ -288,6 +292,14 @@ func (r *TemplateReconciler) planRollout(
 			plan.Current = plan.Latest
 		}
 		plan.IsCanaryPhase = canaries > 0
+	}
+	// If Namespaces got a revision before it was recorded, they could get the next one without a rollout.
+	if current.Status.CurrentRevision != plan.Current {
+		base := current.DeepCopy()
+		current.Status.Revision, current.Status.CurrentRevision = template.Revision(&current.Spec), plan.Current
+		if err := r.patchStatus(ctx, base, current); err != nil {
+			return err
+		}
 	}
 	if r.Rollouts.Set(current.UID, plan) {
 		r.PlanChanged(ctx, current)

@@ -71,16 +71,6 @@ func (r *Rollouts) Set(template types.UID, plan Plan) bool {
 	return hasChanged
 }
 
-// Current returns the revision of a template that new Namespaces get; empty if there is none.
-func (r *Rollouts) Current(template types.UID) string {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if known, ok := r.byUID[template]; ok {
-		return known.Current
-	}
-	return ""
-}
-
 // IsPaused reports whether the rollout of a template is paused because of failures.
 func (r *Rollouts) IsPaused(template types.UID) bool {
 	r.mutex.Lock()

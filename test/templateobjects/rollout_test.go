@@ -5,6 +5,9 @@ package templateobjects
 
 import (
 	"context"
+	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -107,6 +110,27 @@ var _ = Describe("The rollout of a changed template", func() {
 		change(ctx, template.Name, only("config", configMap("config", "a")))
 		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"a": 13}))
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 13")
+	})
+
+	It("gives new namespaces no revision before the status contains it", func(ctx context.Context) {
+		DeferCleanup(restoreManager)
+		created := newTemplate(framework.Unique("unrecorded"), only("config", configMap("config", "a")))
+		rejected := make(chan struct{})
+		var once sync.Once
+		restartManager(ctx, func(request *http.Request) fault {
+			if strings.HasSuffix(request.URL.Path, "/namespacetemplates/"+created.Name+"/status") {
+				once.Do(func() { close(rejected) })
+				return notSent
+			}
+			return noFault
+		})
+		create(ctx, created)
+		namespace := selectedBy(created.Name)
+		Expect(creator.Create(ctx, namespace)).To(Succeed())
+		Eventually(rejected).WithContext(ctx).Should(BeClosed())
+		Consistently(objectsOf).WithContext(ctx).WithArguments(ctx, namespace).WithTimeout(2 * time.Second).Should(BeEmpty())
+		restartManager(ctx, nil)
+		expectOpen(ctx, namespace)
 	})
 
 	// Of these namespaces, five cannot get the new revision, in random order.
