@@ -138,6 +138,7 @@ var _ = Describe("An initializing namespace", func() {
 
 	It("waits for an initializer that is no longer registered", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, nil)
+		stopManager() // It would skip the initializer.
 		f.delete(ctx, configuration)
 		result := f.expectFindings(ctx, proven(diagnosis.CauseInitializerUnregistered, "namespaces/"+f.ns).
 			withMessage(f.text("$id.init.example.com")))

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -269,23 +268,6 @@ func expectEvent(ctx context.Context, namespace *corev1.Namespace, eventType, re
 				event.InvolvedObject.UID == namespace.UID
 		})).To(BeTrue(), "no Event %s %s %q among %v", eventType, reason, text, list.Items)
 	}).WithContext(ctx).Should(Succeed())
-}
-
-// expectDeletedWithin waits until an object is deleted, for no longer than limit, and reports the
-// duration.
-func expectDeletedWithin(ctx context.Context, object client.Object, limit time.Duration, what string) {
-	GinkgoHelper()
-	begin := time.Now()
-	Eventually(func() error {
-		return admin.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
-	}).WithContext(ctx).WithTimeout(limit).Should(Satisfy(apierrors.IsNotFound), "%T %s still exists", object, object.GetName())
-	reportDuration(what, time.Since(begin))
-}
-
-// reportDuration prints a duration and adds it to the suite's report.
-func reportDuration(what string, took time.Duration) {
-	GinkgoWriter.Printf("MEASURED %s: %s\n", what, took.Round(time.Millisecond))
-	AddReportEntry(what, took.Round(time.Millisecond).String())
 }
 
 // fromJSON parses an object in JSON.

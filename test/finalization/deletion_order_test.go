@@ -5,7 +5,6 @@ package finalization
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -90,7 +89,7 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		_, err = widgets.Patch(ctx, list.Items[0].GetName(), types.MergePatchType, readSecret.Data["patch"], metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 
-		expectDeletedWithin(ctx, namespace, 10*time.Second, "from the last finalizer of a custom resource to the deletion of the namespace")
+		expectDeleted(ctx, namespace)
 		expectNoObjects(ctx, namespace.Name)
 	})
 })

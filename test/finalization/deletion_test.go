@@ -5,7 +5,6 @@ package finalization
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,10 +15,8 @@ import (
 var _ = Describe("A deleted namespace", func() {
 	It("is finalized if it is empty", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "empty")
-		begin := time.Now()
 		deleteObject(ctx, namespace)
 		expectDeleted(ctx, namespace)
-		GinkgoWriter.Println("took", time.Since(begin))
 	})
 
 	It("is finalized after its content is deleted", func(ctx context.Context) {

@@ -213,7 +213,7 @@ var _ = Describe("A namespace whose content is unknown", func() {
 			HaveFinalizersRemaining(testFinalizer+" in 600 resource instances"))
 		removeAll(ctx, configMaps, namespace.Name)
 		expectDeleted(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(4*time.Minute))
 })
 
 // afterFirst lets the first request that handle matches reach the API server, and passes later

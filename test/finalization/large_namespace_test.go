@@ -34,7 +34,6 @@ var _ = Describe("A large namespace", Label("long"), func() {
 		namespace := createNamespace(ctx, "volume")
 		dynamicClient := newDynamic()
 		resource := dynamicClient.Resource(custom.resource()).Namespace(namespace.Name)
-		begin := time.Now()
 		Expect(parallel(settings+widgets, func(i int) error {
 			if i < settings {
 				return admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, fmt.Sprint("settings-", i)))
@@ -43,12 +42,9 @@ var _ = Describe("A large namespace", Label("long"), func() {
 			_, err := resource.Create(ctx, held, metav1.CreateOptions{})
 			return err
 		})).To(Succeed())
-		reportDuration("creation of 5000 ConfigMaps and 1000 custom resources", time.Since(begin))
 
-		begin = time.Now()
 		deleteObject(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 5000 resource instances", custom.remaining(widgets)))
-		reportDuration("from the deletion to the first condition", time.Since(begin))
 
 		done := make(chan error, 1)
 		go func() { // This goroutine simulates the controller that removes the finalizers.
@@ -72,7 +68,6 @@ var _ = Describe("A large namespace", Label("long"), func() {
 		}()
 		counts := collectCounts(ctx, namespace, custom)
 		Expect(done).To(Receive(BeNil()))
-		reportDuration("deletion of 5000 ConfigMaps and 1000 custom resources with finalizers that are removed within 20s", time.Since(begin))
 		GinkgoWriter.Println("counts of the custom resources:", counts)
 		Expect(len(counts)).To(BeNumerically(">=", 5), "%v", counts)
 		for i := 1; i < len(counts); i++ {

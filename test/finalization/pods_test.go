@@ -5,7 +5,6 @@ package finalization
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -120,7 +119,7 @@ var _ = Describe("Pods", func() {
 
 		forceDelete(ctx, stopping)
 		removeClaimFinalizers(ctx, kept)
-		expectDeletedWithin(ctx, namespace, 4*time.Second, "from the last Pod to the deletion of the namespace")
+		expectDeleted(ctx, namespace)
 		expectNoObjects(ctx, namespace.Name)
 	})
 

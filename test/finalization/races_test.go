@@ -205,10 +205,8 @@ var _ = Describe("A namespace that another client updates continuously", func() 
 
 		deleteObject(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"))
-		begin := time.Now()
 		removeFinalizers(ctx, held)
 		eventuallyNamespace(ctx, namespace.Name, Not(WithTransform(namespaceFinalizersOf, ContainElement(corev1.FinalizerKubernetes))))
-		AddReportEntry("time to the removal of the namespace finalizer", time.Since(begin).String())
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveContentRemoved())
 		eventuallyNamespace(ctx, namespace.Name, WithTransform(func(now *corev1.Namespace) (int, error) {
 			return strconv.Atoi(now.Annotations["example.com/writer"])

@@ -214,7 +214,7 @@ var _ = Describe("A namespace finalizer", func() {
 			_, err := plane.Kubectl(ctx, plane.Admin, args[1:]...)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		Expect(finalizer.Check(ctx, config, own)).To(Succeed())
+		Eventually(finalizer.Check).WithContext(ctx).WithArguments(ctx, config, own).Should(Succeed())
 		// The permission to patch the condition is optional.
 		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		Expect(nscondition.Find(get(Default, ctx, namespace.Name), corev1.NamespaceConditionType(own))).To(BeNil())

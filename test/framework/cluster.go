@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,7 +64,7 @@ type Cluster struct {
 // SetDefaults sets the logger and the Gomega timeouts. A suite can override them afterwards.
 func SetDefaults() {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(time.Minute) // Test machines might be busy.
+	SetDefaultEventuallyTimeout(2 * time.Minute) // Test machines might be busy.
 	// Polling competes with the tested code for CPU time.
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
@@ -141,7 +143,29 @@ func (c *Cluster) AddUserWithRules(ctx context.Context, name string, rules ...rb
 	config, err := c.User(name)
 	Expect(err).NotTo(HaveOccurred())
 	c.Bind(ctx, name, rules, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
+	ExpectAllowed(ctx, config, rules[0])
 	return NewUser(config)
+}
+
+// ExpectAllowed waits until the API server grants the first permission of a rule to a user.
+func ExpectAllowed(ctx context.Context, config *rest.Config, rule rbacv1.PolicyRule) {
+	GinkgoHelper()
+	user := NewUser(config)
+	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+	attributes := &authorizationv1.ResourceAttributes{
+		Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+	}
+	if len(rule.ResourceNames) > 0 {
+		attributes.Name = rule.ResourceNames[0]
+	}
+	Eventually(func(g Gomega) {
+		review, err := user.Clientset().AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},
+			}, metav1.CreateOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(review.Status.Allowed).To(BeTrue())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // Bind grants rules to subjects cluster-wide until the spec or the suite ends.

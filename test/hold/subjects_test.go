@@ -164,11 +164,12 @@ func addGitOps(ctx context.Context) *framework.User {
 	} {
 		Expect(client.IgnoreAlreadyExists(cluster.Admin.Create(ctx, object))).To(Succeed())
 	}
-	cluster.Bind(ctx, gitopsAccount, []rbacv1.PolicyRule{
-		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
-	}, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: gitopsNamespace, Name: gitopsAccount})
+	rule := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
+	cluster.Bind(ctx, gitopsAccount, []rbacv1.PolicyRule{rule},
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: gitopsNamespace, Name: gitopsAccount})
 	config, err := cluster.ServiceAccountConfig(ctx, gitopsNamespace, gitopsAccount)
 	Expect(err).NotTo(HaveOccurred())
+	framework.ExpectAllowed(ctx, config, rule)
 	return framework.NewUser(config)
 }
 

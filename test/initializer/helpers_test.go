@@ -58,6 +58,7 @@ func newAccount(ctx context.Context, account string, rules ...rbacv1.PolicyRule)
 	}
 	config, err := plane.ServiceAccountConfig(ctx, accounts, account)
 	Expect(err).NotTo(HaveOccurred())
+	framework.ExpectAllowed(ctx, config, rules[0])
 	return config
 }
 

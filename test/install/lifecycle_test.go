@@ -192,10 +192,10 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 	}, SpecTimeout(3*time.Minute))
 
 	It("allows administrators to complete the initialization and delete namespaces if no manager runs", func(ctx context.Context) {
-		Expect(admin.Create(ctx, &v1alpha1.NamespaceInitializerSet{
+		Eventually(admin.Create).WithContext(ctx).WithArguments(ctx, &v1alpha1.NamespaceInitializerSet{
 			ObjectMeta:   metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName},
 			Initializers: []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}},
-		})).To(Succeed())
+		}).Should(Succeed())
 		expectInjected(ctx)
 		for _, name := range []string{"completed", "deleted"} {
 			namespace := wrappers.MakeNamespace(name).Obj()

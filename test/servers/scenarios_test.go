@@ -109,8 +109,10 @@ func (s *scenario) fill(ctx context.Context) {
 	GinkgoHelper()
 	object := wrappers.MakeConfigMap(s.name, updatable)
 	object.Finalizers = []string{testFinalizer}
-	_, err := s.first.initializer.CoreV1().ConfigMaps(s.name).Create(ctx, object, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error { // The API server can still observe the previous namespace.
+		_, err := s.first.initializer.CoreV1().ConfigMaps(s.name).Create(ctx, object, metav1.CreateOptions{})
+		return err
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // finish removes all initializers, one after the other.
@@ -149,10 +151,11 @@ func (s *scenario) completeTwice(ctx context.Context) {
 		s.fill(ctx)
 		s.finish(ctx)
 		waitForUser()
-		// The second API server has observed that the namespace is initialized.
-		_, err := s.second.ordinary.CoreV1().ConfigMaps(s.name).Patch(ctx, updatable, types.MergePatchType,
-			[]byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() error {
+			_, err := s.second.ordinary.CoreV1().ConfigMaps(s.name).Patch(ctx, updatable, types.MergePatchType,
+				[]byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
+			return err
+		}).WithContext(ctx).Should(Succeed())
 		s.removeFilled(ctx)
 	}
 }
