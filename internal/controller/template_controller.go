@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -112,8 +111,7 @@ func (r *TemplateReconciler) enqueueUsersOf(ctx context.Context, account client.
 
 // Reconcile updates the status of one template.
 func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	var namespaces corev1.NamespaceList
-	if err := errors.Join(r.retain(ctx), r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy)); err != nil {
+	if err := r.retain(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	current := &v1alpha1.NamespaceTemplate{}
@@ -125,6 +123,11 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{RequeueAfter: template.WatchRetention}, client.IgnoreNotFound(err)
 	}
 	metrics.AddTemplate(current.Name)
+	var namespaces corev1.NamespaceList
+	// The list contains all Namespaces that were observed before the template.
+	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to list Namespaces: %w", err)
+	}
 	changed, err := r.updateFinalizer(ctx, current, namespaces.Items)
 	if changed || err != nil {
 		return retryStale(err)
@@ -313,11 +316,12 @@ func (r *TemplateReconciler) countOutdated(
 ) (outdated, canaries int, err error) {
 	for i := range namespaces {
 		namespace := &namespaces[i]
-		state, err := template.ParseState(namespace)
+		state, err := r.Applier.State(namespace)
 		if err != nil {
 			return 0, 0, err
 		}
-		if template.IsInitializedHere(namespace) ||
+		// The last write can have opened a Namespace that the cache shows as initializing.
+		if template.IsInitializedHere(namespace) && !r.Applier.IsStale(namespace) ||
 			initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) ||
 			!template.IsOutdated(current, namespace, state, revision) {
 			continue

@@ -134,6 +134,27 @@ var _ = Describe("A stale cache", func() {
 			func(ctx context.Context, template string, _ *corev1.Namespace) { change(ctx, template, two) }),
 	)
 
+	It("does not make the operator skip the rollout of a template that is changed when a namespace opens", func(ctx context.Context) {
+		template := newTemplate(framework.Unique("opens"), only("config", configMap("config", "a")))
+		create(ctx, template)
+		namespace := selectedBy(template.Name)
+		name := namespace.Name
+		intercepted := restartManager(ctx, nil)
+		var resume func()
+		intercepted.set(onceFor(func(request *http.Request) bool {
+			return strings.HasSuffix(request.URL.Path, "/namespaces/"+name+"/status") && contains(request, v1alpha1.AnnotationTemplates)
+		}, func() { resume = intercepted.pause("namespaces") }))
+		createOpen(ctx, namespace)
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			only("config", configMap("config", "b"))(spec)
+			spec.Rollout.Paused = true
+		})
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "New namespaces get")
+		resume()
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "0 of 1", "New namespaces get")
+		expectValue(ctx, namespace, "config", "a")
+	})
+
 	It("does not make the operator restore an object again, or report a conflict", func(ctx context.Context) {
 		template := newTemplate(framework.Unique("lag"), two)
 		create(ctx, template)
