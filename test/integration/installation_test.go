@@ -83,7 +83,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(status).To(Equal(1))
 		Expect(output).To(And(ContainSubstring("the CustomResourceDefinitions are not installed"),
 			ContainSubstring("kubectl apply -k config/default")))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(6*time.Minute)) // It includes BeforeAll.
 
 	It("is not mentioned in the error message if no cluster is configured", func(ctx context.Context) {
 		command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0")

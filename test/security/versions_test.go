@@ -48,6 +48,13 @@ func installCRD(ctx context.Context, group, plural, singular, kind, short, scope
 	DeferCleanup(func(ctx context.Context) {
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "crd", name)
 		Expect(err).NotTo(HaveOccurred())
+		const services = "/apis/apiregistration.k8s.io/v1/apiservices/"
+		for _, path := range []string{"/apis/" + group, services + "v1." + group, services + "v2." + group} {
+			Eventually(func() error {
+				_, err := send(ctx, cluster.Admin, http.MethodGet, path, jsonType, nil)
+				return err
+			}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), path)
+		}
 	})
 	_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "wait", "--for=condition=Established", "crd/"+name)
 	Expect(err).NotTo(HaveOccurred())

@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
@@ -130,7 +133,7 @@ var _ = Describe("A namespace that cannot be completed", func() {
 		}
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "10 failed")
 		intercepted.sent()
-		Consistently(func() []string { return writes(intercepted.requestsSoFar()) }).WithTimeout(noticed / 3).
+		Consistently(func() []string { return writes(intercepted.requestsSoFar()) }).WithTimeout(5 * time.Second).
 			WithContext(ctx).Should(BeEmpty())
 		Expect(len(intercepted.sent())).To(BeNumerically("<", 30), "only discoveries and leases")
 	})
@@ -148,12 +151,22 @@ var _ = Describe("A namespace that cannot be completed", func() {
 			}
 			return noFault
 		})
-		for i := range 100 {
+		number := 0
+		overwrite := func() {
 			object := get(ctx, namespace, "config", &corev1.ConfigMap{})
-			object.Data["key"] = fmt.Sprintf("theirs-%d", i)
+			object.Data["key"] = fmt.Sprintf("theirs-%d", number)
 			_ = cluster.Admin.Update(ctx, object) // Conflicts with the operator are expected.
+			number++
 		}
-		expectCondition(ctx, template.Name, v1alpha1.ConditionConflicted, metav1.ConditionTrue)
+		Eventually(func(g Gomega) {
+			overwrite()
+			current := &v1alpha1.NamespaceTemplate{}
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
+			g.Expect(meta.IsStatusConditionTrue(current.Status.Conditions, v1alpha1.ConditionConflicted)).To(BeTrue())
+		}).WithContext(ctx).Should(Succeed())
+		for range 100 {
+			overwrite()
+		}
 		Expect(count.Load()).To(BeNumerically("<=", 4), "three restorations and a dry run")
 		expectEvents(ctx, namespace, "Conflict")
 	})

@@ -37,6 +37,7 @@ var _ = Describe("An object that moves from one template to another", func() {
 			to.Spec.NamespaceSelector = from.Spec.NamespaceSelector
 			create(ctx, from)
 			create(ctx, to)
+			expectCondition(ctx, to.Name, v1alpha1.ConditionValid, metav1.ConditionTrue)
 			namespace := selectedBy(from.Name)
 			createOpen(ctx, namespace)
 			before := get(ctx, namespace, "config", &corev1.ConfigMap{})

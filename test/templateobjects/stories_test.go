@@ -33,7 +33,7 @@ var _ = Describe("A template for new namespaces", func() {
 			for writer := range created {
 				writers.Go(func() {
 					defer GinkgoRecover()
-					for i := 0; created[writer] < 10 && i < 500; i++ {
+					for i := 0; created[writer] < 10 && ctx.Err() == nil; i++ {
 						object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 							Namespace: namespace.Name, Name: fmt.Sprintf("cm-%d-%d", writer, i),
 						}}

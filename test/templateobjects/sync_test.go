@@ -225,6 +225,7 @@ var _ = Describe("Two templates with the same object", func() {
 		second.Spec.NamespaceSelector = first.Spec.NamespaceSelector
 		create(ctx, first)
 		create(ctx, second)
+		expectCondition(ctx, second.Name, v1alpha1.ConditionValid, metav1.ConditionTrue)
 		namespace := wrappers.MakeNamespace(framework.Unique("ns")).Label("kind", first.Name).Obj()
 		createOpen(ctx, namespace)
 		expectValue(ctx, namespace, "config", "a")

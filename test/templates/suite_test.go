@@ -126,9 +126,12 @@ func selecting(key, value string) *v1alpha1.NamespaceSelector {
 // allow grants one verb on one resource to a user until the spec ends.
 func allow(ctx context.Context, user, verb, group, resource string, names ...string) {
 	GinkgoHelper()
-	cluster.Bind(ctx, framework.Unique("allow"), []rbacv1.PolicyRule{{
+	rule := rbacv1.PolicyRule{
 		APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: names,
-	}}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
+	}
+	cluster.Bind(ctx, framework.Unique("allow"), []rbacv1.PolicyRule{rule},
+		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
+	framework.ExpectAllowed(ctx, cluster.Impersonate(user).Config, rule)
 }
 
 func metaOf(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
