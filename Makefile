@@ -175,7 +175,10 @@ test-suites:
 test-long: ginkgo ## Run the long tests, which repeatedly kill managers and API servers.
 	@$(use-control-plane-and-peer) set -x; failed=; \
 	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%)) || failed=1; \
-	NSLIFECYCLE_TEST_API_SERVERS=3 go test -count=1 -timeout 30m ./test/servers -ginkgo.label-filter='!long' || failed=1; \
+	for members in 1 3; do \
+		NSLIFECYCLE_TEST_API_SERVERS=3 NSLIFECYCLE_TEST_ETCD_MEMBERS=$$members go test -count=1 -timeout 30m ./test/servers \
+			-ginkgo.label-filter='!long' || failed=1; \
+	done; \
 	for server in a b; do \
 		NSLIFECYCLE_TEST_API_SERVER_AHEAD=$$server go test -count=1 -timeout 60m ./test/servers -ginkgo.label-filter='!long' || \
 			failed=1; \
@@ -218,6 +221,12 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Building the
 		fi; \
 	done; \
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
+
+# The suites of docs/reliability.md, with all specs. ARGS contains flags of go test, for example
+# ARGS=-ginkgo.seed=1. The output contains the seed and the report entries of the specs.
+.PHONY: test-chaos test-model test-security test-servers
+test-chaos test-model test-security test-servers:
+	@$(use-control-plane-and-peer) set -x; go test ./test/$(@:test-%=%) -count=1 -v -timeout 2h $(ARGS)
 
 # The suites that test-integration runs: those that use a real API server, except the tests of the demo.
 SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/selfservice ./test/templates ./test/timeouts ./test/metrics ./test/security ./test/servers

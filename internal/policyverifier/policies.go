@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,10 +24,11 @@ type Installed struct {
 	// HasCompatGuard reports whether Guard is the variant in config/compat.
 	HasCompatGuard bool
 
-	// inject and templates are nil if they are missing.
+	// inject is nil if it is missing.
 	inject        *admissionv1.MutatingAdmissionPolicy
-	templates     *admissionv1.ValidatingAdmissionPolicy
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
+	// validating contains the validating policies by their label.
+	validating map[string]*admissionv1.ValidatingAdmissionPolicy
 	// counts contains the number of installed objects for each policy and for its bindings. A policy
 	// of another kind with the same label is not a policy of this project.
 	counts map[Policy]int
@@ -107,19 +109,17 @@ func ListValidating(ctx context.Context, reader client.Reader) (Installed, error
 	if err := listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &validating, &bindings); err != nil {
 		return Installed{}, err
 	}
-	installed := Installed{counts: map[Policy]int{}}
+	installed := Installed{counts: map[Policy]int{}, validating: map[string]*admissionv1.ValidatingAdmissionPolicy{}}
 	labels := map[string]string{}
 	for i := range validating.Items {
 		policy := &validating.Items[i]
 		label := policy.Labels[v1alpha1.LabelPolicy]
 		labels[policy.Name] = label
 		installed.add(validatingKind, label, policy.Name)
-		switch label {
-		case v1alpha1.PolicyGuard:
+		installed.validating[label] = policy
+		if label == v1alpha1.PolicyGuard {
 			installed.Guard = policy
 			installed.HasCompatGuard = policy.Labels[v1alpha1.LabelInjection] == v1alpha1.InjectionByOperator
-		case v1alpha1.PolicyTemplates:
-			installed.templates = policy
 		}
 	}
 	for _, binding := range bindings.Items {
@@ -188,6 +188,37 @@ func (i Installed) CheckForTemplates(installCommand string) error {
 		return errors.New(msgMissingForTemplates(missing, installCommand))
 	}
 	return nil
+}
+
+// failingOpen returns the policies that can admit requests while an API server cannot read the set, although the
+// set contains what they enforce.
+func (i Installed) failingOpen(set *v1alpha1.NamespaceInitializerSet) []client.Object {
+	var policies []client.Object
+	if i.inject != nil && !isFail(i.inject.Spec.FailurePolicy) {
+		policies = append(policies, i.inject)
+	}
+	for _, label := range enforcing(set) {
+		if policy := i.validating[label]; policy != nil && !isFail(policy.Spec.FailurePolicy) {
+			policies = append(policies, policy)
+		}
+	}
+	return policies
+}
+
+// enforcing returns the labels of the validating policies whose parameters the set contains.
+func enforcing(set *v1alpha1.NamespaceInitializerSet) []string {
+	var labels []string
+	if len(set.Templates) > 0 {
+		labels = append(labels, v1alpha1.PolicyTemplates)
+	}
+	if len(set.WaitingSubjects) > 0 {
+		labels = append(labels, v1alpha1.PolicyWaitingSubjects)
+	}
+	if len(set.WaitingSubjects) > 0 || slices.ContainsFunc(set.Initializers,
+		func(initializer v1alpha1.EffectiveInitializer) bool { return len(initializer.Subjects) > 0 }) {
+		labels = append(labels, v1alpha1.PolicyInitializerSubjects)
+	}
+	return labels
 }
 
 // HasMutating reports whether the "inject" policy or the "complete" policy is installed.

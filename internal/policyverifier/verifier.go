@@ -65,10 +65,10 @@ type PolicyStatus struct {
 	RetryAfter time.Duration
 }
 
-// The operator does not manage the policies. It changes only one field of two policies; see EnsureFail.
+// The operator does not manage the policies. It changes only their failurePolicy; see EnsureFail.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,resourceNames=nslifecycle-templates,verbs=patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,resourceNames=nslifecycle-templates;nslifecycle-waiting-subjects;nslifecycle-initializer-subjects,verbs=patch
 // The operator creates Namespaces only as dry runs.
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 
@@ -211,22 +211,15 @@ func isInjected(
 		len(initialization.MissingFinalizers(namespace, expected)) == 0
 }
 
-// EnsureFail sets the failure policy of the inject policy to Fail, and that of the templates policy if the
-// set contains templates. The API server then denies requests while it cannot read the set, for example
-// shortly after a restart. The manifest cannot contain Fail: no Namespace could be created until the API
-// server has discovered the set's type. EnsureFail adds a missing permission, and the time until every API
-// server has discovered the type, to the given status.
+// EnsureFail sets the failure policy of the inject policy to Fail, and that of the policies for templates,
+// waitingSubjects and subjects if the set contains any. The API server then denies requests while it cannot
+// read the set, for example shortly after a restart. The manifest cannot contain Fail: no Namespace could be
+// created until the API server has discovered the set's type. EnsureFail adds a missing permission, and the
+// time until every API server has discovered the type, to the given status.
 func (v *Verifier) EnsureFail(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed Installed, status PolicyStatus,
 ) (PolicyStatus, error) {
-	var policies []client.Object
-	inject, templates := installed.inject, installed.templates
-	if inject != nil && !isFail(inject.Spec.FailurePolicy) {
-		policies = append(policies, inject)
-	}
-	if templates != nil && len(set.Templates) > 0 && !isFail(templates.Spec.FailurePolicy) {
-		policies = append(policies, templates)
-	}
+	policies := installed.failingOpen(set)
 	if len(policies) == 0 {
 		return status, nil
 	}

@@ -196,45 +196,72 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func TestEnsureFailForTemplates(t *testing.T) {
+func TestEnsureFail(t *testing.T) {
+	names := map[string]string{
+		"nslifecycle-templates":            v1alpha1.PolicyTemplates,
+		"nslifecycle-waiting-subjects":     v1alpha1.PolicyWaitingSubjects,
+		"nslifecycle-initializer-subjects": v1alpha1.PolicyInitializerSubjects,
+		"nslifecycle-gate":                 v1alpha1.PolicyGate,
+	}
+	templates := func(set *v1alpha1.NamespaceInitializerSet) {
+		set.Templates = []v1alpha1.EffectiveTemplate{{Name: "team"}}
+	}
+	waiting := []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: "ops@corp.com"}}
 	tests := map[string]struct {
 		age        time.Duration
-		templates  []v1alpha1.EffectiveTemplate
+		set        func(*v1alpha1.NamespaceInitializerSet)
 		patchError error
 		want       PolicyStatus
-		wantPolicy admissionv1.FailurePolicyType
+		wantFail   []string
 	}{
-		"without templates": {age: failAfter, wantPolicy: admissionv1.Ignore},
+		"with neither templates nor subjects": {age: failAfter, set: func(*v1alpha1.NamespaceInitializerSet) {}},
 		"the set is too young": {
-			age: failAfter - 5*time.Second, templates: []v1alpha1.EffectiveTemplate{{Name: "team"}},
-			want: PolicyStatus{RetryAfter: 5 * time.Second}, wantPolicy: admissionv1.Ignore,
+			age: failAfter - 5*time.Second, set: templates, want: PolicyStatus{RetryAfter: 5 * time.Second},
 		},
-		"with a template": {
-			age: failAfter, templates: []v1alpha1.EffectiveTemplate{{Name: "team"}}, wantPolicy: admissionv1.Fail,
+		"with a template": {age: failAfter, set: templates, wantFail: []string{"nslifecycle-templates"}},
+		"with a waiting subject": {
+			age: failAfter, set: func(set *v1alpha1.NamespaceInitializerSet) { set.WaitingSubjects = waiting },
+			wantFail: []string{"nslifecycle-initializer-subjects", "nslifecycle-waiting-subjects"},
+		},
+		"with the subject of an initializer": {
+			age: failAfter, set: func(set *v1alpha1.NamespaceInitializerSet) { set.Initializers[1].Subjects = waiting },
+			wantFail: []string{"nslifecycle-initializer-subjects"},
 		},
 		"not authorized": {
-			age: failAfter, templates: []v1alpha1.EffectiveTemplate{{Name: "team"}}, patchError: errForbidden,
-			want:       PolicyStatus{Message: msgFailurePolicyForbidden("nslifecycle-templates"), RetryAfter: time.Minute},
-			wantPolicy: admissionv1.Ignore,
+			age: failAfter, set: templates, patchError: errForbidden,
+			want: PolicyStatus{Message: msgFailurePolicyForbidden("nslifecycle-templates"), RetryAfter: time.Minute},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			policy := policytest.ValidatingPolicy("nslifecycle-templates", v1alpha1.PolicyTemplates)
-			policy.Spec.FailurePolicy = ptr.To(admissionv1.Ignore)
+			var policies []client.Object
+			for name, label := range names {
+				policy := policytest.ValidatingPolicy(name, label)
+				policy.Spec.FailurePolicy = ptr.To(admissionv1.Ignore)
+				policies = append(policies, policy)
+			}
 			var funcs interceptor.Funcs
 			if test.patchError != nil {
 				funcs.Patch = policytest.FailingPatch(test.patchError)
 			}
-			verifier := newVerifier(funcs, policy)
-			set := policytest.Set()
-			set.Templates, set.CreationTimestamp = test.templates, metav1.NewTime(now.Add(-test.age))
+			verifier := newVerifier(funcs, policies...)
+			set := policytest.Set("rbac.corp.com", "quota.corp.com")
+			test.set(set)
+			set.CreationTimestamp = metav1.NewTime(now.Add(-test.age))
 			installed, err := List(t.Context(), verifier)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(verifier.EnsureFail(t.Context(), set, installed, PolicyStatus{})).To(Equal(test.want))
-			g.Expect(verifier.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(Succeed())
-			g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(test.wantPolicy)))
+
+			var list admissionv1.ValidatingAdmissionPolicyList
+			g.Expect(verifier.Client.List(t.Context(), &list)).To(Succeed())
+			var failing []string
+			for _, policy := range list.Items {
+				if *policy.Spec.FailurePolicy == admissionv1.Fail {
+					failing = append(failing, policy.Name)
+				}
+			}
+			g.Expect(failing).To(ConsistOf(test.wantFail))
 		})
 	}
 }

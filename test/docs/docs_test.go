@@ -153,7 +153,7 @@ func TestPaths(t *testing.T) {
 
 var (
 	makeCommands = regexp.MustCompile(`(?:^|[\s(;&"])make((?: +[A-Za-z]\S*)+)`)
-	makeTargets  = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
+	makeTargets  = regexp.MustCompile(`(?m)^([a-z][a-z0-9 -]*):`)
 	targetNames  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
@@ -166,7 +166,9 @@ func TestMakeTargets(t *testing.T) {
 	}
 	targets := map[string]bool{}
 	for _, found := range makeTargets.FindAllStringSubmatch(string(makefile), -1) {
-		targets[found[1]] = true
+		for target := range strings.FieldsSeq(found[1]) {
+			targets[target] = true
+		}
 	}
 	count := 0
 	pages := readPages(t)

@@ -20,6 +20,7 @@ import (
 	"github.com/onsi/gomega/gexec"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,7 +131,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 	// RBAC cannot restrict the permission to patch a policy to one field. Therefore, the bindings
 	// restrict the requests to which patched policies apply.
-	It("restricts the policies that the manager may patch to namespaces", func(ctx context.Context) {
+	It("restricts the policies that the manager may patch to namespaces and their content", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(own.Install(ctx)).To(Succeed())
 		config, err := own.ServiceAccountConfig(ctx, "nslifecycle-system", "nslifecycle-controller-manager")
@@ -144,11 +145,17 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(framework.NewUser(config).Patch(ctx, inject, client.RawPatch(types.MergePatchType, []byte(rewrite)))).To(Succeed())
 
 		const deny = `{"spec": {"paramKind": null, "matchConditions": null, "variables": null,
-			"matchConstraints": {"resourceRules": [
+			"matchConstraints": {"objectSelector": null, "resourceRules": [
 				{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"], "scope": "*"}]},
 			"validations": [{"expression": "has(object.metadata.annotations)"}]}}`
-		templates := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-templates"}}
-		Expect(framework.NewUser(config).Patch(ctx, templates, client.RawPatch(types.MergePatchType, []byte(deny)))).To(Succeed())
+		bindings := []client.Object{
+			&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}},
+		}
+		for _, name := range []string{"nslifecycle-templates", "nslifecycle-waiting-subjects", "nslifecycle-initializer-subjects"} {
+			policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			Expect(framework.NewUser(config).Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(deny)))).To(Succeed())
+			bindings = append(bindings, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
 
 		By("waiting until the API server enforces the patched policies for new namespaces")
 		Eventually(func(g Gomega) {
@@ -161,24 +168,26 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		}).WithContext(ctx).Should(Succeed())
 
 		By("checking that the policies do not affect other objects")
-		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
-		Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-		Expect(probe.Annotations).To(BeEmpty())
+		for _, probe := range []client.Object{
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}},
+			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}},
+		} {
+			Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			Expect(probe.GetAnnotations()).To(BeEmpty())
+		}
 
 		By("rejecting changes to the bindings by the manager")
-		for _, binding := range []client.Object{
-			&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}},
-			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-templates"}},
-		} {
+		for _, binding := range bindings {
 			err = framework.NewUser(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		}
 	}, SpecTimeout(5*time.Minute))
 
-	It("uses failurePolicy Fail for inject and templates after every API server has read the set", func(ctx context.Context) {
+	It("uses failurePolicy Fail for policies with parameters after every API server has read the set", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
-		Expect(failurePolicies(ctx, root)).To(Equal(both(admissionv1.Ignore)))
+		always := []string{"nslifecycle-require-set", "nslifecycle-template-authors"}
+		Expect(policiesWithFail(ctx, root)).To(ConsistOf(always))
 
 		By("rejecting namespaces that exceed the CEL budget of inject while its failurePolicy is Ignore")
 		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
@@ -202,18 +211,23 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		running, err := own.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
-		Eventually(failurePolicies).WithContext(ctx).WithArguments(root).WithTimeout(time.Minute).
-			Should(Equal([]admissionv1.FailurePolicyType{admissionv1.Fail, admissionv1.Ignore}), "without templates")
+		Eventually(policiesWithFail).WithContext(ctx).WithArguments(root).WithTimeout(time.Minute).
+			Should(ConsistOf(append(always, "nslifecycle-inject")), "without templates and subjects")
 		Expect(root.Create(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())).To(Succeed())
 		_, err = own.KubectlWithInput(ctx, own.Admin, `{apiVersion: nslifecycle.dev/v1alpha1, kind: NamespaceTemplate,
 			metadata: {name: hardened}, spec: {serviceAccountName: furnisher, objects: [
 				{name: settings, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}}]}}`, "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(failurePolicies).WithContext(ctx).WithArguments(root).Should(Equal(both(admissionv1.Fail)))
+		waiting := wrappers.MakeConfiguration("hardened").Obj()
+		waiting.WaitingSubjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: "waiting@corp.example.com"}}
+		createResource(ctx, root, waiting)
+		all := ConsistOf(append(always, "nslifecycle-inject", "nslifecycle-templates", "nslifecycle-waiting-subjects",
+			"nslifecycle-initializer-subjects"))
+		Eventually(policiesWithFail).WithContext(ctx).WithArguments(root).Should(all)
 
 		By("restoring Fail after an upgrade")
 		Expect(own.Install(ctx)).To(Succeed())
-		Eventually(failurePolicies).WithContext(ctx).WithArguments(root).Should(Equal(both(admissionv1.Fail)))
+		Eventually(policiesWithFail).WithContext(ctx).WithArguments(root).Should(all)
 	}, SpecTimeout(3*time.Minute))
 
 	It("reports missing policies until they are installed", func(ctx context.Context) {
@@ -350,18 +364,26 @@ func activeCondition(g Gomega, ctx context.Context, c client.Client, name string
 	return condition
 }
 
-// failurePolicies returns the failure policies of inject and templates.
-func failurePolicies(ctx context.Context, c client.Client) []admissionv1.FailurePolicyType {
+// policiesWithFail returns the names of the policies with a parameter and the failure policy Fail.
+func policiesWithFail(ctx context.Context, c client.Client) []string {
 	GinkgoHelper()
-	var inject admissionv1.MutatingAdmissionPolicy
-	var templates admissionv1.ValidatingAdmissionPolicy
-	Expect(c.Get(ctx, client.ObjectKey{Name: "nslifecycle-inject"}, &inject)).To(Succeed())
-	Expect(c.Get(ctx, client.ObjectKey{Name: "nslifecycle-templates"}, &templates)).To(Succeed())
-	return []admissionv1.FailurePolicyType{*inject.Spec.FailurePolicy, *templates.Spec.FailurePolicy}
-}
-
-func both(policy admissionv1.FailurePolicyType) []admissionv1.FailurePolicyType {
-	return []admissionv1.FailurePolicyType{policy, policy}
+	var mutating admissionv1.MutatingAdmissionPolicyList
+	var validating admissionv1.ValidatingAdmissionPolicyList
+	Expect(c.List(ctx, &mutating)).To(Succeed())
+	Expect(c.List(ctx, &validating)).To(Succeed())
+	var names []string
+	add := func(name string, paramKind *admissionv1.ParamKind, policy *admissionv1.FailurePolicyType) {
+		if paramKind != nil && *policy == admissionv1.Fail {
+			names = append(names, name)
+		}
+	}
+	for _, policy := range mutating.Items {
+		add(policy.Name, policy.Spec.ParamKind, policy.Spec.FailurePolicy)
+	}
+	for _, policy := range validating.Items {
+		add(policy.Name, policy.Spec.ParamKind, policy.Spec.FailurePolicy)
+	}
+	return names
 }
 
 // deletePolicies deletes the admission policies and waits until the API server no longer enforces

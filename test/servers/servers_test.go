@@ -26,9 +26,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/observer"
 )
 
-// serversVariable is the environment variable with the number of API servers: 3, with an etcd of three members, or 2,
-// the default, with one etcd.
+// serversVariable is the environment variable with the number of API servers: 3, or 2, the default.
 const serversVariable = "NSLIFECYCLE_TEST_API_SERVERS"
+
+// membersVariable is the environment variable with the number of etcd members: 3, or 1, the default.
+const membersVariable = "NSLIFECYCLE_TEST_ETCD_MEMBERS"
 
 // aheadVariable is the environment variable with the name of the API server, "a" or "b", whose clock is ahead. By
 // default, all clocks are equal.
@@ -55,7 +57,7 @@ func startServers(ctx context.Context) {
 	GinkgoHelper()
 	log := framework.NewAuditLog()
 	options := log.Options()
-	if os.Getenv(serversVariable) == "3" {
+	if os.Getenv(membersVariable) == "3" {
 		var err error
 		members, err = controlplane.StartEtcdMembers(ctx, GinkgoT().TempDir(), 3)
 		Expect(err).NotTo(HaveOccurred())
@@ -76,16 +78,18 @@ func startServers(ctx context.Context) {
 		Server: observer.Server{Config: cluster.Admin.Config, Log: string(log), Ahead: offset},
 		admin:  cluster.Admin.Clientset(), ordinary: cluster.Ordinary.Clientset(), initializer: cluster.Initializer.Clientset(),
 	}
-	etcd := cluster.EtcdURL()
+	etcdURLs := []string{cluster.EtcdURL(), cluster.EtcdURL(), cluster.EtcdURL()}
 	if members != nil {
 		Expect(members.WaitUntilReady(ctx)).To(Succeed())
-		etcd = members.All[1].URL()
+		for i, member := range members.All {
+			etcdURLs[i] = member.URL()
+		}
 	}
-	startEtcdProxy(etcd)
+	startEtcdProxy(etcdURLs[1])
 	b, secondary = startServer(ctx, "b", "http://"+etcdOfB.Address())
 	all = []*server{a, b}
-	if members != nil {
-		third, _ := startServer(ctx, "c", members.All[2].URL())
+	if os.Getenv(serversVariable) == "3" {
+		third, _ := startServer(ctx, "c", etcdURLs[2])
 		all = append(all, third)
 	}
 }
@@ -216,7 +220,7 @@ func (p path) start(latency time.Duration) {
 		return
 	}
 	if p.needsMembers && members == nil {
-		Skip("etcd has one member: set " + serversVariable + "=3")
+		Skip("etcd has one member: set " + membersVariable + "=3")
 	}
 	p.delay(latency)
 	DeferCleanup(p.delay, time.Duration(0))

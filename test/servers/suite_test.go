@@ -45,9 +45,9 @@ var (
 	// a and b are API servers. The manager and the observer use a. Specs can pause b, and delay its etcd traffic.
 	a, b      *server
 	secondary *framework.SecondAPIServer
-	// all are a and b and, with members, a third API server.
+	// all are a and b and, if serversVariable is 3, a third API server.
 	all []*server
-	// members are nil unless serversVariable is 3. Each API server then uses its own member.
+	// members are nil unless membersVariable is 3. Each API server then uses its own member.
 	members *controlplane.EtcdMembers
 	// etcdOfB is between b and etcd.
 	etcdOfB  *faults.TCPProxy

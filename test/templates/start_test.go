@@ -42,8 +42,6 @@ type startAttack struct {
 	do   func(context.Context) error
 	// message is part of the message with which the policy rejects the request after it has read the set.
 	message string
-	// isLimit is true if an API server that starts can admit the request.
-	isLimit bool
 
 	lock sync.Mutex
 	// rejections is the number of these rejections since the start of the API server.
@@ -82,7 +80,7 @@ func (a *startAttack) isRejected() bool {
 
 // The policies have the failurePolicy that the operator sets. A start of the API server takes about 10 s.
 var _ = Describe("An API server that starts", func() {
-	It("admits no restricted template before it has read the set", func(ctx context.Context) {
+	It("admits no restricted template and no waiting subject before it has read the set", func(ctx context.Context) {
 		restarts := len(latencies)
 		if text := os.Getenv("TEMPLATES_RESTARTS"); text != "" {
 			var err error
@@ -113,9 +111,7 @@ var _ = Describe("An API server that starts", func() {
 		}
 		for _, attack := range attacks {
 			AddReportEntry(attack.name, fmt.Sprintf("%d restarts: %v", restarts, attack.counts), ReportEntryVisibilityAlways)
-			if !attack.isLimit {
-				Expect(attack.counts).NotTo(HaveKey("admitted"), attack.name)
-			}
+			Expect(attack.counts).NotTo(HaveKey("admitted"), attack.name)
 		}
 	}, SpecTimeout(40*time.Minute))
 
@@ -143,11 +139,12 @@ var _ = Describe("An API server that starts", func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// failClosed sets the failurePolicy of inject and templates to Fail, like the operator.
+// failClosed sets the failurePolicy of the policies that read the set to Fail, like the operator.
 func failClosed(ctx context.Context) {
 	GinkgoHelper()
 	for _, policy := range []string{
 		"mutatingadmissionpolicy/nslifecycle-inject", "validatingadmissionpolicy/nslifecycle-templates",
+		"validatingadmissionpolicy/nslifecycle-waiting-subjects", "validatingadmissionpolicy/nslifecycle-initializer-subjects",
 	} {
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", policy, "--type=merge", `--patch={"spec":{"failurePolicy":"Fail"}}`)
 		Expect(err).NotTo(HaveOccurred())
@@ -221,7 +218,7 @@ func ignoreSubjects(user *framework.User, namespace string) []*startAttack {
 	patch := []byte(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationPendingInitializers + `":""}}}`)
 	return []*startAttack{
 		{
-			name: "create in an initializing namespace", message: "must wait", isLimit: true, counts: map[string]int{},
+			name: "create in an initializing namespace", message: "must wait", counts: map[string]int{},
 			do: func(ctx context.Context) error {
 				_, err := clientset.ConfigMaps(namespace).Create(ctx, wrappers.MakeConfigMap(namespace, "early"),
 					metav1.CreateOptions{DryRun: dryRun})
@@ -229,7 +226,7 @@ func ignoreSubjects(user *framework.User, namespace string) []*startAttack {
 			},
 		},
 		{
-			name: "complete an initialization", message: "is not allowed to change the initialization", isLimit: true,
+			name: "complete an initialization", message: "is not allowed to change the initialization",
 			counts: map[string]int{},
 			do: func(ctx context.Context) error {
 				_, err := clientset.Namespaces().Patch(ctx, namespace, types.MergePatchType, patch,
