@@ -94,7 +94,8 @@ var _ = Describe("An API server that starts", func() {
 			}}
 			set.WaitingSubjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: earlyUser}}
 		})
-		failClosed(ctx)
+		failClosed(ctx, "validatingadmissionpolicy/nslifecycle-waiting-subjects",
+			"validatingadmissionpolicy/nslifecycle-initializer-subjects")
 		existing := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("existing")).Name
 		attacks := slices.Concat(chooseRestricted("RBAC", cluster.Ordinary, existing),
 			chooseRestricted("ABAC", early, existing), ignoreSubjects(early, existing))
@@ -139,13 +140,11 @@ var _ = Describe("An API server that starts", func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// failClosed sets the failurePolicy of the policies that read the set to Fail, like the operator.
-func failClosed(ctx context.Context) {
+// failClosed sets the failurePolicy of inject, templates and other policies to Fail, like the operator.
+func failClosed(ctx context.Context, others ...string) {
 	GinkgoHelper()
-	for _, policy := range []string{
-		"mutatingadmissionpolicy/nslifecycle-inject", "validatingadmissionpolicy/nslifecycle-templates",
-		"validatingadmissionpolicy/nslifecycle-waiting-subjects", "validatingadmissionpolicy/nslifecycle-initializer-subjects",
-	} {
+	for _, policy := range append(others,
+		"mutatingadmissionpolicy/nslifecycle-inject", "validatingadmissionpolicy/nslifecycle-templates") {
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", policy, "--type=merge", `--patch={"spec":{"failurePolicy":"Fail"}}`)
 		Expect(err).NotTo(HaveOccurred())
 	}
