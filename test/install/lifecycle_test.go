@@ -144,8 +144,10 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 				"jsonpath={range .items[*]}{.metadata.name}={.spec.failurePolicy} {end}")
 		}
 		Eventually(failurePolicies).WithContext(ctx).WithTimeout(time.Minute).Should(ContainSubstring("nslifecycle-inject=Fail"))
-		kubectl(ctx, "patch", "validatingadmissionpolicy", "nslifecycle-templates", "--type=merge",
-			`--patch={"spec":{"failurePolicy":"Fail"}}`)
+		for _, policy := range []string{"templates", "waiting-subjects", "initializer-subjects"} {
+			kubectl(ctx, "patch", "validatingadmissionpolicy", "nslifecycle-"+policy, "--type=merge",
+				`--patch={"spec":{"failurePolicy":"Fail"}}`)
+		}
 		before := failurePolicies()
 
 		next := filepath.Join(GinkgoT().TempDir(), "chart")
