@@ -79,8 +79,7 @@ var _ = Describe("Managers with wrong clocks", Label("long"), Ordered, ContinueO
 			_, err := plane.Kubectl(ctx, plane.Admin, "patch", "secret", "nslifecycle-hold-certificate",
 				"--namespace="+controlplane.SystemNamespace, "--type=merge", `--patch={"data":null}`)
 			Expect(err).NotTo(HaveOccurred())
-			balancer := startLoadBalancer()
-			balancer.backends = []string{framework.FreeAddress()}
+			balancer := startLoadBalancer(framework.FreeAddress())
 			startReplicasWithClocks(managerConfig(ctx), []time.Duration{offset}, "--leader-elect", "--metrics-bind-address=0",
 				"--hold-bind-address="+balancer.backends[0], "--hold-url="+balancer.url())
 			Expect(plane.WaitForHold(ctx, balancer.url())).To(Succeed())

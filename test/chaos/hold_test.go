@@ -45,14 +45,12 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 
 	BeforeEach(func(ctx context.Context) {
 		installHold(ctx)
-		balancer = startLoadBalancer()
+		balancer = startLoadBalancer(framework.FreeAddress(), framework.FreeAddress())
 		config := managerConfig(ctx)
 		sessions = nil
-		for range 2 {
-			address := framework.FreeAddress()
+		for _, address := range balancer.backends {
 			sessions = append(sessions, runManager(binary, config, "--leader-elect", "--hold-bind-address="+address,
 				"--hold-url="+balancer.url(), "--hold-max-writes-per-user=25"))
-			balancer.backends = append(balancer.backends, address)
 		}
 		Expect(plane.WaitForHold(ctx, balancer.url())).To(Succeed())
 		By("waiting until the leader and the other replica serve the certificate")
@@ -187,11 +185,11 @@ type loadBalancer struct {
 	next     atomic.Uint32
 }
 
-func startLoadBalancer() *loadBalancer {
+func startLoadBalancer(backends ...string) *loadBalancer {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
-	balancer := &loadBalancer{listener: listener}
+	balancer := &loadBalancer{listener: listener, backends: backends}
 	DeferCleanup(listener.Close)
 	go func() {
 		for {
