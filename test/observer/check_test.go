@@ -162,6 +162,17 @@ func TestCheck(t *testing.T) {
 				e.Events = append(e.Events, update)
 			},
 		},
+		"a user updates a custom resource with the plural namespaces": {
+			change: func(e *Evidence, g *WithT) {
+				for _, name := range []string{"settings", "old"} {
+					request := e.request(g, "create", name)
+					request.ObjectRef.APIGroup, request.ObjectRef.Resource = "example.com", namespacesResource
+					request.ResponseObject.UID = "1-2-3"
+				}
+				e.request(g, "create", "settings").ResponseObject.Labels = map[string]string{v1alpha1.LabelInitializing: "true"}
+				e.request(g, "create", "old").User.Username = alice
+			},
+		},
 		"a user removes an initializer": {
 			change: func(e *Evidence, g *WithT) {
 				e.request(g, "patch", shop, setsPending("quota.example.com")).User.Username = alice

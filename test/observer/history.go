@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -38,6 +39,7 @@ type version struct {
 
 // timeline contains the known versions of one object, in the order of their revisions.
 type timeline struct {
+	// resource is the plural name, with the group if the object is not watched.
 	resource, namespace, name string
 	// isWatched reports whether the versions are complete.
 	isWatched bool
@@ -187,7 +189,8 @@ func attribute(byUID map[types.UID]*timeline, e *Event) {
 	if response.UID == "" || revisionOf(response) == 0 || e.Verb == "deletecollection" {
 		return
 	}
-	t := timelineOf(byUID, e.ObjectRef.Resource, response)
+	resource := schema.GroupResource{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource}
+	t := timelineOf(byUID, resource.String(), response)
 	e.revision = revisionOf(response)
 	v := t.at(e.revision, *response, e.Completed.Time)
 	if removal := t.removal(); removal != nil && removal.writer == nil && removesLastFinalizer(e) {
