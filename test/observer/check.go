@@ -226,6 +226,10 @@ func (c *checker) checkOrphans() {
 				last = namespace
 			}
 		}
+		if last == nil && !created.isListed {
+			c.reportVersion(OrphanedObject, object.namespace, created,
+				"%s %q was created, but the namespace did not exist", object.resource, object.name)
+		}
 		// An object that the watch listed can belong to any namespace, even to one removed earlier.
 		if last == nil || last.removal() == nil || created.isListed && last.removal().seen.Before(created.seen) {
 			continue

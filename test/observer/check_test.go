@@ -6,6 +6,7 @@ package observer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -107,6 +108,8 @@ func TestCheck(t *testing.T) {
 		required Requirements
 		// want is the violated invariant; empty if there is no violation.
 		want Invariant
+		// namespace is the name of another namespace than shop.
+		namespace string
 		// message is a part of the description.
 		message string
 	}{
@@ -212,6 +215,16 @@ func TestCheck(t *testing.T) {
 				e.Changes = append(e.Changes, late)
 			},
 			want: OrphanedObject, message: `configmaps "late" was created after`,
+		},
+		"an object is created after the namespace was removed, before the observer started": {
+			change: func(e *Evidence, _ *WithT) {
+				for i := range e.Changes {
+					if e.Changes[i].Object.Name == "web" {
+						e.Changes[i].Object.Namespace = "removed"
+					}
+				}
+			},
+			want: OrphanedObject, namespace: "removed", message: "the namespace did not exist",
 		},
 
 		"the operator removes a label": {
@@ -336,7 +349,7 @@ func TestCheck(t *testing.T) {
 			}
 			g.Expect(violations).To(HaveLen(1))
 			g.Expect(violations[0].Invariant).To(Equal(test.want))
-			g.Expect(violations[0].Namespace).To(Equal(shop))
+			g.Expect(violations[0].Namespace).To(Equal(cmp.Or(test.namespace, shop)))
 			g.Expect(violations[0].String()).To(ContainSubstring(test.message))
 		})
 	}
