@@ -13,7 +13,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,9 +39,6 @@ var (
 	// undisturbed is an API server without a watch cache and without proxies in front of etcd. Only the
 	// observer and the administrator use it.
 	undisturbed *framework.SecondAPIServer
-	// servers are the API servers that the observer observes.
-	servers  []observer.Server
-	observed *observer.Observer
 	// random depends on the seed and the name of the spec.
 	random *rand.Rand
 	// authority signs the API server's certificates.
@@ -67,7 +63,6 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	authority, err = controlplane.NewAuthority(keys)
 	Expect(err).NotTo(HaveOccurred())
-	log, undisturbedLog := framework.NewAuditLog(), framework.NewAuditLog()
 	members, err = controlplane.StartEtcdMembers(ctx, GinkgoT().TempDir(), etcdMembers)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(members.Stop)
@@ -77,17 +72,15 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		DeferCleanup(proxy.Stop)
 		etcd = append(etcd, proxy)
 	}
-	cluster = framework.StartControlPlane(ctx, append(log.Options(), controlplane.WithRestarts(authority),
+	cluster = framework.StartControlPlane(ctx, controlplane.WithRestarts(authority),
 		controlplane.WithEtcdMembers(members), controlplane.WithAPIServerFlag("etcd-servers", etcd.urls()),
 		// Otherwise, the watches of the observer could not resume after a restart of etcd.
-		controlplane.WithAPIServerFlag("etcd-compaction-interval", "0"))...)
+		controlplane.WithAPIServerFlag("etcd-compaction-interval", "0"))
 	Expect(members.WaitUntilReady(ctx)).To(Succeed())
+	undisturbedLog := framework.NewAuditLog()
 	undisturbed = cluster.StartSecondAPIServer(ctx, undisturbedLog.Flag(), "--watch-cache=false",
 		"--etcd-servers="+members.URLs())
 	plane, admin = cluster.ControlPlane, framework.NewClient(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme)
-	servers = []observer.Server{
-		{Config: undisturbed.ConfigFor(plane.Admin), Log: string(undisturbedLog)}, {Config: plane.Admin, Log: string(log)},
-	}
 
 	binary = filepath.Join(plane.Dir, "manager")
 	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())
@@ -98,26 +91,17 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	runInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount, ownerInitializer, initializers.Owner)
 	Expect(admin.Create(ctx,
 		wrappers.MakeConfiguration("chaos").Initializers(policyInitializer, ownerInitializer).Obj())).To(Succeed())
+	cluster.StartObserver(ctx, func(o *framework.Observation) {
+		o.Servers = append([]observer.Server{{Config: undisturbed.ConfigFor(plane.Admin), Log: string(undisturbedLog)}}, o.Servers...)
+		o.Rules.Required = required
+	})
 }, NodeTimeout(15*time.Minute))
 
-var _ = BeforeEach(func(ctx context.Context) {
+var _ = BeforeEach(func() {
 	name := fnv.New64()
 	_, _ = name.Write([]byte(CurrentSpecReport().FullText()))
 	random = rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), name.Sum64()))
-	mayWrite, err := observer.Authorizer(context.WithoutCancel(ctx), servers[0].Config)
-	Expect(err).NotTo(HaveOccurred())
-	observed, err = observer.Start(ctx, observer.Rules{
-		Manager: framework.ManagerUser, SystemNamespace: controlplane.SystemNamespace, MayWrite: mayWrite, Required: required,
-	}, servers, corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("limitranges"),
-		corev1.SchemeGroupVersion.WithResource("resourcequotas"))
-	Expect(err).NotTo(HaveOccurred())
 })
-
-var _ = AfterEach(func(ctx context.Context) {
-	violations, err := observed.Stop(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(violations).To(BeEmpty())
-}, NodeTimeout(3*time.Minute))
 
 // required returns what a namespace must have.
 func required(labels map[string]string) observer.Requirements {

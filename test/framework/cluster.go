@@ -59,6 +59,10 @@ type Cluster struct {
 	Initializer *User
 	// Manager is nil until StartManager is called.
 	Manager *controlplane.Manager
+	// AuditLog contains all writes to the API servers that have no other audit log.
+	AuditLog AuditLog
+	// Observation is nil until StartObserver is called.
+	Observation *Observation
 }
 
 // SetDefaults sets the logger and the Gomega timeouts. A suite can override them afterwards.
@@ -77,9 +81,10 @@ func SetDefaults() {
 // functions that are passed to DeferCleanup later.
 func StartControlPlane(ctx context.Context, options ...controlplane.Option) *Cluster {
 	GinkgoHelper()
-	plane, err := controlplane.Start(ctx, options...)
+	log := NewAuditLog()
+	plane, err := controlplane.Start(ctx, append(log.options(), options...)...)
 	Expect(err).NotTo(HaveOccurred())
-	cluster := &Cluster{ControlPlane: plane}
+	cluster := &Cluster{ControlPlane: plane, AuditLog: log}
 	DeferCleanup(cluster.stop)
 	cluster.Admin = NewUser(plane.Admin)
 	return cluster

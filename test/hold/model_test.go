@@ -9,21 +9,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/model"
-	"github.com/nslifecycle/nslifecycle/test/observer"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 var _ = It("The models contain writes that are held while a namespace is deleted and recreated", func(ctx context.Context) {
-	observed, err := observer.Start(ctx, rules,
-		[]observer.Server{{Config: cluster.Admin.Config, Log: string(auditLog)}},
-		corev1.SchemeGroupVersion.WithResource("configmaps"),
-		v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"))
-	Expect(err).NotTo(HaveOccurred())
 	cluster.Register(ctx, "recorded", "first.test.example.com")
 	name := framework.Unique("recorded")
 	old := framework.CreateNamespace(ctx, cluster.Ordinary, name)
@@ -42,12 +34,10 @@ var _ = It("The models contain writes that are held while a namespace is deleted
 	object.Data = map[string]string{"a": "b"}
 	Expect(cluster.Ordinary.Update(ctx, object)).To(Succeed())
 
-	evidence, err := observed.Collect(ctx)
-	Expect(err).NotTo(HaveOccurred())
 	checked, err := model.Recording{
-		Servers: 1, HasHold: true, Operator: framework.ManagerUser, Ordinary: framework.OrdinaryUser, Steps: evidence.Steps(),
+		Servers: 1, HasHold: true, Operator: framework.ManagerUser, Ordinary: framework.OrdinaryUser,
+		Steps: cluster.Observation.CollectEvidence(ctx).Steps(),
 	}.Check()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(checked).To(And(HaveKeyWithValue("the CREATE is stored", 1), HaveKeyWithValue("the UPDATE is stored", 1)))
-	Expect(observed.Stop(ctx)).To(BeEmpty())
 }, SpecTimeout(time.Minute))

@@ -37,9 +37,8 @@ func TestInitializer(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 
-	auditLog = framework.NewAuditLog()
-	cluster := framework.StartControlPlane(ctx, auditLog.Options()...)
-	plane = cluster.ControlPlane
+	cluster := framework.StartControlPlane(ctx)
+	plane, auditLog = cluster.ControlPlane, cluster.AuditLog
 	var err error
 	admin, err = client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: newScheme()})
 	Expect(err).NotTo(HaveOccurred())

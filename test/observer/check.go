@@ -10,6 +10,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -69,8 +70,8 @@ type Evidence struct {
 
 // Rules contains what the evidence does not show.
 type Rules struct {
-	// Manager is the user name of the operator.
-	Manager string
+	// Managers contains the user names of the operator and the namespace finalizers that it removes as this user.
+	Managers map[string][]corev1.FinalizerName
 	// SystemNamespace contains objects of the operator, which it can delete and change.
 	SystemNamespace string
 	// MayWrite reports whether a user has one of the verbs on a namespace.
@@ -116,7 +117,7 @@ func (c *checker) report(invariant Invariant, namespace string, request *Event, 
 
 // isManager reports whether the operator sent a request with its own permissions.
 func (c *checker) isManager(e *Event) bool {
-	return e != nil && e.ImpersonatedUser == nil && e.User.Username == c.Manager
+	return e != nil && e.ImpersonatedUser == nil && c.Managers[e.User.Username] != nil
 }
 
 func isInitializing(v *version) bool {

@@ -106,6 +106,8 @@ func TestCheck(t *testing.T) {
 		change func(*Evidence, *WithT)
 		// required is what the namespace must have.
 		required Requirements
+		// managers are the managers, by default one.
+		managers map[string][]corev1.FinalizerName
 		// want is the violated invariant; empty if there is no violation.
 		want Invariant
 		// namespace is the name of another namespace than shop.
@@ -251,6 +253,11 @@ func TestCheck(t *testing.T) {
 			},
 			want: ForeignStateChanged, message: "namespace finalizer example.com/audit",
 		},
+		"the operator removes the namespace finalizer of another operator": {
+			change:   func(*Evidence, *WithT) {},
+			managers: map[string][]corev1.FinalizerName{manager: {"example.com/audit"}},
+			want:     ForeignStateChanged, message: "namespace finalizer kubernetes",
+		},
 		"the operator removes a condition": {
 			change: func(e *Evidence, g *WithT) {
 				e.changeVersion(remainingReport(e, g), func(o *Object) { o.Status = json.RawMessage(`{}`) })
@@ -338,8 +345,11 @@ func TestCheck(t *testing.T) {
 			g := NewWithT(t)
 			evidence := load(g)
 			test.change(&evidence, g)
+			if test.managers == nil {
+				test.managers = map[string][]corev1.FinalizerName{manager: {corev1.FinalizerKubernetes}}
+			}
 			violations := Check(evidence, Rules{
-				Manager: manager, SystemNamespace: "nslifecycle-system",
+				Managers: test.managers, SystemNamespace: "nslifecycle-system",
 				MayWrite: func(user authenticationv1.UserInfo, _ string, _ ...string) bool { return user.Username != alice },
 				Required: func(map[string]string) Requirements { return test.required },
 			})

@@ -21,7 +21,7 @@ func (c *checker) checkForeignState() {
 			t.resource != namespacesResource && t.namespace == "" {
 			return
 		}
-		if changes := foreignChanges(before, after); len(changes) > 0 {
+		if changes := foreignChanges(before, after, c.Managers[after.writer.User.Username]); len(changes) > 0 {
 			namespace := t.namespace
 			if t.resource == namespacesResource {
 				namespace = t.name
@@ -33,7 +33,7 @@ func (c *checker) checkForeignState() {
 }
 
 // foreignChanges returns the state of other controllers that a version has lost, in a stable order.
-func foreignChanges(before, after *version) []string {
+func foreignChanges(before, after *version, ownFinalizers []corev1.FinalizerName) []string {
 	changes := slices.Concat(
 		changedKeys("label", before.Labels, after.Labels),
 		changedKeys("annotation", before.Annotations, after.Annotations))
@@ -46,7 +46,7 @@ func foreignChanges(before, after *version) []string {
 		return changes // A response with only the metadata.
 	}
 	for _, finalizer := range before.namespaceFinalizers() {
-		if finalizer != corev1.FinalizerKubernetes && !slices.Contains(after.namespaceFinalizers(), finalizer) {
+		if !slices.Contains(ownFinalizers, finalizer) && !slices.Contains(after.namespaceFinalizers(), finalizer) {
 			changes = append(changes, fmt.Sprintf("namespace finalizer %s", finalizer))
 		}
 	}

@@ -44,7 +44,6 @@ type Server struct {
 // Observer records the requests to the API servers of a control plane, and the changes of Namespaces and
 // of objects.
 type Observer struct {
-	rules   Rules
 	servers []Server
 	// offsets are the sizes of the logs when the observer started.
 	offsets []int64
@@ -56,9 +55,9 @@ type Observer struct {
 // Start starts an observer. It watches Namespaces and the given resources through the first server, which
 // must respond all the time.
 func Start(
-	ctx context.Context, rules Rules, servers []Server, resources ...schema.GroupVersionResource,
+	ctx context.Context, servers []Server, resources ...schema.GroupVersionResource,
 ) (*Observer, error) {
-	o := &Observer{rules: rules, servers: servers}
+	o := &Observer{servers: servers}
 	for _, server := range servers {
 		info, err := os.Stat(server.Log)
 		if err != nil {
@@ -86,14 +85,14 @@ func Start(
 
 // Stop stops the observer and returns all violations since Start. All API servers must respond, and the
 // watched objects must no longer change.
-func (o *Observer) Stop(ctx context.Context) ([]Violation, error) {
+func (o *Observer) Stop(ctx context.Context, rules Rules) ([]Violation, error) {
 	evidence, err := o.Collect(ctx)
 	o.cancel()
 	o.done.Wait()
 	if err != nil {
 		return nil, err
 	}
-	return Check(evidence, o.rules), nil
+	return Check(evidence, rules), nil
 }
 
 // Collect returns everything that was recorded since Start. All API servers must respond, and the watched

@@ -109,11 +109,9 @@ func startSecondController(ctx context.Context) {
 // checkModels checks everything that the observer has recorded.
 func checkModels(ctx context.Context) {
 	GinkgoHelper()
-	evidence, err := observed.Collect(ctx)
-	Expect(err).NotTo(HaveOccurred())
 	recording := model.Recording{
 		Servers: uint8(len(all)), Operator: framework.ManagerUser, SecondController: secondController, Ordinary: framework.OrdinaryUser,
-		Steps: evidence.Steps(),
+		Steps: cluster.Observation.CollectEvidence(ctx).Steps(),
 	}
 	if path := os.Getenv(recordingVariable); path != "" {
 		Expect(recording.Write(path)).To(Succeed())

@@ -116,7 +116,7 @@ func expectOnlyLateWrites(ctx context.Context, removed, recreated []string) (orp
 	}
 	orphaned = len(orphans)
 	unattributed := 0
-	for _, violation := range violations(ctx) {
+	for _, violation := range cluster.Observation.CollectViolations(ctx) {
 		// The API server can lose its connection to etcd during a request.
 		if violation.Request == nil {
 			Expect(violation.Invariant).To(Equal(observer.OrphanedObject), "%v", violation)

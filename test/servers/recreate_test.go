@@ -48,7 +48,7 @@ var _ = Describe("A namespace that is deleted and recreated through alternating 
 			report("writes to %d recreated namespaces, with a latency of %s: %s; last accepted write at most %s after the creation",
 				names*cycles, latency, all, window)
 			Expect(all.count(accepted, "create")).To(BeZero())
-			found := violations(ctx)
+			found := cluster.Observation.CollectViolations(ctx)
 			report("the observer found %d early updates and deletions", len(found))
 			for _, violation := range found {
 				Expect(violation.Invariant).To(Equal(observer.EarlyWrite), "%v", violation)

@@ -55,8 +55,7 @@ func setClock(server string) time.Duration {
 // startServers starts the API servers and installs the project.
 func startServers(ctx context.Context) {
 	GinkgoHelper()
-	log := framework.NewAuditLog()
-	options := log.Options()
+	var options []controlplane.Option
 	if os.Getenv(membersVariable) == "3" {
 		var err error
 		members, err = controlplane.StartEtcdMembers(ctx, GinkgoT().TempDir(), 3)
@@ -75,7 +74,7 @@ func startServers(ctx context.Context) {
 	cluster = framework.Start(ctx, options...)
 	cluster.Install(ctx, "default")
 	a = &server{
-		Server: observer.Server{Config: cluster.Admin.Config, Log: string(log), Ahead: offset},
+		Server: observer.Server{Config: cluster.Admin.Config, Log: string(cluster.AuditLog), Ahead: offset},
 		admin:  cluster.Admin.Clientset(), ordinary: cluster.Ordinary.Clientset(), initializer: cluster.Initializer.Clientset(),
 	}
 	etcdURLs := []string{cluster.EtcdURL(), cluster.EtcdURL(), cluster.EtcdURL()}

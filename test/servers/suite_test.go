@@ -50,8 +50,7 @@ var (
 	// members are nil unless membersVariable is 3. Each API server then uses its own member.
 	members *controlplane.EtcdMembers
 	// etcdOfB is between b and etcd.
-	etcdOfB  *faults.TCPProxy
-	observed *observer.Observer
+	etcdOfB *faults.TCPProxy
 	// random depends on the seed and the name of the spec.
 	random *rand.Rand
 )
@@ -76,6 +75,13 @@ var _ = BeforeSuite(func(ctx context.Context) {
 			MatchLabels: map[string]v1alpha1.LabelValue{initialized: "yes"},
 		}}))
 	expectInjected(ctx)
+	cluster.StartObserver(ctx, func(o *framework.Observation) {
+		o.Servers = nil
+		for _, s := range all {
+			o.Servers = append(o.Servers, s.Server)
+		}
+		o.Resources = append(o.Resources, v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"))
+	})
 }, NodeTimeout(30*time.Minute))
 
 // expectInjected waits until all API servers use the policies and the NamespaceInitializerSet, which they watch
@@ -92,39 +98,11 @@ func expectInjected(ctx context.Context) {
 	}
 }
 
-var _ = BeforeEach(func(ctx context.Context) {
+var _ = BeforeEach(func() {
 	name := fnv.New64()
 	_, _ = name.Write([]byte(CurrentSpecReport().FullText()))
 	random = rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), name.Sum64()))
-	mayWrite, err := observer.Authorizer(context.WithoutCancel(ctx), a.Config)
-	Expect(err).NotTo(HaveOccurred())
-	var servers []observer.Server
-	for _, s := range all {
-		servers = append(servers, s.Server)
-	}
-	observed, err = observer.Start(ctx, observer.Rules{
-		Manager: framework.ManagerUser, SystemNamespace: controlplane.SystemNamespace, MayWrite: mayWrite,
-	}, servers,
-		corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("limitranges"),
-		v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"))
-	Expect(err).NotTo(HaveOccurred())
 })
-
-var _ = AfterEach(func(ctx context.Context) {
-	Expect(violations(ctx)).To(BeEmpty())
-}, NodeTimeout(specTimeout))
-
-// violations stops the observer and returns the violations since the last call.
-func violations(ctx context.Context) []observer.Violation {
-	GinkgoHelper()
-	if observed == nil {
-		return nil
-	}
-	found, err := observed.Stop(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	observed = nil
-	return found
-}
 
 // makeInitialized returns a namespace that waits for the initializer.
 func makeInitialized(name string) *corev1.Namespace {
