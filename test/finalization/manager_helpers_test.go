@@ -85,14 +85,12 @@ func withGracePeriod(duration time.Duration) func(*nsmanager.Options) {
 // managerConfig returns a client configuration for the manager's ServiceAccount.
 func managerConfig(ctx context.Context) *rest.Config {
 	GinkgoHelper()
-	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
-	Expect(err).NotTo(HaveOccurred())
-	return config
+	return configOf(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount, corev1.FinalizerKubernetes)
 }
 
 // serviceAccountConfig returns a client configuration for a new ServiceAccount with the manager's
 // permissions.
-func serviceAccountConfig(ctx context.Context, name string) *rest.Config {
+func serviceAccountConfig(ctx context.Context, name string, finalizer corev1.FinalizerName) *rest.Config {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -105,23 +103,31 @@ func serviceAccountConfig(ctx context.Context, name string) *rest.Config {
 		deleteObject(ctx, binding)
 		deleteObject(ctx, account)
 	})
-	config, err := plane.ServiceAccountConfig(ctx, account.Namespace, name)
+	return configOf(ctx, account.Namespace, name, finalizer)
+}
+
+// configOf returns a client configuration for a ServiceAccount of a manager, which removes a namespace finalizer.
+func configOf(ctx context.Context, namespace, name string, finalizer corev1.FinalizerName) *rest.Config {
+	GinkgoHelper()
+	config, err := plane.ServiceAccountConfig(ctx, namespace, name)
 	Expect(err).NotTo(HaveOccurred())
+	cluster.Observation.Rules.Managers["system:serviceaccount:"+namespace+":"+name] = []corev1.FinalizerName{finalizer}
 	return config
 }
 
 // useDedicatedControlPlane makes the spec use a new control plane without this project.
 func useDedicatedControlPlane(ctx context.Context, options ...controlplane.Option) {
 	GinkgoHelper()
-	sharedPlane, sharedManager, sharedAdmin, sharedMetadata := plane, manager, admin, metadataClient
-	own, err := controlplane.Start(ctx, options...)
-	Expect(err).NotTo(HaveOccurred())
-	plane, manager, admin = own, nil, framework.NewClient(own.Admin)
+	shared, sharedManager, sharedMetadata := cluster, manager, metadataClient
 	DeferCleanup(func() {
-		plane, manager, admin, metadataClient = sharedPlane, sharedManager, sharedAdmin, sharedMetadata
-		Expect(own.Stop()).To(Succeed())
+		cluster, plane, admin = shared, shared.ControlPlane, shared.Admin
+		manager, metadataClient = sharedManager, sharedMetadata
 	})
-	metadataClient, err = metadata.NewForConfig(controlplane.Unlimited(own.Admin))
+	cluster, manager = framework.StartControlPlane(ctx, options...), nil
+	cluster.StartObserver(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
+	var err error
+	metadataClient, err = metadata.NewForConfig(controlplane.Unlimited(plane.Admin))
 	Expect(err).NotTo(HaveOccurred())
 }
 

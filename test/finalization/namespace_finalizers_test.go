@@ -41,7 +41,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 
 	BeforeEach(func(ctx context.Context) {
 		stopManager()
-		openshift = &finalizerOwner{finalizer: origin, config: serviceAccountConfig(ctx, "origin")}
+		openshift = &finalizerOwner{finalizer: origin, config: serviceAccountConfig(ctx, "origin", origin)}
 		upstream = &finalizerOwner{finalizer: corev1.FinalizerKubernetes, config: managerConfig(ctx)}
 
 		By("creating a namespace with two namespace finalizers")
@@ -143,7 +143,8 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 var _ = Describe("A controller whose namespace finalizer is not in the namespace", func() {
 	It("does not change the namespace", func(ctx context.Context) {
 		stopManager()
-		unrelated := &finalizerOwner{finalizer: "example.com/unrelated", config: serviceAccountConfig(ctx, "unrelated")}
+		unrelated := &finalizerOwner{finalizer: "example.com/unrelated"}
+		unrelated.config = serviceAccountConfig(ctx, "unrelated", unrelated.finalizer)
 		own := createNamespace(ctx, "own", unrelated.finalizer)
 		other := createNamespace(ctx, "other", origin)
 		objects := makeConfigMaps(other.Name, "a", "b")

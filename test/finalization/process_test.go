@@ -61,8 +61,7 @@ var _ = Describe("The manager process", func() {
 		create(ctx, wrappers.MakeNamespace("system").Obj())
 		_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", filepath.Join(controlplane.Root(), "config", "rbac"))
 		Expect(err).NotTo(HaveOccurred())
-		config, err := plane.ServiceAccountConfig(ctx, "system", "controller-manager")
-		Expect(err).NotTo(HaveOccurred())
+		config := configOf(ctx, "system", "controller-manager", corev1.FinalizerKubernetes)
 
 		By("failing to start the initialization controller")
 		initializing := startProcess(ctx, config, "--system-namespace=system")
@@ -121,7 +120,7 @@ var _ = Describe("The manager process", func() {
 	It("applies the values of its flags", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "flags", origin)
-		session := startProcess(ctx, managerConfig(ctx),
+		session := startProcess(ctx, serviceAccountConfig(ctx, "flags", origin),
 			"--controllers=finalization", "--finalizer-token="+string(origin), "--settling-time=0s")
 		deleteObject(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(corev1.FinalizerKubernetes))

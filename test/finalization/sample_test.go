@@ -24,6 +24,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -157,10 +158,8 @@ func argumentOf(deployment *appsv1.Deployment, name string) string {
 func startAgent(ctx context.Context, binary string, deployment *appsv1.Deployment) *gexec.Session {
 	GinkgoHelper()
 	pod := deployment.Spec.Template.Spec
-	config, err := plane.ServiceAccountConfig(ctx, deployment.Namespace, pod.ServiceAccountName)
-	Expect(err).NotTo(HaveOccurred())
-	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+	kubeconfig := framework.KubeconfigFile(configOf(ctx, deployment.Namespace, pod.ServiceAccountName,
+		corev1.FinalizerName(argumentOf(deployment, "finalizer-token"))))
 	container := pod.Containers[0]
 	// The last value of a flag takes precedence. The default port of the probes might be in use.
 	args := append([]string{}, container.Args...)

@@ -20,7 +20,9 @@ import (
 )
 
 var (
-	plane *controlplane.ControlPlane
+	// cluster contains plane, or the control plane of the spec.
+	cluster *framework.Cluster
+	plane   *controlplane.ControlPlane
 	// manager finalizes namespaces with the permissions of its own ServiceAccount, except in specs
 	// that stop it.
 	manager *controlplane.Manager
@@ -39,7 +41,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	SetDefaultConsistentlyDuration(2 * time.Second)
 
-	cluster := framework.StartControlPlane(ctx)
+	cluster = framework.StartControlPlane(ctx)
+	cluster.StartObserver(ctx)
 	plane, admin = cluster.ControlPlane, cluster.Admin
 	var err error
 	metadataClient, err = metadata.NewForConfig(controlplane.Unlimited(plane.Admin))

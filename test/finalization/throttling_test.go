@@ -45,7 +45,7 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 		}
 		close(received)
 		<-unblock
-		return ""
+		return "the seat is free"
 	})
 	webhook.expectDenied(ctx, occupant)
 	clientset, err := kubernetes.NewForConfig(managerConfig(ctx))
@@ -57,7 +57,7 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	Eventually(ctx, received).Should(BeClosed(), "a request must occupy the seat")
 	stop := sync.OnceFunc(func() {
 		close(unblock)
-		Expect(group.Wait()).To(Succeed())
+		Expect(group.Wait()).To(MatchError(ContainSubstring("the seat is free")))
 		deleteObject(ctx, schema)
 		deleteObject(ctx, webhook.configuration)
 		deleteObject(ctx, seat)

@@ -27,6 +27,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	framework.ExpectNoLeaks()
 	framework.SetDefaults()
 	cluster = framework.Start(ctx)
+	cluster.StartObserver(ctx)
 	// This namespace is older than the installation of this project.
 	framework.CreateNamespace(ctx, cluster.Admin, preExistingName)
 	cluster.Install(ctx, "default")

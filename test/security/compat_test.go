@@ -28,6 +28,7 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 
 	BeforeAll(func(ctx context.Context) {
 		compat = framework.Start(ctx)
+		compat.StartObserver(ctx)
 		compat.Install(ctx, "compat")
 		compat.StartManager(ctx)
 		Expect(compat.Admin.Create(ctx, wrappers.MakeConfiguration("compat").Initializers("absent.test.example.com").Obj())).To(Succeed())

@@ -28,6 +28,7 @@ var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted a
 
 	BeforeAll(func(ctx context.Context) {
 		broken = framework.Start(ctx)
+		broken.StartObserver(ctx)
 		broken.Install(ctx, "default")
 		broken.StartManager(ctx)
 	}, NodeTimeout(5*time.Minute))

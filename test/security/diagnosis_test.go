@@ -52,6 +52,7 @@ var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure
 
 	BeforeAll(func(ctx context.Context) {
 		cluster = framework.Start(ctx)
+		cluster.StartObserver(ctx)
 		cluster.Install(ctx, "default")
 		cluster.StartManager(ctx, func(options *manager.Options) { options.DiagnosisProgressDeadline = progressDeadline })
 		createOtherTenant(ctx, cluster)

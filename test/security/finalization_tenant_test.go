@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/observer"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -64,6 +65,11 @@ var _ = Describe("A user who can write Namespaces with all subresources", func()
 		before.expectKept(ctx)
 		Expect(cluster.Admin.Patch(ctx, now, withoutFinalizers)).To(Succeed())
 		Expect(cluster.Admin.Delete(ctx, now)).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, now)
+		// The user has removed the namespace finalizer with a PUT to /finalize (SECURITY.md#hardening). The final DELETE
+		// of the operator then orphans the content.
+		Expect(cluster.Observation.CollectViolations(ctx)).To(HaveExactElements(
+			And(HaveField("Invariant", observer.OrphanedObject), HaveField("Namespace", name))))
 	}, SpecTimeout(specTimeout))
 
 	It("cannot create a namespace that is being deleted", func(ctx context.Context) {

@@ -31,6 +31,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/observer"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -70,6 +71,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		attacked = framework.Start(ctx)
+		attacked.StartObserver(ctx)
 		attacked.Install(ctx, "default")
 		attacked.StartManager(ctx, func(options *manager.Options) { options.DiagnosisProgressDeadline = time.Second })
 		plugin, kubeconfig = filepath.Join(attacked.Dir, "kubectl-nslifecycle"), filepath.Join(attacked.Dir, "admin.kubeconfig")
@@ -187,6 +189,8 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		}
 		rows := strings.Split(strings.TrimSpace(run(ctx, "orphans", "--no-headers")), "\n")
 		Expect(rows).To(HaveLen(len(hostileNames)), "one row for each object")
+		Expect(attacked.Observation.CollectViolations(ctx)).To(And(
+			HaveLen(len(hostileNames)), HaveEach(HaveField("Invariant", observer.OrphanedObject))))
 	}, SpecTimeout(time.Minute))
 
 	It("is escaped in the commands for templates", func(ctx context.Context) {

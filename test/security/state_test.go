@@ -21,6 +21,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/observer"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -201,6 +202,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
 		Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
+		expectOpenedEarly(ctx)
 	}, SpecTimeout(time.Minute))
 
 	It("is accepted if it sends an empty list again after the initialization", func(ctx context.Context) {
@@ -212,6 +214,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(
 				HaveKey(v1alpha1.AnnotationPendingInitializers))
 		}
+		expectOpenedEarly(ctx)
 	}, SpecTimeout(time.Minute))
 
 	It("is rejected if it sends another value", func(ctx context.Context) {
@@ -228,6 +231,13 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 })
+
+// expectOpenedEarly expects the violation of a holder of the verb initialize who removes all initializers at once.
+// SECURITY.md describes this limit.
+func expectOpenedEarly(ctx context.Context) {
+	GinkgoHelper()
+	Expect(cluster.Observation.CollectViolations(ctx)).To(HaveExactElements(HaveField("Invariant", observer.OpenedEarly)))
+}
 
 var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnFailure, func() {
 	It("does not let users change the start of a timeout", func(ctx context.Context) {

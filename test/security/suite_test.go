@@ -31,6 +31,7 @@ func TestSecurity(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	cluster = framework.Start(ctx)
+	cluster.StartObserver(ctx)
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)
 })

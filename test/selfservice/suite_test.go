@@ -37,6 +37,7 @@ func TestSelfService(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	cluster = framework.StartControlPlane(ctx)
+	cluster.StartObserver(ctx)
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)
 	controllerManager, err := cluster.StartControllerManager(ctx, "--controllers=resourcequota-controller")

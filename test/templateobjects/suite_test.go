@@ -50,6 +50,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	framework.ExpectNoLeaks()
 	framework.SetDefaults()
 	cluster = framework.Start(ctx)
+	cluster.StartObserver(ctx)
 	cluster.Install(ctx, "default")
 	creator = cluster.AddUserWithRules(ctx, alice, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "update", "patch", "delete"},

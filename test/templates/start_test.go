@@ -156,6 +156,7 @@ const earlyUser = "early@corp.example.com"
 
 // useRestartable makes the spec use a new control plane whose API server can be restarted. It returns
 // a user with all permissions on namespaces and ConfigMaps from the first request on, but without other ones.
+// There is no observer, because its watches would require another API server, and all attacks are dry runs.
 func useRestartable(ctx context.Context) (*framework.User, *faults.TCPProxy) {
 	GinkgoHelper()
 	address := framework.FreeAddress()

@@ -55,6 +55,7 @@ func TestTemplates(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	cluster = framework.Start(ctx)
+	cluster.StartObserver(ctx)
 	err := cluster.Admin.List(ctx, &admissionv1.MutatingAdmissionPolicyList{})
 	Expect(err).To(Or(Succeed(), Satisfy(meta.IsNoMatchError)))
 	byOperator = err != nil
@@ -113,8 +114,8 @@ func skipByOperator() {
 // open completes the initialization of a namespace.
 func open(ctx context.Context, name string) {
 	GinkgoHelper()
-	if !byOperator {
-		patchNamespace(ctx, cluster.Initializer, name, v1alpha1.AnnotationPendingInitializers, new(""))
+	for framework.PendingOf(cluster.GetNamespace(Default, ctx, name)) != "" {
+		cluster.Finish(ctx, name)
 	}
 }
 
