@@ -122,8 +122,10 @@ func isForNamespaces(e *Event) bool {
 const namespacesResource = "namespaces"
 
 // revisionOf returns the revision of an object, 0 if it has none.
-func revisionOf(object *Object) uint64 {
-	revision, err := strconv.ParseUint(object.ResourceVersion, 10, 64)
+func revisionOf(object *Object) uint64 { return parseRevision(object.ResourceVersion) }
+
+func parseRevision(resourceVersion string) uint64 {
+	revision, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return 0
 	}

@@ -5,6 +5,7 @@ package observer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
@@ -73,7 +75,7 @@ func Start(
 	o.cancel = cancel
 	namespaces := corev1.SchemeGroupVersion.WithResource(namespacesResource)
 	for _, resource := range append([]schema.GroupVersionResource{namespaces}, resources...) {
-		w := &resourceWatch{resource: resource.Resource, client: client.Resource(resource), current: map[string]string{}}
+		w := &resourceWatch{resource: resource.Resource, client: client.Resource(resource), last: map[types.UID]Change{}}
 		if err := w.start(running, &o.done); err != nil {
 			cancel()
 			return nil, err
@@ -83,8 +85,7 @@ func Start(
 	return o, nil
 }
 
-// Stop stops the observer and returns all violations since Start. All API servers must respond, and the
-// watched objects must no longer change.
+// Stop stops the observer and returns all violations between Start and Stop. All API servers must respond.
 func (o *Observer) Stop(ctx context.Context, rules Rules) ([]Violation, error) {
 	evidence, err := o.Collect(ctx)
 	o.cancel()
@@ -95,17 +96,20 @@ func (o *Observer) Stop(ctx context.Context, rules Rules) ([]Violation, error) {
 	return Check(evidence, rules), nil
 }
 
-// Collect returns everything that was recorded since Start. All API servers must respond, and the watched
-// objects must no longer change.
+// Collect returns everything that was recorded between Start and Collect. All API servers must respond.
 func (o *Observer) Collect(ctx context.Context) (Evidence, error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	var evidence Evidence
+	// Later changes of a Namespace and of its content can be incomplete.
+	var revision uint64
 	for _, w := range o.watches {
-		if err := w.waitUntilCurrent(ctx); err != nil {
+		current, err := w.waitUntilCurrent(ctx)
+		if err != nil {
 			return evidence, err
 		}
-		evidence.Changes = append(evidence.Changes, w.recorded()...)
+		revision = cmp.Or(revision, current)
+		evidence.Changes = append(evidence.Changes, w.recorded(revision)...)
 	}
 	for i, server := range o.servers {
 		if err := server.waitForLog(ctx, o.offsets[i]); err != nil {
@@ -116,6 +120,9 @@ func (o *Observer) Collect(ctx context.Context) (Evidence, error) {
 			return evidence, err
 		}
 		for _, event := range events {
+			if revisionOf(&event.ResponseObject) > revision {
+				continue
+			}
 			event.Received.Time, event.Completed.Time = event.Received.Add(-server.Ahead), event.Completed.Add(-server.Ahead)
 			evidence.Events = append(evidence.Events, event)
 		}

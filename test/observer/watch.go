@@ -7,13 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -28,9 +28,9 @@ type resourceWatch struct {
 
 	lock    sync.Mutex
 	changes []Change
-	// current contains the resource version of each existing object by UID.
-	current map[string]string
-	err     error
+	// last contains the last version of each object.
+	last map[types.UID]Change
+	err  error
 }
 
 // start lists the objects and watches them until the context is canceled.
@@ -79,11 +79,7 @@ func (w *resourceWatch) record(object *unstructured.Unstructured, change Change)
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.changes = append(w.changes, change)
-	if change.IsDeleted {
-		delete(w.current, string(object.GetUID()))
-	} else {
-		w.current[string(object.GetUID())] = object.GetResourceVersion()
-	}
+	w.last[object.GetUID()] = change
 	return nil
 }
 
@@ -96,29 +92,47 @@ func (w *resourceWatch) fail(err error) {
 	}
 }
 
-// waitUntilCurrent waits until the watch has returned the current state.
-func (w *resourceWatch) waitUntilCurrent(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		list, err := w.client.List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		want := map[string]string{}
-		for _, object := range list.Items {
-			want[string(object.GetUID())] = object.GetResourceVersion()
-		}
+// waitUntilCurrent waits until the watch has returned everything up to the revision of a list, and returns the
+// revision.
+func (w *resourceWatch) waitUntilCurrent(ctx context.Context) (uint64, error) {
+	list, err := w.client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("failed to list %s: %w", w.resource, err)
+	}
+	revision, listed := parseRevision(list.GetResourceVersion()), map[types.UID]uint64{}
+	for i := range list.Items {
+		listed[list.Items[i].GetUID()] = parseRevision(list.Items[i].GetResourceVersion())
+	}
+	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
 		w.lock.Lock()
 		defer w.lock.Unlock()
-		return maps.Equal(want, w.current), w.err
+		return w.hasReturned(listed, revision), w.err
 	})
 	if err != nil {
-		return fmt.Errorf("the watch of %s is stale: %w", w.resource, err)
+		return 0, fmt.Errorf("the watch of %s is stale: %w", w.resource, err)
 	}
-	return nil
+	return revision, nil
 }
 
-func (w *resourceWatch) recorded() []Change {
+// hasReturned reports whether the watch has returned the revisions of all listed objects, and the removals of all
+// others. It can have returned later changes, too.
+func (w *resourceWatch) hasReturned(listed map[types.UID]uint64, revision uint64) bool {
+	for uid, listedRevision := range listed {
+		if last := w.last[uid]; revisionOf(&last.Object) < listedRevision {
+			return false
+		}
+	}
+	for uid, last := range w.last {
+		if _, isListed := listed[uid]; !isListed && !last.IsDeleted && revisionOf(&last.Object) <= revision {
+			return false
+		}
+	}
+	return true
+}
+
+// recorded returns the changes up to a revision.
+func (w *resourceWatch) recorded(revision uint64) []Change {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.changes)
+	return slices.DeleteFunc(slices.Clone(w.changes), func(c Change) bool { return revisionOf(&c.Object) > revision })
 }
