@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -127,9 +126,8 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 		}
 	}
 	switch {
-	case len(namespace.Spec.Finalizers) == 0:
-		r.Finalizer.Forget(ctx, req.Name)
-		return retryStale(r.deleteNamespace(ctx, &namespace))
+	case len(namespace.Spec.Finalizers)+len(namespace.Finalizers) == 0:
+		return retryStale(r.restoreFinalizer(ctx, &namespace))
 	case !hasFinalizer:
 		r.Finalizer.Forget(ctx, req.Name)
 		return ctrl.Result{}, nil
@@ -209,22 +207,23 @@ func (r *FinalizationReconciler) removeFinalizer(
 		r.NamespaceFinalizer, namespace.Name)
 }
 
-// deleteNamespace deletes a terminating Namespace without finalizers. The API server itself deletes
-// a Namespace when the last entry of spec.finalizers is removed, but not if spec.finalizers was
-// already empty when the deletion was requested.
-func (r *FinalizationReconciler) deleteNamespace(ctx context.Context, namespace *corev1.Namespace) error {
-	if len(namespace.Finalizers) > 0 {
-		log.FromContext(ctx).V(1).Info("Waiting for other controllers to remove their finalizers",
-			"finalizers", namespace.Finalizers)
+// restoreFinalizer adds the namespace finalizer to a terminating Namespace without finalizers, so that its
+// content is deleted first. The API server itself deletes a Namespace when its last finalizer is removed, so
+// spec.finalizers was already empty when the deletion was requested.
+func (r *FinalizationReconciler) restoreFinalizer(ctx context.Context, namespace *corev1.Namespace) error {
+	var live corev1.Namespace
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
+		return err
+	}
+	if live.UID != namespace.UID || live.DeletionTimestamp == nil || len(live.Spec.Finalizers)+len(live.Finalizers) > 0 {
 		return nil
 	}
-	err := r.Delete(ctx, namespace, client.Preconditions{
-		UID: ptr.To(namespace.UID), ResourceVersion: ptr.To(namespace.ResourceVersion),
-	})
-	if err != nil {
-		return fmt.Errorf("failed to delete namespace %q: %w", namespace.Name, err)
+	live.Spec.Finalizers = []corev1.FinalizerName{r.NamespaceFinalizer}
+	if err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+		return fmt.Errorf("failed to add namespace finalizer %q to namespace %q: %w", r.NamespaceFinalizer, namespace.Name, err)
 	}
-	log.FromContext(ctx).Info("Deleted a terminating namespace without namespace finalizers", "uid", namespace.UID)
+	log.FromContext(ctx).Info("Added the namespace finalizer to a terminating namespace without finalizers",
+		"namespaceFinalizer", r.NamespaceFinalizer, "uid", namespace.UID)
 	return nil
 }
 

@@ -56,8 +56,8 @@ type finalizationServer struct {
 	// webhooks contains the ValidatingWebhookConfigurations.
 	webhooks []admissionv1.ValidatingWebhookConfiguration
 	// These are the errors that requests return. Each finalize request returns the next finalizeError.
-	getError, liveError, listError, discoveryError, leasesError, webhooksError, statusError, deleteError error
-	finalizeErrors                                                                                       []error
+	getError, liveError, listError, discoveryError, leasesError, webhooksError, statusError error
+	finalizeErrors                                                                          []error
 	// onFinalize is called in each finalize request.
 	onFinalize func(*finalizationServer)
 
@@ -74,7 +74,7 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 	content.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, errOutage))
 	live := newFakeClient(interceptor.Funcs{Get: s.getLive, List: s.listWebhooks})
 	cached := newFakeClient(interceptor.Funcs{
-		Get: s.get, List: s.list, Delete: s.delete, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize,
+		Get: s.get, List: s.list, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize,
 	})
 	s.gracePeriods = &graceperiod.Source{
 		Config: finalization.GracePeriod{Fixed: ptr.To(time.Duration(0))}, Leases: cached, Live: live,
@@ -164,15 +164,6 @@ func (s *finalizationServer) listWebhooks(
 	return s.webhooksError
 }
 
-func (s *finalizationServer) delete(
-	_ context.Context, _ client.WithWatch, object client.Object, opts ...client.DeleteOption,
-) error {
-	options := (&client.DeleteOptions{}).ApplyOptions(opts)
-	s.writes = append(s.writes, fmt.Sprintf("delete %s: uid=%s resourceVersion=%s",
-		object.GetName(), *options.Preconditions.UID, *options.Preconditions.ResourceVersion))
-	return s.deleteError
-}
-
 func (s *finalizationServer) patchStatus(
 	_ context.Context, _ client.Client, subResource string, object client.Object, patch client.Patch,
 	_ ...client.SubResourcePatchOption,
@@ -254,7 +245,8 @@ func refusedEvent(name string) string {
 func TestFinalizationReconcile(t *testing.T) {
 	const (
 		finalized  = "finalize x by nslifecycle: uid=x-uid resourceVersion=7 finalizers=[]"
-		final      = "delete x: uid=x-uid resourceVersion="
+		restored   = "finalize x by nslifecycle: uid=x-uid resourceVersion="
+		ours       = " finalizers=[kubernetes]"
 		phase      = "status of x: uid=x-uid phase=Terminating"
 		conditions = "status of x: uid=x-uid ResourcesDiscovered=False ParsedGroupVersions=False "
 		emptied    = conditions + "ContentDeleted=False ContentRemoved=False ContentHasNoFinalizers=False"
@@ -475,26 +467,35 @@ func TestFinalizationReconcile(t *testing.T) {
 
 		// Without namespace finalizers.
 		"no finalizers": {
-			server: finalizationServer{cached: terminating(withFinalizers()), configMaps: fresh}, wantWrites: []string{final + "7"},
+			server: finalizationServer{cached: terminating(withFinalizers()), configMaps: fresh}, wantWrites: []string{restored + "7" + ours},
 		},
 		"no finalizers, and the phase is Active": {
-			server: finalizationServer{cached: terminating(active, withFinalizers())}, wantWrites: []string{phase, final + "8"},
+			server:     finalizationServer{cached: terminating(active, withFinalizers()), live: terminating(withFinalizers(), version("8"))},
+			wantWrites: []string{phase, restored + "8" + ours},
 		},
 		"only finalizers in metadata.finalizers": {
 			server: finalizationServer{cached: terminating(held, withFinalizers())},
 		},
+		"no finalizers, and another controller has added one": {
+			server: finalizationServer{cached: terminating(withFinalizers()), live: terminating(withFinalizers(otherFinalizer))},
+		},
+		"no finalizers, and the namespace was recreated": {
+			server: finalizationServer{cached: terminating(withFinalizers()), live: terminating(withFinalizers(), func(n *corev1.Namespace) {
+				n.UID = "another-uid"
+			})},
+		},
 		"no finalizers, and the namespace was deleted": {
-			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errNotFound}, wantWrites: []string{final + "7"},
-			want: retry,
+			server: finalizationServer{cached: terminating(withFinalizers()), liveError: errNotFound}, want: retry,
 		},
 		// The watch event of the conflicting write may not trigger the reconciler.
-		"no finalizers, and the deletion returns a conflict": {
-			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errConflict}, wantWrites: []string{final + "7"},
-			want: retry,
+		"no finalizers, and the addition returns a conflict": {
+			server:     finalizationServer{cached: terminating(withFinalizers()), finalizeErrors: []error{errConflict}},
+			wantWrites: []string{restored + "7" + ours}, want: retry,
 		},
-		"no finalizers, and the namespace cannot be deleted": {
-			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errOutage}, wantWrites: []string{final + "7"},
-			wantError: `failed to delete namespace "x": ` + errOutage.Error(),
+		"no finalizers, and none can be added": {
+			server:     finalizationServer{cached: terminating(withFinalizers()), finalizeErrors: []error{errOutage}},
+			wantWrites: []string{restored + "7" + ours},
+			wantError:  `failed to add namespace finalizer "kubernetes" to namespace "x": ` + errOutage.Error(),
 		},
 
 		// Namespaces whose content the operator never deletes.
