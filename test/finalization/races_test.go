@@ -104,7 +104,7 @@ var _ = Describe("A recreated namespace", func() {
 		Entry("the removal of the namespace finalizer", initialState{}, "PUT", "/finalize", false, 409),
 		Entry("the removal of the namespace finalizer from an empty namespace", initialState{empty: true},
 			"PUT", "/finalize", false, 409),
-		Entry("the final deletion", initialState{empty: true, noNamespaceFinalizers: true}, "DELETE", "", false, 409),
+		Entry("the addition of the namespace finalizer", initialState{noNamespaceFinalizers: true}, "PUT", "/finalize", false, 409),
 	)
 })
 

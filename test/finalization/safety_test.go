@@ -134,7 +134,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		requests := &requestRecorder{}
 		startManager(ctx, requests.record(managerConfig(ctx)))
 		expectDeleted(ctx, namespace)
-		Expect(requests.matching(namespace.Name)).To(ConsistOf("DELETE /api/v1/namespaces/" + namespace.Name + " (1)"))
+		Expect(requests.matching(namespace.Name)).To(ConsistOf("PUT /api/v1/namespaces/" + namespace.Name + "/finalize (2)"))
 	}, SpecTimeout(time.Minute))
 
 	It("is kept after the deletion of its content while it has entries in metadata.finalizers", func(ctx context.Context) {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -364,7 +365,7 @@ func activeCondition(g Gomega, ctx context.Context, c client.Client, name string
 	return condition
 }
 
-// policiesWithFail returns the names of the policies with a parameter and the failure policy Fail.
+// policiesWithFail returns the names of the installed policies with a parameter and the failure policy Fail.
 func policiesWithFail(ctx context.Context, c client.Client) []string {
 	GinkgoHelper()
 	var mutating admissionv1.MutatingAdmissionPolicyList
@@ -373,7 +374,8 @@ func policiesWithFail(ctx context.Context, c client.Client) []string {
 	Expect(c.List(ctx, &validating)).To(Succeed())
 	var names []string
 	add := func(name string, paramKind *admissionv1.ParamKind, policy *admissionv1.FailurePolicyType) {
-		if paramKind != nil && *policy == admissionv1.Fail {
+		// Other specs create policies, too.
+		if paramKind != nil && *policy == admissionv1.Fail && strings.HasPrefix(name, "nslifecycle-") {
 			names = append(names, name)
 		}
 	}
