@@ -220,7 +220,8 @@ func (r *FinalizationReconciler) restoreFinalizer(ctx context.Context, namespace
 	}
 	live.Spec.Finalizers = []corev1.FinalizerName{r.NamespaceFinalizer}
 	if err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner)); err != nil {
-		return fmt.Errorf("failed to add namespace finalizer %q to namespace %q: %w", r.NamespaceFinalizer, namespace.Name, err)
+		return fmt.Errorf("failed to add namespace finalizer %q to namespace %q: %w",
+			r.NamespaceFinalizer, namespace.Name, err)
 	}
 	log.FromContext(ctx).Info("Added the namespace finalizer to a terminating namespace without finalizers",
 		"namespaceFinalizer", r.NamespaceFinalizer, "uid", namespace.UID)
