@@ -164,12 +164,12 @@ func (s *scenario) createWithTimeout(
 		probe := namespace.DeepCopy()
 		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(framework.PendingOf(probe)).To(ContainSubstring(initializerWith(policy)))
-	}).WithContext(ctx).WithTimeout(convergence).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(waitTimeout).Should(Succeed())
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
 	Eventually(func(g Gomega) {
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 		g.Expect(nscondition.Find(namespace, v1alpha1.ConditionInitializerTurn)).NotTo(BeNil())
-	}).WithContext(ctx).WithTimeout(convergence).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(waitTimeout).Should(Succeed())
 	return namespace
 }
 
@@ -187,7 +187,7 @@ func expectTimeout(ctx context.Context, created *corev1.Namespace) {
 		}
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(framework.PendingOf(namespace) == "" || namespace.DeletionTimestamp != nil).To(BeTrue())
-	}).WithContext(ctx).WithTimeout(convergence).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(waitTimeout).Should(Succeed())
 	after := time.Since(created.CreationTimestamp.Time)
 	AddReportEntry("timeout", fmt.Sprintf("failurePolicy %s: %.1f s after the creation, with a timeout of %s",
 		policy, after.Seconds(), initializerTimeout), ReportEntryVisibilityAlways)
@@ -195,7 +195,7 @@ func expectTimeout(ctx context.Context, created *corev1.Namespace) {
 	Expect(after).To(BeNumerically(">=", initializerTimeout-clockTolerance), "the timeout was enforced early")
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, created.DeepCopy()))).To(Succeed())
 	Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(created), namespace) }).WithContext(ctx).
-		WithTimeout(convergence).Should(Satisfy(apierrors.IsNotFound))
+		WithTimeout(waitTimeout).Should(Satisfy(apierrors.IsNotFound))
 }
 
 // changeLeader terminates the leader, and waits for the next one.

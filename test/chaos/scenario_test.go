@@ -30,9 +30,10 @@ const (
 	keptNamespaces = 5
 	// templateInterval is the time between changes of the template.
 	templateInterval = 2 * time.Second
-	// convergence is the maximum time in which everything must reach its end state. The report contains the
-	// actual time.
-	convergence = 5 * time.Minute
+	// convergence is the maximum time after the faults in which everything must reach its end state.
+	convergence = time.Minute
+	// waitTimeout is longer than convergence, so that a failure contains the actual time.
+	waitTimeout = 5 * time.Minute
 )
 
 const template = `
@@ -151,7 +152,7 @@ func (s *scenario) expectTemplate(ctx context.Context) {
 			g.Expect(s.admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "settings"}, settings)).To(Succeed())
 			g.Expect(settings.Data).To(HaveKeyWithValue("change", fmt.Sprint(s.change)))
 		}
-	}).WithContext(ctx).WithTimeout(convergence).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(waitTimeout).Should(Succeed())
 }
 
 // expectEndState ends the changes and the traffic, and waits until the last change reaches the kept namespaces
