@@ -126,7 +126,7 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 		}
 	}
 	switch {
-	case len(namespace.Spec.Finalizers)+len(namespace.Finalizers) == 0:
+	case lacksFinalizer(&namespace):
 		return retryStale(r.restoreFinalizer(ctx, &namespace))
 	case !hasFinalizer:
 		r.Finalizer.Forget(ctx, req.Name)
@@ -207,15 +207,21 @@ func (r *FinalizationReconciler) removeFinalizer(
 		r.NamespaceFinalizer, namespace.Name)
 }
 
-// restoreFinalizer adds the namespace finalizer to a terminating Namespace without finalizers, so that its
-// content is deleted first. The API server itself deletes a Namespace when its last finalizer is removed, so
-// spec.finalizers was already empty when the deletion was requested.
+// lacksFinalizer returns whether spec.finalizers of a terminating Namespace was already empty when the deletion
+// was requested. Otherwise, the API server has deleted the Namespace with its last finalizer, or finalizers in
+// metadata.finalizers remain, and the namespace controller has written conditions before it removed its entry.
+func lacksFinalizer(namespace *corev1.Namespace) bool {
+	return len(namespace.Spec.Finalizers) == 0 &&
+		(len(namespace.Finalizers) == 0 || nscondition.Find(namespace, corev1.NamespaceContentRemaining) == nil)
+}
+
+// restoreFinalizer adds the namespace finalizer to a Namespace that lacks it, so that its content is deleted first.
 func (r *FinalizationReconciler) restoreFinalizer(ctx context.Context, namespace *corev1.Namespace) error {
 	var live corev1.Namespace
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
 		return err
 	}
-	if live.UID != namespace.UID || live.DeletionTimestamp == nil || len(live.Spec.Finalizers)+len(live.Finalizers) > 0 {
+	if live.UID != namespace.UID || live.DeletionTimestamp == nil || !lacksFinalizer(&live) {
 		return nil
 	}
 	live.Spec.Finalizers = []corev1.FinalizerName{r.NamespaceFinalizer}
@@ -223,7 +229,7 @@ func (r *FinalizationReconciler) restoreFinalizer(ctx context.Context, namespace
 		return fmt.Errorf("failed to add namespace finalizer %q to namespace %q: %w",
 			r.NamespaceFinalizer, namespace.Name, err)
 	}
-	log.FromContext(ctx).Info("Added the namespace finalizer to a terminating namespace without finalizers",
+	log.FromContext(ctx).Info("Added the namespace finalizer to a terminating namespace without namespace finalizers",
 		"namespaceFinalizer", r.NamespaceFinalizer, "uid", namespace.UID)
 	return nil
 }

@@ -227,6 +227,12 @@ func active(namespace *corev1.Namespace) { namespace.Status.Phase = corev1.Names
 
 func held(namespace *corev1.Namespace) { namespace.Finalizers = []string{"example.com/hold"} }
 
+func contentRemains(namespace *corev1.Namespace) {
+	namespace.Status.Conditions = []corev1.NamespaceCondition{{
+		Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
+	}}
+}
+
 func named(name string) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) { namespace.Name = name }
 }
@@ -284,11 +290,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			want: ctrl.Result{RequeueAfter: 5 * time.Second},
 		},
 		"the namespace is empty and has conditions, before the grace period ends": {
-			server: finalizationServer{cached: terminating(func(n *corev1.Namespace) {
-				n.Status.Conditions = []corev1.NamespaceCondition{{
-					Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
-				}}
-			})},
+			server:      finalizationServer{cached: terminating(contentRemains)},
 			gracePeriod: 5 * time.Second, wantWrites: []string{emptied}, want: ctrl.Result{RequeueAfter: 5 * time.Second},
 			wantEvents: []string{"Normal ContentRemoved All content successfully removed"},
 		},
@@ -474,7 +476,15 @@ func TestFinalizationReconcile(t *testing.T) {
 			wantWrites: []string{phase, restored + "8" + ours},
 		},
 		"only finalizers in metadata.finalizers": {
-			server: finalizationServer{cached: terminating(held, withFinalizers())},
+			server: finalizationServer{cached: terminating(held, withFinalizers())}, wantWrites: []string{restored + "7" + ours},
+		},
+		"only finalizers in metadata.finalizers, after the namespace finalizer was removed": {
+			server: finalizationServer{cached: terminating(held, withFinalizers(), contentRemains)},
+		},
+		"only finalizers in metadata.finalizers, and the namespace finalizer was just removed": {
+			server: finalizationServer{
+				cached: terminating(held, withFinalizers()), live: terminating(held, withFinalizers(), contentRemains),
+			},
 		},
 		"no finalizers, and another controller has added one": {
 			server: finalizationServer{cached: terminating(withFinalizers()), live: terminating(withFinalizers(otherFinalizer))},

@@ -150,16 +150,21 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("causes no write requests while only metadata.finalizers contains finalizers", func(ctx context.Context) {
+	It("is kept after the deletion of its content if it has only entries in metadata.finalizers", func(ctx context.Context) {
 		stopManager()
 		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer-only")).Obj())
 		create(ctx, namespace)
+		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
 		finalize(ctx, namespace.Name)
 		deleteObject(ctx, namespace)
 		requests := &requestRecorder{}
 		startManager(ctx, requests.record(managerConfig(ctx)))
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers())
-		Expect(requests.matching(namespace.Name)).To(BeEmpty())
+		eventuallyNamespace(ctx, namespace.Name, HaveContentRemoved(), HaveNamespaceFinalizers())
+		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
+		Expect(requests.matching(namespace.Name)).To(ContainElement("PUT /api/v1/namespaces/" + namespace.Name + "/finalize (2)"))
+		before := requests.matching(namespace.Name)
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveContentRemoved(), HaveNamespaceFinalizers())
+		Expect(requests.matching(namespace.Name)).To(Equal(before))
 		removeFinalizers(ctx, namespace)
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
