@@ -28,7 +28,7 @@ type Installed struct {
 	inject        *admissionv1.MutatingAdmissionPolicy
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
 	// validating contains the validating policies by their label.
-	validating map[string]*admissionv1.ValidatingAdmissionPolicy
+	validating map[string][]*admissionv1.ValidatingAdmissionPolicy
 	// counts contains the number of installed objects for each policy and for its bindings. A policy
 	// of another kind with the same label is not a policy of this project.
 	counts map[Policy]int
@@ -42,11 +42,11 @@ type Policy struct {
 	isBinding   bool
 }
 
-// bindings returns the number of bindings that the policy requires. Two policies have a second
-// binding because the namespaceSelector of the first does not apply to custom resources named
-// "namespaces".
-func (p Policy) bindings() int {
-	if p.label == v1alpha1.PolicyGate || p.label == v1alpha1.PolicyWaitingSubjects {
+// required returns the number of objects that must be installed. The gate policy has a second binding, and
+// the waiting-subjects policy has a second policy and binding, because a namespaceSelector does not apply to
+// custom resources named "namespaces".
+func (p Policy) required() int {
+	if p.label == v1alpha1.PolicyGate && p.isBinding || p.label == v1alpha1.PolicyWaitingSubjects {
 		return 2
 	}
 	return 1
@@ -109,14 +109,14 @@ func ListValidating(ctx context.Context, reader client.Reader) (Installed, error
 	if err := listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &validating, &bindings); err != nil {
 		return Installed{}, err
 	}
-	installed := Installed{counts: map[Policy]int{}, validating: map[string]*admissionv1.ValidatingAdmissionPolicy{}}
+	installed := Installed{counts: map[Policy]int{}, validating: map[string][]*admissionv1.ValidatingAdmissionPolicy{}}
 	labels := map[string]string{}
 	for i := range validating.Items {
 		policy := &validating.Items[i]
 		label := policy.Labels[v1alpha1.LabelPolicy]
 		labels[policy.Name] = label
 		installed.add(validatingKind, label, policy.Name)
-		installed.validating[label] = policy
+		installed.validating[label] = append(installed.validating[label], policy)
 		if label == v1alpha1.PolicyGuard {
 			installed.Guard = policy
 			installed.HasCompatGuard = policy.Labels[v1alpha1.LabelInjection] == v1alpha1.InjectionByOperator
@@ -198,8 +198,10 @@ func (i Installed) failingOpen(set *v1alpha1.NamespaceInitializerSet) []client.O
 		policies = append(policies, i.inject)
 	}
 	for _, label := range enforcing(set) {
-		if policy := i.validating[label]; policy != nil && !isFail(policy.Spec.FailurePolicy) {
-			policies = append(policies, policy)
+		for _, policy := range i.validating[label] {
+			if !isFail(policy.Spec.FailurePolicy) {
+				policies = append(policies, policy)
+			}
 		}
 	}
 	return policies
@@ -234,9 +236,9 @@ func (i Installed) Missing(required []Policy) []string {
 		binding := policy
 		binding.isBinding = true
 		switch {
-		case i.counts[policy] == 0:
+		case i.counts[policy] < policy.required():
 			missing = append(missing, fmt.Sprintf("%s %q", policy.kind, policy.label))
-		case i.counts[binding] < policy.bindings():
+		case i.counts[binding] < binding.required():
 			missing = append(missing, fmt.Sprintf("a %sBinding for %q", policy.kind, policy.label))
 		}
 	}

@@ -42,6 +42,10 @@ func TestMissingPolicies(t *testing.T) {
 			installed: without("nslifecycle-gate"),
 			want:      []string{`ValidatingAdmissionPolicy "gate"`},
 		},
+		"one of two policies with the same label is missing": {
+			installed: without("nslifecycle-waiting-subjects-resources-named-namespaces"),
+			want:      []string{`ValidatingAdmissionPolicy "waiting-subjects"`},
+		},
 		"bindings are missing": {
 			installed: without("inject-binding", "guard-binding"),
 			want: []string{

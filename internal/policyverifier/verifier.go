@@ -68,7 +68,7 @@ type PolicyStatus struct {
 // The operator does not manage the policies. It changes only their failurePolicy; see EnsureFail.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,resourceNames=nslifecycle-templates;nslifecycle-waiting-subjects;nslifecycle-initializer-subjects,verbs=patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,resourceNames=nslifecycle-templates;nslifecycle-waiting-subjects;nslifecycle-waiting-subjects-resources-named-namespaces;nslifecycle-initializer-subjects,verbs=patch
 // The operator creates Namespaces only as dry runs.
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 

@@ -198,10 +198,11 @@ func TestVerify(t *testing.T) {
 
 func TestEnsureFail(t *testing.T) {
 	names := map[string]string{
-		"nslifecycle-templates":            v1alpha1.PolicyTemplates,
-		"nslifecycle-waiting-subjects":     v1alpha1.PolicyWaitingSubjects,
-		"nslifecycle-initializer-subjects": v1alpha1.PolicyInitializerSubjects,
-		"nslifecycle-gate":                 v1alpha1.PolicyGate,
+		"nslifecycle-templates":                  v1alpha1.PolicyTemplates,
+		"nslifecycle-waiting-subjects":           v1alpha1.PolicyWaitingSubjects,
+		"nslifecycle-waiting-subjects-resources": v1alpha1.PolicyWaitingSubjects,
+		"nslifecycle-initializer-subjects":       v1alpha1.PolicyInitializerSubjects,
+		"nslifecycle-gate":                       v1alpha1.PolicyGate,
 	}
 	templates := func(set *v1alpha1.NamespaceInitializerSet) {
 		set.Templates = []v1alpha1.EffectiveTemplate{{Name: "team"}}
@@ -221,7 +222,9 @@ func TestEnsureFail(t *testing.T) {
 		"with a template": {age: failAfter, set: templates, wantFail: []string{"nslifecycle-templates"}},
 		"with a waiting subject": {
 			age: failAfter, set: func(set *v1alpha1.NamespaceInitializerSet) { set.WaitingSubjects = waiting },
-			wantFail: []string{"nslifecycle-initializer-subjects", "nslifecycle-waiting-subjects"},
+			wantFail: []string{
+				"nslifecycle-initializer-subjects", "nslifecycle-waiting-subjects", "nslifecycle-waiting-subjects-resources",
+			},
 		},
 		"with the subject of an initializer": {
 			age: failAfter, set: func(set *v1alpha1.NamespaceInitializerSet) { set.Initializers[1].Subjects = waiting },

@@ -144,7 +144,9 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 				"jsonpath={range .items[*]}{.metadata.name}={.spec.failurePolicy} {end}")
 		}
 		Eventually(failurePolicies).WithContext(ctx).WithTimeout(time.Minute).Should(ContainSubstring("nslifecycle-inject=Fail"))
-		for _, policy := range []string{"templates", "waiting-subjects", "initializer-subjects"} {
+		for _, policy := range []string{
+			"templates", "waiting-subjects", "waiting-subjects-resources-named-namespaces", "initializer-subjects",
+		} {
 			kubectl(ctx, "patch", "validatingadmissionpolicy", "nslifecycle-"+policy, "--type=merge",
 				`--patch={"spec":{"failurePolicy":"Fail"}}`)
 		}

@@ -152,7 +152,11 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		bindings := []client.Object{
 			&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}},
 		}
-		for _, name := range []string{"nslifecycle-templates", "nslifecycle-waiting-subjects", "nslifecycle-initializer-subjects"} {
+		// templates is the last one: when the API server enforces its change, it enforces the others, too.
+		for _, name := range []string{
+			"nslifecycle-waiting-subjects", "nslifecycle-waiting-subjects-resources-named-namespaces",
+			"nslifecycle-initializer-subjects", "nslifecycle-templates",
+		} {
 			policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			Expect(framework.NewUser(config).Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(deny)))).To(Succeed())
 			bindings = append(bindings, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -223,7 +227,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		waiting.WaitingSubjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: "waiting@corp.example.com"}}
 		createResource(ctx, root, waiting)
 		all := ConsistOf(append(always, "nslifecycle-inject", "nslifecycle-templates", "nslifecycle-waiting-subjects",
-			"nslifecycle-initializer-subjects"))
+			"nslifecycle-waiting-subjects-resources-named-namespaces", "nslifecycle-initializer-subjects"))
 		Eventually(policiesWithFail).WithContext(ctx).WithArguments(root).Should(all)
 
 		By("restoring Fail after an upgrade")

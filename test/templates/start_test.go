@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
@@ -94,15 +95,15 @@ var _ = Describe("An API server that starts", func() {
 			}}
 			set.WaitingSubjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: earlyUser}}
 		})
-		failClosed(ctx, "validatingadmissionpolicy/nslifecycle-waiting-subjects",
-			"validatingadmissionpolicy/nslifecycle-initializer-subjects")
+		failClosed(ctx, slices.Concat(readTemplates, readSubjects))
 		existing := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("existing")).Name
 		attacks := slices.Concat(chooseRestricted("RBAC", cluster.Ordinary, existing),
 			chooseRestricted("ABAC", early, existing), ignoreSubjects(early, existing))
+		control := createConfigMap(early, metav1.NamespaceDefault)
 		for restart := range restarts {
 			etcd.SetLatency(latencies[restart%len(latencies)])
 			Expect(cluster.KillAPIServer(ctx)).To(Succeed())
-			stop := attackAtStart(ctx, attacks)
+			stop := repeatFromStart(ctx, append(attacks, control))
 			Expect(cluster.StartAPIServer()).To(Succeed())
 			for _, attack := range attacks {
 				Eventually(attack.isRejected).WithContext(ctx).Should(BeTrue(), attack.name)
@@ -114,37 +115,69 @@ var _ = Describe("An API server that starts", func() {
 			AddReportEntry(attack.name, fmt.Sprintf("%d restarts: %v", restarts, attack.counts), ReportEntryVisibilityAlways)
 			Expect(attack.counts).NotTo(HaveKey("admitted"), attack.name)
 		}
+		AddReportEntry(control.name, fmt.Sprintf("%d restarts: %v", restarts, control.counts), ReportEntryVisibilityAlways)
+		Expect(control.counts).To(HaveKey("admitted"))
+		Expect(control.counts).NotTo(Or(HaveKey("rejected with the set"), HaveKey("rejected without the set")))
 	}, SpecTimeout(40*time.Minute))
 
-	It("allows the finalization of namespaces while the CRD of the set is missing", func(ctx context.Context) {
+	It("allows writes to namespaces and their finalization while the CRD of the set is missing", func(ctx context.Context) {
 		useRestartable(ctx)
+		initialized := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("initialized"))
 		publish(ctx, v1alpha1.EffectiveTemplate{Name: "gold"})
-		failClosed(ctx)
-		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("terminating"))
+		initializing := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("initializing"))
+		blocked := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("blocked"))
+		failClosed(ctx, readTemplates)
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "crd", "namespaceinitializersets."+v1alpha1.GroupVersion.Group)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.KillAPIServer(ctx)).To(Succeed())
 		Expect(cluster.StartAPIServer()).To(Succeed())
-		Eventually(tryPatch).WithContext(ctx).WithArguments(cluster.Ordinary, namespace.Name, "labels", "note", new("x")).
-			Should(MatchError(And(ContainSubstring("nslifecycle-templates"), ContainSubstring("failed to find resource"))))
+		rejectedBy := func(policy string) OmegaMatcher {
+			return MatchError(And(ContainSubstring(policy), ContainSubstring("failed to find resource")))
+		}
+		Eventually(tryPatch).WithContext(ctx).WithArguments(cluster.Ordinary, initialized.Name, "labels", "note", new("x")).
+			Should(rejectedBy("nslifecycle-templates"))
+		finalize(ctx, initializing.Name)
 
-		namespaces := cluster.Admin.Clientset().CoreV1().Namespaces()
-		Expect(namespaces.Delete(ctx, namespace.Name, metav1.DeleteOptions{})).To(Succeed())
-		deleted, err := namespaces.Get(ctx, namespace.Name, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		deleted.Spec.Finalizers = nil
-		_, err = namespaces.Finalize(ctx, deleted, metav1.UpdateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = namespaces.Get(ctx, namespace.Name, metav1.GetOptions{})
-		Expect(err).To(Satisfy(apierrors.IsNotFound))
+		By("setting failurePolicy Fail of the policies for subjects")
+		failClosed(ctx, readSubjects)
+		create := func(namespace string) error {
+			return cluster.Admin.Create(ctx, wrappers.MakeConfigMap(namespace, "content"), client.DryRunAll)
+		}
+		Eventually(create).WithContext(ctx).WithArguments(blocked.Name).Should(rejectedBy("nslifecycle-waiting-subjects"))
+		Expect(create(initialized.Name)).To(Succeed())
+		Expect(create(metav1.NamespaceSystem)).To(Succeed())
+		finalize(ctx, initialized.Name)
 	}, SpecTimeout(5*time.Minute))
 })
 
-// failClosed sets the failurePolicy of inject, templates and other policies to Fail, like the operator.
-func failClosed(ctx context.Context, others ...string) {
+// finalize deletes a namespace and finalizes it.
+func finalize(ctx context.Context, name string) {
 	GinkgoHelper()
-	for _, policy := range append(others,
-		"mutatingadmissionpolicy/nslifecycle-inject", "validatingadmissionpolicy/nslifecycle-templates") {
+	namespaces := cluster.Admin.Clientset().CoreV1().Namespaces()
+	Expect(namespaces.Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+	deleted, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	deleted.Spec.Finalizers = nil
+	_, err = namespaces.Finalize(ctx, deleted, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = namespaces.Get(ctx, name, metav1.GetOptions{})
+	Expect(err).To(Satisfy(apierrors.IsNotFound))
+}
+
+// The policies whose failurePolicy the operator sets to Fail: with templates, and with subjects.
+var (
+	readTemplates = []string{"mutatingadmissionpolicy/nslifecycle-inject", "validatingadmissionpolicy/nslifecycle-templates"}
+	readSubjects  = []string{
+		"validatingadmissionpolicy/nslifecycle-waiting-subjects",
+		"validatingadmissionpolicy/nslifecycle-waiting-subjects-resources-named-namespaces",
+		"validatingadmissionpolicy/nslifecycle-initializer-subjects",
+	}
+)
+
+// failClosed sets the failurePolicy of policies to Fail, like the operator.
+func failClosed(ctx context.Context, policies []string) {
+	GinkgoHelper()
+	for _, policy := range policies {
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", policy, "--type=merge", `--patch={"spec":{"failurePolicy":"Fail"}}`)
 		Expect(err).NotTo(HaveOccurred())
 	}
@@ -217,14 +250,7 @@ func ignoreSubjects(user *framework.User, namespace string) []*startAttack {
 	clientset, dryRun := user.Clientset().CoreV1(), []string{metav1.DryRunAll}
 	patch := []byte(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationPendingInitializers + `":""}}}`)
 	return []*startAttack{
-		{
-			name: "create in an initializing namespace", message: "must wait", counts: map[string]int{},
-			do: func(ctx context.Context) error {
-				_, err := clientset.ConfigMaps(namespace).Create(ctx, wrappers.MakeConfigMap(namespace, "early"),
-					metav1.CreateOptions{DryRun: dryRun})
-				return err
-			},
-		},
+		createConfigMap(user, namespace),
 		{
 			name: "complete an initialization", message: "is not allowed to change the initialization",
 			counts: map[string]int{},
@@ -237,9 +263,21 @@ func ignoreSubjects(user *framework.User, namespace string) []*startAttack {
 	}
 }
 
-// attackAtStart repeats the attacks from the time at which the API server accepts connections, until the
+// createConfigMap returns dry runs of a waiting subject that must wait if the namespace is initializing.
+func createConfigMap(user *framework.User, namespace string) *startAttack {
+	return &startAttack{
+		name: "create in namespace " + namespace, message: "must wait", counts: map[string]int{},
+		do: func(ctx context.Context) error {
+			_, err := user.Clientset().CoreV1().ConfigMaps(namespace).Create(ctx, wrappers.MakeConfigMap(namespace, "early"),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		},
+	}
+}
+
+// repeatFromStart repeats the attacks from the time at which the API server accepts connections, until the
 // returned function is called.
-func attackAtStart(ctx context.Context, attacks []*startAttack) (stop func()) {
+func repeatFromStart(ctx context.Context, attacks []*startAttack) (stop func()) {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	address, err := url.Parse(cluster.Admin.Config.Host)
