@@ -291,6 +291,7 @@ func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	w.namespace = wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com").Obj()
 	stuck()
 	w.namespace.DeletionTimestamp = &metav1.Time{Time: now}
+	w.namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
 	freed("The namespace is being deleted")
 	g.Expect(w.tracker.namespaces["x"].reported).To(BeNil(), "the controller records another Event for the cause of the blocked deletion")
 }

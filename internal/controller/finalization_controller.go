@@ -112,11 +112,13 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 		r.Finalizer.Forget(ctx, req.Name)
 		return ctrl.Result{}, nil
 	}
+	if r.lacksFinalizer(&namespace) {
+		return retryStale(r.restoreFinalizer(ctx, &namespace))
+	}
 	firstSeen := r.Finalizer.FirstSeen(&namespace)
 	hasFinalizer := finalization.HasFinalizer(&namespace, r.NamespaceFinalizer)
-	// If only the namespace finalizers of other controllers remain, those controllers own the conditions.
-	isOurs := hasFinalizer || len(namespace.Spec.Finalizers) == 0
-	if reason := finalization.RefusalReason(&namespace, r.OwnNamespace); reason != "" && isOurs {
+	// If only other finalizers remain, the controllers responsible for them own the conditions.
+	if reason := finalization.RefusalReason(&namespace, r.OwnNamespace); reason != "" && hasFinalizer {
 		return r.refuse(ctx, &namespace, reason, firstSeen)
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
@@ -125,10 +127,7 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 			return retryStale(err)
 		}
 	}
-	switch {
-	case lacksFinalizer(&namespace):
-		return retryStale(r.restoreFinalizer(ctx, &namespace))
-	case !hasFinalizer:
+	if !hasFinalizer {
 		r.Finalizer.Forget(ctx, req.Name)
 		return ctrl.Result{}, nil
 	}
@@ -208,20 +207,25 @@ func (r *FinalizationReconciler) removeFinalizer(
 }
 
 // lacksFinalizer returns whether spec.finalizers of a terminating Namespace was already empty when the deletion
-// was requested. Otherwise, the API server has deleted the Namespace with its last finalizer, or finalizers in
-// metadata.finalizers remain, and the namespace controller has written conditions before it removed its entry.
-func lacksFinalizer(namespace *corev1.Namespace) bool {
-	return len(namespace.Spec.Finalizers) == 0 &&
+// was requested. The API server then deletes the Namespace, but not its content, when a client writes to it or
+// deletes it again. With entries in metadata.finalizers, conditions show that a namespace controller has removed
+// its finalizer from spec.finalizers after it had deleted the content. kube-controller-manager ignores errors of
+// writes of conditions; such a Namespace is finalized a second time. An agent leaves the Namespace to the namespace
+// controller.
+func (r *FinalizationReconciler) lacksFinalizer(namespace *corev1.Namespace) bool {
+	return r.NamespaceFinalizer == corev1.FinalizerKubernetes && namespace.DeletionTimestamp != nil &&
+		len(namespace.Spec.Finalizers) == 0 &&
 		(len(namespace.Finalizers) == 0 || nscondition.Find(namespace, corev1.NamespaceContentRemaining) == nil)
 }
 
-// restoreFinalizer adds the namespace finalizer to a Namespace that lacks it, so that its content is deleted first.
+// restoreFinalizer adds the namespace finalizer to a Namespace that lacks it, so that its content is deleted first,
+// or kept if the operator must not delete it.
 func (r *FinalizationReconciler) restoreFinalizer(ctx context.Context, namespace *corev1.Namespace) error {
 	var live corev1.Namespace
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
 		return err
 	}
-	if live.UID != namespace.UID || live.DeletionTimestamp == nil || !lacksFinalizer(&live) {
+	if live.UID != namespace.UID || !r.lacksFinalizer(&live) {
 		return nil
 	}
 	live.Spec.Finalizers = []corev1.FinalizerName{r.NamespaceFinalizer}

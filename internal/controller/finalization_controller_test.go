@@ -471,10 +471,6 @@ func TestFinalizationReconcile(t *testing.T) {
 		"no finalizers": {
 			server: finalizationServer{cached: terminating(withFinalizers()), configMaps: fresh}, wantWrites: []string{restored + "7" + ours},
 		},
-		"no finalizers, and the phase is Active": {
-			server:     finalizationServer{cached: terminating(active, withFinalizers()), live: terminating(withFinalizers(), version("8"))},
-			wantWrites: []string{phase, restored + "8" + ours},
-		},
 		"only finalizers in metadata.finalizers": {
 			server: finalizationServer{cached: terminating(held, withFinalizers())}, wantWrites: []string{restored + "7" + ours},
 		},
@@ -516,8 +512,7 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"kube-system without finalizers": {
 			server:     finalizationServer{cached: terminating(named("kube-system"), withFinalizers())},
-			wantWrites: []string{"status of kube-system" + refused},
-			wantEvents: []string{refusedEvent("kube-system")},
+			wantWrites: []string{"finalize kube-system by nslifecycle: uid=x-uid resourceVersion=7" + ours},
 		},
 		"kube-public, and the condition is already set": {
 			server: finalizationServer{cached: terminating(named("kube-public"), func(n *corev1.Namespace) {

@@ -115,8 +115,14 @@ func Preconditions(namespace *corev1.Namespace, resourceVersion string) map[stri
 	return metadata
 }
 
-// Patch patches the status subresource of a Namespace. The metadata in the change must include the UID.
+// Patch patches the status subresource of a Namespace. The metadata in the change must include the UID. It returns
+// a Conflict error for a terminating Namespace without finalizers: with any write, the API server would delete it and
+// orphan its content (ShouldDeleteNamespaceDuringUpdate in pkg/registry/core/namespace/storage of Kubernetes). The
+// reconciler for finalization adds its namespace finalizer.
 func Patch(ctx context.Context, c client.Client, namespace *corev1.Namespace, change map[string]any) error {
+	if namespace.DeletionTimestamp != nil && len(namespace.Spec.Finalizers)+len(namespace.Finalizers) == 0 {
+		return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, errors.New("no finalizer remains"))
+	}
 	body, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("failed to encode the status of namespace %q: %w", namespace.Name, err)

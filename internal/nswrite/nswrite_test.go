@@ -5,9 +5,11 @@ package nswrite
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -42,4 +44,11 @@ func TestPatchAnnotationsKeepsOtherConditions(t *testing.T) {
 			g.Expect(stored.Status.Conditions).To(ConsistOf(test.want))
 		})
 	}
+}
+
+func TestPatchDoesNotDeleteTerminatingNamespaces(t *testing.T) {
+	g := NewWithT(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x", DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
+	// Without a client, any request would panic.
+	g.Expect(PatchConditions(t.Context(), nil, namespace, nil, "")).To(Satisfy(apierrors.IsConflict))
 }

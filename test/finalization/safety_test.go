@@ -191,6 +191,9 @@ var _ = Describe("A namespace that the cluster requires", func() {
 			object := wrappers.MakeConfigMap(name, "protected")
 			create(ctx, object)
 			objects = append(objects, object)
+			if name == metav1.NamespacePublic {
+				finalize(ctx, name)
+			}
 			deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 			eventuallyNamespace(ctx, name, HaveContentFailure("does not delete",
 				`namespace "`+name+`" is required`))
