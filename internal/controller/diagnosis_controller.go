@@ -181,7 +181,7 @@ func (r *DiagnosisReconciler) report(
 func (r *DiagnosisReconciler) patchConditions(
 	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition, resourceVersion string,
 ) error {
-	if len(changed) == 0 {
+	if len(changed) == 0 || nswrite.LacksFinalizers(namespace) {
 		return nil
 	}
 	before := namespace.DeepCopy()

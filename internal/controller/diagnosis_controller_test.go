@@ -259,6 +259,16 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(w.written()).To(BeEmpty())
 }
 
+// The API server deletes a terminating Namespace without finalizers with any write, and orphans its content.
+func TestDiagnosisReconcileWithoutFinalizers(t *testing.T) {
+	g := NewWithT(t)
+	w := newReconcilerTest(terminating(withFinalizers()), held1())
+	w.pass(g, t, 0)
+	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(progressDeadline))
+	g.Expect(w.written()).To(BeEmpty())
+	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
+}
+
 func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com", "b.corp.com").Obj(),

@@ -112,13 +112,20 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 		r.Finalizer.Forget(ctx, req.Name)
 		return ctrl.Result{}, nil
 	}
-	if r.lacksFinalizer(&namespace) {
-		return retryStale(r.restoreFinalizer(ctx, &namespace))
-	}
 	firstSeen := r.Finalizer.FirstSeen(&namespace)
 	hasFinalizer := finalization.HasFinalizer(&namespace, r.NamespaceFinalizer)
+	reason := finalization.RefusalReason(&namespace, r.OwnNamespace)
+	switch {
+	case nswrite.LacksFinalizers(&namespace):
+		// Another namespace controller would delete the content of a namespace that this one refuses to finalize. An
+		// agent leaves the Namespace to the namespace controller.
+		if reason == "" && r.NamespaceFinalizer == corev1.FinalizerKubernetes {
+			return retryStale(r.restoreFinalizer(ctx, &namespace))
+		}
+		r.Finalizer.Forget(ctx, req.Name)
+		return ctrl.Result{}, nil
 	// If only other finalizers remain, the controllers responsible for them own the conditions.
-	if reason := finalization.RefusalReason(&namespace, r.OwnNamespace); reason != "" && hasFinalizer {
+	case reason != "" && hasFinalizer:
 		return r.refuse(ctx, &namespace, reason, firstSeen)
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
@@ -206,26 +213,15 @@ func (r *FinalizationReconciler) removeFinalizer(
 		r.NamespaceFinalizer, namespace.Name)
 }
 
-// lacksFinalizer returns whether spec.finalizers of a terminating Namespace was already empty when the deletion
-// was requested. The API server then deletes the Namespace, but not its content, when a client writes to it or
-// deletes it again. With entries in metadata.finalizers, conditions show that a namespace controller has removed
-// its finalizer from spec.finalizers after it had deleted the content. kube-controller-manager ignores errors of
-// writes of conditions; such a Namespace is finalized a second time. An agent leaves the Namespace to the namespace
-// controller.
-func (r *FinalizationReconciler) lacksFinalizer(namespace *corev1.Namespace) bool {
-	return r.NamespaceFinalizer == corev1.FinalizerKubernetes && namespace.DeletionTimestamp != nil &&
-		len(namespace.Spec.Finalizers) == 0 &&
-		(len(namespace.Finalizers) == 0 || nscondition.Find(namespace, corev1.NamespaceContentRemaining) == nil)
-}
-
-// restoreFinalizer adds the namespace finalizer to a Namespace that lacks it, so that its content is deleted first,
-// or kept if the operator must not delete it.
+// restoreFinalizer adds the namespace finalizer to a terminating Namespace without finalizers, so that its content is
+// deleted first. The API server itself deletes a Namespace when its last finalizer is removed, so spec.finalizers was
+// already empty when the deletion was requested.
 func (r *FinalizationReconciler) restoreFinalizer(ctx context.Context, namespace *corev1.Namespace) error {
 	var live corev1.Namespace
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
 		return err
 	}
-	if live.UID != namespace.UID || !r.lacksFinalizer(&live) {
+	if live.UID != namespace.UID || !nswrite.LacksFinalizers(&live) {
 		return nil
 	}
 	live.Spec.Finalizers = []corev1.FinalizerName{r.NamespaceFinalizer}
@@ -233,7 +229,7 @@ func (r *FinalizationReconciler) restoreFinalizer(ctx context.Context, namespace
 		return fmt.Errorf("failed to add namespace finalizer %q to namespace %q: %w",
 			r.NamespaceFinalizer, namespace.Name, err)
 	}
-	log.FromContext(ctx).Info("Added the namespace finalizer to a terminating namespace without namespace finalizers",
+	log.FromContext(ctx).Info("Added the namespace finalizer to a terminating namespace without finalizers",
 		"namespaceFinalizer", r.NamespaceFinalizer, "uid", namespace.UID)
 	return nil
 }

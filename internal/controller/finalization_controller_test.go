@@ -472,15 +472,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			server: finalizationServer{cached: terminating(withFinalizers()), configMaps: fresh}, wantWrites: []string{restored + "7" + ours},
 		},
 		"only finalizers in metadata.finalizers": {
-			server: finalizationServer{cached: terminating(held, withFinalizers())}, wantWrites: []string{restored + "7" + ours},
-		},
-		"only finalizers in metadata.finalizers, after the namespace finalizer was removed": {
-			server: finalizationServer{cached: terminating(held, withFinalizers(), contentRemains)},
-		},
-		"only finalizers in metadata.finalizers, and the namespace finalizer was just removed": {
-			server: finalizationServer{
-				cached: terminating(held, withFinalizers()), live: terminating(held, withFinalizers(), contentRemains),
-			},
+			server: finalizationServer{cached: terminating(held, withFinalizers())},
 		},
 		"no finalizers, and another controller has added one": {
 			server: finalizationServer{cached: terminating(withFinalizers()), live: terminating(withFinalizers(otherFinalizer))},
@@ -511,8 +503,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			wantEvents: []string{refusedEvent("default")},
 		},
 		"kube-system without finalizers": {
-			server:     finalizationServer{cached: terminating(named("kube-system"), withFinalizers())},
-			wantWrites: []string{"finalize kube-system by nslifecycle: uid=x-uid resourceVersion=7" + ours},
+			server: finalizationServer{cached: terminating(named("kube-system"), withFinalizers())},
 		},
 		"kube-public, and the condition is already set": {
 			server: finalizationServer{cached: terminating(named("kube-public"), func(n *corev1.Namespace) {

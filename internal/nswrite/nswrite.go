@@ -115,13 +115,18 @@ func Preconditions(namespace *corev1.Namespace, resourceVersion string) map[stri
 	return metadata
 }
 
-// Patch patches the status subresource of a Namespace. The metadata in the change must include the UID. It returns
-// a Conflict error for a terminating Namespace without finalizers: with any write, the API server would delete it and
-// orphan its content (ShouldDeleteNamespaceDuringUpdate in pkg/registry/core/namespace/storage of Kubernetes). The
-// reconciler for finalization adds its namespace finalizer.
+// LacksFinalizers returns whether a terminating Namespace has no finalizers. With any write except one that adds a
+// finalizer, the API server deletes such a Namespace and orphans its content (ShouldDeleteNamespaceDuringUpdate in
+// pkg/registry/core/namespace/storage of Kubernetes).
+func LacksFinalizers(namespace *corev1.Namespace) bool {
+	return namespace.DeletionTimestamp != nil && len(namespace.Spec.Finalizers)+len(namespace.Finalizers) == 0
+}
+
+// Patch patches the status subresource of a Namespace. The metadata in the change must include the UID. Patch returns
+// a Conflict error if the Namespace lacks finalizers.
 func Patch(ctx context.Context, c client.Client, namespace *corev1.Namespace, change map[string]any) error {
-	if namespace.DeletionTimestamp != nil && len(namespace.Spec.Finalizers)+len(namespace.Finalizers) == 0 {
-		return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, errors.New("no finalizer remains"))
+	if LacksFinalizers(namespace) {
+		return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, errors.New("it has no finalizers"))
 	}
 	body, err := json.Marshal(change)
 	if err != nil {

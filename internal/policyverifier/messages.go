@@ -48,6 +48,11 @@ func msgFailurePolicyForbidden(policy string) string {
 		"authorized to set its failurePolicy to Fail: set it manually", policy)
 }
 
+func msgPolicyOutdated(policy string) string {
+	return fmt.Sprintf("; a restarting API server can admit requests without policy %q, because the installed policy is "+
+		"from an earlier version; run: %s", policy, InstallCommand)
+}
+
 func msgRefused(refusal error) string {
 	return fmt.Sprintf("an admission policy of nslifecycle denies new namespaces: %v", refusal)
 }

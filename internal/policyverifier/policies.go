@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -29,24 +31,23 @@ type Installed struct {
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
 	// validating contains the validating policies by their label.
 	validating map[string][]*admissionv1.ValidatingAdmissionPolicy
-	// counts contains the number of installed objects for each policy and for its bindings. A policy
-	// of another kind with the same label is not a policy of this project.
-	counts map[Policy]int
-	// names are the names of the policies.
-	names []string
+	// names are the names of the installed policies. A policy of another kind with the same label is not a
+	// policy of this project.
+	names map[Policy][]string
+	// bindings are the numbers of bindings by the kind and name of the policy.
+	bindings map[[2]string]int
 }
 
-// Policy identifies a policy of this project, or its bindings, by the policy's kind and label.
+// Policy identifies a policy of this project by its kind and label.
 type Policy struct {
 	kind, label string
-	isBinding   bool
 }
 
-// required returns the number of objects that must be installed. The gate policy has a second binding, and
-// the waiting-subjects policy has a second policy and binding, because a namespaceSelector does not apply to
-// custom resources named "namespaces".
-func (p Policy) required() int {
-	if p.label == v1alpha1.PolicyGate && p.isBinding || p.label == v1alpha1.PolicyWaitingSubjects {
+// requiredBindings returns the number of bindings that the policies with a label require. Two policies have a second
+// binding because the namespaceSelector of the first does not apply to custom resources named "namespaces". That of
+// waiting-subjects is for a second policy; in earlier versions, it was for the first.
+func (p Policy) requiredBindings() int {
+	if p.label == v1alpha1.PolicyGate || p.label == v1alpha1.PolicyWaitingSubjects {
 		return 2
 	}
 	return 1
@@ -81,21 +82,17 @@ func List(ctx context.Context, reader client.Reader) (Installed, error) {
 	if err != nil {
 		return Installed{}, err
 	}
-	labels := map[string]string{}
 	for i := range mutating.Items {
 		policy := &mutating.Items[i]
-		label := policy.Labels[v1alpha1.LabelPolicy]
-		labels[policy.Name] = label
-		installed.add(mutatingKind, label, policy.Name)
-		if label == v1alpha1.PolicyInject {
+		installed.add(mutatingKind, policy)
+		if policy.Labels[v1alpha1.LabelPolicy] == v1alpha1.PolicyInject {
 			installed.inject = policy
 		}
 	}
 	for i := range bindings.Items {
 		binding := &bindings.Items[i]
-		label := labels[binding.Spec.PolicyName]
-		installed.counts[Policy{kind: mutatingKind, label: label, isBinding: true}]++
-		if label == v1alpha1.PolicyInject {
+		installed.bindings[[2]string{mutatingKind, binding.Spec.PolicyName}]++
+		if installed.inject != nil && binding.Spec.PolicyName == installed.inject.Name {
 			installed.injectBinding = binding
 		}
 	}
@@ -109,13 +106,14 @@ func ListValidating(ctx context.Context, reader client.Reader) (Installed, error
 	if err := listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &validating, &bindings); err != nil {
 		return Installed{}, err
 	}
-	installed := Installed{counts: map[Policy]int{}, validating: map[string][]*admissionv1.ValidatingAdmissionPolicy{}}
-	labels := map[string]string{}
+	installed := Installed{
+		names: map[Policy][]string{}, bindings: map[[2]string]int{},
+		validating: map[string][]*admissionv1.ValidatingAdmissionPolicy{},
+	}
 	for i := range validating.Items {
 		policy := &validating.Items[i]
 		label := policy.Labels[v1alpha1.LabelPolicy]
-		labels[policy.Name] = label
-		installed.add(validatingKind, label, policy.Name)
+		installed.add(validatingKind, policy)
 		installed.validating[label] = append(installed.validating[label], policy)
 		if label == v1alpha1.PolicyGuard {
 			installed.Guard = policy
@@ -123,7 +121,7 @@ func ListValidating(ctx context.Context, reader client.Reader) (Installed, error
 		}
 	}
 	for _, binding := range bindings.Items {
-		installed.counts[Policy{kind: validatingKind, label: labels[binding.Spec.PolicyName], isBinding: true}]++
+		installed.bindings[[2]string{validatingKind, binding.Spec.PolicyName}]++
 	}
 	return installed, nil
 }
@@ -139,9 +137,9 @@ func listPolicies(
 	return nil
 }
 
-func (i *Installed) add(kind, label, name string) {
-	i.names = append(i.names, name)
-	i.counts[Policy{kind: kind, label: label}]++
+func (i *Installed) add(kind string, object client.Object) {
+	policy := Policy{kind: kind, label: object.GetLabels()[v1alpha1.LabelPolicy]}
+	i.names[policy] = append(i.names[policy], object.GetName())
 }
 
 // All returns the policies in config/default.
@@ -223,22 +221,41 @@ func enforcing(set *v1alpha1.NamespaceInitializerSet) []string {
 	return labels
 }
 
+// selectsAllObjects reports whether match constraints select all namespaced objects, as those of waiting-subjects did in
+// earlier versions. With failurePolicy Fail, an API server that cannot read the parameters of a policy rejects
+// everything that the constraints select, regardless of the bindings (Dispatch in
+// k8s.io/apiserver/pkg/admission/plugin/policy/validating).
+func selectsAllObjects(constraints *admissionv1.MatchResources) bool {
+	if constraints == nil {
+		return false
+	}
+	selector := ptr.Deref(constraints.NamespaceSelector, metav1.LabelSelector{})
+	return len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 &&
+		slices.ContainsFunc(constraints.ResourceRules, func(rule admissionv1.NamedRuleWithOperations) bool {
+			return slices.Contains(rule.Resources, "*/*")
+		})
+}
+
 // HasMutating reports whether the "inject" policy or the "complete" policy is installed.
 func (i Installed) HasMutating() bool {
-	return i.counts[Policy{kind: mutatingKind, label: v1alpha1.PolicyInject}] > 0 ||
-		i.counts[Policy{kind: mutatingKind, label: v1alpha1.PolicyComplete}] > 0
+	return len(i.names[Policy{kind: mutatingKind, label: v1alpha1.PolicyInject}])+
+		len(i.names[Policy{kind: mutatingKind, label: v1alpha1.PolicyComplete}]) > 0
 }
 
 // Missing describes the policies and bindings that are not installed.
 func (i Installed) Missing(required []Policy) []string {
 	var missing []string
 	for _, policy := range required {
-		binding := policy
-		binding.isBinding = true
+		bindings, isUnbound := 0, false
+		for _, name := range i.names[policy] {
+			count := i.bindings[[2]string{policy.kind, name}]
+			bindings += count
+			isUnbound = isUnbound || count == 0
+		}
 		switch {
-		case i.counts[policy] < policy.required():
+		case len(i.names[policy]) == 0:
 			missing = append(missing, fmt.Sprintf("%s %q", policy.kind, policy.label))
-		case i.counts[binding] < binding.required():
+		case isUnbound || bindings < policy.requiredBindings():
 			missing = append(missing, fmt.Sprintf("a %sBinding for %q", policy.kind, policy.label))
 		}
 	}
@@ -249,9 +266,11 @@ func (i Installed) Missing(required []Policy) []string {
 // contains the name of the policy in single or double quotes.
 func (i Installed) Denied(refusal error) bool {
 	message := refusal.Error()
-	for _, name := range i.names {
-		if strings.Contains(message, "'"+name+"'") || strings.Contains(message, strconv.Quote(name)) {
-			return true
+	for _, names := range i.names {
+		for _, name := range names {
+			if strings.Contains(message, "'"+name+"'") || strings.Contains(message, strconv.Quote(name)) {
+				return true
+			}
 		}
 	}
 	return false

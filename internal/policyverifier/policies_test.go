@@ -42,9 +42,18 @@ func TestMissingPolicies(t *testing.T) {
 			installed: without("nslifecycle-gate"),
 			want:      []string{`ValidatingAdmissionPolicy "gate"`},
 		},
-		"one of two policies with the same label is missing": {
-			installed: without("nslifecycle-waiting-subjects-resources-named-namespaces"),
-			want:      []string{`ValidatingAdmissionPolicy "waiting-subjects"`},
+		"one of two policies with the same label, and its binding, are missing": {
+			installed: without("nslifecycle-waiting-subjects-resources-named-namespaces", "waiting-resources-binding"),
+			want:      []string{`a ValidatingAdmissionPolicyBinding for "waiting-subjects"`},
+		},
+		"both bindings refer to one of two policies with the same label": {
+			installed: append(without("waiting-resources-binding"), policytest.ValidatingBinding(
+				"waiting-resources-binding", v1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects")),
+			want: []string{`a ValidatingAdmissionPolicyBinding for "waiting-subjects"`},
+		},
+		"an earlier version with one policy and two bindings": {
+			installed: append(without("waiting-resources-binding", "nslifecycle-waiting-subjects-resources-named-namespaces"),
+				policytest.ValidatingBinding("waiting-resources-binding", v1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects")),
 		},
 		"bindings are missing": {
 			installed: without("inject-binding", "guard-binding"),

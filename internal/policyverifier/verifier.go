@@ -229,6 +229,11 @@ func (v *Verifier) EnsureFail(
 	}
 	var errs []error
 	for _, policy := range policies {
+		validating, ok := policy.(*admissionv1.ValidatingAdmissionPolicy)
+		if ok && selectsAllObjects(validating.Spec.MatchConstraints) {
+			status.Message += msgPolicyOutdated(policy.GetName())
+			continue
+		}
 		err := v.setFail(ctx, policy)
 		if apierrors.IsForbidden(err) {
 			status.Message += msgFailurePolicyForbidden(policy.GetName())

@@ -211,6 +211,7 @@ func TestEnsureFail(t *testing.T) {
 	tests := map[string]struct {
 		age        time.Duration
 		set        func(*v1alpha1.NamespaceInitializerSet)
+		areOld     bool
 		patchError error
 		want       PolicyStatus
 		wantFail   []string
@@ -230,6 +231,13 @@ func TestEnsureFail(t *testing.T) {
 			age: failAfter, set: func(set *v1alpha1.NamespaceInitializerSet) { set.Initializers[1].Subjects = waiting },
 			wantFail: []string{"nslifecycle-initializer-subjects"},
 		},
+		"with a waiting subject, and with the policies of an earlier version": {
+			age: failAfter, set: func(set *v1alpha1.NamespaceInitializerSet) { set.WaitingSubjects = waiting }, areOld: true,
+			wantFail: []string{"nslifecycle-initializer-subjects"},
+			want: PolicyStatus{
+				Message: msgPolicyOutdated("nslifecycle-waiting-subjects") + msgPolicyOutdated("nslifecycle-waiting-subjects-resources"),
+			},
+		},
 		"not authorized": {
 			age: failAfter, set: templates, patchError: errForbidden,
 			want: PolicyStatus{Message: msgFailurePolicyForbidden("nslifecycle-templates"), RetryAfter: time.Minute},
@@ -242,6 +250,11 @@ func TestEnsureFail(t *testing.T) {
 			for name, label := range names {
 				policy := policytest.ValidatingPolicy(name, label)
 				policy.Spec.FailurePolicy = ptr.To(admissionv1.Ignore)
+				if test.areOld && label == v1alpha1.PolicyWaitingSubjects {
+					rule := admissionv1.NamedRuleWithOperations{}
+					rule.Resources = []string{"*/*"}
+					policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}}
+				}
 				policies = append(policies, policy)
 			}
 			var funcs interceptor.Funcs

@@ -355,7 +355,7 @@ var _ = Describe("The log", func() {
 			started, content, held, "Another controller finalized the namespace",
 		}, ""),
 		Entry("a deletion without namespace finalizers", "unfinalized", []string{began, next, completed},
-			[]string{"Added the namespace finalizer to a terminating namespace without namespace finalizers", started, released}, ""),
+			[]string{"Added the namespace finalizer to a terminating namespace without finalizers", started, released}, ""),
 		Entry("an initialization that makes progress again", "late", []string{began, next, completed}, nil, resumed),
 		Entry("a blocked deletion", "blocked", []string{began, next, completed}, []string{started, content, held},
 			found),
