@@ -29,7 +29,6 @@ apiVersion: nslifecycle.dev/v1alpha1
 kind: NamespaceTemplate
 metadata: {name: servers}
 spec:
-  namespaceSelector: {matchLabels: {test.example.com/furnished: "yes"}}
   serviceAccountName: furnisher
   objects:
   - name: limits
@@ -49,14 +48,14 @@ spec:
 var _ = Describe("A template that is applied through one API server", Serial, func() {
 	DescribeTable("is complete before a user can write through the other one",
 		func(ctx context.Context, rounds int, delayed path, latency time.Duration) {
-			createTemplate(ctx)
+			labelValue := createTemplate(ctx)
 			delayed.start(latency)
 			all := &results{}
 			var group sync.WaitGroup
 			for range rounds {
 				creator, _ := inOrder(latency)
 				name := framework.Unique("furnished")
-				creator.create(ctx, wrappers.MakeNamespace(name).Label(templateLabel, "yes").Obj())
+				creator.create(ctx, wrappers.MakeNamespace(name).Label(templateLabel, labelValue).Obj())
 				group.Go(func() {
 					defer GinkgoRecover()
 					responses := &results{}
@@ -97,22 +96,28 @@ var _ = Describe("A template that is applied through one API server", Serial, fu
 	)
 })
 
-// createTemplate creates the template, and waits until all API servers select new namespaces with it. The
-// template exists until the spec ends.
-func createTemplate(ctx context.Context) {
+// createTemplate creates the template, and waits until all API servers select new namespaces with it. It returns the
+// value of the label of these namespaces, which is unique: an API server that is late can still read the template of
+// an earlier spec. The template exists until the spec ends.
+func createTemplate(ctx context.Context) (labelValue string) {
 	GinkgoHelper()
+	labelValue = framework.Unique("template")
 	object := &v1alpha1.NamespaceTemplate{}
 	Expect(yaml.UnmarshalStrict([]byte(template), object)).To(Succeed())
+	object.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{
+		MatchLabels: map[string]v1alpha1.LabelValue{templateLabel: v1alpha1.LabelValue(labelValue)},
+	}
 	Eventually(func() error { return cluster.Admin.Create(ctx, object.DeepCopy()) }).WithContext(ctx).Should(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
 	})
 	for _, s := range all {
 		Eventually(func(g Gomega) {
-			probe, err := s.ordinary.CoreV1().Namespaces().Create(ctx, wrappers.MakeNamespace("probe").Label(templateLabel, "yes").Obj(),
+			probe, err := s.ordinary.CoreV1().Namespaces().Create(ctx, wrappers.MakeNamespace("probe").Label(templateLabel, labelValue).Obj(),
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(framework.PendingOf(probe)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
 		}).WithContext(ctx).Should(Succeed())
 	}
+	return labelValue
 }
