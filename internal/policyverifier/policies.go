@@ -221,10 +221,10 @@ func enforcing(set *v1alpha1.NamespaceInitializerSet) []string {
 	return labels
 }
 
-// selectsAllObjects reports whether match constraints select all namespaced objects, as those of waiting-subjects did in
-// earlier versions. With failurePolicy Fail, an API server that cannot read the parameters of a policy rejects
-// everything that the constraints select, regardless of the bindings (Dispatch in
-// k8s.io/apiserver/pkg/admission/plugin/policy/validating).
+// selectsAllObjects reports whether match constraints select all namespaced objects, as those of
+// waiting-subjects did in earlier versions. With failurePolicy Fail, an API server that cannot read the
+// parameters of a policy rejects everything that the constraints select, regardless of the bindings
+// (Dispatch in k8s.io/apiserver/pkg/admission/plugin/policy/validating).
 func selectsAllObjects(constraints *admissionv1.MatchResources) bool {
 	if constraints == nil {
 		return false
