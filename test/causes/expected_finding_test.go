@@ -93,6 +93,10 @@ func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding)
 			found = append(found, finding.Cause)
 		}
 		g.Expect(found).To(Equal(causes))
+		// Each object is reported after the progress deadline.
+		for i, expected := range wanted {
+			g.Expect(objectsOf(result.Findings[i])).To(ConsistOf(expected.objects), format(result))
+		}
 	}).WithContext(ctx).Should(Succeed())
 	GinkgoWriter.Println(format(result))
 	Expect(result.State).To(Equal(diagnosis.Blocked))
@@ -106,16 +110,20 @@ func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding)
 	return result
 }
 
-// expectIn compares a finding with the expected one.
-func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
-	GinkgoHelper()
-	description := format(&diagnosis.Diagnosis{Findings: []diagnosis.Finding{finding}})
-	Expect(finding.Rank).To(Equal(expected.rank), description)
+// objectsOf returns the objects of a finding as resource/name.
+func objectsOf(finding diagnosis.Finding) []string {
 	objects := []string{}
 	for _, object := range finding.Objects {
 		objects = append(objects, object.Resource+"/"+object.Name)
 	}
-	Expect(objects).To(ConsistOf(expected.objects), description)
+	return objects
+}
+
+// expectIn compares a finding with the expected one, except for its objects.
+func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
+	GinkgoHelper()
+	description := format(&diagnosis.Diagnosis{Findings: []diagnosis.Finding{finding}})
+	Expect(finding.Rank).To(Equal(expected.rank), description)
 	for _, text := range expected.texts {
 		Expect(finding.Message).To(ContainSubstring(text), description)
 	}
