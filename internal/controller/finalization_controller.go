@@ -114,21 +114,18 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	}
 	firstSeen := r.Finalizer.FirstSeen(&namespace)
 	hasFinalizer := finalization.HasFinalizer(&namespace, r.NamespaceFinalizer)
+	lacksFinalizers := nswrite.LacksFinalizers(&namespace)
 	reason := finalization.RefusalReason(&namespace, r.OwnNamespace)
 	switch {
-	case nswrite.LacksFinalizers(&namespace):
-		// Another namespace controller would delete the content of a namespace that this one refuses to finalize. An
-		// agent leaves the Namespace to the namespace controller.
-		if reason == "" && r.NamespaceFinalizer == corev1.FinalizerKubernetes {
-			return retryStale(r.restoreFinalizer(ctx, &namespace))
-		}
-		r.Finalizer.Forget(ctx, req.Name)
-		return ctrl.Result{}, nil
 	// If only other finalizers remain, the controllers responsible for them own the conditions.
 	case reason != "" && hasFinalizer:
 		return r.refuse(ctx, &namespace, reason, firstSeen)
+	// If reason is not empty, another namespace controller would delete the content that this one must not delete. An
+	// agent leaves the Namespace to the namespace controller.
+	case lacksFinalizers && reason == "" && r.NamespaceFinalizer == corev1.FinalizerKubernetes:
+		return retryStale(r.restoreFinalizer(ctx, &namespace))
 	}
-	if namespace.Status.Phase != corev1.NamespaceTerminating {
+	if namespace.Status.Phase != corev1.NamespaceTerminating && !lacksFinalizers {
 		phase := map[string]any{"phase": corev1.NamespaceTerminating}
 		if err := nswrite.PatchStatus(ctx, r.Client, &namespace, phase, ""); err != nil {
 			return retryStale(err)

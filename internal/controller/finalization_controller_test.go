@@ -227,12 +227,6 @@ func active(namespace *corev1.Namespace) { namespace.Status.Phase = corev1.Names
 
 func held(namespace *corev1.Namespace) { namespace.Finalizers = []string{"example.com/hold"} }
 
-func contentRemains(namespace *corev1.Namespace) {
-	namespace.Status.Conditions = []corev1.NamespaceCondition{{
-		Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
-	}}
-}
-
 func named(name string) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) { namespace.Name = name }
 }
@@ -290,7 +284,11 @@ func TestFinalizationReconcile(t *testing.T) {
 			want: ctrl.Result{RequeueAfter: 5 * time.Second},
 		},
 		"the namespace is empty and has conditions, before the grace period ends": {
-			server:      finalizationServer{cached: terminating(contentRemains)},
+			server: finalizationServer{cached: terminating(func(n *corev1.Namespace) {
+				n.Status.Conditions = []corev1.NamespaceCondition{{
+					Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
+				}}
+			})},
 			gracePeriod: 5 * time.Second, wantWrites: []string{emptied}, want: ctrl.Result{RequeueAfter: 5 * time.Second},
 			wantEvents: []string{"Normal ContentRemoved All content successfully removed"},
 		},

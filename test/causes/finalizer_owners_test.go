@@ -163,8 +163,9 @@ metadata: {namespace: $ns, name: held, finalizers: [kubernetes]}
 		// The objects are deleted one after the other, and each is reported after the progress deadline.
 		Eventually(func(g Gomega) []diagnosis.Finding { return f.diagnose(g, ctx, collector).Findings }).WithContext(ctx).
 			Should(HaveExactElements(HaveField("Count", 30)))
-		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held-00", "configmaps/held-01",
+		result := f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held-00", "configmaps/held-01",
 			"configmaps/held-02", "configmaps/held-03", "configmaps/held-04").withMessage("30 configmaps"))
+		Expect(result.Findings[0].Count).To(Equal(30))
 	})
 })
 

@@ -180,22 +180,23 @@ var _ = Describe("A namespace that the cluster requires", func() {
 		useDedicatedControlPlane(ctx, controlplane.WithAPIServerFlag("disable-admission-plugins", "NamespaceLifecycle"))
 		Expect(plane.Install(ctx)).To(Succeed())
 		startManager(ctx, managerConfig(ctx), withGracePeriod(0))
+		// Without finalizers, a write of the condition would make the API server delete the namespace.
+		finalizers := map[string][]corev1.FinalizerName{
+			metav1.NamespaceDefault: {corev1.FinalizerKubernetes}, metav1.NamespaceSystem: {corev1.FinalizerKubernetes},
+			metav1.NamespacePublic: {},
+		}
 		var objects []client.Object
 		for _, name := range names {
 			Eventually(admin.Get).WithContext(ctx).WithArguments(client.ObjectKey{Name: name}, &corev1.Namespace{}).Should(Succeed())
 			object := wrappers.MakeConfigMap(name, "protected")
 			create(ctx, object)
 			objects = append(objects, object)
-			if name == metav1.NamespacePublic {
-				// Without finalizers, a write of the condition would make the API server delete the namespace.
-				finalize(ctx, name)
-				deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
-				continue
-			}
+			finalize(ctx, name, finalizers[name]...)
 			deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
-			eventuallyNamespace(ctx, name, HaveContentFailure("does not delete",
-				`namespace "`+name+`" is required`))
-			Expect(get(Default, ctx, name)).To(HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
+			if len(finalizers[name]) > 0 {
+				eventuallyNamespace(ctx, name, HaveContentFailure("does not delete",
+					`namespace "`+name+`" is required`))
+			}
 		}
 
 		By("checking that the manager finalizes other namespaces")
@@ -204,7 +205,9 @@ var _ = Describe("A namespace that the cluster requires", func() {
 		deleteObject(ctx, namespace)
 		expectDeleted(ctx, namespace)
 		expectKept(ctx, objects...)
-		Expect(get(Default, ctx, metav1.NamespacePublic)).To(And(BeTerminating(), HaveNamespaceFinalizers()))
+		for _, name := range names {
+			Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(finalizers[name]...)))
+		}
 	}, SpecTimeout(time.Minute))
 
 	It("can be the manager's own namespace, which this manager does not finalize", func(ctx context.Context) {
