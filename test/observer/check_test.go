@@ -365,14 +365,36 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestReadLogAfterACrash(t *testing.T) {
-	g := NewWithT(t)
-	const line = lineStart + `,"auditID":"%s","verb":"create","responseObject":{"kind":"Status"}}`
-	before, lost, after := strings.ReplaceAll(line, "%s", "1"), strings.ReplaceAll(line, "%s", "2"), strings.ReplaceAll(line, "%s", "3")
-	path := filepath.Join(t.TempDir(), "audit.log")
-	g.Expect(os.WriteFile(path, []byte(before+"\n"+lost[:len(lost)-9]+after+"\n"+before[:20]), 0o600)).To(Succeed())
-	events, err := ReadLog(path, 0)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(events).To(HaveLen(2))
-	g.Expect([]string{events[0].AuditID, events[1].AuditID}).To(Equal([]string{"1", "3"}))
+func TestReadLog(t *testing.T) {
+	line := func(id string) string {
+		return lineStart + `,"auditID":"` + id + `","verb":"create","responseObject":{"kind":"Status"}}`
+	}
+	incomplete := line("incomplete")[:60]
+	tests := []struct {
+		name    string
+		content []string
+		offset  int
+		want    []string
+	}{
+		{"a crash within a line", []string{line("1"), "\n", incomplete, line("2"), "\n"}, 0, []string{"1", "2"}},
+		{"an incomplete last line", []string{line("1"), "\n", incomplete}, 0, []string{"1"}},
+		{"an offset between lines", []string{line("1"), "\n", line("2"), "\n"}, len(line("1")) + 1, []string{"2"}},
+		{"an offset within a line", []string{line("1"), "\n", line("2"), "\n"}, 20, []string{"2"}},
+		{"an offset in an incomplete line", []string{incomplete, line("2"), "\n"}, 20, []string{"2"}},
+		{"an offset at the end", []string{line("1"), "\n"}, len(line("1")) + 1, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			path := filepath.Join(t.TempDir(), "audit.log")
+			g.Expect(os.WriteFile(path, []byte(strings.Join(test.content, "")), 0o600)).To(Succeed())
+			events, err := ReadLog(path, int64(test.offset))
+			g.Expect(err).NotTo(HaveOccurred())
+			var ids []string
+			for _, event := range events {
+				ids = append(ids, event.AuditID)
+			}
+			g.Expect(ids).To(Equal(test.want))
+		})
+	}
 }

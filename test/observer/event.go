@@ -164,7 +164,7 @@ func (o *Object) conditions() []corev1.NamespaceCondition {
 const lineStart = `{"kind":"Event","apiVersion":"audit.k8s.io/v1"`
 
 // ReadLog returns the requests that an API server logged after the first offset bytes, in the order of
-// their responses.
+// their responses. It omits a request whose line contains the offset.
 func ReadLog(path string, offset int64) ([]Event, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -176,7 +176,7 @@ func ReadLog(path string, offset int64) ([]Event, error) {
 	}
 	var events []Event
 	reader := bufio.NewReader(file)
-	for {
+	for isFirst := true; ; isFirst = false {
 		line, err := reader.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			break // The text after the last newline is incomplete.
@@ -184,8 +184,10 @@ func ReadLog(path string, offset int64) ([]Event, error) {
 			return nil, fmt.Errorf("failed to read audit log: %w", err)
 		}
 		// After a crash, an API server appends to an incomplete line.
-		if start := bytes.LastIndex(line, []byte(lineStart)); start > 0 {
+		if start := bytes.LastIndex(line, []byte(lineStart)); start >= 0 {
 			line = line[start:]
+		} else if isFirst && offset > 0 {
+			continue
 		}
 		event := Event{Log: path}
 		if err := json.Unmarshal(line, &event); err != nil {
