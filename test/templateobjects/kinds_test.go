@@ -19,6 +19,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	. "github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -28,16 +29,8 @@ func expectWaiting(ctx context.Context, namespace *corev1.Namespace, reason stri
 	Eventually(func(g Gomega) {
 		current := cluster.GetNamespace(g, ctx, namespace.Name)
 		g.Expect(current.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-		for _, condition := range current.Status.Conditions {
-			if condition.Type == v1alpha1.TemplatesInitializer+v1alpha1.ConditionInitializedSuffix {
-				g.Expect(condition.Reason).To(Equal(reason), condition.Message)
-				for _, part := range message {
-					g.Expect(condition.Message).To(ContainSubstring(part))
-				}
-				return
-			}
-		}
-		g.Expect(current.Status.Conditions).To(BeNil(), "the condition is missing")
+		g.Expect(current).To(HaveCondition(v1alpha1.TemplatesInitializer+v1alpha1.ConditionInitializedSuffix,
+			corev1.ConditionFalse, reason, message...))
 	}).WithContext(ctx).Should(Succeed())
 }
 
