@@ -213,7 +213,7 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			deleteObject(ctx, namespace)
 
 			By("waiting until both controllers have updated the conditions")
-			observed := watchNamespace(context.WithoutCancel(ctx), namespace)
+			observed := watchNamespace(ctx, namespace)
 			eventuallyNamespace(ctx, namespace.Name, HaveRemaining(), HaveFinalizersRemaining())
 			// kube-controller-manager starts after 5 s and retries every 8 s. The manager retries
 			// every 15 s.
@@ -222,11 +222,11 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
 
 			By("counting the updates")
-			before := len(observed.states())
+			before := len(observed.States())
 			Consistently(func(g Gomega) {
 				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 			}).WithContext(ctx).WithTimeout(32 * time.Second).Should(Succeed())
-			states := observed.states()
+			states := observed.States()
 			for _, state := range states {
 				GinkgoWriter.Println("conditions at", state.ResourceVersion, state.Status.Conditions)
 			}

@@ -25,14 +25,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	nsmanager "github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -367,55 +365,16 @@ func (f *faultInjector) inject(config *rest.Config) *rest.Config {
 	})
 }
 
-// history records the watch events of one namespace.
-type history struct {
-	lock      sync.Mutex
-	events    []watch.Event
-	deleted   chan struct{}
-	deletedAt time.Time
-}
-
-// watchNamespace watches a namespace, starting at its resourceVersion.
-func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *history {
+// watchNamespace records the states of a namespace after its resourceVersion.
+func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *framework.History {
 	GinkgoHelper()
-	watching, err := client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: scheme.New()})
-	Expect(err).NotTo(HaveOccurred())
-	watcher, err := watching.Watch(ctx, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": namespace.Name},
-		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: namespace.ResourceVersion}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(watcher.Stop)
-	h := &history{deleted: make(chan struct{})}
-	go func() {
-		for event := range watcher.ResultChan() {
-			h.lock.Lock()
-			h.events = append(h.events, event)
-			if event.Type == watch.Deleted && h.deletedAt.IsZero() {
-				h.deletedAt = time.Now()
-				close(h.deleted)
-			}
-			h.lock.Unlock()
-		}
-	}()
-	return h
-}
-
-// states returns the namespace after each update, including its final state.
-func (h *history) states() []*corev1.Namespace {
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	states := []*corev1.Namespace{}
-	for _, event := range h.events {
-		if namespace, ok := event.Object.(*corev1.Namespace); ok {
-			states = append(states, namespace)
-		}
-	}
-	return states
+	return framework.WatchNamespace(ctx, plane.Admin, namespace.Name, namespace.ResourceVersion)
 }
 
 // namespaceFinalizers returns the successive values of spec.finalizers.
-func (h *history) namespaceFinalizers() []string {
+func namespaceFinalizers(states []*corev1.Namespace) []string {
 	lists := []string{}
-	for _, state := range h.states() {
+	for _, state := range states {
 		list := fmt.Sprint(state.Spec.Finalizers)
 		if len(lists) == 0 || lists[len(lists)-1] != list {
 			lists = append(lists, list)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -36,7 +37,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		openshift, upstream *finalizerOwner
 		namespace           *corev1.Namespace
 		held                *corev1.ConfigMap
-		observed            *history
+		observed            *framework.History
 	)
 
 	BeforeEach(func(ctx context.Context) {
@@ -50,7 +51,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		create(ctx, namespace)
 		DeferCleanup(func(ctx context.Context) { expectDeleted(ctx, namespace) })
 		Expect(get(Default, ctx, namespace.Name)).To(And(BeActive(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
-		observed = watchNamespace(context.WithoutCancel(ctx), namespace)
+		observed = watchNamespace(ctx, namespace)
 		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
 		held = withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
@@ -85,11 +86,11 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		}
 		second.start(ctx)
 		expectDeleted(ctx, namespace)
-		Eventually(observed.deleted).WithContext(ctx).Should(BeClosed())
+		observed.WaitForRemoval(ctx)
 
 		By("checking the history")
 		all := "[" + string(origin) + " " + string(corev1.FinalizerKubernetes) + "]"
-		Expect(observed.namespaceFinalizers()).To(HaveExactElements(all, "["+string(second.finalizer)+"]"))
+		Expect(namespaceFinalizers(observed.States())).To(HaveExactElements(all, "["+string(second.finalizer)+"]"))
 		content := "/namespaces/" + namespace.Name + "/"
 		Expect(first.writes.matching(content+"configmaps")).To(ConsistOf(
 			"DELETE /api/v1"+content+"configmaps/a (1)", "DELETE /api/v1"+content+"configmaps/b (1)",
@@ -115,9 +116,9 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 			HaveRemaining("configmaps. has 1 resource instances"))
 		removeFinalizers(ctx, held)
 		expectDeleted(ctx, namespace)
-		Eventually(observed.deleted).WithContext(ctx).Should(BeClosed())
+		observed.WaitForRemoval(ctx)
 		all := "[" + string(origin) + " " + string(corev1.FinalizerKubernetes) + "]"
-		Expect(observed.namespaceFinalizers()).To(Or(HaveExactElements(all, "["+string(origin)+"]"),
+		Expect(namespaceFinalizers(observed.States())).To(Or(HaveExactElements(all, "["+string(origin)+"]"),
 			HaveExactElements(all, "["+string(corev1.FinalizerKubernetes)+"]")))
 	}, SpecTimeout(time.Minute))
 

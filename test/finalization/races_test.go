@@ -197,7 +197,7 @@ var _ = Describe("A namespace that another client updates continuously", func() 
 		namespace := createNamespace(ctx, "busy", "example.com/writer-0", corev1.FinalizerKubernetes)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
-		observed := watchNamespace(context.WithoutCancel(ctx), namespace)
+		observed := watchNamespace(ctx, namespace)
 		busy := &continuousWriter{name: namespace.Name}
 		busy.start(ctx)
 		stop := sync.OnceValue(busy.stop)
@@ -222,12 +222,12 @@ var _ = Describe("A namespace that another client updates continuously", func() 
 
 		By("checking that no update was reverted")
 		Eventually(func() string {
-			states := observed.states()
+			states := observed.States()
 			return states[len(states)-1].ResourceVersion
 		}).WithContext(ctx).Should(Equal(end.ResourceVersion))
 		highest := map[string]int{}
 		wasRemoved := false
-		for _, state := range observed.states() {
+		for _, state := range observed.States() {
 			numbers := map[string]string{"annotation": state.Annotations["example.com/writer"]}
 			for _, condition := range state.Status.Conditions {
 				if condition.Type == foreign {

@@ -133,16 +133,16 @@ var _ = Describe("The operator", func() {
 
 	It("reports a failure and then deletes the namespace", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "fails")
-		history := watchNamespace(ctx, namespace.Name)
+		history := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace.Name, "")
 		setResult(ctx, namespace.Name, failure)
 		failed := HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed,
 			"Forbidden: the team has no budget")
 		// The operator finalizes the namespace a second later, so a GET request could be too late.
-		Eventually(history).WithContext(ctx).Should(ContainElement(And(HaveField("DeletionTimestamp", Not(BeNil())), failed)))
+		Eventually(history.States).WithContext(ctx).Should(ContainElement(And(HaveField("DeletionTimestamp", Not(BeNil())), failed)))
 		expectEvent(ctx, namespace.Name, "InitializationFailed")
 
 		By("checking that the condition was set before the deletion")
-		Expect(history()).To(ContainElement(And(HaveField("DeletionTimestamp", BeNil()), failed)))
+		Expect(history.States()).To(ContainElement(And(HaveField("DeletionTimestamp", BeNil()), failed)))
 
 		By("rejecting writes to the terminating namespace")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(HaveOccurred())
@@ -329,29 +329,4 @@ func expectEvent(ctx context.Context, namespace, reason string) {
 		g.Expect(list.Items).To(ContainElement(And(
 			HaveField("Regarding.Name", namespace), HaveField("Reason", reason))))
 	}).WithContext(ctx).Should(Succeed())
-}
-
-// watchNamespace watches a namespace. The returned function returns all versions observed so far.
-func watchNamespace(ctx context.Context, name string) func() []*corev1.Namespace {
-	GinkgoHelper()
-	watcher, err := framework.NewUser(cluster.Admin.Config).Clientset().CoreV1().Namespaces().Watch(ctx,
-		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(watcher.Stop)
-	var lock sync.Mutex
-	var seen []*corev1.Namespace
-	go func() {
-		for event := range watcher.ResultChan() {
-			if namespace, ok := event.Object.(*corev1.Namespace); ok {
-				lock.Lock()
-				seen = append(seen, namespace)
-				lock.Unlock()
-			}
-		}
-	}()
-	return func() []*corev1.Namespace {
-		lock.Lock()
-		defer lock.Unlock()
-		return append([]*corev1.Namespace(nil), seen...)
-	}
 }

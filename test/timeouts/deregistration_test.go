@@ -15,6 +15,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -30,7 +31,7 @@ var _ = Describe("Deregistration", func() {
 		Expect(pendingOf(some)).To(Equal("middle.test.example.com," + first + "," + last))
 		all := create(ctx, wrappers.MakeNamespace("all"))
 		Eventually(finish).WithContext(ctx).WithArguments(all.Name, "middle.test.example.com").Should(Succeed())
-		seen := watchOne(ctx, some.Name)
+		seen := framework.WatchNamespace(ctx, plane.Admin, some.Name, "")
 		deleted := time.Now()
 		Expect(admin.Delete(ctx, removed)).To(Succeed())
 
@@ -43,9 +44,8 @@ var _ = Describe("Deregistration", func() {
 			Expect(now).To(HaveCondition(ownCondition(name), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 		}
 		expectEvent(ctx, all, "InitializerDeregistered", first+" and "+last)
-		Eventually(func(g Gomega) string { return pendingOf(get(g, ctx, some.Name)) }).WithContext(ctx).
-			Should(Equal("middle.test.example.com"))
-		for _, namespace := range seen.all() {
+		Eventually(seen.States).WithContext(ctx).Should(ContainElement(WithTransform(pendingOf, Equal("middle.test.example.com"))))
+		for _, namespace := range seen.States() {
 			Expect(pendingOf(namespace)).To(Or(Equal("middle.test.example.com"),
 				Equal("middle.test.example.com,"+first+","+last)))
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -38,20 +39,19 @@ var _ = Describe("A timeout", func() {
 	It("sets the failure result of the namespace, and deletes the namespace", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, limited(slow, 1, ""))
-		seen := watchOne(ctx, "fail")
+		seen := framework.WatchNamespace(ctx, plane.Admin, "fail", "")
 		namespace := create(ctx, wrappers.MakeNamespace("fail"))
-		expectDeleted(ctx, namespace)
+		final, _ := seen.WaitForRemoval(ctx)
 
 		var result metav1.Status
-		Expect(json.Unmarshal([]byte(seen.annotation(v1alpha1.AnnotationInitializationResult)), &result)).To(Succeed())
+		Expect(json.Unmarshal([]byte(final.Annotations[v1alpha1.AnnotationInitializationResult]), &result)).To(Succeed())
 		Expect(result.Status).To(Equal(metav1.StatusFailure))
 		Expect(result.Reason).To(Equal(metav1.StatusReasonTimeout))
 		Expect(result.Code).To(BeEquivalentTo(504))
 		Expect(result.Message).To(And(ContainSubstring(slow), ContainSubstring("1s"),
 			ContainSubstring("NamespaceInitializerConfiguration %q", configuration.Name)))
 		expectEvent(ctx, namespace, "InitializationFailed", result.Message+"; the namespace will be deleted")
-		// The watch and the manager use the same clock.
-		Expect(seen.deletedAfter()).To(BeNumerically(">=", time.Second))
+		Expect(final.DeletionTimestamp.Sub(final.CreationTimestamp.Time)).To(BeNumerically(">=", time.Second))
 	}, SpecTimeout(time.Minute))
 
 	It("fails a protected namespace without deleting it", func(ctx context.Context) {
@@ -92,10 +92,11 @@ var _ = Describe("A timeout", func() {
 	It("completes the initialization in the same write as the condition if the initializer is last", func(ctx context.Context) {
 		runManager(ctx)
 		register(ctx, limited(slow, 1, v1alpha1.InitializerIgnore))
-		seen := watchOne(ctx, "alone")
+		seen := framework.WatchNamespace(ctx, plane.Admin, "alone", "")
 		create(ctx, wrappers.MakeNamespace("alone"))
 		expectWritable(ctx, "alone")
-		for _, namespace := range seen.all() {
+		Eventually(seen.States).WithContext(ctx).Should(ContainElement(HaveField("Labels", Not(HaveKey(v1alpha1.LabelInitializing)))))
+		for _, namespace := range seen.States() {
 			if _, ok := namespace.Labels[v1alpha1.LabelInitializing]; !ok {
 				Expect(namespace).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
 			}
@@ -215,70 +216,6 @@ var _ = Describe("A timeout", func() {
 		AddReportEntry("finished by the initializer", fmt.Sprintf("%d of %d", finished, count))
 	}, SpecTimeout(2*time.Minute))
 })
-
-// history contains the versions of a namespace that a watch has returned.
-type history struct {
-	lock       sync.Mutex
-	namespaces []*corev1.Namespace
-	started    time.Time
-	deleted    time.Time
-}
-
-// watchOne watches a namespace that does not exist yet.
-func watchOne(ctx context.Context, name string) *history {
-	GinkgoHelper()
-	config := plane.Admin
-	watcher, err := client.NewWithWatch(config, client.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	events, err := watcher.Watch(ctx, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": name})
-	Expect(err).NotTo(HaveOccurred())
-	seen := &history{}
-	go func() {
-		for event := range events.ResultChan() {
-			if namespace, ok := event.Object.(*corev1.Namespace); ok {
-				seen.add(namespace, time.Now())
-			}
-		}
-	}()
-	DeferCleanup(events.Stop)
-	return seen
-}
-
-func (s *history) add(namespace *corev1.Namespace, now time.Time) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if len(s.namespaces) == 0 {
-		s.started = now
-	}
-	if namespace.DeletionTimestamp != nil && s.deleted.IsZero() {
-		s.deleted = now
-	}
-	s.namespaces = append(s.namespaces, namespace)
-}
-
-func (s *history) all() []*corev1.Namespace {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.namespaces
-}
-
-// annotation returns the last value of an annotation.
-func (s *history) annotation(key string) string {
-	value := ""
-	for _, namespace := range s.all() {
-		if text, ok := namespace.Annotations[key]; ok {
-			value = text
-		}
-	}
-	return value
-}
-
-// deletedAfter returns the time between the first event and the deletion.
-func (s *history) deletedAfter() time.Duration {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.deleted.Sub(s.started)
-}
 
 // expectEvent waits for an Event about the namespace that has the reason and whose note contains
 // the values.
