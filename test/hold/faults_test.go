@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -35,28 +36,45 @@ import (
 
 var _ = Describe("A write while the webhooks do not work", func() {
 	DescribeTable("is rejected by the gate",
-		func(ctx context.Context, start func() string) {
+		func(ctx context.Context, serve func(net.Listener)) {
 			namespace := cluster.CreateInitializing(ctx, "fault")
 			cluster.StopManager()
 			DeferCleanup(restartManager)
-			setURL(ctx, start())
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func() { _ = listener.Close() })
+			counting := &countingListener{Listener: listener}
+			if serve != nil {
+				serve(counting)
+			} else {
+				Expect(listener.Close()).To(Succeed())
+			}
+			setURL(ctx, "https://"+listener.Addr().String())
 			got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
 			Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
 			Expect(got.Err).To(MatchError(ContainSubstring("nslifecycle-gate")))
 			AddReportEntry("response after", got.Duration.String())
+			Expect(counting.accepted.Load() > 0).To(Equal(serve != nil), "the API server must call the other server")
 			Expect(createOnce(ctx, cluster.Initializer, namespace.Name, "quota").Err).NotTo(HaveOccurred())
 		},
-		Entry("if the certificate is from another authority", func() string {
-			server := httptest.NewTLSServer(http.NotFoundHandler())
+		Entry("if the certificate is from another authority", func(listener net.Listener) {
+			server := httptest.NewUnstartedServer(http.NotFoundHandler())
+			Expect(server.Listener.Close()).To(Succeed())
+			server.Listener = listener
+			server.StartTLS()
 			DeferCleanup(server.Close)
-			return server.URL
 		}),
-		Entry("if nothing listens", func() string { return "https://" + framework.FreeAddress() }),
-		Entry("if they accept connections and never respond", Label("long"), func() string {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(listener.Close)
-			return "https://" + listener.Addr().String()
+		Entry("if nothing listens", nil),
+		Entry("if they accept connections and never respond", Label("long"), func(listener net.Listener) {
+			go func() {
+				for {
+					connection, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					defer connection.Close()
+				}
+			}()
 		}),
 	)
 
@@ -155,6 +173,20 @@ func latencies(ctx context.Context, user *framework.User, f func()) string {
 		durations = append(durations, time.Since(start))
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// countingListener counts the accepted connections.
+type countingListener struct {
+	net.Listener
+	accepted atomic.Int32
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	connection, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted.Add(1)
+	}
+	return connection, err
 }
 
 // setURL makes the API server call another server until the manager starts again.

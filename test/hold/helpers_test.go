@@ -10,10 +10,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -40,9 +42,49 @@ func createOnce(ctx context.Context, user *framework.User, namespace, name strin
 func startCreate(ctx context.Context, user *framework.User, namespace, name string) <-chan result {
 	GinkgoHelper()
 	done := make(chan result, 1)
+	before := receivedWrites()
 	go func() { done <- createOnce(ctx, user, namespace, name) }()
-	Consistently(done).WithContext(ctx).WithTimeout(200 * time.Millisecond).ShouldNot(Receive())
+	Eventually(receivedWrites).WithContext(ctx).Should(BeNumerically(">", before))
+	Consistently(done).WithContext(ctx).WithTimeout(100 * time.Millisecond).ShouldNot(Receive())
 	return done
+}
+
+// expectReleased waits until a held write ends before its time limit.
+func expectReleased(ctx context.Context, held <-chan result) error {
+	GinkgoHelper()
+	var got result
+	Eventually(held).WithContext(ctx).Should(Receive(&got))
+	Expect(got.Duration).To(BeNumerically("<", holdDuration))
+	return got.Err
+}
+
+// receivedWrites returns the number of writes that the manager, which runs in this process, holds or has held or
+// rejected.
+func receivedWrites() float64 {
+	GinkgoHelper()
+	held, total := heldWrites(), 0.0
+	for _, metric := range metricsOf("nslifecycle_held_writes_total") {
+		total += metric.GetCounter().GetValue()
+	}
+	return held + total
+}
+
+func heldWrites() float64 {
+	GinkgoHelper()
+	return metricsOf("nslifecycle_held_writes")[0].GetGauge().GetValue()
+}
+
+func metricsOf(name string) []*dto.Metric {
+	GinkgoHelper()
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()
+		}
+	}
+	Fail("metric " + name + " is missing")
+	return nil
 }
 
 // annotate sets annotations of a namespace as the initializer.
