@@ -33,7 +33,7 @@ webhooks:
   admissionReviewVersions: [v1]
   sideEffects: None
   failurePolicy: Fail
-  timeoutSeconds: 2
+  timeoutSeconds: 10
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: $ns}}
   rules:
   - {operations: [DELETE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps], scope: Namespaced}
@@ -142,7 +142,7 @@ var _ = Describe("Admission control", func() {
 			f := newFixture(ctx)
 			f.create(ctx, twoConfigMaps)
 			config := setUp(ctx, f)
-			objects := strings.NewReplacer("$kind", kind, "$client", config).Replace(webhook)
+			objects := strings.NewReplacer("$kind", kind, "$client", config, "timeoutSeconds: 10", "timeoutSeconds: 2").Replace(webhook)
 			f.create(ctx, objects)
 			f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
 			f.deleteNamespace(ctx)

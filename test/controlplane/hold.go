@@ -46,7 +46,8 @@ func (c *ControlPlane) WaitForHold(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("failed to create a client: %w", err)
 	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true,
+	// A replica that is killed as the leader keeps the Lease for 15 s.
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
 			if err := errors.Join(

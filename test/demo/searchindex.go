@@ -56,20 +56,20 @@ type searchIndex struct {
 // controller with the permissions of its manifests.
 func (d *demo) startSearchIndex(ctx context.Context) error {
 	d.out.say("Starting the index server and the controller of examples/search-index")
-	address, err := controlplane.FreeAddress()
-	if err != nil {
-		return err
-	}
-	d.search = &searchIndex{
-		binary: filepath.Join(d.controlPlane.Dir, "index-server"), address: address, url: "http://" + address,
-	}
+	server := filepath.Join(d.controlPlane.Dir, "index-server")
 	binary := filepath.Join(d.controlPlane.Dir, "search-controller")
 	if err := errors.Join(
-		controlplane.Build(ctx, controlplane.Root(), controlplane.IndexServerProgram, d.search.binary),
+		controlplane.Build(ctx, controlplane.Root(), controlplane.IndexServerProgram, server),
 		controlplane.Build(ctx, controlplane.Root(), controlplane.SearchControllerProgram, binary),
 	); err != nil {
 		return err
 	}
+	// Other programs could use a free address during the builds.
+	address, err := controlplane.FreeAddress()
+	if err != nil {
+		return err
+	}
+	d.search = &searchIndex{binary: server, address: address, url: "http://" + address}
 	if err := d.startIndexServer(); err != nil {
 		return err
 	}

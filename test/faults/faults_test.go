@@ -47,6 +47,18 @@ func echo(t *testing.T) (*WithT, *TCPProxy) {
 	return g, proxy
 }
 
+// isAnyBroken reports whether bytes of a connection were dropped.
+func (p *TCPProxy) isAnyBroken() bool {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	for c := range p.connections {
+		if c.isBroken {
+			return true
+		}
+	}
+	return false
+}
+
 // client is a connection that sends lines and receives responses.
 type client struct {
 	net.Conn
@@ -115,6 +127,7 @@ func TestTCPProxy(t *testing.T) {
 		}
 		proxy.Drop(true)
 		busy.send(g, "lost")
+		g.Eventually(proxy.isAnyBroken, timeout).Should(BeTrue())
 		g.Consistently(busy.lines, "200ms").ShouldNot(Receive(), "the connection stays open")
 		proxy.Drop(false)
 		g.Eventually(busy.lines, timeout).Should(BeClosed())
@@ -144,6 +157,7 @@ func TestTCPProxy(t *testing.T) {
 		b.send(g, "lost")
 		a.send(g, "forwarded")
 		g.Eventually(a.lines, timeout).Should(Receive(Equal("forwarded")))
+		g.Eventually(proxy.isAnyBroken, timeout).Should(BeTrue())
 		g.Consistently(b.lines, "200ms").ShouldNot(Receive())
 		proxy.Drop(false)
 		g.Eventually(b.lines, timeout).Should(BeClosed())

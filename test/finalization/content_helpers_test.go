@@ -109,11 +109,14 @@ func (t customType) hide(ctx context.Context) {
 // expectServed waits until the API server serves every version and returns it in discovery.
 func (t customType) expectServed(ctx context.Context) {
 	GinkgoHelper()
-	discoveryClient := newDiscovery(false)
+	discoveryClient := newDiscovery(true)
 	Eventually(func(g Gomega) {
+		groups, err := discoveryClient.ServerGroupsWithContext(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
 		for _, version := range t.versions {
 			_, err := metadataClient.Resource(t.resourceIn(version)).List(ctx, metav1.ListOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(metav1.ExtractGroupVersions(groups)).To(ContainElement(t.group + "/" + version))
 			list, err := discoveryClient.ServerResourcesForGroupVersionWithContext(ctx, t.group+"/"+version)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(list.APIResources).NotTo(BeEmpty())

@@ -76,13 +76,15 @@ var _ = Describe("The content of a namespace", func() {
 		dynamicClient := newDynamic()
 
 		types := namespacedTypes(ctx, "delete")
+		Expect(types).To(HaveKey(custom.resource()))
 		for gvr, resource := range types {
 			if gvr.Group == custom.group {
 				createCustom(ctx, custom, custom.object(namespace.Name, "minimal"))
 				continue
 			}
 			if gvr.Resource == custom.plural {
-				continue // The CRD of another spec is being deleted.
+				delete(types, gvr) // The CRD of another spec is being deleted.
+				continue
 			}
 			text, ok := objectsByType[gvr.GroupResource()]
 			if reason := notCreated[gvr.GroupResource()]; reason != "" {

@@ -85,7 +85,7 @@ var _ = Describe("The manager process", func() {
 				Expect(line).NotTo(Or(ContainSubstring(`"level":"error"`), ContainSubstring("forbidden")))
 			}
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not finalize namespaces if only the initialization controller is enabled", func(ctx context.Context) {
 		stopManager()
@@ -115,7 +115,7 @@ var _ = Describe("The manager process", func() {
 		Expect(finalizing.Err).To(gbytes.Say(`"controllers":"finalization"`))
 		deleteObject(ctx, active)
 		expectDeleted(ctx, active)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("applies the values of its flags", func(ctx context.Context) {
 		stopManager()
@@ -127,7 +127,7 @@ var _ = Describe("The manager process", func() {
 		Eventually(session.Err).WithContext(ctx).Should(gbytes.Say(`"settlingTime":"0s","reason":"set by --settling-time"`))
 		finalize(ctx, namespace.Name)
 		expectDeleted(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	DescribeTable("reports an invalid flag in a single line",
 		func(ctx context.Context, flag, sentence string) {
@@ -163,7 +163,7 @@ var _ = Describe("The manager process", func() {
 		Expect(errors.As(err, &exit)).To(BeTrue())
 		Expect(exit.ExitCode()).To(Equal(1))
 		Expect(string(output)).To(HavePrefix(`grace period "soon" is neither`))
-	}, SpecTimeout(30*time.Second))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // remainingOf returns the number of ConfigMaps in a namespace. It sends only one list request, with

@@ -208,7 +208,7 @@ var _ = Describe("A namespace that the cluster requires", func() {
 		for _, name := range names {
 			Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(finalizers[name]...)))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("can be the manager's own namespace, which this manager does not finalize", func(ctx context.Context) {
 		useDedicatedControlPlane(ctx)
@@ -241,5 +241,5 @@ var _ = Describe("A namespace that the cluster requires", func() {
 		startManager(ctx, plane.Admin)
 		expectDeleted(ctx, wrappers.MakeNamespace(name).Obj())
 		expectDeleted(ctx, account)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

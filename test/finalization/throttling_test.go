@@ -39,11 +39,12 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 		flowcontrolv1.ResourcePolicyRule{Verbs: []string{"delete"}, Namespaces: []string{seat.Name}})
 
 	received, unblock := make(chan struct{}), make(chan struct{})
+	isReceived := sync.OnceFunc(func() { close(received) })
 	webhook := denyDeletions(ctx, seat.Name, func(request *admissionv1.AdmissionRequest) string {
 		if isDryRun(request) {
 			return "dry run"
 		}
-		close(received)
+		isReceived()
 		<-unblock
 		return "the seat is free"
 	})
@@ -52,7 +53,14 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	Expect(err).NotTo(HaveOccurred())
 	var group errgroup.Group
 	group.Go(func() error {
-		return clientset.CoreV1().ConfigMaps(seat.Name).Delete(ctx, occupant.Name, metav1.DeleteOptions{})
+		for {
+			err := clientset.CoreV1().ConfigMaps(seat.Name).Delete(ctx, occupant.Name, metav1.DeleteOptions{})
+			select {
+			case <-unblock:
+				return err
+			default: // The webhook timed out.
+			}
+		}
 	})
 	Eventually(ctx, received).Should(BeClosed(), "a request must occupy the seat")
 	stop := sync.OnceFunc(func() {

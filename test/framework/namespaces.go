@@ -5,6 +5,7 @@ package framework
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -112,6 +113,9 @@ func (c *Cluster) Finish(ctx context.Context, name string) {
 			return err
 		}
 		first, _, _ := strings.Cut(PendingOf(namespace), ",")
+		if first == "" {
+			return fmt.Errorf("namespace %s has no pending initializers", name)
+		}
 		return initializers.Finish(ctx, clientset, namespace, first)
 	}).WithContext(ctx).Should(Succeed())
 }

@@ -54,7 +54,9 @@ var _ = Describe("A write while the webhooks do not work", func() {
 			Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
 			Expect(got.Err).To(MatchError(ContainSubstring("nslifecycle-gate")))
 			AddReportEntry("response after", got.Duration.String())
-			Expect(counting.accepted.Load() > 0).To(Equal(serve != nil), "the API server must call the other server")
+			if serve != nil {
+				Expect(counting.accepted.Load()).To(BeNumerically(">", 0), "the API server must call the server")
+			}
 			Expect(createOnce(ctx, cluster.Initializer, namespace.Name, "quota").Err).NotTo(HaveOccurred())
 		},
 		Entry("if the certificate is from another authority", func(listener net.Listener) {

@@ -149,12 +149,14 @@ var _ = Describe("The API validation", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("supports kubectl get with the short name and the category", func(ctx context.Context) {
-		cluster.Register(ctx, "columns", "a.test.example.com", "b.test.example.com")
+		// Namespaces of other specs can wait for initializers with the same name.
+		name := framework.Unique("b") + ".test.example.com"
+		cluster.Register(ctx, "columns", framework.Unique("a")+".test.example.com", name)
 		output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nsinit", "columns")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(MatchRegexp(`NAME\s+ACTIVE\s+REASON\s+HEALTHY\s+AGE\ncolumns\s+True\s+Enforced\s+True`))
 		output, err = cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nslifecycle", "-o", "wide")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(output).To(And(ContainSubstring("b.test.example.com"), ContainSubstring("/effective")))
+		Expect(output).To(And(ContainSubstring(name), ContainSubstring("/effective")))
 	}, SpecTimeout(time.Minute))
 })

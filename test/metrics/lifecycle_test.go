@@ -207,7 +207,8 @@ func runLifecycles(ctx context.Context, prefix string) {
 	initialize(ctx, name("blocked"))
 	hold(ctx, name("blocked"))
 	remove(ctx, name("blocked"))
-	eventually(ctx, name("blocked"), isBlocked(v1alpha1.ConditionDeletionBlocked, corev1.ConditionTrue))
+	// The first diagnosis can precede the conditions of the finalization, and report another cause.
+	eventually(ctx, name("blocked"), matchers.HaveCondition(v1alpha1.ConditionDeletionBlocked, corev1.ConditionTrue, "FinalizerPending"))
 }
 
 // writeEarly attempts a write that the gate must reject, as a user without the `initialize` verb.

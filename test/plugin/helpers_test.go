@@ -65,6 +65,9 @@ func newRestrictedUser(
 		Expect(c.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { _ = c.Delete(ctx, object) })
 	}
+	if len(rules) > 0 {
+		framework.ExpectAllowed(ctx, config, rules[0])
+	}
 	return newUser(config)
 }
 

@@ -162,9 +162,14 @@ func terminate(ctx context.Context, prefix string) *corev1.Namespace {
 	return namespace
 }
 
-// expectTerminating checks for a few seconds that the operator does not finalize a namespace.
+// expectTerminating checks for a few seconds that the operator does not finalize a namespace after it has searched
+// for its content.
 func expectTerminating(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		now := cluster.GetNamespace(g, ctx, namespace.Name)
+		g.Expect(nscondition.Find(now, corev1.NamespaceDeletionContentFailure)).NotTo(BeNil())
+	}).WithContext(ctx).Should(Succeed())
 	Consistently(func(g Gomega) {
 		now := cluster.GetNamespace(g, ctx, namespace.Name)
 		g.Expect(now.UID).To(Equal(namespace.UID))

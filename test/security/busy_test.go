@@ -76,8 +76,8 @@ func keepAnnotating(ctx context.Context, user *framework.User, name string) (sto
 			})
 		})
 	}
-	return func() {
+	return sync.OnceFunc(func() {
 		close(stopped)
 		group.Wait()
-	}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -102,6 +101,6 @@ var _ = Describe("A malicious conversion webhook", func() {
 			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
 			Expect(cluster.Admin.Delete(ctx, other)).To(Succeed())
-		}, SpecTimeout(2*time.Minute))
+		}, SpecTimeout(2*specTimeout))
 	}
 })

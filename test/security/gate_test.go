@@ -43,7 +43,7 @@ var _ = Describe("The gate for custom resources with the plural namespaces", Ord
 			Eventually(cluster.Initializer.Create).WithContext(ctx).
 				WithArguments(makeServiceBus(namespace.Name, "existing")).Should(Succeed())
 		}
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(specTimeout))
 
 	writes := map[string]func(ctx context.Context, namespace string) error{
 		"CREATE": func(ctx context.Context, namespace string) error {

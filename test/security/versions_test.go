@@ -178,7 +178,7 @@ var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailur
 			_, err := send(ctx, cluster.Initializer, http.MethodPost, in(path, group, namespace), jsonType, []byte(in(body, group, namespace)))
 			Expect(err).NotTo(HaveOccurred())
 		}
-	}, NodeTimeout(specTimeout))
+	}, NodeTimeout(3*specTimeout))
 
 	for name, one := range otherVersions {
 		It("do not let an ordinary user bypass the gate: "+name, func(ctx context.Context) {

@@ -126,11 +126,12 @@ func exec(ctx context.Context, namespace string) error {
 		Do(ctx).Error()
 }
 
-// delayingWebhook delays requests by the ordinary user until the namespace is recreated, but for no
-// longer than longestDelay.
+// delayingWebhook delays requests by the ordinary user until the namespace is recreated, but for no longer than
+// longest.
 type delayingWebhook struct {
 	received, recreated chan struct{}
 	once                sync.Once
+	longest             time.Duration
 }
 
 // answer returns the reason to deny a request, or "" to allow it. It denies dry runs, so that a
@@ -145,7 +146,7 @@ func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
 	w.once.Do(func() { close(w.received) })
 	select {
 	case <-w.recreated:
-	case <-time.After(longestDelay):
+	case <-time.After(w.longest):
 	}
 	return ""
 }
@@ -184,13 +185,18 @@ func installValidating(
 	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType, resource string,
 ) *delayingWebhook {
 	GinkgoHelper()
-	return install(ctx, namespace, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
+	longest := longestDelay
+	if operation == admissionregistrationv1.Update || operation == admissionregistrationv1.Delete {
+		longest = 25 * time.Second // The grace period does not depend on such a webhook.
+	}
+	return install(ctx, namespace, longest, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
 		return &admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: namespace},
 			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 				Name: "delay.test.example.com", ClientConfig: clientConfig, Rules: rulesFor(operation, resource),
 				NamespaceSelector: selectorFor(namespace), AdmissionReviewVersions: []string{"v1"},
-				SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone),
+				SideEffects:    ptr.To(admissionregistrationv1.SideEffectClassNone),
+				TimeoutSeconds: ptr.To(int32(30)),
 			}},
 		}
 	})
@@ -202,7 +208,7 @@ func installMutating(
 	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType, resource string,
 ) *delayingWebhook {
 	GinkgoHelper()
-	return install(ctx, namespace, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
+	return install(ctx, namespace, longestDelay, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
 		return &admissionregistrationv1.MutatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: namespace},
 			Webhooks: []admissionregistrationv1.MutatingWebhook{{
@@ -215,10 +221,11 @@ func installMutating(
 }
 
 func install(
-	ctx context.Context, namespace string, configurationFor func(admissionregistrationv1.WebhookClientConfig) client.Object,
+	ctx context.Context, namespace string, longest time.Duration,
+	configurationFor func(admissionregistrationv1.WebhookClientConfig) client.Object,
 ) *delayingWebhook {
 	GinkgoHelper()
-	webhook := &delayingWebhook{received: make(chan struct{}), recreated: make(chan struct{})}
+	webhook := &delayingWebhook{received: make(chan struct{}), recreated: make(chan struct{}), longest: longest}
 	server, clientConfig := webhooks.Serve(webhook.answer)
 	DeferCleanup(server.Close)
 	configuration := configurationFor(clientConfig)

@@ -113,7 +113,7 @@ func expectHeldBy(ctx context.Context, creator, writer *server) {
 	GinkgoHelper()
 	namespace := creator.create(ctx, makeInitialized(framework.Unique("probe")))
 	Eventually(func() bool {
-		requestContext, cancel := context.WithTimeout(ctx, time.Second)
+		requestContext, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		_, err := writer.ordinary.CoreV1().ConfigMaps(namespace.Name).Create(requestContext,
 			wrappers.MakeConfigMap(namespace.Name, "probe"), metav1.CreateOptions{})

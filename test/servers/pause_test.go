@@ -61,10 +61,11 @@ var _ = Describe("An API server that is paused", Serial, func() {
 		var group sync.WaitGroup
 		resume := pause()
 		var waits []func()
+		start := time.Now()
 		for _, name := range names {
 			waits = append(waits, a.remove(ctx, name))
 		}
-		time.Sleep(upTo(gracePeriod / 2))
+		time.Sleep(time.Until(start.Add(upTo(gracePeriod / 2))))
 		for _, name := range names {
 			writeOnce(ctx, &group, b, name, late)
 		}

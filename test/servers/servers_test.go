@@ -136,7 +136,7 @@ func startServer(ctx context.Context, name, etcd string) (*server, *framework.Se
 			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
 		},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("apiserver-" + name), LeaseDurationSeconds: ptr.To(int32(3600)),
+			HolderIdentity: ptr.To("apiserver-" + name), LeaseDurationSeconds: ptr.To(int32(24 * 3600)),
 			RenewTime: &metav1.MicroTime{Time: time.Now().Add(offset)},
 		},
 	}

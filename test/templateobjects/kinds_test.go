@@ -92,6 +92,7 @@ var _ = Describe("A kind of object", func() {
 		Expect(admin.Get(ctx, key, first)).To(Succeed())
 
 		By("a kind that is removed")
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
 		config := get(ctx, namespace, "config", &corev1.ConfigMap{})
 		uninstall(ctx)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "1 failed")
@@ -173,7 +174,7 @@ var _ = Describe("Hostile namespaces", func() {
 		expectEvents(ctx, namespace, "NotRecorded")
 		intercepted.sent()
 		Consistently(func() int {
-			return countContaining(intercepted.requestsSoFar(), "PATCH /api/v1/namespaces/"+namespace.Name+"?")
+			return countContaining(intercepted.requestsSoFar(), "PATCH /api/v1/namespaces/"+namespace.Name+"/status?")
 		}).WithTimeout(3 * time.Second).WithContext(ctx).Should(BeNumerically("<", 15))
 	})
 })

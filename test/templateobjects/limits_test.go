@@ -73,5 +73,6 @@ var _ = Describe("A limit of namespaces for each user", func() {
 		expectOpen(ctx, other)
 		Expect(creator.Delete(ctx, &open[0])).To(Succeed())
 		createOpen(ctx, selectedBy(template.Name))
+		framework.ExpectDeleted(ctx, cluster.Admin, &open[0])
 	}, SpecTimeout(2*time.Minute))
 })

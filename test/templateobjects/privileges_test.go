@@ -94,6 +94,9 @@ var _ = Describe("The permissions with which the operator applies a template", f
 		forged := "x-" + other.Status.Revision
 		Expect(cluster.Admin.Status().Patch(ctx, template, client.RawPatch(types.MergePatchType,
 			[]byte(`{"status":{"currentRevision":"`+forged+`"}}`)))).To(Succeed())
+		// A write to the status does not cause a reconciliation.
+		restartManager(ctx, nil)
+		DeferCleanup(restoreManager)
 		expectCondition(ctx, name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, forged)
 		namespace := selectedBy(name)
 		Expect(creator.Create(ctx, namespace)).To(Succeed())

@@ -131,7 +131,7 @@ func expectOpen(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectCondition waits until a template has a condition.
+// expectCondition waits until a template has a condition for its current generation.
 func expectCondition(
 	ctx context.Context, template, conditionType string, status metav1.ConditionStatus, message ...string,
 ) {
@@ -141,6 +141,7 @@ func expectCondition(
 		g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: template}, current)).To(Succeed())
 		condition := meta.FindStatusCondition(current.Status.Conditions, conditionType)
 		g.Expect(condition).NotTo(BeNil())
+		g.Expect(condition.ObservedGeneration).To(Equal(current.Generation))
 		g.Expect(condition.Status).To(Equal(status), "%+v", current.Status)
 		for _, part := range message {
 			g.Expect(condition.Message).To(ContainSubstring(part))

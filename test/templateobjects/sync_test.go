@@ -258,6 +258,7 @@ var _ = Describe("Objects that a template no longer contains", func() {
 			Namespace: namespace.Name, Name: "two", Labels: map[string]string{v1alpha1.LabelTemplate: template.Name},
 		}})).To(Succeed())
 		change(ctx, template.Name, only("one", configMap("one", "c")))
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
 		expectValue(ctx, namespace, "one", "c")
 		get(ctx, namespace, "two", &corev1.ConfigMap{})
 	})
@@ -283,6 +284,7 @@ var _ = Describe("Objects that a template no longer contains", func() {
 			only("one", configMap("one", "c"))(spec)
 			spec.Removal.FromTemplate = v1alpha1.RemovalKeep
 		})
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
 		expectValue(ctx, namespace, "one", "c")
 		get(ctx, namespace, "two", &corev1.ConfigMap{})
 	})
@@ -366,6 +368,7 @@ var _ = Describe("Copies", func() {
 		Expect(cluster.Admin.Update(ctx, source)).To(Succeed())
 		Eventually(copied).WithContext(ctx).Should(Equal(source.Data))
 		By("a deleted source")
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
 		Expect(cluster.Admin.Delete(ctx, source)).To(Succeed())
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "1 failed")
 		Expect(copied()).To(Equal(source.Data))
@@ -435,6 +438,7 @@ var _ = Describe("New namespaces", func() {
 			err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), current)
 			g.Expect(apierrors.IsNotFound(err) || current.DeletionTimestamp != nil).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	})
 
 	It("get the objects that are created after they open", func(ctx context.Context) {

@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -162,19 +161,6 @@ func finish(ctx context.Context, name, initializer string) error {
 		return err
 	}
 	return initializers.Finish(ctx, worker, namespace, initializer)
-}
-
-// expectDeleted waits until a namespace is terminating or no longer exists.
-func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		now := &corev1.Namespace{}
-		err := admin.Get(ctx, client.ObjectKeyFromObject(namespace), now)
-		if !apierrors.IsNotFound(err) {
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(now.DeletionTimestamp).NotTo(BeNil())
-		}
-	}).WithContext(ctx).Should(Succeed())
 }
 
 // expectWritable waits until a namespace is initialized and ordinary users can write to it.

@@ -121,7 +121,7 @@ func run(name, path, election string, isUnordered bool, stopAt string, stopAfter
 		LeaderElection:   election != "",
 		LeaderElectionID: name, LeaderElectionNamespace: election,
 		// The durations are short, so that the failover is fast.
-		LeaseDuration: duration(3 * time.Second), RenewDeadline: duration(2 * time.Second),
+		LeaseDuration: duration(10 * time.Second), RenewDeadline: duration(8 * time.Second),
 		RetryPeriod: duration(200 * time.Millisecond),
 	})
 	if err != nil {
