@@ -114,7 +114,7 @@ func TestNamespaceCollectorCountsOnlyOnTheLeader(t *testing.T) {
 		before := c.source.Load()
 		source := NamespaceSource{Reader: reader, HasInitialization: true, HasFinalization: true}
 		go func() { done <- c.runnable(source).Start(ctx) }()
-		g.Eventually(c.source.Load).ShouldNot(BeIdenticalTo(before))
+		g.Eventually(c.source.Load).WithTimeout(time.Minute).ShouldNot(BeIdenticalTo(before))
 		return func() {
 			cancel()
 			g.Expect(<-done).To(Succeed())

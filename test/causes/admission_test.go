@@ -33,7 +33,7 @@ webhooks:
   admissionReviewVersions: [v1]
   sideEffects: None
   failurePolicy: Fail
-  timeoutSeconds: 10
+  timeoutSeconds: $timeout
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: $ns}}
   rules:
   - {operations: [DELETE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps], scope: Namespaced}
@@ -142,7 +142,7 @@ var _ = Describe("Admission control", func() {
 			f := newFixture(ctx)
 			f.create(ctx, twoConfigMaps)
 			config := setUp(ctx, f)
-			objects := strings.NewReplacer("$kind", kind, "$client", config, "timeoutSeconds: 10", "timeoutSeconds: 2").Replace(webhook)
+			objects := strings.NewReplacer("$kind", kind, "$client", config, "$timeout", "2").Replace(webhook)
 			f.create(ctx, objects)
 			f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
 			f.deleteNamespace(ctx)
@@ -177,7 +177,7 @@ var _ = Describe("Admission control", func() {
 	It("results in a finding with the reason if a webhook denies deletions", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, twoConfigMaps)
-		objects := strings.NewReplacer("$kind", "Validating", "$client", denyDeletions()).Replace(webhook)
+		objects := strings.NewReplacer("$kind", "Validating", "$client", denyDeletions(), "$timeout", "10").Replace(webhook)
 		f.create(ctx, objects)
 		f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
 		f.deleteNamespace(ctx)
@@ -224,11 +224,11 @@ var _ = Describe("Admission control", func() {
 				"request.operation != 'UPDATE' || has(object.metadata.finalizers)")
 		}, proven(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("$id-guard", testFinalizer)),
 		Entry("a webhook denies the update", func() string {
-			return strings.NewReplacer("$kind", "Validating", "$client", denyFinalizerRemovals()).Replace(webhook)
+			return strings.NewReplacer("$kind", "Validating", "$client", denyFinalizerRemovals(), "$timeout", "10").Replace(webhook)
 		}, inferred(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("guard.$id.example.com", testFinalizer)),
 		Entry("the Service of a webhook is missing", func() string {
 			return strings.NewReplacer("$kind", "Mutating", "$client",
-				"{service: {namespace: $id-system, name: guard}}", "[DELETE, UPDATE]", "[UPDATE]").Replace(webhook)
+				"{service: {namespace: $id-system, name: guard}}", "$timeout", "2", "[DELETE, UPDATE]", "[UPDATE]").Replace(webhook)
 		}, proven(diagnosis.CauseAdmissionWebhookFailing, "configmaps/held").withMessage("guard.$id.example.com")),
 	)
 })

@@ -160,7 +160,7 @@ func (f *fixture) occupyPriorityLevel(ctx context.Context, as client.Client) (st
 		<-unblock
 		return ""
 	})
-	f.create(ctx, strings.NewReplacer("$kind", "Validating", "$client", config, "timeoutSeconds: 10", "timeoutSeconds: 30").
+	f.create(ctx, strings.NewReplacer("$kind", "Validating", "$client", config, "$timeout", "30").
 		Replace(webhook))
 	running, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup

@@ -37,7 +37,7 @@ var _ = Describe("An etcd that has no space", func() {
 		restartEtcd(ctx, size+freeSpace)
 		DeferCleanup(func(ctx context.Context) {
 			if CurrentSpecReport().Failed() {
-				compactEtcd(ctx) // The managers must be able to stop. The watches of the observer can become stale.
+				compactEtcd(ctx) // The managers cannot stop otherwise. After a success, it could expire the observer's watches.
 			}
 		})
 		namespaces := startTraffic(ctx, map[string]string{furnished: "yes"})

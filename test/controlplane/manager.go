@@ -82,7 +82,7 @@ func RunManager(
 		close(running.done)
 	}()
 
-	syncContext, cancelSync := context.WithTimeout(ctx, 30*time.Second)
+	syncContext, cancelSync := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancelSync()
 	if !mgr.GetCache().WaitForCacheSync(syncContext) {
 		return nil, errors.Join(errors.New("the manager's caches did not sync within 30 s"), running.Stop())

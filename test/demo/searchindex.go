@@ -64,7 +64,7 @@ func (d *demo) startSearchIndex(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
-	// Other programs could use a free address during the builds.
+	// After the builds, since another program could take the address in the meantime.
 	address, err := controlplane.FreeAddress()
 	if err != nil {
 		return err

@@ -117,12 +117,6 @@ func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace)
 	return events
 }
 
-// recordStates records the states of a namespace after its resourceVersion.
-func recordStates(ctx context.Context, namespace *corev1.Namespace) *framework.History {
-	GinkgoHelper()
-	return framework.WatchNamespace(ctx, plane.Admin, namespace.Name, namespace.ResourceVersion)
-}
-
 // countBlockedTransitions returns the number of times that the condition for a stage became True.
 func countBlockedTransitions(states []*corev1.Namespace, stage diagnosis.Stage) int {
 	times, isBlocked := 0, false
@@ -195,7 +189,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 					HaveField("Message", nscondition.Find(settled, deletionBlocked).Message))))
 
 				By("removing a finalizer")
-				states := recordStates(ctx, settled)
+				states := framework.WatchNamespace(ctx, plane.Admin, settled)
 				removeFinalizers(ctx, first)
 				Eventually(states.States).WithContext(ctx).Should(ContainElement(HaveCondition(
 					deletionBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, "deletion")))
@@ -224,7 +218,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 				objects = append(objects, withFinalizer(wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%02d", i))))
 			}
 			create(ctx, objects...)
-			states := recordStates(ctx, get(Default, ctx, namespace.Name))
+			states := framework.WatchNamespace(ctx, plane.Admin, get(Default, ctx, namespace.Name))
 			deleteObject(ctx, namespace)
 			begin := time.Now()
 			Eventually(func() []client.Object {
@@ -250,7 +244,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 				create(ctx, held)
 				startNamespaceController(ctx)
 				startManager(ctx)
-				states := recordStates(ctx, get(Default, ctx, namespace.Name))
+				states := framework.WatchNamespace(ctx, plane.Admin, get(Default, ctx, namespace.Name))
 				deleteObject(ctx, namespace)
 				blocked := Satisfy(func(state *corev1.Namespace) bool {
 					return diagnosis.IsBlocked(state, diagnosis.StageTerminating)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -213,7 +214,7 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			deleteObject(ctx, namespace)
 
 			By("waiting until both controllers have updated the conditions")
-			observed := watchNamespace(ctx, namespace)
+			observed := framework.WatchNamespace(ctx, plane.Admin, namespace)
 			eventuallyNamespace(ctx, namespace.Name, HaveRemaining(), HaveFinalizersRemaining())
 			// kube-controller-manager starts after 5 s and retries every 8 s. The manager retries
 			// every 15 s.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // tolerance is the maximum time between the end of the grace period and the deletion of the
@@ -43,7 +44,7 @@ func timeToDelete(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	namespace := createNamespace(ctx, "grace-period")
 	create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
-	observed := watchNamespace(ctx, namespace)
+	observed := framework.WatchNamespace(ctx, plane.Admin, namespace)
 	begin := time.Now()
 	deleteObject(ctx, namespace)
 	_, removed := observed.WaitForRemoval(ctx)
@@ -144,7 +145,7 @@ var _ = Describe("The grace period", func() {
 		namespace := createNamespace(ctx, "grace-period-late")
 		deleteObject(ctx, namespace)
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
-		observed := watchNamespace(ctx, namespace)
+		observed := framework.WatchNamespace(ctx, plane.Admin, namespace)
 		begin := time.Now()
 		startManager(ctx, managerConfig(ctx), withGracePeriod(2*time.Second))
 		_, removed := observed.WaitForRemoval(ctx)

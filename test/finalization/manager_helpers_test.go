@@ -365,12 +365,6 @@ func (f *faultInjector) inject(config *rest.Config) *rest.Config {
 	})
 }
 
-// watchNamespace records the states of a namespace after its resourceVersion.
-func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *framework.History {
-	GinkgoHelper()
-	return framework.WatchNamespace(ctx, plane.Admin, namespace.Name, namespace.ResourceVersion)
-}
-
 // namespaceFinalizers returns the successive values of spec.finalizers.
 func namespaceFinalizers(states []*corev1.Namespace) []string {
 	lists := []string{}

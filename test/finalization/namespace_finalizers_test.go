@@ -51,7 +51,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		create(ctx, namespace)
 		DeferCleanup(func(ctx context.Context) { expectDeleted(ctx, namespace) })
 		Expect(get(Default, ctx, namespace.Name)).To(And(BeActive(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
-		observed = watchNamespace(ctx, namespace)
+		observed = framework.WatchNamespace(ctx, plane.Admin, namespace)
 		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
 		held = withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -197,7 +198,7 @@ var _ = Describe("A namespace that another client updates continuously", func() 
 		namespace := createNamespace(ctx, "busy", "example.com/writer-0", corev1.FinalizerKubernetes)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
-		observed := watchNamespace(ctx, namespace)
+		observed := framework.WatchNamespace(ctx, plane.Admin, namespace)
 		busy := &continuousWriter{name: namespace.Name}
 		busy.start(ctx)
 		stop := sync.OnceValue(busy.stop)

@@ -13,7 +13,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -38,39 +37,39 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 		flowcontrolv1.ResourcePolicyRule{Verbs: []string{verb}, Namespaces: []string{namespace}},
 		flowcontrolv1.ResourcePolicyRule{Verbs: []string{"delete"}, Namespaces: []string{seat.Name}})
 
-	received, unblock := make(chan struct{}), make(chan struct{})
-	isReceived := sync.OnceFunc(func() { close(received) })
+	received, unblock := make(chan struct{}, 1), make(chan struct{})
 	webhook := denyDeletions(ctx, seat.Name, func(request *admissionv1.AdmissionRequest) string {
 		if isDryRun(request) {
 			return "dry run"
 		}
-		isReceived()
+		select {
+		case received <- struct{}{}:
+		default:
+		}
 		<-unblock
 		return "the seat is free"
 	})
 	webhook.expectDenied(ctx, occupant)
 	clientset, err := kubernetes.NewForConfig(managerConfig(ctx))
 	Expect(err).NotTo(HaveOccurred())
-	var group errgroup.Group
-	group.Go(func() error {
-		for {
-			err := clientset.CoreV1().ConfigMaps(seat.Name).Delete(ctx, occupant.Name, metav1.DeleteOptions{})
-			select {
-			case <-unblock:
-				return err
-			default: // The webhook timed out.
-			}
+	running, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for running.Err() == nil {
+			// The request might be throttled or time out.
+			_ = clientset.CoreV1().ConfigMaps(seat.Name).Delete(running, occupant.Name, metav1.DeleteOptions{})
 		}
 	})
-	Eventually(ctx, received).Should(BeClosed(), "a request must occupy the seat")
 	stop := sync.OnceFunc(func() {
 		close(unblock)
-		Expect(group.Wait()).To(MatchError(ContainSubstring("the seat is free")))
+		cancel()
+		group.Wait()
 		deleteObject(ctx, schema)
 		deleteObject(ctx, webhook.configuration)
 		deleteObject(ctx, seat)
 	})
 	DeferCleanup(stop)
+	Eventually(received).WithContext(ctx).Should(Receive(), "a request must occupy the seat")
 	request := clientset.CoreV1().RESTClient().Verb(map[string]string{"list": "GET", "delete": "DELETE"}[verb])
 	if verb == "delete" {
 		request = request.Name("none")

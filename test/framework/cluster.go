@@ -152,13 +152,19 @@ func (c *Cluster) AddUserWithRules(ctx context.Context, name string, rules ...rb
 	return NewUser(config)
 }
 
-// ExpectAllowed waits until the API server grants the first permission of a rule to a user.
+// ExpectAllowed waits until the API server grants the first permission of a rule to a user in all namespaces.
 func ExpectAllowed(ctx context.Context, config *rest.Config, rule rbacv1.PolicyRule) {
+	GinkgoHelper()
+	ExpectAllowedIn(ctx, config, metav1.NamespaceAll, rule)
+}
+
+// ExpectAllowedIn is ExpectAllowed for one namespace.
+func ExpectAllowedIn(ctx context.Context, config *rest.Config, namespace string, rule rbacv1.PolicyRule) {
 	GinkgoHelper()
 	user := NewUser(config)
 	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
 	attributes := &authorizationv1.ResourceAttributes{
-		Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+		Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
 	}
 	if len(rule.ResourceNames) > 0 {
 		attributes.Name = rule.ResourceNames[0]

@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,7 +48,7 @@ func startCreate(ctx context.Context, user *framework.User, namespace, name stri
 	return done
 }
 
-// expectReleased waits until a held write ends before its time limit.
+// expectReleased expects that a held write ends before its time limit, and returns its error.
 func expectReleased(ctx context.Context, held <-chan result) error {
 	GinkgoHelper()
 	var got result
@@ -58,33 +57,35 @@ func expectReleased(ctx context.Context, held <-chan result) error {
 	return got.Err
 }
 
-// receivedWrites returns the number of writes that the manager, which runs in this process, holds or has held or
-// rejected.
+// receivedWrites returns the number of writes that the hold webhooks have received. The manager runs in this process.
 func receivedWrites() float64 {
 	GinkgoHelper()
-	held, total := heldWrites(), 0.0
-	for _, metric := range metricsOf("nslifecycle_held_writes_total") {
-		total += metric.GetCounter().GetValue()
-	}
+	held, total := readMetrics()
 	return held + total
 }
 
 func heldWrites() float64 {
 	GinkgoHelper()
-	return metricsOf("nslifecycle_held_writes")[0].GetGauge().GetValue()
+	held, _ := readMetrics()
+	return held
 }
 
-func metricsOf(name string) []*dto.Metric {
+// readMetrics returns the number of writes that are held, and of those that have ended.
+func readMetrics() (held, ended float64) {
 	GinkgoHelper()
 	families, err := metrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
 	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()
+		for _, metric := range family.GetMetric() {
+			switch family.GetName() {
+			case "nslifecycle_held_writes":
+				held += metric.GetGauge().GetValue()
+			case "nslifecycle_held_writes_total":
+				ended += metric.GetCounter().GetValue()
+			}
 		}
 	}
-	Fail("metric " + name + " is missing")
-	return nil
+	return held, ended
 }
 
 // annotate sets annotations of a namespace as the initializer.

@@ -12,14 +12,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	. "github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -168,16 +167,9 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 		bound.Namespace, bound.Name = namespace.Name, "initializer"
 		Expect(admin.Get(ctx, client.ObjectKey{Name: bound.RoleRef.Name}, &rbacv1.ClusterRole{})).To(Succeed())
 		Expect(admin.Create(ctx, bound)).To(Succeed())
-		Eventually(func(g Gomega) {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: serviceaccount.MakeUsername(accounts, account),
-				ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Namespace: namespace.Name, Verb: v1alpha1.VerbInitialize, Resource: "namespaces",
-				},
-			}}
-			g.Expect(admin.Create(ctx, review)).To(Succeed())
-			g.Expect(review.Status.Allowed).To(BeTrue())
-		}).WithContext(ctx).Should(Succeed())
+		framework.ExpectAllowedIn(ctx, config, namespace.Name, rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbInitialize},
+		})
 		Expect(initializer.Check(ctx, config, name)).To(MatchError(ContainSubstring("not allowed to initialize namespaces")))
 	}, SpecTimeout(time.Minute))
 })

@@ -58,7 +58,9 @@ var _ = Describe("The metrics of an initializer", func() {
 		}
 		Eventually(func() float64 { return metric(name, "pending_namespaces", "").GetGauge().GetValue() }).
 			WithContext(ctx).Should(BeZero())
-		duration := func() *dto.Histogram { return find(name, "completion_duration_seconds", "succeeded").GetHistogram() }
+		duration := func() *dto.Histogram {
+			return findMetric(name, "completion_duration_seconds", "succeeded").GetHistogram()
+		}
 		Eventually(func() uint64 { return duration().GetSampleCount() }).WithContext(ctx).Should(BeEquivalentTo(1))
 		// The backoff delays of an error and a panic.
 		Expect(duration().GetSampleSum()).To(And(BeNumerically(">=", 0.4), BeNumerically("<", 30)))
@@ -68,12 +70,13 @@ var _ = Describe("The metrics of an initializer", func() {
 // metric returns a metric of an initializer, or fails the spec.
 func metric(initializerName, metricName, result string) *dto.Metric {
 	GinkgoHelper()
-	found := find(initializerName, metricName, result)
+	found := findMetric(initializerName, metricName, result)
 	Expect(found).NotTo(BeNil(), "metric %s with result %s does not exist", metricName, result)
 	return found
 }
 
-func find(initializerName, metricName, result string) *dto.Metric {
+// findMetric returns nil if the metric does not exist.
+func findMetric(initializerName, metricName, result string) *dto.Metric {
 	GinkgoHelper()
 	families, err := metrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())

@@ -143,7 +143,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			return kubectl(ctx, "get", "mutatingadmissionpolicies,validatingadmissionpolicies", "--output="+
 				"jsonpath={range .items[*]}{.metadata.name}={.spec.failurePolicy} {end}")
 		}
-		Eventually(failurePolicies).WithContext(ctx).WithTimeout(time.Minute).Should(ContainSubstring("nslifecycle-inject=Fail"))
+		Eventually(failurePolicies).WithContext(ctx).Should(ContainSubstring("nslifecycle-inject=Fail"))
 		for _, policy := range []string{
 			"templates", "waiting-subjects", "waiting-subjects-resources-named-namespaces", "initializer-subjects",
 		} {
@@ -251,7 +251,7 @@ func expectInjected(ctx context.Context) {
 		probe := wrappers.MakeNamespace("probe").Obj()
 		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 func expectNamespaceLifecycle(ctx context.Context) {

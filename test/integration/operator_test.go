@@ -133,7 +133,7 @@ var _ = Describe("The operator", func() {
 
 	It("reports a failure and then deletes the namespace", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "fails")
-		history := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace.Name, "")
+		history := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		setResult(ctx, namespace.Name, failure)
 		failed := HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed,
 			"Forbidden: the team has no budget")

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 const own = "nslifecycle_"
@@ -175,6 +176,10 @@ var _ = Describe("The metrics", func() {
 			scraped = parse(g, standby.text(g, ctx))
 			g.Expect(scraped).To(HaveKey("leader_election_master_status"))
 		}).WithContext(ctx).Should(Succeed())
+		Expect(admin.Create(ctx, wrappers.MakeNamespace("standby").Obj())).To(Succeed())
+		remove(ctx, "standby")
+		expectDeleted(ctx, "standby")
+		scraped = standby.scrape(ctx)
 		for name, family := range scraped {
 			// Every manager exposes its build information and the writes that it holds.
 			if !strings.HasPrefix(name, own) || name == own+"build_info" || name == own+"held_writes" {

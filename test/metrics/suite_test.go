@@ -51,7 +51,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	first, firstOfServer = leader.scrape(ctx), scrapeServer(ctx)
 	runLifecycles(ctx, "second")
 	second, secondOfServer = leader.scrape(ctx), scrapeServer(ctx)
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(20*time.Minute))
 
 // scrapeServer returns the API server's admission policy metrics.
 func scrapeServer(ctx context.Context) families {

@@ -164,7 +164,7 @@ func (o *Object) conditions() []corev1.NamespaceCondition {
 const lineStart = `{"kind":"Event","apiVersion":"audit.k8s.io/v1"`
 
 // ReadLog returns the requests that an API server logged after the first offset bytes, in the order of
-// their responses. It omits a request whose line contains the offset.
+// their responses. It omits a request whose line starts before the offset.
 func ReadLog(path string, offset int64) ([]Event, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-const testTimeout = 2 * time.Minute
+const testTimeout = 5 * time.Minute
 
 var _ = Describe("create", func() {
 	It("shows the progress of each initializer until the namespace is ready", func(ctx context.Context) {

@@ -5,8 +5,11 @@ package plugin
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -72,11 +75,17 @@ var _ = Describe("use", func() {
 
 	It("shows the namespace without sending a request", func(ctx context.Context) {
 		config := *bare.Admin
-		config.Host = "https://192.0.2.1" // This address is reserved and does not respond.
+		var requests atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+		DeferCleanup(server.Close)
+		config.Host = server.URL
 		isolated := newUser(&config)
 		for _, args := range [][]string{{"use"}, {"--help"}, {"version"}} {
-			Expect(isolated.run(ctx, args...).code).To(BeZero(), args[0])
+			shown := isolated.run(ctx, args...)
+			Expect(shown.code).To(BeZero(), args[0])
+			Expect(shown.stderr).To(BeEmpty(), args[0])
 		}
+		Expect(requests.Load()).To(BeZero())
 	}, SpecTimeout(time.Minute))
 })
 

@@ -55,9 +55,9 @@ var _ = Describe("The ClusterRole for explain", Ordered, func() {
 		Eventually(func(g Gomega) {
 			explained = viewer.run(ctx, "explain", namespace.Name, "--progress-deadline=1s")
 			g.Expect(explained.code).To(Equal(3))
+			g.Expect(explained.stdout).To(ContainSubstring("viewer.example.com/hold"))
+			g.Expect(explained.stdout + explained.stderr).NotTo(MatchRegexp("could not|cannot be read"))
 		}).WithContext(ctx).Should(Succeed())
-		Expect(explained.stdout).To(ContainSubstring("viewer.example.com/hold"))
-		Expect(explained.stdout + explained.stderr).NotTo(MatchRegexp("could not|cannot be read"))
 		Expect(viewer.run(ctx, "explain", "--all").stdout).To(ContainSubstring(namespace.Name))
 	})
 

@@ -25,12 +25,16 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// longestDelay is the maximum time for which the webhook delays a request. It is longer than the
-// grace period with one API server and no webhooks, and shorter than the grace period with
-// webhooks.
-const longestDelay = 3 * time.Second
+const (
+	// maxDelay is the longest delay of a CREATE or CONNECT request. It is longer than the grace period with one API
+	// server and no webhooks, and shorter than the 5 s that such a webhook causes.
+	maxDelay = 3 * time.Second
+	// maxChangeDelay is the longest delay of an UPDATE or DELETE request, which does not affect the grace period.
+	maxChangeDelay = 25 * time.Second
+	// webhookTimeout exceeds both.
+	webhookTimeout = 30 * time.Second
+)
 
-// Each spec takes more than 5 s, because this is the grace period with such a webhook.
 var _ = Describe("A request that a webhook delays until its namespace is recreated", func() {
 	const (
 		create  = admissionregistrationv1.Create
@@ -127,11 +131,11 @@ func exec(ctx context.Context, namespace string) error {
 }
 
 // delayingWebhook delays requests by the ordinary user until the namespace is recreated, but for no longer than
-// longest.
+// maxDelay.
 type delayingWebhook struct {
 	received, recreated chan struct{}
 	once                sync.Once
-	longest             time.Duration
+	maxDelay            time.Duration
 }
 
 // answer returns the reason to deny a request, or "" to allow it. It denies dry runs, so that a
@@ -146,7 +150,7 @@ func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
 	w.once.Do(func() { close(w.received) })
 	select {
 	case <-w.recreated:
-	case <-time.After(w.longest):
+	case <-time.After(w.maxDelay):
 	}
 	return ""
 }
@@ -185,18 +189,18 @@ func installValidating(
 	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType, resource string,
 ) *delayingWebhook {
 	GinkgoHelper()
-	longest := longestDelay
+	delay := maxDelay
 	if operation == admissionregistrationv1.Update || operation == admissionregistrationv1.Delete {
-		longest = 25 * time.Second // The grace period does not depend on such a webhook.
+		delay = maxChangeDelay
 	}
-	return install(ctx, namespace, longest, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
+	return install(ctx, namespace, delay, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
 		return &admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: namespace},
 			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 				Name: "delay.test.example.com", ClientConfig: clientConfig, Rules: rulesFor(operation, resource),
 				NamespaceSelector: selectorFor(namespace), AdmissionReviewVersions: []string{"v1"},
 				SideEffects:    ptr.To(admissionregistrationv1.SideEffectClassNone),
-				TimeoutSeconds: ptr.To(int32(30)),
+				TimeoutSeconds: ptr.To(int32(webhookTimeout.Seconds())),
 			}},
 		}
 	})
@@ -208,7 +212,7 @@ func installMutating(
 	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType, resource string,
 ) *delayingWebhook {
 	GinkgoHelper()
-	return install(ctx, namespace, longestDelay, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
+	return install(ctx, namespace, maxDelay, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
 		return &admissionregistrationv1.MutatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: namespace},
 			Webhooks: []admissionregistrationv1.MutatingWebhook{{
@@ -221,11 +225,11 @@ func installMutating(
 }
 
 func install(
-	ctx context.Context, namespace string, longest time.Duration,
+	ctx context.Context, namespace string, maxDelay time.Duration,
 	configurationFor func(admissionregistrationv1.WebhookClientConfig) client.Object,
 ) *delayingWebhook {
 	GinkgoHelper()
-	webhook := &delayingWebhook{received: make(chan struct{}), recreated: make(chan struct{}), longest: longest}
+	webhook := &delayingWebhook{received: make(chan struct{}), recreated: make(chan struct{}), maxDelay: maxDelay}
 	server, clientConfig := webhooks.Serve(webhook.answer)
 	DeferCleanup(server.Close)
 	configuration := configurationFor(clientConfig)

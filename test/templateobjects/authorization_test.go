@@ -88,7 +88,7 @@ var _ = Describe("Missing permissions", func() {
 		create(ctx, template)
 		namespace := selectedBy(template.Name)
 		Expect(creator.Create(ctx, namespace)).To(Succeed())
-		// The API server reports either verb: that of the mode with which the operator last impersonated an account.
+		// The verb is that of the last successful impersonation by the operator, or impersonate-on:serviceaccount:patch.
 		expectWaiting(ctx, namespace, "Forbidden", "cannot impersonate")
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, "impersonate", name)
 		By("the right to impersonate the ServiceAccount, for no request")

@@ -65,8 +65,8 @@ var _ = Describe("The permissions with which the operator applies a template", f
 		}
 		expectAccount()
 		By("restarting the operator")
-		restartManager(ctx, nil)
 		DeferCleanup(restoreManager)
+		restartManager(ctx, nil)
 		expectAccount()
 		By("completing the rollout")
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Rollout.Paused = false })
@@ -95,8 +95,8 @@ var _ = Describe("The permissions with which the operator applies a template", f
 		Expect(cluster.Admin.Status().Patch(ctx, template, client.RawPatch(types.MergePatchType,
 			[]byte(`{"status":{"currentRevision":"`+forged+`"}}`)))).To(Succeed())
 		// A write to the status does not cause a reconciliation.
-		restartManager(ctx, nil)
 		DeferCleanup(restoreManager)
+		restartManager(ctx, nil)
 		expectCondition(ctx, name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, forged)
 		namespace := selectedBy(name)
 		Expect(creator.Create(ctx, namespace)).To(Succeed())

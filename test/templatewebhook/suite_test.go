@@ -39,7 +39,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: account},
 	})).To(Succeed())
 	waitForWebhook(ctx)
-}, NodeTimeout(5*time.Minute))
+}, NodeTimeout(15*time.Minute))
 
 // waitForWebhook waits until the API server calls the webhook.
 func waitForWebhook(ctx context.Context) {

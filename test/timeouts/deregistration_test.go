@@ -31,7 +31,7 @@ var _ = Describe("Deregistration", func() {
 		Expect(pendingOf(some)).To(Equal("middle.test.example.com," + first + "," + last))
 		all := create(ctx, wrappers.MakeNamespace("all"))
 		Eventually(finish).WithContext(ctx).WithArguments(all.Name, "middle.test.example.com").Should(Succeed())
-		seen := framework.WatchNamespace(ctx, plane.Admin, some.Name, "")
+		seen := framework.WatchNamespace(ctx, plane.Admin, some)
 		deleted := time.Now()
 		Expect(admin.Delete(ctx, removed)).To(Succeed())
 

@@ -39,7 +39,7 @@ var _ = Describe("A timeout", func() {
 	It("sets the failure result of the namespace, and deletes the namespace", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, limited(slow, 1, ""))
-		seen := framework.WatchNamespace(ctx, plane.Admin, "fail", "")
+		seen := framework.WatchNamespace(ctx, plane.Admin, wrappers.MakeNamespace("fail").Obj())
 		namespace := create(ctx, wrappers.MakeNamespace("fail"))
 		final, _ := seen.WaitForRemoval(ctx)
 
@@ -92,7 +92,7 @@ var _ = Describe("A timeout", func() {
 	It("completes the initialization in the same write as the condition if the initializer is last", func(ctx context.Context) {
 		runManager(ctx)
 		register(ctx, limited(slow, 1, v1alpha1.InitializerIgnore))
-		seen := framework.WatchNamespace(ctx, plane.Admin, "alone", "")
+		seen := framework.WatchNamespace(ctx, plane.Admin, wrappers.MakeNamespace("alone").Obj())
 		create(ctx, wrappers.MakeNamespace("alone"))
 		expectWritable(ctx, "alone")
 		Eventually(seen.States).WithContext(ctx).Should(ContainElement(HaveField("Labels", Not(HaveKey(v1alpha1.LabelInitializing)))))

@@ -120,7 +120,7 @@ func run(name, path, election string, isUnordered bool, stopAt string, stopAfter
 		Metrics:          metricsserver.Options{BindAddress: "0"},
 		LeaderElection:   election != "",
 		LeaderElectionID: name, LeaderElectionNamespace: election,
-		// The durations are short, so that the failover is fast.
+		// Shorter than the defaults, but long enough for a leader on a busy machine.
 		LeaseDuration: duration(10 * time.Second), RenewDeadline: duration(8 * time.Second),
 		RetryPeriod: duration(200 * time.Millisecond),
 	})
