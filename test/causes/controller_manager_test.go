@@ -92,7 +92,7 @@ var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 		}
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(controllerManager.Stop()).To(Succeed()) })
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(10*time.Minute))
 
 	It("a namespace with a workload has no findings while its deletion makes progress", func(ctx context.Context) {
 		f := newFixture(ctx)
@@ -108,7 +108,7 @@ var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 		go f.simulateKubelet(kubelet, admin)
 		f.delete(ctx, f.manifest())
 		Expect(f.expectNoFindingsUntilDeleted(ctx, newCollectorWithDeadline(diagnosis.DefaultProgressDeadline))).To(BeNumerically(">", 1))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("a finalizer that blocks the deletion is the only finding", func(ctx context.Context) {
 		f := newFixture(ctx)

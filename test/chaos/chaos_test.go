@@ -107,7 +107,7 @@ var _ = Describe("The manager", func() {
 		Eventually(served).WithContext(ctx).Should(HavePrefix("first.example.com"))
 		replaceMetricsCertificate(dir, "second.example.com")
 		Eventually(served).WithContext(ctx).Should(HavePrefix("second.example.com"))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // upgrade installs the manifests again, and changes each CRD as a new version would: it adds a

@@ -68,7 +68,7 @@ var _ = Describe("An etcd with three members", func() {
 			stop()
 			Expect(members.WaitUntilReady(ctx)).To(Succeed())
 		}
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // follower returns a random follower.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -75,12 +76,17 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// FreeAddress returns an address of this machine that is not in use.
+// FreeAddress returns an address of this machine that is not in use. Its port is below those that Linux chooses for
+// connections and for listeners without a port, so another program does not use it by chance.
 func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("failed to find a free port: %w", err)
+	const first, last, attempts = 20000, 32000, 100
+	var err error
+	for range attempts {
+		address := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first))
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", address); err == nil {
+			return address, listener.Close()
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	return "", fmt.Errorf("failed to find a free port: %w", err)
 }

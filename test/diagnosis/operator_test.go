@@ -232,7 +232,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 				return nscondition.Find(state, deletionBlocked) == nil
 			}))))
 			Expect(diagnosisEvents(Default, ctx, namespace)).To(BeEmpty())
-		}, SpecTimeout(2*time.Minute))
+		}, SpecTimeout(5*time.Minute))
 
 		// Both controllers update conditions and disagree about pods: kube-controller-manager reports no
 		// remaining content while it waits for pods.
@@ -264,13 +264,13 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 			},
 			Entry("if a ConfigMap blocks the deletion", func(namespace string) client.Object {
 				return wrappers.MakeConfigMap(namespace, "held")
-			}, SpecTimeout(2*time.Minute)),
+			}, SpecTimeout(5*time.Minute)),
 			Entry("if a Pod blocks the deletion", func(namespace string) client.Object {
 				return &corev1.Pod{
 					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "held"},
 					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}}},
 				}
-			}, SpecTimeout(2*time.Minute)),
+			}, SpecTimeout(5*time.Minute)),
 		)
 	})
 
@@ -297,7 +297,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 			eventuallyNamespace(ctx, namespace.Name, And(
 				HaveCondition(initializationBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, ""),
 				HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)))
-		}, SpecTimeout(2*time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	})
 
 	Describe("metrics", func() {

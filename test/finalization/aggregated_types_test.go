@@ -138,16 +138,16 @@ var _ = Describe("Objects in an aggregated API server", func() {
 			}
 			expectNoObjects(ctx, namespace.Name)
 		},
-		Entry("until the server is restored", NodeTimeout(4*time.Minute), true, func(_ context.Context, server *aggregatedServer) {
+		Entry("until the server is restored", NodeTimeout(5*time.Minute), true, func(_ context.Context, server *aggregatedServer) {
 			server.start()
 		}, true),
-		Entry("until its Service is restored", NodeTimeout(4*time.Minute), false, func(ctx context.Context, server *aggregatedServer) {
+		Entry("until its Service is restored", NodeTimeout(5*time.Minute), false, func(ctx context.Context, server *aggregatedServer) {
 			service := &corev1.Service{}
 			service.Namespace, service.Name = server.service.Namespace, server.service.Name
 			service.Spec.Type, service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
 			create(ctx, service)
 		}, true),
-		Entry("until its APIService is removed", NodeTimeout(4*time.Minute), true, func(ctx context.Context, server *aggregatedServer) {
+		Entry("until its APIService is removed", NodeTimeout(5*time.Minute), true, func(ctx context.Context, server *aggregatedServer) {
 			deleteObject(ctx, server.apiService())
 		}, false),
 	)

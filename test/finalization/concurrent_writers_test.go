@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -98,23 +97,16 @@ func concurrentWriters() []*writer {
 }
 
 var _ = Describe("Concurrent writers", func() {
-	It("lose no update to a terminating namespace", NodeTimeout(2*time.Minute), func(ctx context.Context) {
+	It("lose no update to a terminating namespace", NodeTimeout(5*time.Minute), func(ctx context.Context) {
 		// The second namespace finalizer keeps the namespace from being deleted when the manager
 		// removes the first one.
 		namespace := createNamespace(ctx, "writers", testNamespaceFinalizer)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 		writers := concurrentWriters()
-		watcher, err := newClientset().CoreV1().Namespaces().Watch(ctx, metav1.ListOptions{
-			FieldSelector: "metadata.name=" + namespace.Name,
-		})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(watcher.Stop)
+		history := framework.WatchNamespace(ctx, plane.Admin, namespace)
 		var group sync.WaitGroup
 		defer group.Wait()
-		var last map[*writer]int
-		var watchErr error
-		group.Go(func() { last, watchErr = watchNumbers(watcher, writers) })
 		for _, w := range writers {
 			group.Go(func() { w.run(ctx, namespace.Name) })
 		}
@@ -135,10 +127,10 @@ var _ = Describe("Concurrent writers", func() {
 			eventuallyNamespace(ctx, namespace.Name, WithTransform(w.number, BeNumerically(">", 20)))
 		}
 		removeTestNamespaceFinalizer(ctx, namespace)
-		expectDeleted(ctx, namespace)
+		history.WaitForRemoval(ctx)
 		group.Wait()
 
-		Expect(watchErr).NotTo(HaveOccurred())
+		last := lastNumbers(history.States(), writers)
 		for _, w := range writers {
 			Expect(w.err).NotTo(HaveOccurred(), w.what)
 			GinkgoWriter.Println("updates to the", w.what, w.written)
@@ -146,7 +138,7 @@ var _ = Describe("Concurrent writers", func() {
 		}
 	})
 
-	It("leave no objects after the deletion of a namespace", NodeTimeout(3*time.Minute), func(ctx context.Context) {
+	It("leave no objects after the deletion of a namespace", NodeTimeout(5*time.Minute), func(ctx context.Context) {
 		const rounds, namespacesPerRound, clients = 4, 4, 4
 		created := 0
 		for range rounds {
@@ -196,28 +188,19 @@ func removeTestNamespaceFinalizer(ctx context.Context, namespace *corev1.Namespa
 	}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
 }
 
-// watchNumbers reads watch events until the namespace is deleted, checks that no number decreases,
-// and returns the last number of each writer.
-func watchNumbers(watcher watch.Interface, writers []*writer) (map[*writer]int, error) {
+// lastNumbers checks that no number decreases, and returns the last number of each writer.
+func lastNumbers(states []*corev1.Namespace, writers []*writer) map[*writer]int {
+	GinkgoHelper()
 	last := map[*writer]int{}
-	for event := range watcher.ResultChan() {
-		namespace, ok := event.Object.(*corev1.Namespace)
-		if !ok {
-			return nil, fmt.Errorf("unexpected watch event: %v", event.Object)
-		}
+	for _, namespace := range states {
 		for _, w := range writers {
 			number, _ := w.number(namespace)
-			if number < last[w] {
-				return nil, fmt.Errorf("%s decreased from %d to %d at resource version %s: %v",
-					w.what, last[w], number, namespace.ResourceVersion, namespace.ManagedFields)
-			}
+			Expect(number).To(BeNumerically(">=", last[w]), "%s at resource version %s: %v",
+				w.what, namespace.ResourceVersion, namespace.ManagedFields)
 			last[w] = number
 		}
-		if event.Type == watch.Deleted {
-			return last, nil
-		}
 	}
-	return nil, errors.New("the watch ended before the deletion of the namespace")
+	return last
 }
 
 // createUntilDeleted creates ConfigMaps until the namespace no longer exists, and returns the

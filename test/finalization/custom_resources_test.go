@@ -132,6 +132,11 @@ func expectNothingStored(ctx context.Context, custom customType, namespace strin
 	GinkgoHelper()
 	Expect(client.IgnoreAlreadyExists(admin.Create(ctx, custom.definition()))).To(Succeed())
 	custom.expectServed(ctx)
-	Expect(namesOf(ctx, custom.resource(), sets.New(namespace))).To(BeEmpty(), "orphaned in storage")
+	Eventually(func(g Gomega) {
+		// The API server can stop serving the deleted CRD after this one was created.
+		names, err := namesOf(ctx, custom.resource(), sets.New(namespace))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(names).To(BeEmpty(), "orphaned in storage")
+	}).WithContext(ctx).Should(Succeed())
 	expectNoObjects(ctx, namespace)
 }

@@ -143,7 +143,7 @@ var _ = Describe("A namespace whose content is unknown", func() {
 			eventuallyNamespace(ctx, namespace.Name, expected)
 			consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), expected)
 			Expect(requests.matching(namespace.Name + "/finalize")).To(BeEmpty())
-			Expect(faults.injected.Load()).To(BeNumerically(">", 1), "the manager must retry requests")
+			Eventually(faults.injected.Load).WithContext(ctx).Should(BeNumerically(">", 1), "the manager must retry requests")
 
 			By("allowing the requests to succeed")
 			faults.enabled.Store(false)
@@ -213,7 +213,7 @@ var _ = Describe("A namespace whose content is unknown", func() {
 			HaveFinalizersRemaining(testFinalizer+" in 600 resource instances"))
 		removeAll(ctx, configMaps, namespace.Name)
 		expectDeleted(ctx, namespace)
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // afterFirst lets the first request that handle matches reach the API server, and passes later

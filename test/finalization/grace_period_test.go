@@ -124,7 +124,7 @@ var _ = Describe("The grace period", func() {
 		By("removing the webhook")
 		Expect(admin.Delete(ctx, slow.configuration)).To(Succeed())
 		expectDeletedAfter(ctx, time.Second, tolerance)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	DescribeTable("is the value of --settling-time:",
 		func(ctx context.Context, fixed, tolerance time.Duration) {
@@ -150,5 +150,5 @@ var _ = Describe("The grace period", func() {
 		startManager(ctx, managerConfig(ctx), withGracePeriod(2*time.Second))
 		_, removed := observed.WaitForRemoval(ctx)
 		Expect(removed.Sub(begin)).To(BeNumerically(">=", 2*time.Second))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

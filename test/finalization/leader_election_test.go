@@ -86,5 +86,5 @@ var _ = Describe("Two managers with leader election", Label("long"), func() {
 		expectDeleted(ctx, namespace)
 		AddReportEntry("from killing the leader to the deletion of the namespace", time.Since(killed).Round(time.Second).String())
 		Expect(standby).NotTo(gexec.Exit())
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -386,11 +386,15 @@ func makeConfigMaps(namespace string, names ...string) []client.Object {
 	return objects
 }
 
-// createAgain waits until a namespace is deleted and then creates a namespace with the same name.
+// createAgain waits until a namespace is deleted, creates a namespace with the same name, and waits until the API
+// server accepts objects in it.
 func createAgain(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(name).Obj()
 	Eventually(func() error { return admin.Create(ctx, namespace) }).WithContext(ctx).Should(Succeed())
+	Eventually(func() error {
+		return admin.Create(ctx, wrappers.MakeConfigMap(name, "probe"), client.DryRunAll)
+	}).WithContext(ctx).Should(Succeed())
 	return namespace
 }
 

@@ -60,7 +60,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		deleteObject(ctx, namespace)
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes), HaveNoFinalizationConditions())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(3))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	// finishInTurn lets one controller finish before the other, as in the proposal.
 	finishInTurn := func(ctx context.Context, first, second *finalizerOwner) {
@@ -102,11 +102,11 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 
 	It("is finalized if Kubernetes finishes before OpenShift", func(ctx context.Context) {
 		finishInTurn(ctx, upstream, openshift)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is finalized if OpenShift finishes before Kubernetes", func(ctx context.Context) {
 		finishInTurn(ctx, openshift, upstream)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is finalized if both controllers run concurrently", func(ctx context.Context) {
 		openshift.start(ctx)
@@ -120,7 +120,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		all := "[" + string(origin) + " " + string(corev1.FinalizerKubernetes) + "]"
 		Expect(namespaceFinalizers(observed.States())).To(Or(HaveExactElements(all, "["+string(origin)+"]"),
 			HaveExactElements(all, "["+string(corev1.FinalizerKubernetes)+"]")))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is finalized after a controller restarts", func(ctx context.Context) {
 		running := openshift.start(ctx)
@@ -138,7 +138,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		openshift.start(ctx)
 		expectDeleted(ctx, namespace)
 		Expect(openshift.writes.matching("/" + namespace.Name + "/finalize")).To(HaveLen(1))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("A controller whose namespace finalizer is not in the namespace", func() {
@@ -168,5 +168,5 @@ var _ = Describe("A controller whose namespace finalizer is not in the namespace
 		removeAll(ctx, configMaps, other.Name)
 		finalize(ctx, other.Name)
 		expectDeleted(ctx, other)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

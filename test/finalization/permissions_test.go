@@ -152,7 +152,7 @@ var _ = Describe("The permissions of the manager", func() {
 			content = append(content, access{verb: verb, group: "later.example.com", resource: "things"})
 		}
 		Expect(filterAllowed(ctx, content)).To(HaveLen(len(content)))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	DescribeTable("do not allow",
 		func(ctx context.Context, wanted access) {

@@ -254,7 +254,7 @@ var _ = Describe("A namespace that another client updates continuously", func() 
 		Expect(highest).To(Equal(map[string]int{"annotation": busy.last, "finalizer": busy.last, "condition": busy.last}))
 		finalize(ctx, namespace.Name)
 		expectDeleted(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("A namespace that is updated just before its namespace finalizer is removed", func() {
@@ -287,5 +287,5 @@ var _ = Describe("A namespace that is updated just before its namespace finalize
 		Expect(end.Annotations).To(HaveKeyWithValue("example.com/late", "yes"))
 		finalize(ctx, namespace.Name)
 		expectDeleted(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

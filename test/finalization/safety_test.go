@@ -96,7 +96,7 @@ var _ = Describe("A namespace without a deletionTimestamp", func() {
 		removeAll(ctx, configMaps, bare.Name)
 		deleteObject(ctx, bare)
 		expectDeleted(ctx, bare)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("A namespace that is deleted in an unusual state", func() {
@@ -122,7 +122,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		eventuallyNamespace(ctx, namespace.Name, BeTerminating())
 		removeFinalizers(ctx, held)
 		expectDeleted(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is deleted if it has no namespace finalizers when the manager starts", func(ctx context.Context) {
 		stopManager()
@@ -135,7 +135,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		startManager(ctx, requests.record(managerConfig(ctx)))
 		expectDeleted(ctx, namespace)
 		Expect(requests.matching(namespace.Name)).To(ConsistOf("PUT /api/v1/namespaces/" + namespace.Name + "/finalize (2)"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is kept after the deletion of its content while it has entries in metadata.finalizers", func(ctx context.Context) {
 		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer")).Obj())
@@ -148,7 +148,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		Expect(get(Default, ctx, namespace.Name).Finalizers).To(ConsistOf(testFinalizer))
 		removeFinalizers(ctx, namespace)
 		expectDeleted(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("causes no write requests while only metadata.finalizers contains finalizers", func(ctx context.Context) {
 		stopManager()
@@ -162,7 +162,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		Expect(requests.matching(namespace.Name)).To(BeEmpty())
 		removeFinalizers(ctx, namespace)
 		expectDeleted(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("A namespace that the cluster requires", func() {
@@ -174,7 +174,7 @@ var _ = Describe("A namespace that the cluster requires", func() {
 			Expect(err).To(Satisfy(apierrors.IsForbidden))
 			Expect(get(Default, ctx, name)).To(BeActive())
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is kept with its content if the API server allows the deletion", func(ctx context.Context) {
 		useDedicatedControlPlane(ctx, controlplane.WithAPIServerFlag("disable-admission-plugins", "NamespaceLifecycle"))

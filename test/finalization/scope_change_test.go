@@ -71,10 +71,10 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 			expectDeleted(ctx, other)
 		},
 		// Each entry takes about 10 s: the API server delays the first objects of a CRD.
-		Entry("cluster-scoped, a list, before it is sent", NodeTimeout(4*time.Minute), "Cluster", "GET", false),
-		Entry("cluster-scoped, a list, after the response", NodeTimeout(4*time.Minute), "Cluster", "GET", true),
-		Entry("cluster-scoped, a deletion", NodeTimeout(4*time.Minute), "Cluster", "DELETE", false),
-		Entry("namespaced, a deletion", NodeTimeout(4*time.Minute), "Namespaced", "DELETE", false),
+		Entry("cluster-scoped, a list, before it is sent", NodeTimeout(5*time.Minute), "Cluster", "GET", false),
+		Entry("cluster-scoped, a list, after the response", NodeTimeout(5*time.Minute), "Cluster", "GET", true),
+		Entry("cluster-scoped, a deletion", NodeTimeout(5*time.Minute), "Cluster", "DELETE", false),
+		Entry("namespaced, a deletion", NodeTimeout(5*time.Minute), "Namespaced", "DELETE", false),
 	)
 
 	It("is orphaned if no version is served (a known limit)", func(ctx context.Context) {
@@ -102,5 +102,5 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 		deleteObject(ctx, again)
 		expectDeleted(ctx, again)
 		expectNothingStored(ctx, custom, namespace.Name)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -111,7 +111,7 @@ var _ = Describe("The expiry policy", func() {
 		Expect(err).To(BeDeniedBy("expiry"))
 		_, err = plane.KubectlWithInput(ctx, ownerConfig, manifest, "apply", "--server-side", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("allows users to set the expiry of a namespace that they create, and allows users who can update a namespace to remove the expiry", func(ctx context.Context) {
 		namespace := create(ctx, editor, withTTL("keep", "8h"))
@@ -123,7 +123,7 @@ var _ = Describe("The expiry policy", func() {
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
 		By("checking that a request that sets the expiry again is denied")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(BeForbiddenBy("expiry"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("allows setting the expiry if a Role in the namespace grants permission to delete the namespace", func(ctx context.Context) {
 		const name = "tenant@corp.example.com"
@@ -149,7 +149,7 @@ var _ = Describe("The expiry policy", func() {
 		c := framework.NewClient(config)
 		Expect(c.Delete(ctx, mine, client.DryRunAll)).To(Succeed())
 		Expect(c.Delete(ctx, other, client.DryRunAll)).NotTo(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("accepts exactly those values that the operator can parse", func(ctx context.Context) {
 		accepted := map[bool]int{}
@@ -191,7 +191,7 @@ var _ = Describe("The expiry policy", func() {
 		namespace := create(ctx, owner, withTTL("both", "8h"))
 		Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{v1alpha1.AnnotationExpiresAt: farOff})).
 			To(BeDeniedBy("expiry", "not both"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // expiryOf returns the values of both expiry annotations.
@@ -243,7 +243,7 @@ var _ = Describe("Expiry", func() {
 		Expect(get(Default, ctx, neighbours[0].Name).Status.Conditions).To(BeEmpty())
 		Expect(get(Default, ctx, neighbours[1].Name)).To(
 			HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled, "(nslifecycle.dev/ttl=3h); to keep it, run: "))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("keeps a namespace whose expiry was extended or removed after the warning", func(ctx context.Context) {
 		runManager(ctx, "expiry")
@@ -264,7 +264,7 @@ var _ = Describe("Expiry", func() {
 			g.Expect(get(g, ctx, extended.Name).DeletionTimestamp).To(BeNil())
 			g.Expect(get(g, ctx, kept.Name).DeletionTimestamp).To(BeNil())
 		}).WithContext(ctx).WithTimeout(16 * time.Second).Should(Succeed())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("waits one hour after a late warning, and warns only once", func(ctx context.Context) {
 		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("too-late")).
@@ -280,7 +280,7 @@ var _ = Describe("Expiry", func() {
 			Expect(running.Stop()).To(Succeed())
 		}
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(HaveLen(1))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("never deletes a protected namespace, and warns once the protection is removed", func(ctx context.Context) {
 		runManager(ctx, "expiry")
@@ -297,7 +297,7 @@ var _ = Describe("Expiry", func() {
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "has expired"))
 		expectKept(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("only reports expired namespaces with --expiry-dry-run", func(ctx context.Context) {
 		runManager(ctx, "*,expiry", dryRun)
@@ -305,7 +305,7 @@ var _ = Describe("Expiry", func() {
 		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonExpiryDryRun).
 			Should(ConsistOf(ContainSubstring("is not deleted: the operator runs with --expiry-dry-run")))
 		expectKept(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is disabled by default", func(ctx context.Context) {
 		runManager(ctx, "*")
@@ -315,7 +315,7 @@ var _ = Describe("Expiry", func() {
 		expectKept(ctx, namespace)
 		Consistently(get).WithContext(ctx).WithArguments(namespace.Name).WithTimeout(2 * time.Second).
 			Should(HaveField("DeletionTimestamp", BeNil()))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("never deletes namespaces that the cluster or the operator requires", func(ctx context.Context) {
 		runManager(ctx, "expiry")
@@ -330,7 +330,7 @@ var _ = Describe("Expiry", func() {
 				Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonNeverExpires))
 			expectKept(ctx, get(Default, ctx, name))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("uses the API server's clock if the manager's clock is ahead", func(ctx context.Context) {
 		ahead := clocktesting.NewFakePassiveClock(time.Now().Add(24 * time.Hour))
@@ -340,7 +340,7 @@ var _ = Describe("Expiry", func() {
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
 		expectKept(ctx, namespace)
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(BeEmpty())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("reports that an admission policy denies the deletion, and retries the deletion", func(ctx context.Context) {
 		policy, binding := refusing("test.example.com/refuse")
@@ -365,7 +365,7 @@ var _ = Describe("Expiry", func() {
 			g.Expect(get(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionRefused)).To(HaveLen(1))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("deletes no namespaces while the policy is missing, and resumes when the policy is restored", func(ctx context.Context) {
 		runManager(ctx, "expiry")
@@ -413,7 +413,7 @@ var _ = Describe("Expiry", func() {
 		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{
 			v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: nil,
 		})).To(Succeed())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // restorePolicies reinstalls all policies and waits until the expiry policy is enforced.

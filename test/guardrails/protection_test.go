@@ -61,7 +61,7 @@ var _ = Describe("Deletion protection", func() {
 		_, err = plane.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(owner.Delete(ctx, namespace)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("applies to any value of the label, even if the label is added later", func(ctx context.Context) {
 		for _, value := range []string{"", "false", "disabled"} {
@@ -71,7 +71,7 @@ var _ = Describe("Deletion protection", func() {
 			Expect(editor.Status().Patch(ctx, namespace, patch)).To(Succeed())
 			Expect(owner.Delete(ctx, namespace)).To(BeForbiddenBy("protection"))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("applies even if several namespaces are deleted at once", func(ctx context.Context) {
 		namespace := create(ctx, owner, protected("collection"))
@@ -87,12 +87,12 @@ var _ = Describe("Deletion protection", func() {
 		Expect(err).To(MatchError(ContainSubstring(`namespace "` + namespace.Name + `" is protected`)))
 		Expect(get(Default, ctx, other.Name).DeletionTimestamp).NotTo(BeNil())
 		expectKept(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not apply to namespaces without the label", func(ctx context.Context) {
 		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("free")).Label("deletion-protection", "enabled"))
 		Expect(owner.Delete(ctx, namespace)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not block a deletion that has already started", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(unique("late")).Obj()
@@ -122,7 +122,7 @@ var _ = Describe("Deletion protection", func() {
 		Expect(admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))).To(Succeed())
 		Expect(owner.Delete(ctx, namespace)).To(Succeed())
 		expectDeleted(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("keeps a namespace whose initialization has failed, and reports this until the label is removed", func(ctx context.Context) {
 		runManager(ctx, manager.Initialization)
@@ -163,7 +163,7 @@ var _ = Describe("Deletion protection", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // eventsAbout returns the type, reason and note of each Event about a namespace. An Event that

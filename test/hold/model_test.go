@@ -40,4 +40,4 @@ var _ = It("The models contain writes that are held while a namespace is deleted
 	}.Check()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(checked).To(And(HaveKeyWithValue("the CREATE is stored", 1), HaveKeyWithValue("the UPDATE is stored", 1)))
-}, SpecTimeout(time.Minute))
+}, SpecTimeout(5*time.Minute))

@@ -112,7 +112,7 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 			}
 		}
 		seen.combine(ctx).expectOwners(owners, namespaces...)
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("stops when the namespace is deleted, and starts again when it is recreated", func(ctx context.Context) {
 		register(ctx, name)
@@ -137,7 +137,7 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 		expectReady(ctx, second.Name)
 		Expect(second.UID).NotTo(Equal(first.UID))
 		Expect(served.of(first.Name)).To(Equal([]types.UID{first.UID, second.UID}))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("ignores terminating and failed namespaces", func(ctx context.Context) {
 		register(ctx, name)
@@ -163,7 +163,7 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 			Expect(pendingOf(get(Default, ctx, namespace.Name))).To(Equal(name))
 			removeFinalizers(ctx, namespace)
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("waits for preceding initializers", func(ctx context.Context) {
 		const before = "before.disorder.example.com"
@@ -194,7 +194,7 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 		close(open)
 		expectReady(ctx, namespace.Name)
 		Expect(served.of(namespace.Name)).To(HaveLen(1))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("processes other namespaces while the function fails, panics, returns errors, waits or hangs", func(ctx context.Context) {
 		register(ctx, name)
@@ -284,7 +284,7 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 		Expect(admin.Delete(ctx, kinds["hanging"])).To(Succeed())
 		Eventually(hanging).WithContext(ctx).Should(BeClosed())
 		expectDeleted(ctx, kinds["hanging"])
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("publishes its progress and result in a condition that kubectl prints", func(ctx context.Context) {
 		register(ctx, name)
@@ -318,5 +318,5 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 		_, err := plane.Kubectl(ctx, plane.Admin, "wait", "--for=condition="+string(conditionOf(name)),
 			"namespace/"+namespace.Name, "--timeout=30s")
 		Expect(err).NotTo(HaveOccurred())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -97,7 +97,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 		register(ctx, name)
 		Expect(initializer.Check(ctx, config, name)).To(Succeed())
 		expectReady(ctx, create(ctx, wrappers.MakeNamespace(unique("registered"))).Name)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	DescribeTable("reports the missing verb and the commands that grant it",
 		func(ctx context.Context, missing string) {
@@ -130,10 +130,10 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 			expectReady(ctx, namespace.Name)
 			Expect(initializer.Check(ctx, config, name)).To(Succeed())
 		},
-		Entry("initialize", SpecTimeout(2*time.Minute), "initialize"),
-		Entry("patch", SpecTimeout(2*time.Minute), "patch"),
-		Entry("list", SpecTimeout(2*time.Minute), "list"),
-		Entry("watch", SpecTimeout(2*time.Minute), "watch"),
+		Entry("initialize", SpecTimeout(5*time.Minute), "initialize"),
+		Entry("patch", SpecTimeout(5*time.Minute), "patch"),
+		Entry("list", SpecTimeout(5*time.Minute), "list"),
+		Entry("watch", SpecTimeout(5*time.Minute), "watch"),
 	)
 
 	It("does not require the permission to publish progress", func(ctx context.Context) {
@@ -153,7 +153,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 		}
 		expectReady(ctx, names...)
 		Expect(strings.Count(string(logs.Contents()), "permission to patch namespaces/status")).To(Equal(1))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("requires permissions at cluster scope", func(ctx context.Context) {
 		register(ctx, name)
@@ -171,5 +171,5 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbInitialize},
 		})
 		Expect(initializer.Check(ctx, config, name)).To(MatchError(ContainSubstring("not allowed to initialize namespaces")))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -252,5 +252,5 @@ var _ = Describe("Initializers that are killed at random", func() {
 			}
 		}
 		Expect(isHandedOver).To(BeTrue())
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -206,7 +206,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		seen.combine(ctx).expectOwners(map[string]string{
 			lastInitializer: userOf("unordered"), shellInitializer: shellUser,
 		}, namespace.Name)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("reports a permanent failure, and continues with other namespaces", func(ctx context.Context) {
 		alone(ctx)
@@ -228,7 +228,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		Expect(admin.Patch(ctx, impossible, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		expectDeleted(ctx, impossible)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("ignores terminating namespaces and namespaces that wait for another initializer", func(ctx context.Context) {
 		register(ctx, firstInitializer, shellInitializer)
@@ -259,5 +259,5 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		expectReady(ctx, waiting.Name)
 		Expect(admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: terminating.Name}},
 			client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

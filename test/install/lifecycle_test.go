@@ -183,7 +183,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		kubectl(ctx, append([]string{"delete", "crd"}, crds...)...)
 		expectNamespaceLifecycle(ctx)
 		Expect(checkInstallation(ctx)).To(ContainSubstring("the CustomResourceDefinitions are not installed"))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not block namespace creation and deletion if the policies are missing", func(ctx context.Context) {
 		running, err := plane.StartManager(ctx)
@@ -193,7 +193,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		Expect(admin.Create(ctx, wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj())).To(Succeed())
 		expectNamespaceLifecycle(ctx)
 		Expect(checkInstallation(ctx)).To(ContainSubstring(`ValidatingAdmissionPolicy "gate"`))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("allows administrators to complete the initialization and delete namespaces if no manager runs", func(ctx context.Context) {
 		Eventually(admin.Create).WithContext(ctx).WithArguments(ctx, &v1alpha1.NamespaceInitializerSet{
@@ -213,7 +213,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 			framework.ExpectDeleted(ctx, admin, namespace)
 		}
 		Expect(checkInstallation(ctx)).To(ContainSubstring("FAIL  the leader renews its Lease: "))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // stopOnce returns a function that calls stop on the first call only. The function is also called

@@ -60,7 +60,7 @@ var _ = Describe("The manifest and the chart", func() {
 			object.SetAnnotations(annotations)
 		}
 		expectSame(charted, kustomized)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("The chart", func() {
@@ -75,7 +75,7 @@ var _ = Describe("The chart", func() {
 				Expect(subject).To(Or(Not(HaveKey("namespace")), HaveKeyWithValue("namespace", "elsewhere")))
 			}
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("passes its values to the manager", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=image.digest=sha256:"+fmt.Sprintf("%064d", 1),
@@ -95,7 +95,7 @@ var _ = Describe("The chart", func() {
 			"--controllers=*,-diagnosis", "--finalizer-token=example.com/agent", "--settling-time=7s",
 			"--kube-api-qps=20", "--kube-api-burst=40", "--zap-log-level=debug", "--initialization-workers=3",
 		}))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("installs the hold webhooks with settings, with cert-manager, or not at all", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=hold.duration=5s", "--set=hold.maxWrites=10")
@@ -117,7 +117,7 @@ var _ = Describe("The chart", func() {
 		Expect(err).NotTo(HaveOccurred())
 		expectCertManager(byName(objects))
 		expectCertManager(byName(parse(kustomizeWithCertManager(ctx))))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("installs optional objects if they are enabled", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=networkPolicy.enabled=true", "--set=metrics.serviceMonitor.enabled=true",
@@ -142,7 +142,7 @@ var _ = Describe("The chart", func() {
 			Expect(kustomized).To(HaveKey(plain))
 			Expect(named[name].Object["spec"]).To(Equal(kustomized[plain].Object["spec"]), name)
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("enables the deletion of expired namespaces only with expiry.dryRun=false", func(ctx context.Context) {
 		for values, isDryRun := range map[string]bool{
@@ -159,7 +159,7 @@ var _ = Describe("The chart", func() {
 				Expect(arguments).NotTo(ContainElement("--expiry-dry-run"), values)
 			}
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("renders large numbers in a format that the manager parses", func(ctx context.Context) {
 		// Numbers in a values file are floats; --set makes them integers.
@@ -167,14 +167,14 @@ var _ = Describe("The chart", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(deployment(byName(objects)).Spec.Template.Spec.Containers[0].Args).To(
 			ContainElements("--kube-api-qps=2e+06", "--kube-api-burst=3000000"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("adds the labels in the values to the PrometheusRule", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=metrics.prometheusRule.enabled=true", "--set=metrics.prometheusRule.labels.release=mine")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(byName(objects)["PrometheusRule/nslifecycle-controller-manager-rules"].GetLabels()).To(And(
 			HaveKeyWithValue("release", "mine"), HaveKeyWithValue("app.kubernetes.io/name", "nslifecycle")))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	DescribeTable("rejects invalid values", func(ctx context.Context, value, field string) {
 		_, err := template(ctx, "--set="+value)

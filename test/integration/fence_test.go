@@ -63,5 +63,5 @@ var _ = Describe("The policies in config/samples/fence", func() {
 		By("not affecting other users")
 		Expect(cluster.Admin.Patch(ctx, initialized, client.RawPatch(types.MergePatchType, []byte(`{"metadata": `+label+`}`)), client.DryRunAll)).
 			To(Succeed())
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

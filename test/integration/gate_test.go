@@ -239,7 +239,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		namespace = cluster.CreateInitializing(ctx, "gate")
 		fill(ctx, namespace.Name)
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	for name, do := range attempts {
 		It("rejects an ordinary user who tries to "+name, func(ctx context.Context) {
@@ -247,13 +247,13 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 				`namespace "`+namespace.Name+`" is being initialized`,
 				"pending: absent.test.example.com",
 				"kubectl wait --for=condition=Initializing=False namespace/"+namespace.Name))
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	for name, do := range attempts {
 		It("allows an initializer to "+name, func(ctx context.Context) {
 			Expect(do(ctx, cluster.Initializer.Config, namespace.Name)).To(NotBeDenied())
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("allows writes by control plane components", func(ctx context.Context) {
@@ -274,7 +274,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 			Eventually(writer.Create).WithArguments(wrappers.MakeConfigMap(namespace.Name, framework.Unique("system"))).
 				WithContext(ctx).Should(Succeed())
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("rejects a user who has the initialize verb only through a Role in the namespace", func(ctx context.Context) {
 		const user = "insider@corp.example.com"
@@ -291,7 +291,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		Eventually(func() error {
 			return insider.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "insider"))
 		}).WithContext(ctx).Should(BeForbiddenBy("gate"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("allows a user with the initialize verb on one namespace to write to this namespace only", func(ctx context.Context) {
 		other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("gate"))
@@ -304,21 +304,21 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		Eventually(writer.Create).WithArguments(wrappers.MakeConfigMap(namespace.Name, framework.Unique("named"))).
 			WithContext(ctx).Should(Succeed())
 		Expect(writer.Create(ctx, wrappers.MakeConfigMap(other.Name, "named"))).To(BeForbiddenBy("gate", other.Name))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("rejects an impersonated user without the initialize verb", func(ctx context.Context) {
 		Expect(cluster.Impersonate(framework.OrdinaryUser).Create(ctx, wrappers.MakeConfigMap(namespace.Name, "imp"))).
 			To(BeForbiddenBy("gate"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("rejects a server-side dry run", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "dry"), client.DryRunAll)).
 			To(BeForbiddenBy("gate"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not affect reads", func(ctx context.Context) {
 		Expect(cluster.Ordinary.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace.Name))).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is not evaluated for a namespace that is not initializing", func(ctx context.Context) {
 		other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("gate"))
@@ -332,7 +332,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 			Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(other.Name, framework.Unique("free")))).To(Succeed())
 		}
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "rejected"))).To(BeForbiddenBy("gate"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // bindUser grants a user all verbs on all resources except "initialize".

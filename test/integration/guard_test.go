@@ -188,7 +188,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.Register(ctx, "guard", "a.test.example.com", "b.test.example.com")
 		namespace = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	for wayName, send := range ways {
 		if strings.HasPrefix(wayName, "server-side apply") {
@@ -207,7 +207,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 					expectUntouched(ctx, namespace)
 				}
 			}
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	for wayName, send := range ways {
@@ -222,7 +222,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 				}
 			}
 			expectUntouched(ctx, namespace)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 
 		It("rejects changes that no user can make, even by an initializer: "+wayName, func(ctx context.Context) {
 			for name, message := range rejectedForAll {
@@ -230,7 +230,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 				Expect(send(ctx, cluster.Initializer.Config, namespace, rejected[name])).To(BeDeniedBy("guard", message))
 			}
 			expectUntouched(ctx, namespace)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 
 		It("allows an initializer to remove entries from the list and complete the initialization: "+wayName, func(ctx context.Context) {
 			mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
@@ -264,7 +264,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 					Expect(send(ctx, config, now, change)).To(BeDeniedBy("guard"))
 				}
 			}
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("rejects the label without a list, even from an administrator", func(ctx context.Context) {
@@ -273,14 +273,14 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		cluster.Finish(ctx, mine.Name)
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "label", "namespace", mine.Name, "nslifecycle.dev/initializing=true")
 		Expect(err).To(BeDeniedBy("guard", "both must be absent otherwise"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("allows other changes by ordinary users", func(ctx context.Context) {
 		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "label", "namespace", namespace.Name, "team=a")
 		Expect(err).NotTo(HaveOccurred())
 		_, err = cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "namespace", namespace.Name, "example.com/note=x")
 		Expect(err).NotTo(HaveOccurred())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("rejects the completion of a failed initialization", func(ctx context.Context) {
 		// One request makes both changes, because the operator deletes a failed namespace.
@@ -291,19 +291,19 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			v1alpha1.AnnotationInitializationResult: set(`{"kind":"Status","status": "Failure"}`),
 		}
 		Expect(ways["merge patch"](ctx, cluster.Initializer.Config, mine, change)).To(BeDeniedBy("guard", "its initialization cannot complete"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("rejects changes by an impersonated user without the initialize verb", func(ctx context.Context) {
 		Expect(ways["merge patch"](ctx, cluster.Impersonate(framework.OrdinaryUser).Config, namespace, rejected["emptying the list"])).
 			To(BeForbiddenBy("guard"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("rejects an update with an old resource version", func(ctx context.Context) {
 		stale := cluster.GetNamespace(Default, ctx, namespace.Name)
 		stale.ResourceVersion = "1"
 		stale.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.test.example.com"
 		Expect(cluster.Initializer.Update(ctx, stale)).To(Satisfy(apierrors.IsConflict))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // expectUntouched checks that the namespace has the state that the inject policy added.

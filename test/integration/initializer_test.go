@@ -87,7 +87,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 			g.Expect(cluster.GetNamespace(g, ctx, name)).To(matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(calls.Load()).To(BeEquivalentTo(1))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("publishes the result of the function in a condition, which remains after the initialization", func(ctx context.Context) {
 		name := framework.Unique("published") + ".corp.example.com"
@@ -127,7 +127,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 					matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)))
 			}).WithContext(ctx).Should(Succeed())
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("sets a result after a permanent failure, and the operator deletes the namespace", func(ctx context.Context) {
 		name := framework.Unique("fails") + ".corp.example.com"
@@ -149,7 +149,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 				`NoQuota: no quota is left for "shop"`))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(cluster.Admin.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("adds a finalizer before the first call, and preserves other fields", func(ctx context.Context) {
 		const finalizer = corev1.FinalizerName("search.example.com/index")
@@ -174,7 +174,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 			// The cached Namespace has no managed fields, but the update must not remove them.
 			g.Expect(now.ManagedFields).To(ContainElement(HaveField("Manager", "the-creator")))
 		}).WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("reports missing permissions and the commands that grant them, and continues after they are granted", func(ctx context.Context) {
 		name, user := framework.Unique("permissions")+".corp.example.com", framework.Unique("package-initializer")
@@ -220,7 +220,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(calls.Load()).To(BeEquivalentTo(1))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("reports that its name is not registered if it can read the NamespaceInitializerSet", func(ctx context.Context) {
 		name := framework.Unique("unregistered") + ".corp.example.com"
@@ -237,29 +237,29 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 		Eventually(pkginitializer.Check).WithContext(ctx).WithArguments(unpermitted, name).Should(Succeed())
 		cluster.Register(ctx, framework.Unique("package"), name)
 		Expect(pkginitializer.Check(ctx, permitted, name)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	DescribeTable("accepts the same names as the API server", func(ctx context.Context, name string) {
 		configuration := wrappers.MakeConfiguration(framework.Unique("names")).Initializers(name).Obj()
 		Expect(cluster.Admin.Create(ctx, configuration, client.DryRunAll) == nil).
 			To(Equal(v1alpha1.ValidateInitializerName(name) == nil))
 	},
-		Entry("a valid name", "a.b.c", SpecTimeout(time.Minute)),
-		Entry("a name with digits only", "0.1.2", SpecTimeout(time.Minute)),
-		Entry("a name of the maximum length", strings.Repeat("a.", 126)+"a", SpecTimeout(time.Minute)),
-		Entry("a name that is too long", strings.Repeat("a.", 126)+"ab", SpecTimeout(time.Minute)),
-		Entry("a part of the maximum length", strings.Repeat("a", 63)+".b.c", SpecTimeout(time.Minute)),
-		Entry("a part that is too long", strings.Repeat("a", 64)+".b.c", SpecTimeout(time.Minute)),
-		Entry("an empty name", "", SpecTimeout(time.Minute)),
-		Entry("two parts", "a.b", SpecTimeout(time.Minute)),
-		Entry("a comma", "a.b.c,d.e.f", SpecTimeout(time.Minute)),
-		Entry("an empty part", "a..b", SpecTimeout(time.Minute)),
-		Entry("a leading dot", ".a.b.c", SpecTimeout(time.Minute)),
-		Entry("a trailing dot", "a.b.c.", SpecTimeout(time.Minute)),
-		Entry("an uppercase letter", "A.b.c", SpecTimeout(time.Minute)),
-		Entry("a part with a trailing dash", "a-.b.c", SpecTimeout(time.Minute)),
-		Entry("a line break", "a.b.c\n", SpecTimeout(time.Minute)),
-		Entry("a slash", "a.b.c/d", SpecTimeout(time.Minute)),
-		Entry("a non-ASCII letter", "é.b.c", SpecTimeout(time.Minute)),
+		Entry("a valid name", "a.b.c", SpecTimeout(5*time.Minute)),
+		Entry("a name with digits only", "0.1.2", SpecTimeout(5*time.Minute)),
+		Entry("a name of the maximum length", strings.Repeat("a.", 126)+"a", SpecTimeout(5*time.Minute)),
+		Entry("a name that is too long", strings.Repeat("a.", 126)+"ab", SpecTimeout(5*time.Minute)),
+		Entry("a part of the maximum length", strings.Repeat("a", 63)+".b.c", SpecTimeout(5*time.Minute)),
+		Entry("a part that is too long", strings.Repeat("a", 64)+".b.c", SpecTimeout(5*time.Minute)),
+		Entry("an empty name", "", SpecTimeout(5*time.Minute)),
+		Entry("two parts", "a.b", SpecTimeout(5*time.Minute)),
+		Entry("a comma", "a.b.c,d.e.f", SpecTimeout(5*time.Minute)),
+		Entry("an empty part", "a..b", SpecTimeout(5*time.Minute)),
+		Entry("a leading dot", ".a.b.c", SpecTimeout(5*time.Minute)),
+		Entry("a trailing dot", "a.b.c.", SpecTimeout(5*time.Minute)),
+		Entry("an uppercase letter", "A.b.c", SpecTimeout(5*time.Minute)),
+		Entry("a part with a trailing dash", "a-.b.c", SpecTimeout(5*time.Minute)),
+		Entry("a line break", "a.b.c\n", SpecTimeout(5*time.Minute)),
+		Entry("a slash", "a.b.c/d", SpecTimeout(5*time.Minute)),
+		Entry("a non-ASCII letter", "é.b.c", SpecTimeout(5*time.Minute)),
 	)
 })

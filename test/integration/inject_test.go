@@ -36,7 +36,7 @@ var _ = Describe("Injection", func() {
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
 		Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("a.test.example.com (1 of 2)"))
 		Expect(now).To(HaveCondition("b.test.example.com/Initialized", corev1.ConditionFalse, v1alpha1.ReasonPending))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("injects the pending list into a namespace with generateName", func(ctx context.Context) {
 		cluster.Register(ctx, "generate-name", "a.test.example.com")
@@ -47,7 +47,7 @@ var _ = Describe("Injection", func() {
 		cluster.Finish(ctx, namespace.Name)
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("removes user-supplied labels and annotations with the prefix of the project", func(ctx context.Context) {
 		send := func(name string) *corev1.Namespace {
@@ -78,7 +78,7 @@ var _ = Describe("Injection", func() {
 			v1alpha1.AnnotationInitializers:        "a.test.example.com",
 			v1alpha1.AnnotationRequestedBy:         framework.OrdinaryUser,
 		}))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("keeps the labels and annotations that users can set: deletion protection and expiry", func(ctx context.Context) {
 		send := func(name string) *wrappers.NamespaceWrapper {
@@ -126,7 +126,7 @@ var _ = Describe("Injection", func() {
 			expectOnlyKept(namespace)
 			Expect(namespace.Labels[v1alpha1.LabelInitializing]).To(Equal(alone.Labels[v1alpha1.LabelInitializing]))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("removes the maximum number of keys with the prefix, and keeps other keys", func(ctx context.Context) {
 		cluster.Register(ctx, "bound", "a.test.example.com")
@@ -139,7 +139,7 @@ var _ = Describe("Injection", func() {
 		Expect(cluster.Ordinary.Create(ctx, made)).To(Succeed())
 		Expect(made.Labels).To(And(HaveLen(3), HaveKey(v1alpha1.LabelInitializing), HaveKey(v1alpha1.LabelDeletionProtection)))
 		Expect(made.Annotations).To(And(HaveLen(4), HaveKey(v1alpha1.AnnotationTTL), HaveKey(v1alpha1.AnnotationRequestedBy)))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("injects the pending list into a namespace that is created with server-side apply", func(ctx context.Context) {
 		cluster.Register(ctx, "apply", "a.test.example.com")
@@ -157,7 +157,7 @@ var _ = Describe("Injection", func() {
 		By("rejecting a second apply of the same manifest")
 		_, err = cluster.KubectlWithInput(ctx, cluster.Ordinary.Config, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		Expect(err).To(BeDeniedBy("guard"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("keeps the namespace finalizers that the creator sends", func(ctx context.Context) {
 		cluster.Register(ctx, "finalizers", "a.test.example.com")
@@ -165,7 +165,7 @@ var _ = Describe("Injection", func() {
 		namespace.Spec.Finalizers = []corev1.FinalizerName{"openshift.com/origin", "kubernetes"}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerName("openshift.com/origin"), corev1.FinalizerKubernetes))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not inject a pending list into the system namespace or namespaces that every cluster requires", func(ctx context.Context) {
 		cluster.Register(ctx, "exempt", "a.test.example.com")
@@ -187,7 +187,7 @@ var _ = Describe("Injection", func() {
 				Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
 		}
 		Expect(cluster.EffectiveSet(Default, ctx).SystemNamespace).To(Equal(controlplane.SystemNamespace))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not inject a pending list into namespaces that are older than the configuration", func(ctx context.Context) {
 		cluster.ExpectInjected(ctx)
@@ -198,7 +198,7 @@ var _ = Describe("Injection", func() {
 			Should(HaveField("Labels", Not(HaveKey(v1alpha1.LabelInitializing))))
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(before.Name).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("merges three configurations, regardless of the order of their creation", func(ctx context.Context) {
 		want := "one.a.example.com,two.a.example.com,one.b.example.com,one.c.example.com,two.c.example.com"
@@ -227,7 +227,7 @@ var _ = Describe("Injection", func() {
 			}).WithContext(ctx).Should(Succeed())
 		}
 		cluster.ExpectInjected(ctx)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("injects a set with the maximum number of initializers", func(ctx context.Context) {
 		long := strings.Repeat("x", 63) + "." + strings.Repeat("y", 63) + "." + strings.Repeat("z", 63)
@@ -266,5 +266,5 @@ var _ = Describe("Injection", func() {
 		By("removing an initializer from the pending list")
 		cluster.Finish(ctx, namespace.Name)
 		Expect(strings.Split(framework.PendingOf(cluster.GetNamespace(Default, ctx, namespace.Name)), ",")).To(HaveLen(v1alpha1.MaxSetInitializers - 1))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -37,21 +37,21 @@ var _ = Describe("The API validation", func() {
 			Expect(applyConfiguration(ctx, framework.Unique("bad"), names...)).To(MatchError(ContainSubstring(message)))
 		},
 		Entry("two segments", `initializer name "corp.com" is not fully qualified: use at least three dot-separated parts`,
-			"corp.com", SpecTimeout(time.Minute)),
-		Entry("one segment", `is not fully qualified`, "corp", SpecTimeout(time.Minute)),
+			"corp.com", SpecTimeout(5*time.Minute)),
+		Entry("one segment", `is not fully qualified`, "corp", SpecTimeout(5*time.Minute)),
 		Entry("an uppercase letter", `initializer name "Quota.corp.com" is not a DNS name`,
-			"Quota.corp.com", SpecTimeout(time.Minute)),
+			"Quota.corp.com", SpecTimeout(5*time.Minute)),
 		Entry("a comma", `initializer name "a.corp.com,b.corp.com" contains a comma`,
-			"a.corp.com,b.corp.com", SpecTimeout(time.Minute)),
-		Entry("an empty part", "is not a DNS name", "a..corp.com", SpecTimeout(time.Minute)),
-		Entry("a trailing dot", "is not a DNS name", "a.corp.com.", SpecTimeout(time.Minute)),
-		Entry("a part of 64 characters", "is not a DNS name", strings.Repeat("x", 64)+".corp.com", SpecTimeout(time.Minute)),
-		Entry("a space", "is not a DNS name", "a b.corp.com", SpecTimeout(time.Minute)),
-		Entry("a line break", "must be a DNS name", "a.corp.com\n", SpecTimeout(time.Minute)),
+			"a.corp.com,b.corp.com", SpecTimeout(5*time.Minute)),
+		Entry("an empty part", "is not a DNS name", "a..corp.com", SpecTimeout(5*time.Minute)),
+		Entry("a trailing dot", "is not a DNS name", "a.corp.com.", SpecTimeout(5*time.Minute)),
+		Entry("a part of 64 characters", "is not a DNS name", strings.Repeat("x", 64)+".corp.com", SpecTimeout(5*time.Minute)),
+		Entry("a space", "is not a DNS name", "a b.corp.com", SpecTimeout(5*time.Minute)),
+		Entry("a line break", "must be a DNS name", "a.corp.com\n", SpecTimeout(5*time.Minute)),
 		Entry("300 characters", "Too long: may not be more than 253 bytes",
-			strings.Repeat("abcdefghi.", 29)+"corp.com.xx", SpecTimeout(time.Minute)),
-		Entry("an empty name", "at least 1 chars long", "", SpecTimeout(time.Minute)),
-		Entry("a duplicate", `Duplicate value`, "a.corp.com", "b.corp.com", "a.corp.com", SpecTimeout(time.Minute)),
+			strings.Repeat("abcdefghi.", 29)+"corp.com.xx", SpecTimeout(5*time.Minute)),
+		Entry("an empty name", "at least 1 chars long", "", SpecTimeout(5*time.Minute)),
+		Entry("a duplicate", `Duplicate value`, "a.corp.com", "b.corp.com", "a.corp.com", SpecTimeout(5*time.Minute)),
 	)
 
 	DescribeTable("accepts valid settings and rejects invalid ones with a helpful message",
@@ -67,56 +67,56 @@ var _ = Describe("The API validation", func() {
 		},
 		Entry("valid settings", `"finalizer":"search.example.com/index","timeoutSeconds":60,"namespaceSelector":{"matchLabels":`+
 			`{"team":"","corp.example.com/tier":"gold"},"matchExpressions":[{"key":"team","operator":"NotIn","values":["a","b"]},`+
-			`{"key":"nslifecycle.dev/deletion-protection","operator":"Exists"}]}`, "", SpecTimeout(time.Minute)),
+			`{"key":"nslifecycle.dev/deletion-protection","operator":"Exists"}]}`, "", SpecTimeout(5*time.Minute)),
 		Entry("the finalizer of the namespace controller", `"finalizer":"kubernetes"`,
 			`finalizer "kubernetes" belongs to the namespace controller`,
-			SpecTimeout(time.Minute)),
+			SpecTimeout(5*time.Minute)),
 		Entry("a finalizer without a domain", `"finalizer":"index"`,
 			`finalizer "index" is not valid in spec.finalizers`,
-			SpecTimeout(time.Minute)),
+			SpecTimeout(5*time.Minute)),
 		Entry("an invalid domain", `"finalizer":"Search.example.com/index"`, `is not valid in spec.finalizers`,
-			SpecTimeout(time.Minute)),
+			SpecTimeout(5*time.Minute)),
 		Entry("a domain that is too long", `"finalizer":"`+strings.Repeat("a", 254)+`/index"`,
-			`is not valid in spec.finalizers`, SpecTimeout(time.Minute)),
+			`is not valid in spec.finalizers`, SpecTimeout(5*time.Minute)),
 		Entry("a name that is too long", `"finalizer":"example.com/`+strings.Repeat("a", 64)+`"`,
-			`is not valid in spec.finalizers`, SpecTimeout(time.Minute)),
-		Entry("an empty finalizer", `"finalizer":""`, "at least 1 chars long", SpecTimeout(time.Minute)),
+			`is not valid in spec.finalizers`, SpecTimeout(5*time.Minute)),
+		Entry("an empty finalizer", `"finalizer":""`, "at least 1 chars long", SpecTimeout(5*time.Minute)),
 		Entry("an invalid key", `"namespaceSelector":{"matchLabels":{"a b":"c"}}`,
-			"a key in matchLabels is not a valid label key", SpecTimeout(time.Minute)),
+			"a key in matchLabels is not a valid label key", SpecTimeout(5*time.Minute)),
 		Entry("a key with the prefix of the project", `"namespaceSelector":{"matchLabels":{"nslifecycle.dev/initializing":"true"}}`,
-			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(time.Minute)),
+			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(5*time.Minute)),
 		Entry("an invalid value", `"namespaceSelector":{"matchLabels":{"a":"b c"}}`,
-			"namespaceSelector.matchLabels.a in body should match", SpecTimeout(time.Minute)),
+			"namespaceSelector.matchLabels.a in body should match", SpecTimeout(5*time.Minute)),
 		Entry("a key with the prefix of the project in an expression",
 			`"namespaceSelector":{"matchExpressions":[{"key":"nslifecycle.dev/initializers","operator":"Exists"}]}`,
-			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(time.Minute)),
+			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(5*time.Minute)),
 		Entry("an invalid key in an expression", `"namespaceSelector":{"matchExpressions":[{"key":"/a","operator":"Exists"}]}`,
-			"matchExpressions[0].key in body should match", SpecTimeout(time.Minute)),
+			"matchExpressions[0].key in body should match", SpecTimeout(5*time.Minute)),
 		Entry("an invalid value in an expression",
 			`"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["-"]}]}`,
-			"matchExpressions[0].values[0] in body should match", SpecTimeout(time.Minute)),
+			"matchExpressions[0].values[0] in body should match", SpecTimeout(5*time.Minute)),
 		Entry("In without values", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}`,
-			"operators In and NotIn require values", SpecTimeout(time.Minute)),
+			"operators In and NotIn require values", SpecTimeout(5*time.Minute)),
 		Entry("Exists with values", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}`,
-			"operators In and NotIn require values", SpecTimeout(time.Minute)),
+			"operators In and NotIn require values", SpecTimeout(5*time.Minute)),
 		Entry("an unknown operator", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
-			`supported values: "In", "NotIn", "Exists", "DoesNotExist"`, SpecTimeout(time.Minute)),
+			`supported values: "In", "NotIn", "Exists", "DoesNotExist"`, SpecTimeout(5*time.Minute)),
 		Entry("a failure policy without a timeout", `"failurePolicy":"Ignore"`,
-			"also set timeoutSeconds", SpecTimeout(time.Minute)),
+			"also set timeoutSeconds", SpecTimeout(5*time.Minute)),
 	)
 
 	It("accepts the sample with all settings", func(ctx context.Context) {
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "create", "--dry-run=server", "-f", filepath.Join(controlplane.Root(),
 			"config/samples/v1alpha1_namespaceinitializerconfiguration_settings.yaml"))
 		Expect(err).NotTo(HaveOccurred())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("rejects an invalid initializer name in an update", func(ctx context.Context) {
 		cluster.Register(ctx, "update", "a.test.example.com")
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", "nsinit", "update", "--type=merge",
 			"-p", `{"initializers":[{"name":"nope"}]}`)
 		Expect(err).To(MatchError(ContainSubstring("is not fully qualified")))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("accepts an empty list of initializers", func(ctx context.Context) {
 		Expect(applyConfiguration(ctx, "empty")).To(Succeed())
@@ -128,7 +128,7 @@ var _ = Describe("The API validation", func() {
 		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: "empty"}, &empty)).To(Succeed())
 		Expect(meta.FindStatusCondition(empty.Status.Conditions, v1alpha1.ConditionActive).Reason).To(Equal(v1alpha1.ReasonEmpty))
 		Expect(framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("empty")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("accepts an initializer name of the maximum length", func(ctx context.Context) {
 		part := strings.Repeat("x", 63)
@@ -140,13 +140,13 @@ var _ = Describe("The API validation", func() {
 		cluster.Finish(ctx, namespace.Name)
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(BeInitializing("False", v1alpha1.ReasonCompleted))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("rejects a NamespaceInitializerSet with another name and suggests a NamespaceInitializerConfiguration", func(ctx context.Context) {
 		set := &v1alpha1.NamespaceInitializerSet{}
 		set.Name = "mine"
 		Expect(cluster.Admin.Create(ctx, set)).To(MatchError(ContainSubstring("create a NamespaceInitializerConfiguration")))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("supports kubectl get with the short name and the category", func(ctx context.Context) {
 		// Namespaces of other specs can wait for initializers with the same name.
@@ -158,5 +158,5 @@ var _ = Describe("The API validation", func() {
 		output, err = cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nslifecycle", "-o", "wide")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(And(ContainSubstring(name), ContainSubstring("/effective")))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

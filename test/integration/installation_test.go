@@ -85,7 +85,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(status).To(Equal(1))
 		Expect(output).To(And(ContainSubstring("the CustomResourceDefinitions are not installed"),
 			ContainSubstring("kubectl apply -k config/default")))
-	}, SpecTimeout(6*time.Minute)) // It includes BeforeAll.
+	}, SpecTimeout(8*time.Minute)) // It includes BeforeAll.
 
 	It("is not mentioned in the error message if no cluster is configured", func(ctx context.Context) {
 		command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0")
@@ -95,7 +95,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(errors.As(err, &exit)).To(BeTrue(), string(output))
 		Expect(exit.ExitCode()).To(Equal(3))
 		Expect(string(output)).To(And(ContainSubstring("no cluster is configured"), Not(ContainSubstring("not installed"))))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(8*time.Minute))
 
 	// This is the first installation: the API server cannot know the parameter kind from an earlier one.
 	It("does not block the creation of namespaces while it is applied or deleted", func(ctx context.Context) {
@@ -116,7 +116,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		// The duration depends on when the API server last refreshed its cache.
 		Eventually(func(g Gomega) {
 			g.Expect(activeCondition(g, ctx, root, "first").Status).To(Equal(metav1.ConditionTrue))
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 
 		By("applying it again")
@@ -128,7 +128,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		undeploy(ctx, own)
 		Expect(stop()).To(BeNumerically(">", 50))
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("removed")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(8*time.Minute))
 
 	// RBAC cannot restrict the permission to patch a policy to one field. Therefore, the bindings
 	// restrict the requests to which patched policies apply.
@@ -186,7 +186,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			err = framework.NewUser(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		}
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(8*time.Minute))
 
 	It("uses failurePolicy Fail for policies with parameters after every API server has read the set", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
@@ -202,7 +202,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
 			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		heavy := wrappers.MakeNamespace(framework.Unique("heavy")).Label(v1alpha1.LabelDeletionProtection, "enabled").
 			Annotation(v1alpha1.AnnotationTTL, "8h")
 		for i := range 20000 {
@@ -216,7 +216,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		running, err := own.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
-		Eventually(policiesWithFail).WithContext(ctx).WithArguments(root).WithTimeout(time.Minute).
+		Eventually(policiesWithFail).WithContext(ctx).WithArguments(root).
 			Should(ConsistOf(append(always, "nslifecycle-inject")), "without templates and subjects")
 		Expect(root.Create(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())).To(Succeed())
 		_, err = own.KubectlWithInput(ctx, own.Admin, `{apiVersion: nslifecycle.dev/v1alpha1, kind: NamespaceTemplate,
@@ -233,7 +233,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		By("restoring Fail after an upgrade")
 		Expect(own.Install(ctx)).To(Succeed())
 		Eventually(policiesWithFail).WithContext(ctx).WithArguments(root).Should(all)
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(8*time.Minute))
 
 	It("reports missing policies until they are installed", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
@@ -276,9 +276,9 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(own.Install(ctx)).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(activeCondition(g, ctx, root, "policies").Status).To(Equal(metav1.ConditionTrue))
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("policies")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(8*time.Minute))
 
 	It("repairs labels that a user edited while the policies were missing", func(ctx context.Context) {
 		drifted := makeDrift(ctx, root)
@@ -292,7 +292,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 		expectRepaired(ctx, root, drifted)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(8*time.Minute))
 
 	It("supports two managers; a manager is ready before it becomes the leader", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
@@ -312,9 +312,9 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Eventually(second.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
 		Eventually(func(g Gomega) {
 			g.Expect(activeCondition(g, ctx, root, "leader").Status).To(Equal(metav1.ConditionTrue))
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Eventually(first).WithContext(ctx).Should(gexec.Exit(0))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(8*time.Minute))
 })
 
 // drift contains namespaces whose label and pending list are inconsistent because a user edited

@@ -49,7 +49,7 @@ var _ = Describe("The operator", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cluster.GetNamespace(Default, ctx, name)).To(BeInitializing(corev1.ConditionFalse, reason))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("reports the progress while initializers finish in sequence", func(ctx context.Context) {
 		names := []string{"quota.corp.com", "rbac.corp.com", "net.corp.com"}
@@ -74,7 +74,7 @@ var _ = Describe("The operator", func() {
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 		expectEvent(ctx, namespace, "Initialized")
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not change conditions that other controllers or initializers set", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "foreign").Name
@@ -94,7 +94,7 @@ var _ = Describe("The operator", func() {
 			BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
 			HaveCondition("example.com/Billing", corev1.ConditionTrue, "Paid"),
 			HaveCondition("absent.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is not required for injection, the gate or completion, and sets the conditions after it starts", func(ctx context.Context) {
 		cluster.Register(ctx, "away", "a.test.example.com", "b.test.example.com")
@@ -129,7 +129,7 @@ var _ = Describe("The operator", func() {
 			g.Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("b.test.example.com (2 of 2)"))
 			g.Expect(now).To(HaveCondition("a.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted))
 		}).WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("reports a failure and then deletes the namespace", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "fails")
@@ -146,7 +146,7 @@ var _ = Describe("The operator", func() {
 
 		By("rejecting writes to the terminating namespace")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(HaveOccurred())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	DescribeTable("ignores an invalid result, reports it and records an Event",
 		func(ctx context.Context, result, problem string) {
@@ -162,11 +162,11 @@ var _ = Describe("The operator", func() {
 				BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
 				HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationInitializationResult)))))
 		},
-		Entry("a result that is not JSON", "it did not work", "metav1.Status", SpecTimeout(time.Minute)),
-		Entry("a truncated result", `{"status":"Failure"`, "metav1.Status", SpecTimeout(time.Minute)),
-		Entry("an escaped status, which CEL does not match", `{"status":"\u0046ailure"}`, "without escape sequences", SpecTimeout(time.Minute)),
-		Entry("a result with status Success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(time.Minute)),
-		Entry("a result without a status", `{"message":"hm"}`, `its status is ""`, SpecTimeout(time.Minute)),
+		Entry("a result that is not JSON", "it did not work", "metav1.Status", SpecTimeout(5*time.Minute)),
+		Entry("a truncated result", `{"status":"Failure"`, "metav1.Status", SpecTimeout(5*time.Minute)),
+		Entry("an escaped status, which CEL does not match", `{"status":"\u0046ailure"}`, "without escape sequences", SpecTimeout(5*time.Minute)),
+		Entry("a result with status Success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(5*time.Minute)),
+		Entry("a result without a status", `{"message":"hm"}`, `its status is ""`, SpecTimeout(5*time.Minute)),
 	)
 
 	It("does not prevent the deletion of an initializing namespace", func(ctx context.Context) {
@@ -186,7 +186,7 @@ var _ = Describe("The operator", func() {
 		}).WithContext(ctx).Should(Succeed())
 
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not write to a recreated namespace with the same name", func(ctx context.Context) {
 		cluster.Register(ctx, "again", "a.test.example.com")
@@ -230,7 +230,7 @@ var _ = Describe("The operator", func() {
 		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(old)})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.GetNamespace(Default, ctx, now.Name).DeletionTimestamp).To(BeNil())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("completes the initialization of 200 namespaces that are created concurrently", func(ctx context.Context) {
 		names := []string{"a.test.example.com", "b.test.example.com", "c.test.example.com"}
@@ -265,7 +265,7 @@ var _ = Describe("The operator", func() {
 			g.Expect(finished).To(Equal(len(created)))
 			// This takes 1600 writes: 40 s if each of two processors runs 20 processes, and 70 s with 30.
 		}).WithContext(ctx).WithTimeout(3 * time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not update a namespace whose state has not changed", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "quiet").Name
@@ -274,7 +274,7 @@ var _ = Describe("The operator", func() {
 		version := cluster.GetNamespace(Default, ctx, namespace).ResourceVersion
 		Consistently(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(HaveField("ResourceVersion", version))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("restores the set if another client changes or deletes it", func(ctx context.Context) {
 		cluster.Register(ctx, "set", "a.test.example.com")
@@ -292,7 +292,7 @@ var _ = Describe("The operator", func() {
 			g.Expect(cluster.EffectiveSet(g, ctx).Initializers).To(HaveLen(1))
 		}).WithContext(ctx).Should(Succeed())
 		cluster.ExpectInjected(ctx)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // newCreator adds a user who can only create and read namespaces, as in the KEP.

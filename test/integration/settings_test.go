@@ -68,7 +68,7 @@ var _ = Describe("A selector", func() {
 			expect(wrappers.MakeNamespace("shop").Obj(), withName)
 			expect(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}, labels)
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not affect a namespace that no initializer selects, even after a change of its labels", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("later").
@@ -102,7 +102,7 @@ var _ = Describe("A selector", func() {
 		Expect(cluster.Ordinary.Patch(ctx, waiting, client.MergeFrom(base))).To(Succeed())
 		Expect(framework.PendingOf(waiting)).To(Equal(initializerA))
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(waiting.Name, "early"))).To(BeDeniedBy("gate"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is evaluated without the labels that inject removes, and the Active condition reports this", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("own").Initializer(initializerA, settings{
@@ -114,7 +114,7 @@ var _ = Describe("A selector", func() {
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(framework.PendingOf(namespace)).To(Equal(initializerA))
 		Expect(activeMessage(ctx, "own")).To(ContainSubstring("namespaceSelector"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is enforced if all selectors together have more labels than one namespace can have", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
@@ -137,7 +137,7 @@ var _ = Describe("A selector", func() {
 			cluster.ExpectActive(ctx, configuration.Name)
 		}
 		Expect(activeMessage(ctx, "many-2")).To(ContainSubstring("namespaceSelector"))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is enforced if other policies add the label that it selects, regardless of policy order", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
@@ -163,7 +163,7 @@ var _ = Describe("A selector", func() {
 			{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist},
 		}}
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("labelled").Initializer(initializerA, settings{NamespaceSelector: unlabelled}))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("affects only later namespaces if it is changed", func(ctx context.Context) {
 		configuration := cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("changing").
@@ -195,7 +195,7 @@ var _ = Describe("A selector", func() {
 			Expect(create("a")).To(Equal(change.a))
 			Expect(create("b")).To(Equal(change.b))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // labellingPolicy returns a policy and its binding. The policy adds the given label and the label
@@ -285,7 +285,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 		if err := cluster.Admin.Create(ctx, exempt, client.DryRunAll); err == nil {
 			Expect(exempt.Spec.Finalizers).To(Equal(names{kubernetes}))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("blocks the deletion of the namespace until the owner of the finalizer removes it", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{Finalizer: string(finalizerA)}))
@@ -304,7 +304,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
 		}).
 			WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	// This spec takes a long time because the API server compiles and evaluates the largest
 	// expressions.
@@ -376,7 +376,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 			namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerName(fmt.Sprintf("a.b/%d", i)))
 		}
 		Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(MatchError(ContainSubstring("nslifecycle-")))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("Settings in several configurations", func() {
@@ -389,7 +389,7 @@ var _ = Describe("Settings in several configurations", func() {
 			HaveField("Configuration", "several-1"), HaveField("Finalizer", string(finalizerA)))))
 		Expect(activeMessage(ctx, "several-1")).NotTo(ContainSubstring(initializerA))
 		Expect(activeMessage(ctx, "several-2")).To(And(ContainSubstring(initializerA), ContainSubstring(`"several-1"`)))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // activeMessage returns the message of a configuration's Active condition, which must be True.

@@ -58,7 +58,7 @@ var _ = Describe("An initializer in the user stories of the KEP", func() {
 			Eventually(user.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(name, "mine")).Should(Succeed())
 			Expect(user.Create(ctx, wrappers.MakeConfigMap(preExistingName, "not-mine"))).To(Satisfy(apierrors.IsForbidden))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("provisions an external service for 20 seconds, during which other users cannot write to the namespace", func(ctx context.Context) {
 		indices := newIndexServer(20 * time.Second)
@@ -83,7 +83,7 @@ var _ = Describe("An initializer in the user stories of the KEP", func() {
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(name).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 		Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(name, "late")).Should(Succeed())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // installInitializer installs the ServiceAccount of an initializer with its permissions and returns

@@ -86,7 +86,7 @@ var _ = Describe("use", func() {
 			Expect(shown.stderr).To(BeEmpty(), args[0])
 		}
 		Expect(requests.Load()).To(BeZero())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("completion", func() {

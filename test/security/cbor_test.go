@@ -45,7 +45,7 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 			Expect(created["metadata"]).To(HaveKeyWithValue("annotations", And(
 				HaveKeyWithValue(pendingKey, "absent.test.example.com"), HaveKeyWithValue(requesterKey, framework.OrdinaryUser))))
 		}
-	}, SpecTimeout(specTimeout))
+	}, SpecTimeout(2*specTimeout))
 
 	It("does not let an ordinary user change the state of an initialization", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "cbor-state")

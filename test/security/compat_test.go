@@ -64,7 +64,7 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 			compat.StartManager(ctx)
 			expectInjected(ctx, other.Name)
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 
 	It("does not let a creator set the state of an initialization", func(ctx context.Context) {
 		compat.StopManager()
@@ -89,7 +89,7 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 		}
 		compat.StartManager(ctx)
 		expectInjected(ctx, namespace.Name)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	for name, verb := range map[string]string{"with": "initialize", "without": "get"} {
 		It("does not let a user "+name+" the initialize verb inject a pending list", func(ctx context.Context) {
@@ -106,7 +106,7 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 			Expect(user.Patch(ctx, namespace, mergePatch(`{"metadata":{"labels":{"`+v1alpha1.LabelInitializing+`":"true"},"annotations":{`+
 				`"`+v1alpha1.AnnotationPendingInitializers+`":"mine.example.com","`+v1alpha1.AnnotationInitializers+`":"mine.example.com",`+
 				`"`+v1alpha1.AnnotationInjectedAt+`":"2026-01-01T00:00:00Z"}}}`))).To(BeDeniedBy("guard"))
-		}, SpecTimeout(2*time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	for name, enlarge := range map[string]func(*corev1.Namespace, int){
@@ -126,7 +126,7 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 				}
 			}
 			expectInjected(ctx, namespace.Name)
-		}, SpecTimeout(2*time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("does not let a creator prevent the injection with continuous updates", func(ctx context.Context) {
@@ -140,7 +140,7 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 			AddReportEntry("time until the injection", time.Since(begin).String())
 			stop()
 		}
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not let a creator choose the creation timestamp of a namespace", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("old")).Obj()
@@ -150,5 +150,5 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 		var now corev1.Namespace
 		Expect(compat.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), &now)).To(Succeed())
 		Expect(time.Since(now.CreationTimestamp.Time)).To(BeNumerically("<", time.Minute))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

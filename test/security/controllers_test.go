@@ -41,7 +41,7 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 		own = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("own"))
 		namespace = cluster.CreateInitializing(ctx, "controllers")
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("allows its controllers to write to an initializing namespace", func(ctx context.Context) {
 		for _, object := range []client.Object{

@@ -84,14 +84,14 @@ var _ = Describe("The gate for custom resources with the plural namespaces", Ord
 			Expect(write(ctx, initializing.Name)).To(BeForbiddenBy("gate",
 				`namespace "`+initializing.Name+`" is being initialized`))
 			Expect(write(ctx, initialized.Name)).To(Succeed())
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("does not apply to Namespaces of the core group", func(ctx context.Context) {
 		framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("core"))
 		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "label", "namespace", initializing.Name, "team=a")
 		Expect(err).NotTo(HaveOccurred())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("A terminating namespace that was being initialized", Ordered, ContinueOnFailure, func() {
@@ -112,25 +112,25 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "held"}, held)).To(Succeed())
 			g.Expect(held.DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).Should(Succeed())
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("does not let a user update an object that is not terminating", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Patch(ctx, wrappers.MakeConfigMap(namespace.Name, "untouched"),
 			mergePatch(`{"data":{"a":"b"}}`))).To(BeForbiddenBy("gate"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not let a user add an ephemeral container, even to a terminating Pod", func(ctx context.Context) {
 		_, err := cluster.Ordinary.Clientset().CoreV1().Pods(namespace.Name).Patch(ctx, "held", types.StrategicMergePatchType,
 			[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"example.com/debug"}]}}`), metav1.PatchOptions{},
 			"ephemeralcontainers")
 		Expect(err).To(BeForbiddenBy("gate"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("allows a user to delete an object", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "untouched"), client.DryRunAll)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("allows a controller without the initialize verb to remove its finalizer from a terminating object", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Patch(ctx, wrappers.MakePod(namespace.Name, "held"), withoutFinalizers)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

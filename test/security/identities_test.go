@@ -47,7 +47,7 @@ var _ = Describe("An identity without the initialize verb", Ordered, ContinueOnF
 
 	BeforeAll(func(ctx context.Context) {
 		namespace = cluster.CreateInitializing(ctx, "identities")
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	// expectRejected checks that a user who may write ConfigMaps and Namespaces can neither write to the
 	// namespace nor open it.
@@ -67,7 +67,7 @@ var _ = Describe("An identity without the initialize verb", Ordered, ContinueOnF
 	for name, rule := range almostInitializers {
 		It("cannot get it from a rule "+name, func(ctx context.Context) {
 			expectRejected(ctx, cluster.AddUserWithRules(ctx, framework.Unique("almost"), writer, rule))
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("can be a ServiceAccount in the namespace with all permissions there", func(ctx context.Context) {
@@ -88,7 +88,7 @@ var _ = Describe("An identity without the initialize verb", Ordered, ContinueOnF
 		config := rest.AnonymousClientConfig(cluster.Admin.Config)
 		config.BearerToken = request.Status.Token
 		expectRejected(ctx, framework.NewUser(config))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("can impersonate only identities without the verb", func(ctx context.Context) {
 		name := framework.Unique("impersonator")
@@ -124,5 +124,5 @@ var _ = Describe("An identity without the initialize verb", Ordered, ContinueOnF
 		for _, one := range written.Items {
 			Expect(one.Name).NotTo(HavePrefix("written"))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

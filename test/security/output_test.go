@@ -126,7 +126,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 			expectHarmless(run(ctx, command...), strings.Join(command, " "))
 		}
 		Expect(run(ctx, "explain", namespace, "--progress-deadline=1s")).To(ContainSubstring("pasted into a shell"))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 
 	It("is escaped in terminals during an initialization", func(ctx context.Context) {
 		attacked.Register(ctx, "hostile", "hostile.test.example.com")
@@ -168,7 +168,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		}).WithContext(ctx).Should(Succeed())
 		expectHarmless(run(ctx, "list", "-o", "wide"), "list")
 		Expect(attacked.Admin.Patch(ctx, wrappers.MakeNamespace(name).Obj(), withoutFinalizers)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is escaped in terminals if objects are orphaned", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile"))
@@ -191,11 +191,11 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		Expect(rows).To(HaveLen(len(hostileNames)), "one row for each object")
 		Expect(attacked.Observation.CollectViolations(ctx)).To(And(
 			HaveLen(len(hostileNames)), HaveEach(HaveField("Invariant", observer.OrphanedObject))))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is escaped in the commands for templates", func(ctx context.Context) {
 		hostileTemplates(ctx, attacked, run)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is escaped in a backup and restored from the backup", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile"))
@@ -230,7 +230,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 			names = append(names, bindings.Items[i].Name)
 		}
 		Expect(names).To(ConsistOf(hostileNames))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // makeHostileBindings creates a RoleBinding for each hostile name.

@@ -29,7 +29,7 @@ import (
 
 // specTimeout is the timeout of a spec. On a busy machine, a control plane can take a minute to
 // serve a new type.
-const specTimeout = 2 * time.Minute
+const specTimeout = 5 * time.Minute
 
 // send sends a request with a raw body that client-go would not produce. An error contains the
 // Status that the API server returned.

@@ -32,7 +32,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 
 	BeforeAll(func(ctx context.Context) {
 		cluster.Register(ctx, "omitted", "a.test.example.com", "b.test.example.com")
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	// create creates a namespace as the ordinary user. If add is not nil, it changes the namespace
 	// before it is created.
@@ -86,7 +86,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).To(HaveKeyWithValue("team", "a"))
 			expectUnchanged(ctx, namespace)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 
 		It("does not initialize a namespace with forged managedFields when applied by "+applier, func(ctx context.Context) {
 			namespace := create(ctx, func(namespace *corev1.Namespace) {
@@ -99,7 +99,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 				"apply", "--server-side", "--force-conflicts", "--field-manager="+manager, "-f", "-")
 			Expect(err).NotTo(HaveOccurred())
 			expectUnchanged(ctx, namespace)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("does not initialize a namespace whose state a user owns through server-side apply", func(ctx context.Context) {
@@ -118,7 +118,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 			"apply", "--server-side", "--force-conflicts", "--field-manager="+manager, "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		expectUnchanged(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not initialize a namespace to which a user added a last-applied-configuration after its creation", func(ctx context.Context) {
 		namespace := create(ctx, nil)
@@ -128,7 +128,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		_, err = cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest(namespace.Name), "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		expectUnchanged(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	for subresource, path := range map[string]string{"the object": "", "/status": "/status", "/finalize": "/finalize"} {
 		It("changes nothing if it is a PUT to "+subresource+" without labels and annotations", func(ctx context.Context) {
@@ -144,13 +144,15 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 					AbsPath("/api/v1/namespaces/" + namespace.Name + path).Body(now).Do(ctx).Error()).To(Succeed())
 				expectUnchanged(ctx, namespace)
 			}
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("does not remove the requester of an initialized namespace", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		cluster.Finish(ctx, namespace.Name)
 		cluster.Finish(ctx, namespace.Name)
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(HaveCondition(
+			v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 		_, err := cluster.KubectlWithInput(ctx, cluster.Ordinary.Config, manifest(namespace.Name), "replace", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
@@ -159,7 +161,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 			HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser),
 			HaveKeyWithValue(v1alpha1.AnnotationInitializers, "a.test.example.com,b.test.example.com"),
 			Not(HaveKey(v1alpha1.AnnotationPendingInitializers))))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not remove a failure result", func(ctx context.Context) {
 		namespace := create(ctx, func(namespace *corev1.Namespace) {
@@ -185,7 +187,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(HaveKey(v1alpha1.AnnotationInitializationResult))
 		expectUnchanged(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("completes the initialization only if it sends an empty list", func(ctx context.Context) {
 		namespace := create(ctx, nil)
@@ -203,7 +205,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 		expectOpenedEarly(ctx)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is accepted if it sends an empty list again after the initialization", func(ctx context.Context) {
 		namespace := create(ctx, nil)
@@ -215,7 +217,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 				HaveKey(v1alpha1.AnnotationPendingInitializers))
 		}
 		expectOpenedEarly(ctx)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is rejected if it sends another value", func(ctx context.Context) {
 		namespace := create(ctx, nil)
@@ -229,7 +231,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 			}
 		}
 		expectUnchanged(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // expectOpenedEarly expects the violation of a holder of the verb initialize who removes all initializers at once.
@@ -273,7 +275,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		By("reporting progress, which does not require the initialize verb")
 		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", "Retrying", "m")).To(Succeed())
 		expectUnchanged(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not let users forge the conditions of this project on an initialized namespace, but allows other conditions", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("status"))
@@ -281,7 +283,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 			Expect(writeCondition(ctx, namespace, conditionType, "R", "m")).To(BeForbiddenBy("guard", "conditions of nslifecycle"))
 		}
 		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", "m")).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // writeCondition sets a condition of a namespace as the ordinary user.
@@ -298,7 +300,7 @@ var _ = Describe("A large namespace", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("full").
 			Initializer("full.test.example.com", v1alpha1.InitializerSettings{}))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	big := strings.Repeat("x", 100<<10)
 	fillings := map[string]func(namespace *corev1.Namespace){
@@ -324,14 +326,14 @@ var _ = Describe("A large namespace", Ordered, ContinueOnFailure, func() {
 			namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 			fill(namespace)
 			Expect(cluster.Ordinary.Create(ctx, namespace)).To(BeDeniedBy("guard", "128 KiB"))
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 
 		It("cannot exceed the size limit with "+name+" during its initialization", func(ctx context.Context) {
 			namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("full"))
 			before := namespace.DeepCopy()
 			fill(namespace)
 			Expect(cluster.Ordinary.Patch(ctx, namespace, client.MergeFrom(before))).To(BeDeniedBy("guard", "128 KiB"))
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("can fail its initialization if it has the maximum size", func(ctx context.Context) {
@@ -349,7 +351,7 @@ var _ = Describe("A large namespace", Ordered, ContinueOnFailure, func() {
 		result := mustEncode(metav1.Status{Status: metav1.StatusFailure, Message: strings.Repeat("m", 10000)})
 		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(string(result)))).To(Succeed())
 		expectDeletionRequested(ctx, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is accepted below the size limit, and a user can remove its annotations", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
@@ -357,7 +359,7 @@ var _ = Describe("A large namespace", Ordered, ContinueOnFailure, func() {
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "namespace", namespace.Name, "example.com/a-")
 		Expect(err).NotTo(HaveOccurred())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // expectDeletionRequested waits until a namespace is terminating or does not exist.
@@ -382,7 +384,7 @@ func manyFields() string {
 var _ = Describe("A result that is not a valid metav1.Status", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.Register(ctx, "result", "result.test.example.com")
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	setResult := func(ctx context.Context, result string) *corev1.Namespace {
 		GinkgoHelper()
@@ -399,7 +401,7 @@ var _ = Describe("A result that is not a valid metav1.Status", Ordered, Continue
 		It("fails the initialization if it contains "+name, func(ctx context.Context) {
 			namespace := setResult(ctx, result)
 			expectDeletionRequested(ctx, namespace)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	for name, result := range map[string]string{
@@ -414,7 +416,7 @@ var _ = Describe("A result that is not a valid metav1.Status", Ordered, Continue
 			}).WithContext(ctx).Should(Succeed())
 			cluster.Finish(ctx, namespace.Name)
 			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 })
 
@@ -426,7 +428,7 @@ var _ = Describe("A cluster without a NamespaceInitializerSet", Ordered, func() 
 		DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })
 		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, set))).To(Succeed())
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("rejects a new namespace with forged state", func(ctx context.Context) {
 		forge := func() error {
@@ -439,10 +441,10 @@ var _ = Describe("A cluster without a NamespaceInitializerSet", Ordered, func() 
 			MatchError(ContainSubstring("policy 'nslifecycle-require-set' with binding")))
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
 			Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())).To(BeDeniedBy("guard"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("allows users to create namespaces", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain"))
 		Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

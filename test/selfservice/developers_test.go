@@ -43,7 +43,7 @@ var _ = Describe("A developer", func() {
 		Expect(alice.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "creator"}, binding)).To(Succeed())
 		Expect(alice.Delete(ctx, binding)).To(BeForbiddenBy(v1alpha1.PolicyTemplateObjects))
 		Expect(alice.Delete(ctx, quota)).To(Satisfy(apierrors.IsForbidden))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is refused other templates, invalid parameters, and namespaces without a template", func(ctx context.Context) {
 		name := framework.Unique("bob")
@@ -56,7 +56,7 @@ var _ = Describe("A developer", func() {
 		Expect(bob.Create(ctx, wrappers.MakeNamespace("shop").Obj())).To(beDenied("self-service-size", sizeLabel))
 		Expect(bob.Create(ctx, wrappers.MakeNamespace("shop").Label(v1alpha1.LabelTemplate, "small").Obj())).
 			To(beDenied("self-service-size", sizeLabel))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("has at most three namespaces, of all sizes together, and reads why another one is deleted", func(ctx context.Context) {
 		name := framework.Unique("carol")
@@ -80,5 +80,5 @@ var _ = Describe("A developer", func() {
 		Expect(cluster.Admin.Patch(ctx, fourth, client.RawPatch(
 			"application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		framework.ExpectDeleted(ctx, cluster.Admin, fourth)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -36,5 +36,5 @@ var _ = Describe("docs/self-service.md", func() {
 				g.Expect(err).NotTo(HaveOccurred(), "%s", output)
 			}).WithContext(ctx).Should(Succeed())
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -36,7 +36,7 @@ var _ = Describe("The policy namespace-owners", func() {
 			`user "`+owner+`" has created it`, `"delete-any"`))
 		Expect(developer(owner).Delete(ctx, namespace)).To(Succeed())
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("permits administrators, the operator, the garbage collector, and holders of the verb", func(ctx context.Context) {
 		operator, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -60,7 +60,7 @@ var _ = Describe("The policy namespace-owners", func() {
 		role.Namespace, role.Name = namespace.Name, "support"
 		Expect(cluster.Admin.Create(ctx, role)).To(Succeed())
 		Eventually(func() error { return support.Delete(ctx, namespace.DeepCopy()) }).WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("permits only the creator to let a namespace expire, on any subresource", func(ctx context.Context) {
 		rules := rbacv1.PolicyRule{
@@ -83,7 +83,7 @@ var _ = Describe("The policy namespace-owners", func() {
 		Expect(other.Patch(ctx, namespace.DeepCopy(), client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"annotations":{"nslifecycle.dev/ttl":null,"nslifecycle.dev/expires-at":null}}}`)))).
 			To(Succeed(), "the removal of the expiry")
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	// The garbage collector has the verb, and deletes a namespace whose owner does not exist.
 	It("permits only the creator to set an owner of a namespace, on any subresource", func(ctx context.Context) {
@@ -105,5 +105,5 @@ var _ = Describe("The policy namespace-owners", func() {
 			Should(Succeed())
 		Expect(other.Patch(ctx, namespace.DeepCopy(), client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"ownerReferences":null}}`)))).To(Succeed(), "the removal of the owner")
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -29,7 +29,7 @@ const (
 	// absent is an initializer of the namespaces with the label initialized; it is not running.
 	absent      = "absent.test.example.com"
 	initialized = "test.example.com/initialized"
-	specTimeout = 3 * time.Minute
+	specTimeout = 5 * time.Minute
 )
 
 var BeForbiddenBy = matchers.BeForbiddenBy

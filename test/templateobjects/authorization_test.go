@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
@@ -120,7 +121,7 @@ var _ = Describe("A namespace that cannot be completed", func() {
 		template := newTemplate(framework.Unique("wait"), only("unknown",
 			`{"apiVersion":"test.example.com/v1","kind":"Unknown","metadata":{"name":"x"}}`))
 		template.Spec.Objects = append(template.Spec.Objects, objectNamed("config", configMap("config", "a")))
-		intercepted := restartManager(ctx, nil)
+		intercepted := restartManager(ctx, nil, func(o *manager.Options) { o.DiagnosisProgressDeadline = time.Hour })
 		create(ctx, template)
 		namespaces := make([]*corev1.Namespace, 10)
 		for i := range namespaces {

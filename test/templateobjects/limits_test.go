@@ -74,5 +74,5 @@ var _ = Describe("A limit of namespaces for each user", func() {
 		Expect(creator.Delete(ctx, &open[0])).To(Succeed())
 		createOpen(ctx, selectedBy(template.Name))
 		framework.ExpectDeleted(ctx, cluster.Admin, &open[0])
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

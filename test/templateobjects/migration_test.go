@@ -72,16 +72,16 @@ var _ = DescribeTable("The template of a migration page adopts existing objects,
 	Entry("kyverno-generate", "kyverno-generate", "", "", &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "default-deny"},
 		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
-	}, SpecTimeout(2*time.Minute)),
+	}, SpecTimeout(5*time.Minute)),
 	Entry("capsule", "capsule", "capsule.clastix.io/tenant", "solar",
-		quotaOf("capsule-solar-0", "requests.cpu", "8", "pods", "10"), SpecTimeout(2*time.Minute)),
+		quotaOf("capsule-solar-0", "requests.cpu", "8", "pods", "10"), SpecTimeout(5*time.Minute)),
 	Entry("hnc", "hnc", "corp.example.com/team", "team-a", &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "team-admins"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "team-a"}},
-	}, SpecTimeout(2*time.Minute)),
+	}, SpecTimeout(5*time.Minute)),
 	Entry("namespace-configuration-operator", "namespace-configuration-operator", "size", "small",
-		quotaOf("small-size", "requests.cpu", "4", "requests.memory", "2Gi"), SpecTimeout(2*time.Minute)),
+		quotaOf("small-size", "requests.cpu", "4", "requests.memory", "2Gi"), SpecTimeout(5*time.Minute)),
 )
 
 // templateIn returns the template in a page, without access control, which the samples test.

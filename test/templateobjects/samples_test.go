@@ -33,10 +33,11 @@ var _ = Describe("The samples in config/samples/templates", func() {
 		createOpen(ctx, namespace)
 		get(ctx, namespace, "baseline", &corev1.ResourceQuota{})
 		get(ctx, namespace, "baseline", &corev1.LimitRange{})
-		Expect(creator.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "settings"))).To(Succeed())
+		Eventually(creator.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(namespace.Name, "settings")).
+			Should(Succeed())
 		policy := get(ctx, namespace, "deny-ingress", &networkingv1.NetworkPolicy{})
 		Expect(creator.Delete(ctx, policy)).To(MatchError(ContainSubstring("is locked")))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("copy a pull secret to new and existing namespaces, and make the default ServiceAccount use it", func(ctx context.Context) {
 		const secret = "regcred"
@@ -72,7 +73,7 @@ var _ = Describe("The samples in config/samples/templates", func() {
 		}
 		err := cluster.Admin.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: "default"}, &corev1.ServiceAccount{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("let users with the verb use choose one of several sizes", func(ctx context.Context) {
 		const parameter = v1alpha1.PrefixParameter + "size"
@@ -108,7 +109,7 @@ var _ = Describe("The samples in config/samples/templates", func() {
 		get(ctx, large, "storage", &corev1.ResourceQuota{})
 		err := cluster.Admin.Get(ctx, client.ObjectKey{Namespace: small.Name, Name: "storage"}, &corev1.ResourceQuota{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // applySample applies a file in config/samples/templates until the spec ends.

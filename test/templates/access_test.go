@@ -41,7 +41,7 @@ var _ = Describe("A restricted template", func() {
 		Expect(create(v1alpha1.LabelTemplate, "gold")).To(Succeed())
 		Expect(create(v1alpha1.LabelTemplate, "silver")).To(forbidden("silver"))
 		Expect(tryPatch(ctx, cluster.Ordinary, open.Name, "labels", "tier", new("gold"))).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not affect updates of a namespace that the template selects already", func(ctx context.Context) {
 		publish(ctx, restricted("gold", &v1alpha1.NamespaceSelector{}))
@@ -49,7 +49,7 @@ var _ = Describe("A restricted template", func() {
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("gold"))
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", "note", new("x"))).To(Succeed())
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", v1alpha1.LabelTemplate, new("gold"))).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is counted: a request can choose eight", func(ctx context.Context) {
 		var templates []v1alpha1.EffectiveTemplate
@@ -68,5 +68,5 @@ var _ = Describe("A restricted template", func() {
 		publish(ctx, templates...)
 		Expect(cluster.Ordinary.Create(ctx, namespace.Obj())).
 			To(BeForbiddenBy(v1alpha1.PolicyTemplates, "chooses 9 restricted templates", "at most 8"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -75,7 +75,7 @@ var _ = Describe("The author of a template", func() {
 		Eventually(do).Should(matcher)
 	}
 
-	BeforeEach(func(ctx context.Context) { publish(ctx) }, NodeTimeout(time.Minute))
+	BeforeEach(func(ctx context.Context) { publish(ctx) }, NodeTimeout(5*time.Minute))
 
 	It("must be allowed to impersonate its ServiceAccount", func(ctx context.Context) {
 		create := func(_ string, author *framework.User) func() error {
@@ -100,7 +100,7 @@ var _ = Describe("The author of a template", func() {
 		other := makeTemplate("authored")
 		other.Spec.ServiceAccountName = "controller-manager"
 		Expect(author.Create(ctx, other)).To(BeForbidden("nslifecycle-system/controller-manager"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is checked in an update only if the spec changes", func(ctx context.Context) {
 		template := makeTemplate(framework.Unique("updated"))
@@ -114,7 +114,7 @@ var _ = Describe("The author of a template", func() {
 		Expect(author.Status().Update(ctx, template)).To(Succeed())
 		template.Spec.ExistingNamespaces = true
 		Expect(author.Update(ctx, template)).To(BeForbidden("impersonate"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("must be allowed to get the sources of the copies", func(ctx context.Context) {
 		var copies []v1alpha1.TemplateCopy
@@ -148,7 +148,7 @@ var _ = Describe("The author of a template", func() {
 		By("exceeding the limit")
 		Expect(cluster.Admin.Create(ctx, makeTemplate("copies", append(copies, copies[0])...))).
 			To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring("at most 16 copies"))))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("cannot write a template while no set exists", func(ctx context.Context) {
 		set := cluster.EffectiveSet(Default, ctx)
@@ -158,7 +158,7 @@ var _ = Describe("The author of a template", func() {
 		publishSet(ctx, func(set *v1alpha1.NamespaceInitializerSet) { set.SystemNamespace = "" })
 		eventually(func() error { return cluster.Admin.Create(ctx, makeTemplate("early"), client.DryRunAll) },
 			BeForbidden("wait until the operator is running"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("cannot write a pattern that is not a regular expression", func(ctx context.Context) {
 		template := makeTemplate("pattern")
@@ -167,5 +167,5 @@ var _ = Describe("The author of a template", func() {
 			To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring("pattern"))))
 		template.Spec.Parameters[0].Pattern = "(a|b)?"
 		Expect(cluster.Admin.Create(ctx, template, client.DryRunAll)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -77,7 +77,7 @@ var _ = Describe("The CEL budgets", Ordered, func() {
 			}
 		})
 		allow(ctx, framework.OrdinaryUser, v1alpha1.VerbUse, v1alpha1.GroupVersion.Group, "namespacetemplates")
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("suffice for the largest set and namespace", func(ctx context.Context) {
 		wrapper := large()
@@ -103,7 +103,7 @@ var _ = Describe("The CEL budgets", Ordered, func() {
 			wrapper.Annotation(fmt.Sprintf("%sx%d", v1alpha1.PrefixParameter, i), "x")
 		}
 		Expect(cluster.Ordinary.Create(ctx, wrapper.Obj(), client.DryRunAll)).To(BeRefused("no template that selects"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("suffice for updates of a namespace with many annotations", func(ctx context.Context) {
 		name := framework.Unique("annotated")
@@ -127,7 +127,7 @@ var _ = Describe("The CEL budgets", Ordered, func() {
 			To(BeRefused(`"p0" of template "large-0" is immutable`))
 		Expect(tryPatch(ctx, cluster.Ordinary, name, "labels", v1alpha1.LabelTemplate, new("none"))).
 			To(BeRefused(`"none" does not exist`))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("bound the patterns", func(ctx context.Context) {
 		var long []v1alpha1.TemplateParameter
@@ -148,5 +148,5 @@ var _ = Describe("The CEL budgets", Ordered, func() {
 		two[2].NamespaceSelector = two[1].NamespaceSelector
 		publish(ctx, two...)
 		Expect(cluster.Ordinary.Create(ctx, wrapper.Obj())).To(BeRefused("longer than 16384 characters"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

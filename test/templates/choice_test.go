@@ -109,7 +109,7 @@ var _ = Describe("A user without the use verb", Ordered, func() {
 			}
 		})
 		name = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("chosen")).Name
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	for key, value := range labels {
 		for description, write := range labelWrites {
@@ -118,7 +118,7 @@ var _ = Describe("A user without the use verb", Ordered, func() {
 				Expect(cluster.GetNamespace(Default, ctx, name).Labels).NotTo(HaveKey(key))
 				Expect(write(ctx, name, key, "")).To(Succeed(), "another value of the label")
 				Expect(tryPatch(ctx, cluster.Admin, name, "labels", key, nil)).To(Succeed())
-			}, SpecTimeout(time.Minute))
+			}, SpecTimeout(5*time.Minute))
 		}
 	}
 
@@ -127,7 +127,7 @@ var _ = Describe("A user without the use verb", Ordered, func() {
 			Expect(updateLabel(ctx, name, "finalize", key, value)).To(BeRefusedThroughFinalize())
 			Expect(cluster.GetNamespace(Default, ctx, name).Labels).NotTo(HaveKey(key))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("cannot choose it again after removing the label", func(ctx context.Context) {
 		for key, value := range labels {
@@ -137,5 +137,5 @@ var _ = Describe("A user without the use verb", Ordered, func() {
 			Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", key, nil)).To(Succeed())
 			Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", key, &value)).To(forbidden)
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -29,14 +29,14 @@ var _ = Describe("A holder of the furnish verb", Ordered, func() {
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationTemplates, new(record))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("can write to an initializing namespace", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "object"))).To(BeForbiddenBy("gate"))
 		object := wrappers.MakeConfigMap(namespace.Name, "object")
 		Expect(furnisher.Create(ctx, object)).To(Succeed())
 		Expect(furnisher.Delete(ctx, object)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	for key, values := range map[string][]string{
 		v1alpha1.AnnotationPendingInitializers:  {"", v1alpha1.TemplatesInitializer, "x.test.example.com"},
@@ -49,7 +49,7 @@ var _ = Describe("A holder of the furnish verb", Ordered, func() {
 			for _, value := range values {
 				Expect(tryPatch(ctx, furnisher, namespace.Name, "annotations", key, &value)).To(BeDeniedBy("guard"), value)
 			}
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("cannot open the namespace by its label or with a PUT that omits the state", func(ctx context.Context) {
@@ -61,7 +61,7 @@ var _ = Describe("A holder of the furnish verb", Ordered, func() {
 		Expect(furnisher.Update(ctx, omitting)).To(Succeed())
 		Expect(omitting.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		Expect(omitting.Annotations).To(Equal(before.Annotations))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("The record of the templates", Ordered, func() {
@@ -72,7 +72,7 @@ var _ = Describe("The record of the templates", Ordered, func() {
 		namespace = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("record"))
 		open(ctx, namespace.Name)
 		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationTemplates, new(record))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is restored in an open namespace if a write omits it", func(ctx context.Context) {
 		if byOperator {
@@ -92,7 +92,7 @@ var _ = Describe("The record of the templates", Ordered, func() {
 			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).
 				To(HaveKeyWithValue(v1alpha1.AnnotationTemplates, record))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("can be changed and removed only with the initialize verb", func(ctx context.Context) {
 		for _, user := range []*framework.User{cluster.Ordinary, furnisher} {
@@ -105,7 +105,7 @@ var _ = Describe("The record of the templates", Ordered, func() {
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations[v1alpha1.AnnotationTemplates]).To(BeEmpty())
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "annotations", v1alpha1.AnnotationTemplates, new("{}"))).
 			To(BeForbiddenBy("guard"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is removed from new namespaces, or rejects them", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("record")).
@@ -116,7 +116,7 @@ var _ = Describe("The record of the templates", Ordered, func() {
 		}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationTemplates))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 func withoutAnnotations(namespace *corev1.Namespace) *corev1.Namespace {

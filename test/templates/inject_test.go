@@ -56,7 +56,7 @@ var _ = Describe("Injection with templates", func() {
 		}}
 		Expect(cluster.Ordinary.Create(ctx, generated)).To(Succeed())
 		Expect(framework.PendingOf(generated)).To(Equal(both))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("selects the same namespaces as the operator, for all kinds of selectors and labels", func(ctx context.Context) {
 		for name, selector := range selectors.All() {
@@ -70,7 +70,7 @@ var _ = Describe("Injection with templates", func() {
 					To(Equal(initialization.Names(initialization.Selected(set, labels))), of)
 			}
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("adds the defaults of the selected templates", func(ctx context.Context) {
 		publish(ctx,
@@ -105,7 +105,7 @@ var _ = Describe("Injection with templates", func() {
 		By("not selecting a template")
 		Expect(dryRun(ctx, wrappers.MakeNamespace("shop").Annotation(size, "sent")).Annotations).
 			To(And(HaveKeyWithValue(size, "sent"), Not(HaveKey(v1alpha1.PrefixParameter+"tier"))))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("adds nothing to exempt namespaces, and removes keys in a cluster without initializers", func(ctx context.Context) {
 		publish(ctx, v1alpha1.EffectiveTemplate{
@@ -123,5 +123,5 @@ var _ = Describe("Injection with templates", func() {
 			Label("nslifecycle.dev/templat", "x").Label(v1alpha1.LabelDeletionProtection, ""))
 		Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationTemplates))
 		Expect(namespace.Labels).To(And(HaveKey(v1alpha1.LabelDeletionProtection), Not(HaveKey("nslifecycle.dev/templat"))))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -66,7 +66,7 @@ var _ = Describe("A write of a template", func() {
 		Expect(apply(ctx, namespace.Name, string(namespace.UID), templateManager)).To(Succeed())
 		By("deleting the object")
 		Expect(furnisher.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "config"))).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("A locked object", func() {
@@ -77,7 +77,7 @@ var _ = Describe("A locked object", func() {
 		namespace = makeOpen(ctx)
 		config = locked(wrappers.MakeConfigMap(namespace.Name, "config"))
 		Expect(furnisher.Create(ctx, config)).To(Succeed())
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("cannot be created, changed or deleted without the verbs", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Create(ctx, locked(wrappers.MakeConfigMap(namespace.Name, "mine")))).To(BeLocked("mine"))
@@ -106,7 +106,7 @@ var _ = Describe("A locked object", func() {
 			Expect(user.Update(ctx, config)).To(Succeed())
 		}
 		Expect(furnisher.Delete(ctx, config)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("cannot be made from the object of a user, which can be changed", func(ctx context.Context) {
 		object := wrappers.MakeConfigMap(namespace.Name, "mine")
@@ -116,7 +116,7 @@ var _ = Describe("A locked object", func() {
 		Expect(cluster.Ordinary.Update(ctx, object)).To(Succeed())
 		Expect(cluster.Ordinary.Update(ctx, locked(object.DeepCopy()))).To(BeLocked("mine"))
 		Expect(cluster.Ordinary.Delete(ctx, object)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("can get a status, but not through it other metadata", func(ctx context.Context) {
 		deployment := locked(&appsv1.Deployment{
@@ -163,7 +163,7 @@ var _ = Describe("A locked object", func() {
 		Expect(furnisher.Create(ctx, pod)).To(Succeed())
 		pod.Labels = nil
 		Expect(cluster.Ordinary.Status().Update(ctx, pod)).To(BeLocked("pod"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("can lose its finalizers while it is being deleted", func(ctx context.Context) {
 		config.Finalizers = []string{"example.com/a", "example.com/b"}
@@ -180,7 +180,7 @@ var _ = Describe("A locked object", func() {
 		Expect(remove()).To(Succeed())
 		Expect(remove()).To(Succeed())
 		framework.ExpectDeleted(ctx, cluster.Admin, config)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("can be deleted by all users while the namespace is terminating", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
@@ -188,5 +188,5 @@ var _ = Describe("A locked object", func() {
 			return cluster.Ordinary.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace.Name))
 		}).Should(Succeed())
 		framework.ExpectDeleted(ctx, cluster.Admin, config)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

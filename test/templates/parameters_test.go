@@ -61,7 +61,7 @@ var _ = Describe("The parameters of a new namespace", Ordered, func() {
 		publish(ctx, team(), v1alpha1.EffectiveTemplate{Name: "other"}, v1alpha1.EffectiveTemplate{
 			Name: "many", Parameters: []v1alpha1.TemplateParameter{{Name: "one", Enum: enum(32, 253)}},
 		})
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	for name, test := range map[string]struct {
 		change func(*wrappers.NamespaceWrapper)
@@ -143,14 +143,14 @@ var _ = Describe("The parameters of a new namespace", Ordered, func() {
 			test.change(wrapper)
 			Expect(cluster.Ordinary.Create(ctx, wrapper.Obj(), client.DryRunAll)).To(BeRefused(test.texts...))
 			Expect(cluster.Ordinary.Create(ctx, wrapper.Obj())).To(BeRefused(test.texts...))
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("accept valid values, and all values in namespaces that no template selects", func(ctx context.Context) {
 		dryRun(ctx, inTeam("shop").Annotation(size, "l").Label(kind, "db").
 			Annotation(v1alpha1.PrefixParameter+"note", strings.Repeat("\"\n", 512)))
 		dryRun(ctx, wrappers.MakeNamespace("shop").Annotation(v1alpha1.PrefixParameter+"onwer", "x").Annotation(owner, "A B"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("reject more than 128 annotations", func(ctx context.Context) {
 		wrapper := inTeam("shop")
@@ -158,7 +158,7 @@ var _ = Describe("The parameters of a new namespace", Ordered, func() {
 			wrapper.Annotation(fmt.Sprintf("%sp%d", v1alpha1.PrefixParameter, i), "x")
 		}
 		Expect(cluster.Ordinary.Create(ctx, wrapper.Obj())).To(BeRefused("at most 128"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("are checked by server-side and client-side apply", func(ctx context.Context) {
 		manifest := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"applied-team",
@@ -170,7 +170,7 @@ var _ = Describe("The parameters of a new namespace", Ordered, func() {
 			_, err = cluster.KubectlWithInput(ctx, cluster.Ordinary.Config, manifest, command...)
 			Expect(err).NotTo(HaveOccurred())
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 func enum(count, length int) []string {
@@ -192,7 +192,7 @@ var _ = Describe("The parameters of an existing namespace", Ordered, func() {
 		for _, namespace := range []*corev1.Namespace{chosen, plain} {
 			open(ctx, namespace.Name)
 		}
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	for name, test := range map[string]struct {
 		field, key string
@@ -248,13 +248,13 @@ var _ = Describe("The parameters of an existing namespace", Ordered, func() {
 			Expect(cluster.Ordinary.Update(ctx, changed.DeepCopy())).To(BeRefused(test.texts...))
 			Expect(cluster.Ordinary.SubResource("status").Update(ctx, changed.DeepCopy())).To(BeRefused(test.texts...))
 			Expect(cluster.Ordinary.SubResource("finalize").Update(ctx, changed.DeepCopy())).To(BeRefusedThroughFinalize())
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 
 	It("reject a PUT that omits all annotations", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Update(ctx, withoutAnnotations(cluster.GetNamespace(Default, ctx, chosen.Name)))).
 			To(BeRefused("owner"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("accept other changes, also while the template rejects their values", func(ctx context.Context) {
 		stricter := team()
@@ -273,13 +273,13 @@ var _ = Describe("The parameters of an existing namespace", Ordered, func() {
 		Expect(tryPatch(ctx, cluster.Ordinary, chosen.Name, "labels", "note", new("y"))).To(Succeed())
 		publish(ctx, team())
 		Expect(tryPatch(ctx, cluster.Ordinary, chosen.Name, "annotations", owner, new("alice"))).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("accept an immutable value once", func(ctx context.Context) {
 		once := v1alpha1.PrefixParameter + "once"
 		Expect(tryPatch(ctx, cluster.Ordinary, chosen.Name, "annotations", once, new("a"))).To(Succeed())
 		Expect(tryPatch(ctx, cluster.Ordinary, chosen.Name, "annotations", once, new("b"))).To(BeRefused("immutable"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("are checked when an open namespace gets a label that selects it", func(ctx context.Context) {
 		for key, value := range map[string]string{"team": "a", v1alpha1.LabelTemplate: "team"} {
@@ -298,5 +298,5 @@ var _ = Describe("The parameters of an existing namespace", Ordered, func() {
 		By("removing the label")
 		Expect(tryPatch(ctx, cluster.Ordinary, plain.Name, "labels", "team", nil)).To(Succeed())
 		Expect(tryPatch(ctx, cluster.Ordinary, plain.Name, "annotations", owner, new("A B"))).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

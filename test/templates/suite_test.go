@@ -63,7 +63,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	furnisher = cluster.AddUser(ctx, furnisherUser,
 		append([]string{v1alpha1.VerbFurnish}, framework.VerbsButInitialize...))
 	publish(ctx)
-}, NodeTimeout(3*time.Minute))
+}, NodeTimeout(5*time.Minute))
 
 // publish replaces the effective set by one with two initializers, that of the templates and another
 // one, and the given templates. It waits until all policies use the set.

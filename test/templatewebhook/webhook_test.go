@@ -57,7 +57,7 @@ var _ = Describe("The webhook for templates", func() {
 			HaveField("Type", metav1.CauseTypeFieldValueInvalid), HaveField("Field", "spec.objects[0].template.data.size"),
 		)))
 		Expect(err).To(MatchError(ContainSubstring(`NamespaceTemplate.nslifecycle.dev "invalid" is invalid: spec.objects[0]`)))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("warns of a missing ServiceAccount and an unknown kind", func(ctx context.Context) {
 		text := manifest("warned", valid, `{apiVersion: test.example.com/v9, kind: Late, metadata: {name: x}}`)
@@ -72,7 +72,7 @@ var _ = Describe("The webhook for templates", func() {
 		output, err = apply(ctx, manifest("valid", valid), "--dry-run=server")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).NotTo(ContainSubstring("Warning"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("admits a kind that has become namespaced", func(ctx context.Context) {
 		text := manifest("rescoped", `{apiVersion: test.example.com/v1, kind: Widget, metadata: {name: x}}`)
@@ -91,7 +91,7 @@ var _ = Describe("The webhook for templates", func() {
 			_, err := apply(ctx, text, "--dry-run=server")
 			return err
 		}).WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is not required: the condition Valid shows the errors, and metadata can be changed", func(ctx context.Context) {
 		name := framework.Unique("unchecked")
@@ -125,7 +125,7 @@ var _ = Describe("The webhook for templates", func() {
 		template.Finalizers = nil
 		Expect(cluster.Admin.Patch(ctx, template, client.MergeFrom(base))).To(Succeed())
 		Expect(apierrors.IsNotFound(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, template))).To(BeTrue())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // widgets returns a CustomResourceDefinition.

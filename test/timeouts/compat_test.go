@@ -61,5 +61,5 @@ var _ = Describe("Before Kubernetes 1.36", func() {
 			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(have(Default)).To(HaveCondition(ownCondition(last), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

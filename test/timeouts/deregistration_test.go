@@ -51,7 +51,7 @@ var _ = Describe("Deregistration", func() {
 		}
 		Expect(admin.Delete(ctx, kept)).To(Succeed())
 		expectWritable(ctx, some.Name)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("of one initializer in a configuration does not affect the other initializers", func(ctx context.Context) {
 		runManager(ctx)
@@ -72,7 +72,7 @@ var _ = Describe("Deregistration", func() {
 		now := expectWritable(ctx, namespace.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionTrue, v1alpha1.ReasonCompleted))
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("opens a waiting namespace without its initializer when the configuration is deleted, but not while no manager runs", func(ctx context.Context) {
 		stop := runManager(ctx)
@@ -87,7 +87,7 @@ var _ = Describe("Deregistration", func() {
 		now := expectWritable(ctx, namespace.Name)
 		AddReportEntry("time until the namespace was writable", time.Since(started))
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not occur while the configuration exists, or if it is recreated within the delay", func(ctx context.Context) {
 		runManager(ctx)
@@ -112,5 +112,5 @@ var _ = Describe("Deregistration", func() {
 		finalizers("null")
 		now := expectWritable(ctx, namespace.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -54,7 +54,7 @@ var _ = Describe("A configuration", func() {
 		bindWorker(ctx)
 		touch(ctx)
 		expectHealthy(ctx, configuration, metav1.ConditionTrue, v1alpha1.ReasonHealthy)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("reports whether its initializer is unresponsive", func(ctx context.Context) {
 		bindWorker(ctx)
@@ -77,5 +77,5 @@ var _ = Describe("A configuration", func() {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
 			g.Expect(meta.IsStatusConditionTrue(configuration.Status.Conditions, v1alpha1.ConditionHealthy)).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -52,7 +52,7 @@ var _ = Describe("A timeout", func() {
 			ContainSubstring("NamespaceInitializerConfiguration %q", configuration.Name)))
 		expectEvent(ctx, namespace, "InitializationFailed", result.Message+"; the namespace will be deleted")
 		Expect(final.DeletionTimestamp.Sub(final.CreationTimestamp.Time)).To(BeNumerically(">=", time.Second))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("fails a protected namespace without deleting it", func(ctx context.Context) {
 		runManager(ctx)
@@ -65,7 +65,7 @@ var _ = Describe("A timeout", func() {
 			g.Expect(now.DeletionTimestamp).To(BeNil())
 			g.Expect(pendingOf(now)).To(Equal(slow))
 		}).WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("skips the initializer, so that the following initializers can complete", func(ctx context.Context) {
 		runManager(ctx)
@@ -87,7 +87,7 @@ var _ = Describe("A timeout", func() {
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionTrue, v1alpha1.ReasonCompleted))
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializerTurn, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("completes the initialization in the same write as the condition if the initializer is last", func(ctx context.Context) {
 		runManager(ctx)
@@ -101,7 +101,7 @@ var _ = Describe("A timeout", func() {
 				Expect(namespace).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
 			}
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is enforced after a restart of the operator, and starts at the restart if there is no condition", func(ctx context.Context) {
 		stop := runManager(ctx)
@@ -129,7 +129,7 @@ var _ = Describe("A timeout", func() {
 		// Condition timestamps have a resolution of one second, so the timeout can be up to one second
 		// early.
 		Expect(skipped.Time).To(BeTemporally(">=", restarted.Truncate(time.Second).Add(time.Second)))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is enforced if it is added later, and only after the new duration if it is increased", func(ctx context.Context) {
 		runManager(ctx)
@@ -158,7 +158,7 @@ var _ = Describe("A timeout", func() {
 			WithContext(ctx).Should(Succeed())
 		change(ptr.To[int32](1))
 		expectWritable(ctx, namespace.Name)
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("does not change a terminating namespace", func(ctx context.Context) {
 		runManager(ctx)
@@ -173,7 +173,7 @@ var _ = Describe("A timeout", func() {
 		})
 		Consistently(func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }, 3*time.Second).
 			WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("that expires while the initializer completes has one consistent result, even with two managers", func(ctx context.Context) {
 		runManager(ctx)
@@ -214,7 +214,7 @@ var _ = Describe("A timeout", func() {
 			}
 		}
 		AddReportEntry("finished by the initializer", fmt.Sprintf("%d of %d", finished, count))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // expectEvent waits for an Event about the namespace that has the reason and whose note contains
