@@ -85,7 +85,7 @@ func RunManager(
 	syncContext, cancelSync := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancelSync()
 	if !mgr.GetCache().WaitForCacheSync(syncContext) {
-		return nil, errors.Join(errors.New("the manager's caches did not sync within 30 s"), running.Stop())
+		return nil, errors.Join(errors.New("the manager's caches did not sync within 2 minutes"), running.Stop())
 	}
 	return running, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -52,18 +53,22 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	webhook.expectDenied(ctx, occupant)
 	clientset, err := kubernetes.NewForConfig(managerConfig(ctx))
 	Expect(err).NotTo(HaveOccurred())
-	running, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	group.Go(func() {
-		for running.Err() == nil {
-			// The request might be throttled or time out.
-			_ = clientset.CoreV1().ConfigMaps(seat.Name).Delete(running, occupant.Name, metav1.DeleteOptions{})
+	var group errgroup.Group
+	group.Go(func() error {
+		for {
+			err := clientset.CoreV1().ConfigMaps(seat.Name).Delete(ctx, occupant.Name, metav1.DeleteOptions{})
+			select {
+			case <-unblock:
+				return err
+			case <-ctx.Done():
+				return err
+			default: // The request was throttled, or the webhook timed out.
+			}
 		}
 	})
 	stop := sync.OnceFunc(func() {
 		close(unblock)
-		cancel()
-		group.Wait()
+		Expect(group.Wait()).To(MatchError(ContainSubstring("the seat is free")))
 		deleteObject(ctx, schema)
 		deleteObject(ctx, webhook.configuration)
 		deleteObject(ctx, seat)
