@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -22,9 +23,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/webhooks"
 )
 
-// webhook receives requests to delete or update ConfigMaps in the fixture's namespace. $kind is
-// Validating or Mutating.
-const webhook = `
+// makeWebhook returns a webhook for requests to delete or update ConfigMaps in the fixture's namespace. The kind is
+// Validating or Mutating. A request fails if the webhook does not respond within the timeout.
+func makeWebhook(kind, clientConfig string, timeoutSeconds int) string {
+	return strings.NewReplacer("$kind", kind, "$client", clientConfig, "$timeout", strconv.Itoa(timeoutSeconds)).Replace(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: $kindWebhookConfiguration
 metadata: {name: $id-guard}
@@ -38,7 +40,8 @@ webhooks:
   rules:
   - {operations: [DELETE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps], scope: Namespaced}
   clientConfig: $client
-`
+`)
+}
 
 // policy denies the deletion and update of ConfigMaps in the fixture's namespace unless
 // $expression is true.
@@ -113,7 +116,7 @@ func serveFailingWebhook() string {
 }
 
 // webhookInService returns the clientConfig of a webhook behind a Service of the fixture.
-func webhookInService(*fixture) string {
+func webhookInService(context.Context, *fixture) string {
 	return `{service: {namespace: $id-system, name: guard, path: /validate}}`
 }
 
@@ -137,17 +140,11 @@ func dryRunRemoveFinalizers(ctx context.Context) func(client.Object) error {
 }
 
 var _ = Describe("Admission control", func() {
-	const noEndpoint = "has no ready endpoint"
 	DescribeTable("blocks deletions while a webhook fails:",
-		func(ctx context.Context, kind string, setUp func(context.Context, *fixture) string, text string) {
+		func(ctx context.Context, kind string, timeoutSeconds int, setUp func(context.Context, *fixture) string, text string) {
 			f := newFixture(ctx)
 			f.create(ctx, twoConfigMaps)
-			config := setUp(ctx, f)
-			timeout := "10"
-			if text == noEndpoint {
-				timeout = "2" // The API server waits for a response.
-			}
-			objects := strings.NewReplacer("$kind", kind, "$client", config, "$timeout", timeout).Replace(webhook)
+			objects := makeWebhook(kind, setUp(ctx, f), timeoutSeconds)
 			f.create(ctx, objects)
 			f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
 			f.deleteNamespace(ctx)
@@ -157,24 +154,20 @@ var _ = Describe("Admission control", func() {
 			f.delete(ctx, objects)
 			f.expectDeleted(ctx)
 		},
-		Entry("the Service is missing", "Validating", func(_ context.Context, f *fixture) string {
-			return webhookInService(f)
-		}, `service "guard" not found`),
-		Entry("the Service of a mutating webhook is missing", "Mutating", func(_ context.Context, f *fixture) string {
-			return webhookInService(f)
-		}, `service "guard" not found`),
-		Entry("the Service has no endpoints", "Validating", func(ctx context.Context, f *fixture) string {
+		Entry("the Service is missing", "Validating", 10, webhookInService, `service "guard" not found`),
+		Entry("the Service of a mutating webhook is missing", "Mutating", 10, webhookInService, `service "guard" not found`),
+		Entry("the Service has no endpoints", "Validating", 2, func(ctx context.Context, f *fixture) string {
 			f.create(ctx, `
 {apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}
 ---
 {apiVersion: v1, kind: Service, metadata: {namespace: $id-system, name: guard}, spec: {ports: [{port: 443}]}}
 `)
-			return webhookInService(f)
-		}, noEndpoint),
-		Entry("the connection is refused", "Validating", func(context.Context, *fixture) string {
+			return webhookInService(ctx, f)
+		}, "has no ready endpoint"),
+		Entry("the connection is refused", "Validating", 10, func(context.Context, *fixture) string {
 			return `{url: "https://127.0.0.1:1/validate"}`
 		}, "connection refused"),
-		Entry("the webhook returns an error", "Validating", func(context.Context, *fixture) string {
+		Entry("the webhook returns an error", "Validating", 10, func(context.Context, *fixture) string {
 			return serveFailingWebhook()
 		}, "internal failure"),
 	)
@@ -182,7 +175,7 @@ var _ = Describe("Admission control", func() {
 	It("results in a finding with the reason if a webhook denies deletions", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, twoConfigMaps)
-		objects := strings.NewReplacer("$kind", "Validating", "$client", denyDeletions(), "$timeout", "10").Replace(webhook)
+		objects := makeWebhook("Validating", denyDeletions(), 10)
 		f.create(ctx, objects)
 		f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
 		f.deleteNamespace(ctx)
@@ -229,11 +222,11 @@ var _ = Describe("Admission control", func() {
 				"request.operation != 'UPDATE' || has(object.metadata.finalizers)")
 		}, proven(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("$id-guard", testFinalizer)),
 		Entry("a webhook denies the update", func() string {
-			return strings.NewReplacer("$kind", "Validating", "$client", denyFinalizerRemovals(), "$timeout", "10").Replace(webhook)
+			return makeWebhook("Validating", denyFinalizerRemovals(), 10)
 		}, inferred(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("guard.$id.example.com", testFinalizer)),
 		Entry("the Service of a webhook is missing", func() string {
-			return strings.NewReplacer("$kind", "Mutating", "$client",
-				"{service: {namespace: $id-system, name: guard}}", "$timeout", "2", "[DELETE, UPDATE]", "[UPDATE]").Replace(webhook)
+			return strings.ReplaceAll(makeWebhook("Mutating", "{service: {namespace: $id-system, name: guard}}", 2),
+				"[DELETE, UPDATE]", "[UPDATE]")
 		}, proven(diagnosis.CauseAdmissionWebhookFailing, "configmaps/held").withMessage("guard.$id.example.com")),
 	)
 })

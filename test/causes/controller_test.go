@@ -10,14 +10,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strings"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
@@ -96,14 +93,18 @@ var _ = Describe("The namespace controller", func() {
 		f.create(ctx, noConcurrency)
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		stop := other.occupyPriorityLevel(ctx, framework.NewClient(config, apiextensionsv1.AddToScheme))
+		as := framework.NewClient(config)
+		release := framework.OccupySeat(ctx, as, other.objects(twoConfigMaps)[0],
+			func(denialReason func(*admissionv1.AdmissionRequest) string) {
+				other.create(ctx, makeWebhook("Validating", serveWebhook(denialReason), 30))
+			})
 		Eventually(func() error {
-			return framework.NewClient(config, apiextensionsv1.AddToScheme).Delete(ctx, f.objects(twoConfigMaps)[0], client.DryRunAll)
+			return as.Delete(ctx, f.objects(twoConfigMaps)[0], client.DryRunAll)
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("too many requests")))
 		f.deleteNamespace(ctx)
 		f.expectFindings(ctx, published(diagnosis.CauseThrottled))
 		f.delete(ctx, noConcurrency)
-		stop()
+		release()
 		f.expectDeleted(ctx)
 	})
 
@@ -146,39 +147,6 @@ spec:
     resourceRules:
     - {verbs: [delete], apiGroups: [""], resources: [configmaps], namespaces: ["*"]}
 `
-
-// occupyPriorityLevel occupies the only seat with a deletion request, which a webhook blocks until
-// stop is called.
-func (f *fixture) occupyPriorityLevel(ctx context.Context, as client.Client) (stop func()) {
-	GinkgoHelper()
-	received, unblock := make(chan struct{}, 1), make(chan struct{})
-	config := serveWebhook(func(*admissionv1.AdmissionRequest) string {
-		select {
-		case received <- struct{}{}:
-		default:
-		}
-		<-unblock
-		return ""
-	})
-	f.create(ctx, strings.NewReplacer("$kind", "Validating", "$client", config, "$timeout", "30").
-		Replace(webhook))
-	running, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	group.Go(func() {
-		for running.Err() == nil {
-			// The request might be throttled or time out.
-			_ = as.Delete(running, f.objects(twoConfigMaps)[0], client.DryRunAll)
-		}
-	})
-	stop = sync.OnceFunc(func() {
-		close(unblock)
-		cancel()
-		group.Wait()
-	})
-	DeferCleanup(stop)
-	Eventually(received).WithContext(ctx).Should(Receive())
-	return stop
-}
 
 // startRestricted runs a manager that cannot delete ConfigMaps but otherwise has the permissions of
 // the shared manager.

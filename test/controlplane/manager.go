@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -56,8 +57,13 @@ func RunManager(
 	restConfig = rest.CopyConfig(restConfig)
 	options.UseServerClock(restConfig)
 	if options.Controllers.Runs(manager.Initialization) {
-		if options.Server, err = manager.Preflight(ctx, discoveryClient); err != nil {
-			return nil, err
+		// An API server can serve a CRD some time after the CRD is established.
+		var preflightErr error
+		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			options.Server, preflightErr = manager.Preflight(ctx, discoveryClient)
+			return preflightErr == nil, nil
+		}); err != nil {
+			return nil, errors.Join(err, preflightErr)
 		}
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{

@@ -13,7 +13,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -38,43 +38,21 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 		flowcontrolv1.ResourcePolicyRule{Verbs: []string{verb}, Namespaces: []string{namespace}},
 		flowcontrolv1.ResourcePolicyRule{Verbs: []string{"delete"}, Namespaces: []string{seat.Name}})
 
-	received, unblock := make(chan struct{}, 1), make(chan struct{})
-	webhook := denyDeletions(ctx, seat.Name, func(request *admissionv1.AdmissionRequest) string {
-		if isDryRun(request) {
-			return "dry run"
-		}
-		select {
-		case received <- struct{}{}:
-		default:
-		}
-		<-unblock
-		return "the seat is free"
-	})
-	webhook.expectDenied(ctx, occupant)
-	clientset, err := kubernetes.NewForConfig(managerConfig(ctx))
-	Expect(err).NotTo(HaveOccurred())
-	var group errgroup.Group
-	group.Go(func() error {
-		for {
-			err := clientset.CoreV1().ConfigMaps(seat.Name).Delete(ctx, occupant.Name, metav1.DeleteOptions{})
-			select {
-			case <-unblock:
-				return err
-			case <-ctx.Done():
-				return err
-			default: // The request was throttled, or the webhook timed out.
-			}
-		}
-	})
+	config := managerConfig(ctx)
+	var webhook *denyingWebhook
+	release := framework.OccupySeat(ctx, framework.NewClient(config), occupant,
+		func(denialReason func(*admissionv1.AdmissionRequest) string) {
+			webhook = denyDeletions(ctx, seat.Name, denialReason)
+		})
 	stop := sync.OnceFunc(func() {
-		close(unblock)
-		Expect(group.Wait()).To(MatchError(ContainSubstring("the seat is free")))
+		release()
 		deleteObject(ctx, schema)
 		deleteObject(ctx, webhook.configuration)
 		deleteObject(ctx, seat)
 	})
 	DeferCleanup(stop)
-	Eventually(received).WithContext(ctx).Should(Receive(), "a request must occupy the seat")
+	clientset, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
 	request := clientset.CoreV1().RESTClient().Verb(map[string]string{"list": "GET", "delete": "DELETE"}[verb])
 	if verb == "delete" {
 		request = request.Name("none")

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -60,32 +59,17 @@ func expectReleased(ctx context.Context, held <-chan result) error {
 // receivedWrites returns the number of writes that the hold webhooks have received. The manager runs in this process.
 func receivedWrites() float64 {
 	GinkgoHelper()
-	held, total := readMetrics()
-	return held + total
+	metrics := framework.Metrics()
+	received := metrics["nslifecycle_held_writes"][0].GetGauge().GetValue()
+	for _, ended := range metrics["nslifecycle_held_writes_total"] {
+		received += ended.GetCounter().GetValue()
+	}
+	return received
 }
 
 func heldWrites() float64 {
 	GinkgoHelper()
-	held, _ := readMetrics()
-	return held
-}
-
-// readMetrics returns the number of writes that are held, and of those that have ended.
-func readMetrics() (held, ended float64) {
-	GinkgoHelper()
-	families, err := metrics.Registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			switch family.GetName() {
-			case "nslifecycle_held_writes":
-				held += metric.GetGauge().GetValue()
-			case "nslifecycle_held_writes_total":
-				ended += metric.GetCounter().GetValue()
-			}
-		}
-	}
-	return held, ended
+	return framework.Metrics()["nslifecycle_held_writes"][0].GetGauge().GetValue()
 }
 
 // annotate sets annotations of a namespace as the initializer.

@@ -12,9 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -78,20 +78,13 @@ func metric(initializerName, metricName, result string) *dto.Metric {
 // findMetric returns nil if the metric does not exist.
 func findMetric(initializerName, metricName, result string) *dto.Metric {
 	GinkgoHelper()
-	families, err := metrics.Registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
-	for _, family := range families {
-		if family.GetName() != "nslifecycle_function_"+metricName {
-			continue
+	for _, metric := range framework.Metrics()["nslifecycle_function_"+metricName] {
+		labels := map[string]string{}
+		for _, label := range metric.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
 		}
-		for _, metric := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, label := range metric.GetLabel() {
-				labels[label.GetName()] = label.GetValue()
-			}
-			if labels["controller"] == "initializer "+initializerName && labels["result"] == result {
-				return metric
-			}
+		if labels["controller"] == "initializer "+initializerName && labels["result"] == result {
+			return metric
 		}
 	}
 	return nil

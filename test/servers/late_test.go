@@ -11,7 +11,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 var _ = Describe("An API server that is late", Serial, func() {
@@ -118,13 +119,7 @@ func removeAndRecreate(ctx context.Context, removed, recreated []string) {
 // settlingTime returns the grace period of the namespace that was deleted last.
 func settlingTime() time.Duration {
 	GinkgoHelper()
-	families, err := ctrlmetrics.Registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
-	for _, family := range families {
-		if family.GetName() == "nslifecycle_settling_time_seconds" {
-			return time.Duration(family.GetMetric()[0].GetGauge().GetValue() * float64(time.Second))
-		}
-	}
-	Fail("metric nslifecycle_settling_time_seconds is missing")
-	return 0
+	metrics := framework.Metrics()["nslifecycle_settling_time_seconds"]
+	Expect(metrics).To(HaveLen(1))
+	return time.Duration(metrics[0].GetGauge().GetValue() * float64(time.Second))
 }
