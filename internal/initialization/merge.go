@@ -168,8 +168,9 @@ func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1
 	slices.SortFunc(effective, func(a, b v1alpha1.EffectiveTemplate) int { return cmp.Compare(a.Name, b.Name) })
 	isNamed := slices.Contains(Names(m.Initializers), v1alpha1.TemplatesInitializer)
 	if len(effective) > 0 && !isNamed {
-		m.Initializers = slices.Insert(m.Initializers, 0,
-			v1alpha1.EffectiveInitializer{Name: v1alpha1.TemplatesInitializer})
+		// The caller's list shares its array.
+		m.Initializers = slices.Concat(
+			[]v1alpha1.EffectiveInitializer{{Name: v1alpha1.TemplatesInitializer}}, m.Initializers)
 	}
 	return effective
 }

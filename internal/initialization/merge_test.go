@@ -311,7 +311,9 @@ func TestAddTemplates(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			g, merged := NewWithT(t), Merged{}
+			g, configured := NewWithT(t), make([]v1alpha1.EffectiveInitializer, 1, 2)
+			configured[0].Name = "a.corp.com"
+			merged := Merged{Initializers: configured}
 			var names []string
 			for _, template := range merged.AddTemplates(test.templates) {
 				names = append(names, template.Name)
@@ -320,7 +322,8 @@ func TestAddTemplates(t *testing.T) {
 			g.Expect(slices.IsSorted(names)).To(BeTrue())
 			g.Expect(names).To(ContainElements(test.added))
 			g.Expect(names).NotTo(ContainElement(test.omitted))
-			g.Expect(Names(merged.Initializers)).To(HaveLen(min(test.want, 1)))
+			g.Expect(Names(merged.Initializers)).To(HaveLen(1 + min(test.want, 1)))
+			g.Expect(Names(configured)).To(Equal([]string{"a.corp.com"}), "the caller's list must not change")
 		})
 	}
 }
