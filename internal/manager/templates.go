@@ -43,7 +43,7 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 	}
 	programs, rollouts := &template.Programs{Revisions: revisions}, &template.Rollouts{}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
-	writer := template.NewWriter(mgr.GetConfig(), mapper, options.SystemNamespace, options.Clock)
+	writer := template.NewWriter(mgr.GetConfig(), mapper, discoveryClient, options.SystemNamespace, options.Clock)
 	applier := &template.Applier{
 		Writer: writer, Programs: programs, Rollouts: rollouts, Clock: options.Clock,
 		Recorder:        metrics.TemplateRecorder{},

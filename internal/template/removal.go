@@ -93,7 +93,7 @@ func (p *pass) current(ctx context.Context, object ObjectState) (*observed, erro
 	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
 	if _, err := p.Writer.mapping(kind); err != nil {
 		if toProblem("", "", err).Reason == ReasonKindNotFound {
-			return nil, nil
+			err = p.Writer.confirmUnserved(ctx, kind)
 		}
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -37,6 +39,7 @@ const mapperResetInterval = 5 * time.Second
 type Writer struct {
 	config          *rest.Config
 	mapper          meta.ResettableRESTMapper
+	discovery       discovery.DiscoveryInterfaceWithContext
 	systemNamespace string
 	clock           clock.PassiveClock
 
@@ -53,10 +56,11 @@ type impersonated struct {
 
 // NewWriter returns a Writer. The ServiceAccounts of templates are in the system namespace.
 func NewWriter(
-	config *rest.Config, mapper meta.ResettableRESTMapper, systemNamespace string, now clock.PassiveClock,
+	config *rest.Config, mapper meta.ResettableRESTMapper, discoveryClient discovery.DiscoveryInterfaceWithContext,
+	systemNamespace string, now clock.PassiveClock,
 ) *Writer {
 	return &Writer{
-		config: config, mapper: mapper, systemNamespace: systemNamespace, clock: now,
+		config: config, mapper: mapper, discovery: discoveryClient, systemNamespace: systemNamespace, clock: now,
 		clients: map[string]impersonated{},
 	}
 }
@@ -110,6 +114,21 @@ func (w *Writer) mapping(kind schema.GroupVersionKind) (schema.GroupVersionResou
 			kind.Kind, kind.GroupVersion())
 	}
 	return mapping.Resource, nil
+}
+
+// confirmUnserved returns an error unless the API server does not serve a kind that the mapper lacks. The
+// mapper also lacks the kinds of an aggregated API server that is unavailable.
+func (w *Writer) confirmUnserved(ctx context.Context, kind schema.GroupVersionKind) error {
+	list, err := w.discovery.ServerResourcesForGroupVersionWithContext(ctx, kind.GroupVersion().String())
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("failed to discover kind %q: %w", kind.Kind, err)
+	case slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind.Kind }):
+		return errUnconfirmed
+	}
+	return nil
 }
 
 func isNamespaced(mapping *meta.RESTMapping) bool {
