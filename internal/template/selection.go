@@ -11,6 +11,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // Selects reports whether a template selects a Namespace, by name or by its selector.
@@ -24,11 +25,20 @@ func IsInitializedHere(namespace *corev1.Namespace) bool {
 }
 
 // Applies reports whether a template is applied to a Namespace that it selects: while the Namespace is
-// initializing, if it contains the template, or if the template extends to existing Namespaces.
+// initializing, if it contains the template or has opened without it, or if the template extends to
+// existing Namespaces.
 func Applies(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State) bool {
 	_, isRecorded := state[template.Name]
-	return Selects(template, namespace) &&
-		(IsInitializedHere(namespace) || isRecorded || template.Spec.ExistingNamespaces)
+	return Selects(template, namespace) && (IsInitializedHere(namespace) || isRecorded ||
+		template.Spec.ExistingNamespaces || hasTimedOut(template, namespace))
+}
+
+// hasTimedOut reports whether the initializer for templates timed out in a Namespace that already waited for
+// it when the template existed.
+func hasTimedOut(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
+	condition := nscondition.Find(namespace, v1alpha1.TemplatesInitializer+v1alpha1.ConditionInitializedSuffix)
+	return condition != nil && condition.Reason == v1alpha1.ReasonTimedOut &&
+		!condition.LastTransitionTime.Before(&template.CreationTimestamp)
 }
 
 // IsOutdated reports whether the operator must still update a Namespace to a revision of a template.

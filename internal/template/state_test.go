@@ -4,6 +4,7 @@ package template
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -108,9 +109,10 @@ func TestRevision(t *testing.T) {
 
 func TestApplicable(t *testing.T) {
 	const label = "kind"
+	created := metav1.Now()
 	selected := func(name string, isExisting bool) v1alpha1.NamespaceTemplate {
 		return v1alpha1.NamespaceTemplate{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: created},
 			Spec: v1alpha1.NamespaceTemplateSpec{ExistingNamespaces: isExisting, NamespaceSelector: &v1alpha1.NamespaceSelector{
 				MatchLabels: map[string]v1alpha1.LabelValue{label: "team"},
 			}},
@@ -119,11 +121,18 @@ func TestApplicable(t *testing.T) {
 	named := v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "named"}}
 	deleted := selected("deleted", true)
 	deleted.DeletionTimestamp = ptr.To(metav1.Now())
+	skipped := func(reason string, sinceCreation time.Duration) *corev1.NamespaceCondition {
+		return &corev1.NamespaceCondition{
+			Type: v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix, Reason: reason,
+			LastTransitionTime: metav1.NewTime(created.Add(sinceCreation)),
+		}
+	}
 	templates := []v1alpha1.NamespaceTemplate{named, selected("new", false), deleted, selected("existing", true)}
 	tests := map[string]struct {
 		labels  map[string]string
 		pending string
 		state   State
+		skipped *corev1.NamespaceCondition
 		want    []string
 	}{
 		"initializing": {labels: map[string]string{label: "team"}, pending: v1alpha1.TemplatesInitializer, want: []string{"existing", "new"}},
@@ -136,12 +145,25 @@ func TestApplicable(t *testing.T) {
 		"open, relabelled":               {labels: map[string]string{label: "other"}, state: State{"new": {}, "deleted": {}}},
 		"open, by name":                  {labels: map[string]string{v1alpha1.LabelTemplate: "named"}},
 		"not selected":                   {pending: v1alpha1.TemplatesInitializer},
+		"open after a timeout": {
+			labels: map[string]string{label: "team"}, skipped: skipped(v1alpha1.ReasonTimedOut, 0), want: []string{"existing", "new"},
+		},
+		"open after a timeout, before the template was created": {
+			labels: map[string]string{label: "team"}, skipped: skipped(v1alpha1.ReasonTimedOut, -time.Second), want: []string{"existing"},
+		},
+		"open after a deregistration": {
+			labels: map[string]string{label: "team"}, skipped: skipped(v1alpha1.ReasonDeregistered, 0), want: []string{"existing"},
+		},
+		"relabelled after a timeout": {labels: map[string]string{label: "other"}, skipped: skipped(v1alpha1.ReasonTimedOut, 0)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: test.labels}}
 			if test.pending != "" {
 				namespace.Annotations = map[string]string{v1alpha1.AnnotationPendingInitializers: test.pending}
+			}
+			if test.skipped != nil {
+				namespace.Status.Conditions = append(namespace.Status.Conditions, *test.skipped)
 			}
 			var names []string
 			for _, template := range applicable(templates, namespace, test.state) {

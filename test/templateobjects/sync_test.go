@@ -418,19 +418,38 @@ var _ = Describe("New namespaces", func() {
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
 	})
 
-	It("time out as for any initializer", func(ctx context.Context) {
-		name := framework.Unique("timeout")
-		template := newTemplate(name, only("config",
-			`{"apiVersion":"test.example.com/v1","kind":"Unknown","metadata":{"name":"x"}}`))
-		create(ctx, template)
-		configuration := wrappers.MakeConfiguration(name).Initializers(v1alpha1.TemplatesInitializer)
-		object := configuration.Obj()
-		object.Initializers[0].TimeoutSeconds = ptr.To[int32](1)
+	setTimeout := func(ctx context.Context, name string, policy v1alpha1.InitializerFailurePolicy) {
+		GinkgoHelper()
+		object := wrappers.MakeConfiguration(name).Initializer(v1alpha1.TemplatesInitializer,
+			v1alpha1.InitializerSettings{TimeoutSeconds: ptr.To[int32](1), FailurePolicy: &policy}).Obj()
 		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, object)).To(Succeed()) })
 		Eventually(func(g Gomega) {
-			g.Expect(cluster.EffectiveSet(g, ctx).Initializers[0].TimeoutSeconds).NotTo(BeNil())
+			g.Expect(cluster.EffectiveSet(g, ctx).Initializers[0].FailurePolicy).To(HaveValue(Equal(policy)))
 		}).WithContext(ctx).Should(Succeed())
+	}
+
+	It("get their objects later if the initializer times out and its failure policy is Ignore", func(ctx context.Context) {
+		DeferCleanup(restoreManager)
+		name := framework.Unique("timeout")
+		create(ctx, newTemplate(name, only("config", configMap("config", "a")),
+			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ServiceAccountName = name }))
+		setTimeout(ctx, name, v1alpha1.InitializerIgnore)
+		namespace := selectedBy(name)
+		createOpen(ctx, namespace)
+		Expect(objectsOf(ctx, namespace)).To(BeEmpty())
+		By("a restart, after which the operator knows only what the namespace records")
+		restartManager(ctx, nil)
+		cluster.AddTemplateAccount(ctx, name)
+		expectValue(ctx, namespace, "config", "a")
+		expectCondition(ctx, name, v1alpha1.ConditionProgressing, metav1.ConditionFalse)
+	})
+
+	It("time out as for any initializer", func(ctx context.Context) {
+		name := framework.Unique("timeout")
+		create(ctx, newTemplate(name, only("config",
+			`{"apiVersion":"test.example.com/v1","kind":"Unknown","metadata":{"name":"x"}}`)))
+		setTimeout(ctx, name, v1alpha1.InitializerFail)
 		namespace := selectedBy(name)
 		Expect(creator.Create(ctx, namespace)).To(Succeed())
 		Eventually(func(g Gomega) {
