@@ -111,16 +111,20 @@ func (r *TemplateReconciler) enqueueUsersOf(ctx context.Context, account client.
 
 // Reconcile updates the status of one template.
 func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if err := r.retain(ctx); err != nil {
+	isUnneededWatched, err := r.retain(ctx)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	current := &v1alpha1.NamespaceTemplate{}
 	if err := r.Get(ctx, req.NamespacedName, current); err != nil {
-		if apierrors.IsNotFound(err) {
-			metrics.DeleteTemplate(req.Name)
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, err
 		}
-		// The watches of kinds that no template contains any more are stopped later.
-		return ctrl.Result{RequeueAfter: template.WatchRetention}, client.IgnoreNotFound(err)
+		metrics.DeleteTemplate(req.Name)
+		if isUnneededWatched {
+			return ctrl.Result{RequeueAfter: template.WatchRetention}, nil
+		}
+		return ctrl.Result{}, nil
 	}
 	metrics.AddTemplate(current.Name)
 	var namespaces corev1.NamespaceList
@@ -154,17 +158,18 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	return ctrl.Result{RequeueAfter: reviewInterval}, nil
 }
 
-// retain forgets what is known about templates that no longer exist.
-func (r *TemplateReconciler) retain(ctx context.Context) error {
+// retain forgets what is known about templates that no longer exist. It reports whether watches that no
+// template needs are still running.
+func (r *TemplateReconciler) retain(ctx context.Context) (isUnneededWatched bool, err error) {
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+		return false, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
 	}
-	r.Applier.Retain(ctx, templates.Items)
+	isUnneededWatched = r.Applier.Retain(ctx, templates.Items)
 	maps.DeleteFunc(r.reviews, func(uid types.UID, _ review) bool {
 		return !slices.ContainsFunc(templates.Items, func(t v1alpha1.NamespaceTemplate) bool { return t.UID == uid })
 	})
-	return nil
+	return isUnneededWatched, nil
 }
 
 // review reviews the permissions of a template, unless a recent review is known.
@@ -229,7 +234,10 @@ func (r *TemplateReconciler) isUsed(namespaces []corev1.Namespace, name string) 
 	for i := range namespaces {
 		state, err := r.Applier.State(&namespaces[i])
 		if err != nil {
-			return true, err
+			if recordsTemplate(&namespaces[i], name) {
+				return true, err
+			}
+			continue
 		}
 		if _, ok := state[name]; ok && namespaces[i].DeletionTimestamp == nil {
 			return true, nil
@@ -287,10 +295,7 @@ func (r *TemplateReconciler) planRollout(
 		plan.Latest = template.Revision(&current.Spec)
 	}
 	if plan.Latest != "" && plan.Current != plan.Latest {
-		outdated, canaries, err := r.countOutdated(current, plan.Latest, namespaces)
-		if err != nil {
-			return err
-		}
+		outdated, canaries := r.countOutdated(current, plan.Latest, namespaces)
 		if plan.Current == "" || outdated == 0 {
 			plan.Current = plan.Latest
 		}
@@ -313,23 +318,27 @@ func (r *TemplateReconciler) planRollout(
 // countOutdated counts the open Namespaces that do not contain a revision yet, and the canaries among them.
 func (r *TemplateReconciler) countOutdated(
 	current *v1alpha1.NamespaceTemplate, revision string, namespaces []corev1.Namespace,
-) (outdated, canaries int, err error) {
+) (outdated, canaries int) {
 	for i := range namespaces {
 		namespace := &namespaces[i]
 		state, err := r.Applier.State(namespace)
 		if err != nil {
-			return 0, 0, err
+			continue // The reconciliation of the Namespace returns the error.
 		}
 		// The last write can have opened a Namespace that the cache shows as initializing.
-		if template.IsInitializedHere(namespace) && !r.Applier.IsStale(namespace) ||
+		isStale := r.Applier.IsStale(namespace)
+		if !isStale && !isOpen(initialization.ParseState(namespace)) ||
 			initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) ||
 			!template.IsOutdated(current, namespace, state, revision) {
 			continue
+		}
+		if isStale {
+			r.Requests.AddAfter(templateStatusInterval, current.Name)
 		}
 		outdated++
 		if template.IsCanary(&current.Spec.Rollout, namespace) {
 			canaries++
 		}
 	}
-	return outdated, canaries, nil
+	return outdated, canaries
 }

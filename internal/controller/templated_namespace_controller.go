@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -81,6 +82,9 @@ type TemplatedNamespaceReconciler struct {
 	// busy has the names of the Namespaces that are being reconciled. Both controllers can have a request
 	// for a Namespace that has just opened.
 	busy sync.Map
+	// wasCacheCurrent is true after the cache contained what the API server returned.
+	wasCacheCurrent bool
+	cacheMutex      sync.Mutex
 }
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates,verbs=get;list;watch;patch
@@ -163,6 +167,11 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 	if r.Applier.IsStale(&namespace) {
 		return ctrl.Result{}, nil // The watch event for the operator's own write follows.
 	}
+	if !isForOpen {
+		if isCurrent, err := r.isCacheCurrent(ctx); !isCurrent {
+			return ctrl.Result{RequeueAfter: conflictRetry}, err
+		}
+	}
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
@@ -186,6 +195,32 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 		return ctrl.Result{RequeueAfter: conflictRetry}, nswrite.IgnoreStale(err)
 	}
 	return ctrl.Result{RequeueAfter: r.retryAfter(req, result)}, nil
+}
+
+// isCacheCurrent reports whether the cache contains all templates that the API server returned when this
+// manager became the leader. A Namespace can wait for a template that only the previous leader has observed.
+func (r *TemplatedNamespaceReconciler) isCacheCurrent(ctx context.Context) (bool, error) {
+	r.cacheMutex.Lock()
+	defer r.cacheMutex.Unlock()
+	if r.wasCacheCurrent {
+		return true, nil
+	}
+	// The order matters: the cache must be at least as recent as the response.
+	var live, cached v1alpha1.NamespaceTemplateList
+	if err := r.Live.List(ctx, &live); err != nil {
+		return false, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+	}
+	if err := r.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+	}
+	generations := map[types.UID]int64{}
+	for i := range cached.Items {
+		generations[cached.Items[i].UID] = cached.Items[i].Generation
+	}
+	r.wasCacheCurrent = !slices.ContainsFunc(live.Items, func(t v1alpha1.NamespaceTemplate) bool {
+		return generations[t.UID] < t.Generation
+	})
+	return r.wasCacheCurrent, nil
 }
 
 // refuse makes the initialization of a Namespace fail. The Namespace controller then deletes the
@@ -274,9 +309,6 @@ func (r *TemplatedNamespaceReconciler) report(
 		}
 	}
 	r.StatusChanged(r.Tracker.Set(namespace.Name, result.Templates))
-	for _, name := range result.Resumed {
-		r.enqueueMatching(ctx, func(t *v1alpha1.NamespaceTemplate) bool { return t.Name == name })
-	}
 }
 
 // EnqueueSelected enqueues the Namespaces that a template selects or that record it.
@@ -318,13 +350,17 @@ func (r *TemplatedNamespaceReconciler) enqueue(ctx context.Context, versions ...
 		namespace := &namespaces.Items[i]
 		isConcerned := slices.ContainsFunc(versions, func(version client.Object) bool {
 			changed, ok := version.(*v1alpha1.NamespaceTemplate)
-			return ok && (template.Selects(changed, namespace) ||
-				strings.Contains(namespace.Annotations[v1alpha1.AnnotationTemplates], `"`+changed.Name+`"`))
+			return ok && (template.Selects(changed, namespace) || recordsTemplate(namespace, changed.Name))
 		})
 		if isConcerned {
 			r.Requests.Add(!template.IsInitializedHere(namespace), namespace.Name)
 		}
 	}
+}
+
+// recordsTemplate reports whether a Namespace can record a template. It does not parse the annotation.
+func recordsTemplate(namespace *corev1.Namespace, name string) bool {
+	return strings.Contains(namespace.Annotations[v1alpha1.AnnotationTemplates], `"`+name+`"`)
 }
 
 // enqueueUsersOf enqueues the Namespaces of the templates that use a ServiceAccount.

@@ -68,8 +68,6 @@ type Result struct {
 	State State
 	// Templates are the outcomes of the applicable templates, sorted by name.
 	Templates []Outcome
-	// Resumed are the templates whose rollout was paused because of failures, and no longer is.
-	Resumed []string
 	// Refusal is why the initialization of the Namespace must fail; empty if it must not.
 	Refusal string
 	// Elapsed is the time since the first pass over a new Namespace.
@@ -164,6 +162,7 @@ func (a *Applier) Apply(
 		result: Result{State: State{}}, claims: map[objectKey]int{},
 	}
 	selected := applicable(templates, namespace, state)
+	a.Rollouts.forget(namespace.UID, selected...)
 	if isInitializing {
 		p.result.Elapsed = a.started.elapsed(namespace.UID, a.Clock.Now())
 		refusal, err := a.limits.admit(ctx, a.Namespaces, a.Live, namespace, selected)
@@ -214,8 +213,9 @@ func (a *Applier) Apply(
 func IsNotSynced(err error) bool { return errors.Is(err, errNotSynced) }
 
 // Retain forgets what is known about templates that no longer exist, and stops the watches of kinds that
-// no template contains or that the API server does not serve any more.
-func (a *Applier) Retain(ctx context.Context, templates []v1alpha1.NamespaceTemplate) {
+// no template contains or that the API server does not serve any more. It reports whether watches that no
+// template needs are still running; they are stopped after WatchRetention.
+func (a *Applier) Retain(ctx context.Context, templates []v1alpha1.NamespaceTemplate) bool {
 	uids, accounts, kinds := map[types.UID]bool{}, map[string]bool{}, map[schema.GroupVersionKind]bool{}
 	for i := range templates {
 		uids[templates[i].UID] = true
@@ -226,7 +226,7 @@ func (a *Applier) Retain(ctx context.Context, templates []v1alpha1.NamespaceTemp
 	}
 	a.Rollouts.retain(uids)
 	a.Sources.retain(a.Programs.retain(uids), accounts)
-	a.Objects.retain(ctx, kinds, a.isServed)
+	return a.Objects.retain(ctx, kinds, a.isServed)
 }
 
 // Unserved returns the kinds in a template that the API server does not serve, sorted.
@@ -326,9 +326,7 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 func (p *pass) report(template *v1alpha1.NamespaceTemplate, position int) {
 	outcome := p.result.Templates[position]
 	hasFailed := slices.ContainsFunc(outcome.Problems, func(found Problem) bool { return !found.IsConflict() })
-	if p.Rollouts.report(template.UID, p.namespace.UID, outcome.Revision, hasFailed) {
-		p.result.Resumed = append(p.result.Resumed, template.Name)
-	}
+	p.Rollouts.report(template.UID, p.namespace.UID, outcome.Revision, hasFailed)
 }
 
 // fail adds a problem to the result. It returns errors that concern the whole pass.

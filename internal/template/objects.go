@@ -133,20 +133,22 @@ func (o *Objects) ensure(ctx context.Context, kind schema.GroupVersionKind) erro
 }
 
 // retain stops the watches of kinds that are not served, and of kinds that are not needed and that no pass
-// has used for some time.
+// has used for some time. It reports whether watches that are not needed remain.
 func (o *Objects) retain(
 	ctx context.Context, needed map[schema.GroupVersionKind]bool, isServed func(schema.GroupVersionKind) bool,
-) {
+) (isUnneededWatched bool) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	for kind, watched := range o.watched {
 		if isServed(kind) && (needed[kind] || o.clock.Since(watched.used) < WatchRetention) {
+			isUnneededWatched = isUnneededWatched || !needed[kind]
 			continue
 		}
 		// An object that the cache was not asked for cannot fail to be removed.
 		_ = o.cache.RemoveInformer(ctx, emptyObject(kind))
 		delete(o.watched, kind)
 	}
+	return isUnneededWatched
 }
 
 func emptyObject(kind schema.GroupVersionKind) client.Object {

@@ -155,9 +155,10 @@ func TestRetainWatches(t *testing.T) {
 		unserved bool
 		elapsed  time.Duration
 		removed  []string
+		want     bool
 	}{
 		"needed":                {needed: true, elapsed: 2 * WatchRetention},
-		"used recently":         {elapsed: WatchRetention - 1},
+		"used recently":         {elapsed: WatchRetention - 1, want: true},
 		"unused":                {elapsed: WatchRetention, removed: []string{"Secret"}},
 		"needed but not served": {needed: true, unserved: true, removed: []string{"Secret"}},
 		"unused and not served": {unserved: true, removed: []string{"Secret"}},
@@ -170,8 +171,8 @@ func TestRetainWatches(t *testing.T) {
 			g.Expect(objects.ensure(t.Context(), secrets)).To(Succeed())
 			clock.SetTime(now.Add(test.elapsed))
 			g.Expect(objects.ensure(t.Context(), configMaps)).To(Succeed())
-			objects.retain(t.Context(), map[schema.GroupVersionKind]bool{secrets: test.needed},
-				func(kind schema.GroupVersionKind) bool { return kind != secrets || !test.unserved })
+			g.Expect(objects.retain(t.Context(), map[schema.GroupVersionKind]bool{secrets: test.needed, configMaps: true},
+				func(kind schema.GroupVersionKind) bool { return kind != secrets || !test.unserved })).To(Equal(test.want))
 			g.Expect(informers.removed).To(Equal(test.removed))
 			g.Expect(objects.watched).To(HaveLen(2 - len(test.removed)))
 		})

@@ -4,6 +4,8 @@
 package template
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,9 +44,12 @@ type rollout struct {
 	slots map[types.UID]time.Time
 	// failed has the Namespaces to which the latest revision cannot be applied.
 	failed map[types.UID]bool
+	// wasPaused is true if failures have paused the rollout since the last call of Set.
+	wasPaused bool
 }
 
-// Set sets the plan of a template, and reports whether it has changed.
+// Set sets the plan of a template. It reports whether Namespaces may get another revision: if the plan has
+// changed, or if the pause because of failures has ended.
 func (r *Rollouts) Set(template types.UID, plan Plan) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -68,7 +73,10 @@ func (r *Rollouts) Set(template types.UID, plan Plan) bool {
 		known.limiter = rate.NewLimiter(rate.Limit(perSecond), 1+int(perSecond)/10)
 	}
 	known.Plan = plan
-	return hasChanged
+	isPaused := known.hasTooManyFailures()
+	hasResumed := known.wasPaused && !isPaused
+	known.wasPaused = isPaused
+	return hasChanged || hasResumed
 }
 
 // IsPaused reports whether the rollout of a template is paused because of failures.
@@ -95,21 +103,26 @@ func (r *Rollouts) choose(
 	if !ok {
 		return "", 0, false
 	}
-	has := recorded.target()
 	switch {
 	case isInitializing:
 		return current.Current, 0, true
-	case current.Latest == "", has == current.Latest:
-		// An invalid revision changes nothing.
-		return has, 0, true
-	case current.Latest != current.Current && !current.mayUpdate(namespace):
+	case current.failed[namespace.UID]:
+		// The pause because of failures ends when the revision has been applied to such Namespaces.
+		return current.Latest, 0, true
+	}
+	has, next := recorded.target(), current.Latest
+	if next == "" || next != current.Current && !current.mayUpdate(namespace) {
+		// The latest revision is invalid, or it is not the turn of the Namespace.
+		next = cmp.Or(has, current.Current)
+	}
+	if next == has {
 		return has, 0, true
 	}
 	if delay := current.slot(namespace.UID, now).Sub(now); delay > 0 {
 		return has, delay, true
 	}
 	delete(current.slots, namespace.UID)
-	return current.Latest, 0, true
+	return next, 0, true
 }
 
 // slot returns the time from which a Namespace may be updated. Namespaces that have missed their slots,
@@ -134,31 +147,30 @@ func IsCanary(rollout *v1alpha1.TemplateRollout, namespace *corev1.Namespace) bo
 	return rollout.Canary != nil && initialization.Selects(rollout.Canary, namespace.Labels)
 }
 
-// report records whether a revision could be applied to a Namespace. It reports whether this has ended a
-// pause.
-func (r *Rollouts) report(template, namespace types.UID, revision string, hasFailed bool) bool {
+// report records whether a revision could be applied to a Namespace.
+func (r *Rollouts) report(template, namespace types.UID, revision string, hasFailed bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	known, ok := r.byUID[template]
-	if !ok || revision != known.Latest {
-		return false
-	}
-	wasPaused := known.hasTooManyFailures()
-	if hasFailed {
+	switch {
+	case !ok || revision != known.Latest:
+	case hasFailed:
 		known.failed[namespace] = true
-	} else {
+		known.wasPaused = known.wasPaused || known.hasTooManyFailures()
+	default:
 		delete(known.failed, namespace)
 	}
-	return wasPaused && !known.hasTooManyFailures()
 }
 
-// forget forgets a Namespace that was deleted.
-func (r *Rollouts) forget(namespace types.UID) {
+// forget forgets a Namespace, except for the given templates.
+func (r *Rollouts) forget(namespace types.UID, except ...*v1alpha1.NamespaceTemplate) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	for _, known := range r.byUID {
-		delete(known.failed, namespace)
-		delete(known.slots, namespace)
+	for uid, known := range r.byUID {
+		if !slices.ContainsFunc(except, func(t *v1alpha1.NamespaceTemplate) bool { return t.UID == uid }) {
+			delete(known.failed, namespace)
+			delete(known.slots, namespace)
+		}
 	}
 }
 

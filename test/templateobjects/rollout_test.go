@@ -34,6 +34,7 @@ var _ = Describe("The rollout of a changed template", func() {
 		template   *v1alpha1.NamespaceTemplate
 		namespaces []*corev1.Namespace
 	)
+	dev := &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"tier": "dev"}}
 
 	// start creates a template and open namespaces with revision "a". The first have the label tier=dev.
 	start := func(ctx context.Context, number, labeled int, changes ...func(*v1alpha1.NamespaceTemplateSpec)) {
@@ -165,8 +166,7 @@ var _ = Describe("The rollout of a changed template", func() {
 
 	It("starts with the canaries, and continues when they are updated", func(ctx context.Context) {
 		start(ctx, 4, 1, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.Rollout.Canary = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"tier": "dev"}}
-			spec.Rollout.PauseAfterFailures = 1
+			spec.Rollout.Canary, spec.Rollout.PauseAfterFailures = dev, 1
 		})
 		change(ctx, template.Name, only("config", rejected("config")))
 		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("PausedAfterFailures"))
@@ -175,8 +175,64 @@ var _ = Describe("The rollout of a changed template", func() {
 		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"c": 4}))
 	})
 
+	It("remains paused until the new revision can be rendered in the namespaces that have failed", func(ctx context.Context) {
+		start(ctx, 4, 0, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Rollout.PauseAfterFailures = 2 })
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			only("config", configMap("config", "${ns.labels['team']}"))(spec)
+			spec.Rollout.RatePerSecond = 1
+		})
+		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("PausedAfterFailures"))
+		current := &v1alpha1.NamespaceTemplate{}
+		failures := func() int {
+			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
+			return len(current.Status.Failures)
+		}
+		Eventually(failures).WithContext(ctx).Should(Equal(2))
+		Consistently(failures).WithContext(ctx).WithTimeout(3 * time.Second).Should(Equal(2))
+		Expect(values(ctx)).To(Equal(map[string]int{"a": 4}))
+		for _, namespace := range namespaces {
+			patchNamespace(ctx, namespace, `{"metadata":{"labels":{"team":"b"}}}`)
+		}
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 4}))
+	})
+
+	It("continues when the template no longer selects the namespace that has failed", func(ctx context.Context) {
+		start(ctx, 4, 1, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Rollout.Canary, spec.Rollout.PauseAfterFailures = dev, 1
+		})
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			only("config", configMap("config", "b"))(spec)
+			spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{
+				Name: "rejected", Template: &runtime.RawExtension{Raw: []byte(rejected("rejected"))},
+				IncludeWhen: "ns.labels[?'tier'].orValue('') == 'dev'",
+			})
+		})
+		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("PausedAfterFailures"))
+		patchNamespace(ctx, namespaces[0], `{"metadata":{"labels":{"kind":null}}}`)
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 4}))
+	})
+
+	It("does not wait for namespaces that wait for other initializers", func(ctx context.Context) {
+		name := framework.Unique("slow")
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration(name).Initializer(name+".test.example.com",
+			v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{
+				MatchLabels: map[string]v1alpha1.LabelValue{"slow": "true"},
+			}}))
+		start(ctx, 3, 1, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Rollout.Canary = dev })
+		waiting := wrappers.MakeNamespace(framework.Unique("ns")).Label("kind", template.Name).
+			Label("tier", "dev").Label("slow", "true").Obj()
+		Expect(creator.Create(ctx, waiting)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, waiting.Name))).To(Equal(name + ".test.example.com"))
+		}).WithContext(ctx).Should(Succeed())
+		change(ctx, template.Name, only("config", configMap("config", "b")))
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"a": 1, "b": 3}))
+		cluster.Finish(ctx, waiting.Name)
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 4}))
+	})
+
 	It("waits while it is paused, and an invalid template changes nothing", func(ctx context.Context) {
-		start(ctx, 3, 0)
+		start(ctx, 3, 0, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ExistingNamespaces = true })
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			only("config", configMap("config", "b"))(spec)
 			spec.Rollout.Paused = true
@@ -185,15 +241,19 @@ var _ = Describe("The rollout of a changed template", func() {
 		Consistently(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"a": 3}))
 		change(ctx, template.Name, only("config", configMap("config", "${params.typo}")))
 		expectCondition(ctx, template.Name, v1alpha1.ConditionValid, metav1.ConditionFalse)
-		fresh := selectedBy(template.Name)
+		By("a new namespace and an existing one, which the template selects now")
+		fresh, existing := selectedBy(template.Name), wrappers.MakeNamespace(framework.Unique("ns")).Obj()
 		createOpen(ctx, fresh)
+		createOpen(ctx, existing)
+		patchNamespace(ctx, existing, `{"metadata":{"labels":{"kind":"`+template.Name+`"}}}`)
 		expectValue(ctx, fresh, "config", "a")
-		Expect(values(ctx)).To(Equal(map[string]int{"a": 4}))
+		expectValue(ctx, existing, "config", "a")
+		Expect(values(ctx)).To(Equal(map[string]int{"a": 5}))
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			only("config", configMap("config", "b"))(spec)
 			spec.Rollout.Paused = false
 		})
-		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 4}))
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 5}))
 		current := &v1alpha1.NamespaceTemplate{}
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
