@@ -13,7 +13,8 @@ const (
 	shortRoot = "Create, explain, delete and repair namespaces"
 	longRoot  = `Create, explain, delete and repair namespaces.
 
-All commands work on any cluster, with or without the nslifecycle operator.
+All commands work on any cluster, with or without the nslifecycle operator, except those of
+"template" that read NamespaceTemplates.
 
 Exit status: 0 success or healthy, 1 error, 3 blocked, 130 interrupted.`
 	shortVersion = "Print the version of the plugin"
@@ -154,11 +155,11 @@ that overrides it, if any.`
 
   # Remove a finalizer from all objects of one resource type
   kubectl nslifecycle finalize shop --finalizer=example.com/cleanup \
-    --resource=widgets.example.com --dry-run=false
+    --resource=widgets.example.com --ignore-active-owner --dry-run=false
 
   # Remove a namespace finalizer whose owner has been uninstalled, in a script
-  kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent --dry-run=false \
-    --confirm=shop`
+  kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent \
+    --ignore-active-owner --dry-run=false --confirm=shop`
 
 	helpNamespaceFinalizer = "The namespace finalizer to remove, an entry of spec.finalizers of the Namespace."
 	helpMetadataFinalizer  = "The finalizer to remove from metadata.finalizers of the Namespace."
