@@ -2,7 +2,7 @@
 <!-- Generated from api/v1alpha1 by `make api-reference`. Do not edit. -->
 # API reference
 {{ range . }}
-`{{ .GroupVersionString }}` has two kinds, both cluster-scoped:
+`{{ .GroupVersionString }}` has three kinds, all cluster-scoped:
 {{ range .SortedKinds }}
 - [{{ . }}](#{{ . | lower }})
 {{- end }}
