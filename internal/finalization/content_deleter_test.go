@@ -38,6 +38,11 @@ var (
 	errInternal    = apierrors.NewInternalError(errors.New("failed calling webhook"))
 )
 
+// errDenied returns the error of a request that a webhook denies with a code.
+func errDenied(code int32) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: "the object is in use", Message: "denied"}}
+}
+
 var (
 	waitForPods     = fmt.Sprintf(waitForDeletion, "pods", nextDefault)
 	waitForWidgets  = fmt.Sprintf(waitForDeletion, "widgets.example.com", nextDependencies)
@@ -226,6 +231,16 @@ func TestPass(t *testing.T) {
 				Errors: []string{`failed to delete widgets.example.com "w": ` + errForbidden.Error()},
 			},
 		},
+		"a rejected deletion with the code of a missing or replaced object does not block the last stage": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("v"), object("w")}, "configmaps": {object("c")}},
+				errors:  map[string]error{"delete widgets/v": errDenied(404), "delete widgets/w": errDenied(409)},
+			},
+			want: passResult{
+				Deletes: background("configmaps/c", "widgets/v", "widgets/w"), Remaining: map[string]int{"widgets": 2},
+				Errors: []string{`failed to delete widgets.example.com "v": denied; failed to delete widgets.example.com "w": denied`},
+			},
+		},
 		"an unavailable webhook does not block the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
@@ -299,14 +314,6 @@ func TestPass(t *testing.T) {
 		},
 
 		// Deletion of single objects.
-		"an object was deleted after it was listed": {
-			server: &contentServer{
-				objects: map[string]objects{"widgets": {object("w")}},
-				errors:  map[string]error{"delete widgets/w": errNotFound},
-			},
-			// The fake server still has the object. A real server would not.
-			want: passResult{Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1}},
-		},
 		"an object that waits for the deletion of its dependents is deleted immediately": {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {deleted(now, "w", metav1.FinalizerDeleteDependents)},
@@ -579,6 +586,20 @@ func TestPassDeletesNoReplacedObject(t *testing.T) {
 		Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1},
 	}))
 	g.Expect(server.objects["widgets"]).To(HaveLen(1))
+}
+
+func TestPassIgnoresDeletedObjects(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
+	server.hooks = map[string]func(){"delete widgets/w": func() {
+		server.lock.Lock()
+		defer server.lock.Unlock()
+		server.objects["widgets"] = nil
+	}}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(resultOf(server, report)).To(Equal(passResult{Deletes: background("widgets/w")}))
 }
 
 func TestPassDiscovers(t *testing.T) {

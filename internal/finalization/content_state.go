@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
@@ -143,6 +145,18 @@ func (s *typeState) canAssumeDeleted() bool {
 
 func (s *typeState) reset() {
 	s.Count, s.Listed, s.Terminating, s.DeletionDue, s.Finalizers, s.isUncounted = 0, 0, 0, time.Time{}, nil, false
+}
+
+// setFailed stores the DELETE requests that failed. NotFound and Conflict usually mean that the object was deleted or
+// replaced in the meantime, so that the request has not failed. An admission webhook can deny a request with the same
+// codes, but then the object is among the remaining ones.
+func (s *typeState) setFailed(failed []objectError, remaining sets.Set[types.UID]) {
+	failed = slices.DeleteFunc(slices.Clone(failed), func(f objectError) bool {
+		return (apierrors.IsNotFound(f.err) || apierrors.IsConflict(f.err)) && !remaining.Has(f.uid)
+	})
+	s.failed = len(failed)
+	s.deleteError = joinObjectErrors(s.Type, failed)
+	s.isUncertain = slices.ContainsFunc(failed, func(f objectError) bool { return !isFinal(f.err) })
 }
 
 // count adds listed objects to the remaining ones.

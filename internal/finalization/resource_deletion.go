@@ -15,6 +15,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 
@@ -70,7 +72,7 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 	case state.page == nil || (len(state.page.Items) == 0 && state.page.Continue == ""):
 		return nil
 	}
-	hasDeleted, err := p.deletePages(ctx, state)
+	hasDeleted, failed, err := p.deletePages(ctx, state)
 	switch {
 	case err != nil || state.listError != nil:
 		return err
@@ -81,24 +83,22 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 		state.reset()
 		return nil
 	}
-	return p.recount(ctx, state)
+	return p.recount(ctx, state, failed)
 }
 
 // deletePages deletes the objects of one type, page by page, within the time budget. It reports whether
-// it sent a DELETE request.
-func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) {
-	hasDeleted := false
-	var failed []objectError
+// it sent a DELETE request, and returns the failures.
+func (p *pass) deletePages(ctx context.Context, state *typeState) (hasDeleted bool, failed []objectError, err error) {
 	page, listedAt := state.page, state.listedAt
 	for page != nil {
 		if targets := needDeletion(page.Items); len(targets) > 0 {
 			if err := p.confirm(ctx, listedAt); err != nil {
-				return false, err
+				return false, nil, err
 			}
 			hasDeleted = true
 			errs, err := p.deleteObjects(ctx, state, targets)
 			if err != nil {
-				return false, err
+				return false, nil, err
 			}
 			failed = append(failed, errs...)
 		}
@@ -111,17 +111,14 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 			state.isIncomplete = true
 			break
 		}
-		var err error
 		page, err = p.listPage(ctx, state, page.Continue)
 		if err != nil {
-			return false, err
+			return false, nil, err
 		}
 		listedAt = p.clock.Now()
 	}
-	state.failed = len(failed)
-	state.deleteError = joinObjectErrors(state.Type, failed)
-	state.isUncertain = slices.ContainsFunc(failed, func(f objectError) bool { return !isFinal(f.err) })
-	return hasDeleted, nil
+	state.setFailed(failed, nil)
+	return hasDeleted, failed, nil
 }
 
 // deleteObjects deletes objects of a type concurrently and returns the failures. If the API server
@@ -153,7 +150,7 @@ func (p *pass) deleteObjects(
 				}
 				lock.Lock()
 				defer lock.Unlock()
-				failed = append(failed, objectError{name: target.Name, err: err})
+				failed = append(failed, objectError{name: target.Name, uid: target.UID, err: err})
 			}
 		})
 	}
@@ -170,9 +167,6 @@ func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav
 			Preconditions:     &metav1.Preconditions{UID: ptr.To(object.UID)},
 		})
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // The object no longer exists. If another object replaced it, recount counts that object.
-	}
 	if err == nil && object.DeletionTimestamp == nil {
 		p.metrics.Deleted()
 	}
@@ -200,9 +194,11 @@ func (p *pass) deleteCollection(ctx context.Context, state *typeState) error {
 	return ctx.Err()
 }
 
-// recount counts the remaining objects of a type, page by page, within the time budget.
-func (p *pass) recount(ctx context.Context, state *typeState) error {
+// recount counts the remaining objects of a type, page by page, within the time budget. The failures are those of
+// deletePages.
+func (p *pass) recount(ctx context.Context, state *typeState, failed []objectError) error {
 	state.reset()
+	remaining := sets.New[types.UID]()
 	continueToken := ""
 	for {
 		page, err := p.listPage(ctx, state, continueToken)
@@ -213,6 +209,9 @@ func (p *pass) recount(ctx context.Context, state *typeState) error {
 			return nil
 		}
 		state.count(page.Items)
+		for i := range page.Items {
+			remaining.Insert(page.Items[i].UID)
+		}
 		if continueToken = page.Continue; continueToken == "" {
 			break
 		}
@@ -223,6 +222,7 @@ func (p *pass) recount(ctx context.Context, state *typeState) error {
 			break
 		}
 	}
+	state.setFailed(failed, remaining)
 	// Objects that were created in the meantime are not terminating, so no watch event will report their
 	// deletion.
 	state.HasNew = state.Listed > state.Terminating+state.failed
@@ -254,6 +254,7 @@ func needDeletion(objects []metav1.PartialObjectMetadata) []metav1.PartialObject
 // objectError is the error from deleting one object.
 type objectError struct {
 	name string
+	uid  types.UID
 	err  error
 }
 

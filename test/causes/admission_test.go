@@ -71,18 +71,18 @@ const twoConfigMaps = `
 `
 
 // serveWebhook serves a webhook until the spec ends and returns its clientConfig. denialReason
-// returns the reason to deny a request, or "" to allow the request.
-func serveWebhook(denialReason func(*admissionv1.AdmissionRequest) string) string {
-	server, clientConfig := webhooks.Serve(denialReason)
+// returns the reason to deny a request with the given code, or "" to allow the request.
+func serveWebhook(code int32, denialReason func(*admissionv1.AdmissionRequest) string) string {
+	server, clientConfig := webhooks.Serve(code, denialReason)
 	DeferCleanup(server.Close)
 	config, err := json.Marshal(clientConfig)
 	Expect(err).NotTo(HaveOccurred())
 	return string(config)
 }
 
-// denyDeletions serves a webhook that denies every deletion.
-func denyDeletions() string {
-	return serveWebhook(func(request *admissionv1.AdmissionRequest) string {
+// denyDeletions serves a webhook that denies every deletion with the given code.
+func denyDeletions(code int32) string {
+	return serveWebhook(code, func(request *admissionv1.AdmissionRequest) string {
 		if request.Operation == admissionv1.Delete {
 			return "deletion is protected"
 		}
@@ -92,7 +92,7 @@ func denyDeletions() string {
 
 // denyFinalizerRemovals serves a webhook that denies the removal of finalizers.
 func denyFinalizerRemovals() string {
-	return serveWebhook(func(request *admissionv1.AdmissionRequest) string {
+	return serveWebhook(http.StatusForbidden, func(request *admissionv1.AdmissionRequest) string {
 		var object metav1.PartialObjectMetadata
 		if request.Operation == admissionv1.Update && json.Unmarshal(request.Object.Raw, &object) == nil &&
 			len(object.Finalizers) == 0 {
@@ -172,10 +172,10 @@ var _ = Describe("Admission control", func() {
 		}, "internal failure"),
 	)
 
-	It("results in a finding with the reason if a webhook denies deletions", func(ctx context.Context) {
+	DescribeTable("results in a finding with the reason if a webhook denies deletions:", func(ctx context.Context, code int) {
 		f := newFixture(ctx)
 		f.create(ctx, twoConfigMaps)
-		objects := makeWebhook("Validating", denyDeletions(), 10)
+		objects := makeWebhook("Validating", denyDeletions(int32(code)), 10)
 		f.create(ctx, objects)
 		f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
 		f.deleteNamespace(ctx)
@@ -183,7 +183,11 @@ var _ = Describe("Admission control", func() {
 			withMessage(f.text("guard.$id.example.com")).withEvidence("deletion is protected"))
 		f.delete(ctx, objects)
 		f.expectDeleted(ctx)
-	})
+	},
+		Entry("Forbidden", http.StatusForbidden),
+		Entry("NotFound", http.StatusNotFound),
+		Entry("Conflict", http.StatusConflict),
+	)
 
 	It("results in a finding with the reason if a policy denies deletions", func(ctx context.Context) {
 		f := newFixture(ctx)

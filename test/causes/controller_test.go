@@ -96,7 +96,7 @@ var _ = Describe("The namespace controller", func() {
 		as := framework.NewClient(config)
 		release := framework.OccupySeat(ctx, as, other.objects(twoConfigMaps)[0],
 			func(denialReason func(*admissionv1.AdmissionRequest) string) {
-				other.create(ctx, makeWebhook("Validating", serveWebhook(denialReason), 30))
+				other.create(ctx, makeWebhook("Validating", serveWebhook(http.StatusForbidden, denialReason), 30))
 			})
 		Eventually(func() error {
 			return as.Delete(ctx, f.objects(twoConfigMaps)[0], client.DryRunAll)

@@ -5,6 +5,7 @@ package finalization
 
 import (
 	"context"
+	"net/http"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -27,9 +28,9 @@ type denyingWebhook struct {
 }
 
 // denyDeletions registers a webhook for deletions in one namespace. denialReason returns the reason
-// to deny a deletion, or "" to allow it.
+// to deny a deletion with the given code, or "" to allow it.
 func denyDeletions(
-	ctx context.Context, namespace string, denialReason func(*admissionv1.AdmissionRequest) string,
+	ctx context.Context, namespace string, code int32, denialReason func(*admissionv1.AdmissionRequest) string,
 ) *denyingWebhook {
 	GinkgoHelper()
 	webhook := &denyingWebhook{}
@@ -37,7 +38,7 @@ func denyDeletions(
 		APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
 		Scope: new(admissionregistrationv1.NamespacedScope),
 	}
-	webhook.webhook = startWebhook(ctx, namespace, admissionregistrationv1.Delete, everything,
+	webhook.webhook = startWebhook(ctx, namespace, admissionregistrationv1.Delete, everything, code,
 		func(request *admissionv1.AdmissionRequest) string {
 			reason := denialReason(request)
 			if reason == "" || webhook.allowed.Load() {
@@ -67,13 +68,13 @@ func expectDenied(ctx context.Context, object client.Object) {
 }
 
 var _ = Describe("A denied deletion", func() {
-	It("is reported and does not block other deletions if a webhook denies it", func(ctx context.Context) {
+	DescribeTable("is reported and does not block other deletions if a webhook denies it:", func(ctx context.Context, code int) {
 		namespace := createNamespace(ctx, "webhook")
 		content := makeContent(namespace.Name)
 		create(ctx, content...)
 		protected := wrappers.MakeConfigMap(namespace.Name, "protected")
 		create(ctx, protected)
-		webhook := denyDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
+		webhook := denyDeletions(ctx, namespace.Name, int32(code), func(request *admissionv1.AdmissionRequest) string {
 			if request.Name == protected.Name {
 				return "deletion is protected"
 			}
@@ -94,13 +95,19 @@ var _ = Describe("A denied deletion", func() {
 		webhook.allow()
 		expectDeleted(ctx, namespace)
 		expectNoObjects(ctx, namespace.Name)
-	})
+	},
+		Entry("Forbidden", http.StatusForbidden),
+		// The API server returns the same codes if the object was deleted or replaced in the meantime.
+		Entry("NotFound", http.StatusNotFound),
+		Entry("Conflict", http.StatusConflict),
+	)
 
 	It("is reported if the webhook is unavailable", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "webhook-down")
 		settings := wrappers.MakeConfigMap(namespace.Name, "settings")
 		create(ctx, settings)
-		webhook := denyDeletions(ctx, namespace.Name, func(*admissionv1.AdmissionRequest) string { return "denied" })
+		webhook := denyDeletions(ctx, namespace.Name, http.StatusForbidden,
+			func(*admissionv1.AdmissionRequest) string { return "denied" })
 		webhook.expectDenied(ctx, settings)
 		webhook.server.Close()
 
@@ -147,7 +154,7 @@ var _ = Describe("A denied deletion", func() {
 		create(ctx, content...)
 		protected := custom.object(namespace.Name, "protected")
 		createCustom(ctx, custom, protected)
-		webhook := denyDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
+		webhook := denyDeletions(ctx, namespace.Name, http.StatusConflict, func(request *admissionv1.AdmissionRequest) string {
 			if request.Resource.Resource == custom.plural {
 				return "deletion is protected"
 			}

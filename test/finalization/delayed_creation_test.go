@@ -5,6 +5,7 @@ package finalization
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -67,7 +68,7 @@ func delayCreations(ctx context.Context, namespace string, received chan<- struc
 	limitRanges := admissionregistrationv1.Rule{
 		APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"limitranges"},
 	}
-	startWebhook(ctx, namespace, admissionregistrationv1.Create, limitRanges,
+	startWebhook(ctx, namespace, admissionregistrationv1.Create, limitRanges, http.StatusForbidden,
 		func(request *admissionv1.AdmissionRequest) string {
 			if isDryRun(request) {
 				return "dry run"

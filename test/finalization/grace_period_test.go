@@ -5,6 +5,7 @@ package finalization
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -112,11 +113,11 @@ var _ = Describe("The grace period", func() {
 			APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
 		}
 		allow := func(*admissionv1.AdmissionRequest) string { return "" }
-		startWebhook(ctx, "none", admissionregistrationv1.Update, everything, allow)
+		startWebhook(ctx, "none", admissionregistrationv1.Update, everything, http.StatusForbidden, allow)
 		expectDeletedAfter(ctx, time.Second, tolerance)
 
 		By("registering a webhook for CREATE requests")
-		slow := startWebhook(ctx, "none", admissionregistrationv1.Create, everything, allow)
+		slow := startWebhook(ctx, "none", admissionregistrationv1.Create, everything, http.StatusForbidden, allow)
 		Expect(timeToDelete(ctx)).To(BeNumerically(">=", 5*time.Second))
 		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "admission webhooks can delay requests: 1; ` +
 			`the first is \\"webhook.test.example.com\\" in ValidatingWebhookConfiguration \\"` + slow.configuration.Name))

@@ -5,6 +5,7 @@ package finalization
 
 import (
 	"context"
+	"net/http"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -129,7 +130,7 @@ var _ = Describe("Pods", func() {
 		create(ctx, kept...)
 		pod := makePod(namespace.Name, "denied", "", 0)
 		create(ctx, pod)
-		webhook := denyDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
+		webhook := denyDeletions(ctx, namespace.Name, http.StatusForbidden, func(request *admissionv1.AdmissionRequest) string {
 			if request.Resource.Resource == "pods" {
 				return "the Pod is protected"
 			}

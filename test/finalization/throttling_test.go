@@ -42,7 +42,7 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	var webhook *denyingWebhook
 	release := framework.OccupySeat(ctx, framework.NewClient(config), occupant,
 		func(denialReason func(*admissionv1.AdmissionRequest) string) {
-			webhook = denyDeletions(ctx, seat.Name, denialReason)
+			webhook = denyDeletions(ctx, seat.Name, http.StatusForbidden, denialReason)
 		})
 	stop := sync.OnceFunc(func() {
 		release()

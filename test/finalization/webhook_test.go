@@ -25,13 +25,13 @@ type webhook struct {
 }
 
 // startWebhook registers a webhook for an operation in a namespace until the spec ends.
-// denialReason returns the reason to deny a request, or "" to allow it. It must return within 30 s.
+// denialReason returns the reason to deny a request with the given code, or "" to allow it. It must return within 30 s.
 func startWebhook(
 	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType,
-	resources admissionregistrationv1.Rule, denialReason func(*admissionv1.AdmissionRequest) string,
+	resources admissionregistrationv1.Rule, code int32, denialReason func(*admissionv1.AdmissionRequest) string,
 ) *webhook {
 	GinkgoHelper()
-	server, clientConfig := webhooks.Serve(denialReason)
+	server, clientConfig := webhooks.Serve(code, denialReason)
 	DeferCleanup(server.Close)
 
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}

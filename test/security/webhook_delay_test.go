@@ -5,6 +5,7 @@ package security
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -232,7 +233,7 @@ func install(
 ) *delayingWebhook {
 	GinkgoHelper()
 	webhook := &delayingWebhook{received: make(chan struct{}), recreated: make(chan struct{}), maxDelay: maxDelay}
-	server, clientConfig := webhooks.Serve(webhook.answer)
+	server, clientConfig := webhooks.Serve(http.StatusForbidden, webhook.answer)
 	DeferCleanup(server.Close)
 	configuration := configurationFor(clientConfig)
 	Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())

@@ -16,9 +16,9 @@ import (
 )
 
 // Serve starts a webhook server and returns it with the client configuration for the API server.
-// The why function returns the reason to deny a request, or "" to allow it.
+// The why function returns the reason to deny a request with the given code, or "" to allow it.
 func Serve(
-	why func(*admissionv1.AdmissionRequest) string,
+	code int32, why func(*admissionv1.AdmissionRequest) string,
 ) (*httptest.Server, admissionregistrationv1.WebhookClientConfig) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -29,7 +29,7 @@ func Serve(
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 		if text := why(review.Request); text != "" {
 			review.Response.Allowed = false
-			review.Response.Result = &metav1.Status{Message: text, Code: http.StatusForbidden}
+			review.Response.Result = &metav1.Status{Message: text, Code: code}
 		}
 		review.Request = nil
 		_ = json.NewEncoder(w).Encode(&review)

@@ -65,7 +65,7 @@ func (c *collection) makeDryRuns(ctx context.Context) {
 }
 
 // addDryRun adds a dry run to the facts. It omits a response that only shows that the object was
-// changed or deleted, or that permission is missing.
+// changed or deleted, or that permission is missing. An admission webhook can deny a request with any code.
 func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	unread := func(format string, last any) {
 		c.addUnread(diagnosis.SourceDryRuns, fmt.Sprintf(format, dryRun.Verb, dryRun.Type, last))
@@ -76,7 +76,8 @@ func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	case errors.Is(err, metadataclient.ErrNotSent),
 		err != nil && strings.Contains(err.Error(), "does not support dry run"):
 		unread(unreadDryRunFailed, diagnosis.OneLine(err.Error()))
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsMethodNotSupported(err):
+	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsMethodNotSupported(err)) &&
+		!diagnosis.IsFromAdmission(err.Error()):
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		unread(unreadDryRunTimeout, responseTimeout)
 	default:

@@ -4,8 +4,12 @@
 package collect
 
 import (
+	"fmt"
 	"testing"
 
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
@@ -44,5 +48,20 @@ func TestDryRunsSkipAggregatedServers(t *testing.T) {
 				t.Errorf("got %d finalizer removals, want %d", got, test.want)
 			}
 		})
+	}
+}
+
+// The API server returns the same codes if the object was deleted or changed in the meantime.
+func TestDryRunsKeepDenials(t *testing.T) {
+	for _, code := range []int32{404, 405, 409} {
+		for message, want := range map[string]int{`admission webhook "w" denied the request: in use`: 1, "in use": 0} {
+			t.Run(fmt.Sprintf("%d %s", code, message), func(t *testing.T) {
+				c := &collection{facts: makeFacts()}
+				c.addDryRun(diagnosis.DryRun{Verb: diagnosis.VerbDelete, Err: &apierrors.StatusError{
+					ErrStatus: metav1.Status{Code: code, Message: message},
+				}})
+				NewWithT(t).Expect(c.facts.DryRuns).To(HaveLen(want))
+			})
+		}
 	}
 }
