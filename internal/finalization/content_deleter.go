@@ -26,7 +26,8 @@ const (
 	// deleteBudget limits how long a pass deletes objects. The next pass deletes the others, so that a
 	// namespace with many objects does not block other namespaces.
 	deleteBudget = 10 * time.Second
-	// listBudget limits how long a pass lists objects without finding one to delete.
+	// listBudget limits how long a pass lists objects without finding one to delete, and how long it counts the objects
+	// of one type afterwards.
 	listBudget = 6 * deleteBudget
 	// maxConcurrentTypes limits the types of one namespace that are processed concurrently.
 	maxConcurrentTypes = 10

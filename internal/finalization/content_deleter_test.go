@@ -751,7 +751,7 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 			want: passResult{
 				Deletes: background("widgets/d"), Remaining: map[string]int{"widgets": 4},
 			},
-			wantListed: 1,
+			wantListed: 4,
 		},
 		"while listing terminating objects, after a longer time": {
 			slow: "list widgets from 2", took: listBudget,
@@ -761,14 +761,14 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 			},
 			wantListed: 1,
 		},
-		"while counting objects": {
+		"but not while counting objects": {
 			slow:    "delete widgets/c",
 			objects: objects{object("a", "f"), object("b", "f"), object("c", "f")},
 			want: passResult{
 				Deletes:   background("widgets/a", "widgets/b", "widgets/c"),
 				Remaining: map[string]int{"widgets": 3},
 			},
-			wantListed: 1,
+			wantListed: 3,
 		},
 	}
 	for name, test := range tests {
@@ -786,6 +786,57 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 	}
 }
 
+// If deletions take longer than the budget, the last stage must wait for a terminating object on any page, but not for
+// objects whose deletions are rejected in every pass.
+func TestPassCountsAllPagesBeforeTheLastStage(t *testing.T) {
+	rejected := func(name string) string {
+		return fmt.Sprintf(`failed to delete widgets.example.com "%s": %v`, name, errForbidden)
+	}
+	twoRejected := []string{rejected("a") + "; " + rejected("c")}
+	tests := map[string]struct {
+		second metav1.PartialObjectMetadata
+		// slow is the page whose list request takes longer than the budget after the deletions.
+		slow string
+		want passResult
+	}{
+		"a terminating object": {second: deleted(now, "b", "f"), want: passResult{
+			Deletes: background("widgets/a", "widgets/c"), Remaining: map[string]int{"widgets": 3, "configmaps": 1},
+			WaitReason: waitForWidgets, Errors: twoRejected,
+		}},
+		"a terminating object on a page that is not counted": {second: deleted(now, "b", "f"), slow: "list widgets", want: passResult{
+			Deletes: background("widgets/a", "widgets/c"), Remaining: map[string]int{"widgets": 3, "configmaps": 1},
+			WaitReason: waitForWidgets, Errors: twoRejected, Incomplete: true,
+		}},
+		"only rejected deletions": {second: object("b"), want: passResult{
+			Deletes:   background("configmaps/d", "widgets/a", "widgets/b", "widgets/c"),
+			Remaining: map[string]int{"widgets": 3},
+			Errors:    []string{rejected("a") + "; " + rejected("b") + "; " + rejected("c")},
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := &contentServer{
+				pageSize: 1,
+				objects: map[string]objects{
+					"widgets": {object("a"), test.second, object("c")}, "configmaps": {object("d")},
+				},
+				errors: map[string]error{
+					"delete widgets/a": errForbidden, "delete widgets/b": errForbidden, "delete widgets/c": errForbidden,
+				},
+			}
+			server.hooks = map[string]func(){"delete widgets/c": func() {
+				server.clock.advance(deleteBudget + time.Second)
+				server.hooks[test.slow] = func() { server.clock.advance(listBudget + time.Second) }
+			}}
+			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+			report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(resultOf(server, report)).To(Equal(test.want))
+		})
+	}
+}
+
 // A list can start with empty pages.
 func TestPassContinuesAfterAnEmptyPage(t *testing.T) {
 	// last is the number of the list request after which the budget is exhausted.
@@ -797,7 +848,7 @@ func TestPassContinuesAfterAnEmptyPage(t *testing.T) {
 			lists := 0
 			server.hooks = map[string]func(){"list widgets": func() {
 				if lists++; lists == last {
-					server.clock.advance(deleteBudget + time.Second)
+					server.clock.advance(listBudget + time.Second)
 				}
 			}}
 			report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})

@@ -194,10 +194,14 @@ func (p *pass) deleteCollection(ctx context.Context, state *typeState) error {
 	return ctx.Err()
 }
 
-// recount counts the remaining objects of a type, page by page, within the time budget. The failures are those of
-// deletePages.
+// recount counts the remaining objects of a type, page by page. The failures are those of deletePages.
+//
+// The next stage must not start while an object on a page that was not counted is terminating, so it waits if recount
+// does not list all pages. To avoid that, recount has a budget of its own: deletePages has just listed as many pages
+// within listBudget. Only a pass that is incomplete anyway stops earlier.
 func (p *pass) recount(ctx context.Context, state *typeState, failed []objectError) error {
 	state.reset()
+	startedAt := p.clock.Now()
 	remaining := sets.New[types.UID]()
 	continueToken := ""
 	for {
@@ -215,10 +219,10 @@ func (p *pass) recount(ctx context.Context, state *typeState, failed []objectErr
 		if continueToken = page.Continue; continueToken == "" {
 			break
 		}
-		if p.clock.Since(p.startedAt) > deleteBudget {
+		isOverBudget := state.isIncomplete && p.clock.Since(p.startedAt) > deleteBudget
+		if isOverBudget || p.clock.Since(startedAt) > listBudget {
 			state.Count += int(ptr.Deref(page.RemainingItemCount, 0))
-			// Later pages can have objects even if these pages are empty.
-			state.isIncomplete = state.isIncomplete || state.Count == 0
+			state.isIncomplete = true
 			break
 		}
 	}
