@@ -37,6 +37,9 @@ var dependencyResources = map[schema.GroupResource]bool{
 	{Group: "networking.k8s.io", Resource: "networkpolicies"}:      true,
 	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}: true,
 	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:        true,
+	// OpenShift serves the same objects in another group.
+	{Group: "authorization.openshift.io", Resource: "rolebindings"}: true,
+	{Group: "authorization.openshift.io", Resource: "roles"}:        true,
 }
 
 func stageOf(resource schema.GroupResource) stage {

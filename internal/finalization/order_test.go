@@ -14,14 +14,16 @@ import (
 
 func TestStageOf(t *testing.T) {
 	tests := map[schema.GroupResource]stage{
-		{Resource: "pods"}:                                             stagePods,
-		{Resource: "configmaps"}:                                       stageDependencies,
-		{Resource: "secrets"}:                                          stageDependencies,
-		{Resource: "serviceaccounts"}:                                  stageDependencies,
-		{Group: "coordination.k8s.io", Resource: "leases"}:             stageDependencies,
-		{Group: "networking.k8s.io", Resource: "networkpolicies"}:      stageDependencies,
-		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}: stageDependencies,
-		{Group: "rbac.authorization.k8s.io", Resource: "roles"}:        stageDependencies,
+		{Resource: "pods"}:                                              stagePods,
+		{Resource: "configmaps"}:                                        stageDependencies,
+		{Resource: "secrets"}:                                           stageDependencies,
+		{Resource: "serviceaccounts"}:                                   stageDependencies,
+		{Group: "coordination.k8s.io", Resource: "leases"}:              stageDependencies,
+		{Group: "networking.k8s.io", Resource: "networkpolicies"}:       stageDependencies,
+		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:  stageDependencies,
+		{Group: "rbac.authorization.k8s.io", Resource: "roles"}:         stageDependencies,
+		{Group: "authorization.openshift.io", Resource: "rolebindings"}: stageDependencies,
+		{Group: "authorization.openshift.io", Resource: "roles"}:        stageDependencies,
 
 		{Resource: "services"}:                       stageDefault,
 		{Group: "apps", Resource: "deployments"}:     stageDefault,
