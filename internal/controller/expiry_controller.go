@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
@@ -193,12 +194,8 @@ func (r *ExpiryReconciler) deleteExpired(
 		UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion,
 	})
 	switch {
-	case apierrors.IsConflict(err):
-		// The predicate may drop the watch event of the conflicting change.
-		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
-	case apierrors.IsNotFound(err):
-		return ctrl.Result{}, nil
-	case policyverifier.IsRefusal(err):
+	// An admission webhook can deny the request with any code.
+	case policyverifier.IsRefusal(err), err != nil && diagnosis.IsFromAdmission(err.Error()):
 		log.FromContext(ctx).Info("The API server refused to delete an expired namespace", "error", err.Error(),
 			"retryAfter", decision.RequeueAfter.String())
 		if r.nextAttempt == nil {
@@ -207,6 +204,11 @@ func (r *ExpiryReconciler) deleteExpired(
 		r.nextAttempt[namespace.Name] = r.Clock.Now().Add(decision.RequeueAfter)
 		return ctrl.Result{RequeueAfter: decision.RequeueAfter},
 			nswrite.IgnoreStale(r.writeCondition(ctx, namespace, expiry.DecideRefused(namespace, err)))
+	case apierrors.IsConflict(err):
+		// The predicate may drop the watch event of the conflicting change.
+		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("failed to delete expired namespace %q: %w", namespace.Name, err)
 	}

@@ -137,6 +137,12 @@ func TestExpiryReconcile(t *testing.T) {
 			cached: warned(), server: namespaceServer{deleteError: errOutage}, wantWrites: []string{deletion},
 			wantError: `failed to delete expired namespace "x": ` + errOutage.Error(),
 		},
+		"a webhook refuses the deletion with the code of a conflict": {
+			cached: warned(), server: namespaceServer{deleteError: errInUse},
+			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
+			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + errInUse.Error()},
+			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
+		},
 		"the deletion is refused": {
 			cached: warned(), server: namespaceServer{deleteError: errForbidden},
 			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},

@@ -23,8 +23,10 @@ var (
 
 	errOutage    = policytest.ErrUnavailable
 	errForbidden = policytest.ErrForbidden
-	errConflict  = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("the object has been modified"))
-	errNotFound  = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x")
+	errInUse     = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x",
+		errors.New(`admission webhook "usages.example.com" denied the request: in use`))
+	errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("the object has been modified"))
+	errNotFound = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x")
 	// errRecreated is the error for a patch with the UID of an object that was deleted and created again.
 	errRecreated = apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "x", field.ErrorList{
 		field.Invalid(field.NewPath("metadata", "uid"), "x-uid", "field is immutable"),

@@ -149,7 +149,7 @@ func (s *typeState) reset() {
 
 // setFailed stores the DELETE requests that failed. NotFound and Conflict usually mean that the object was deleted or
 // replaced in the meantime, so that the request has not failed. An admission webhook can deny a request with the same
-// codes, but then the object is among the remaining ones.
+// codes, but then the object is among the remaining ones, which are not terminating.
 func (s *typeState) setFailed(failed []objectError, remaining sets.Set[types.UID]) {
 	failed = slices.DeleteFunc(slices.Clone(failed), func(f objectError) bool {
 		return (apierrors.IsNotFound(f.err) || apierrors.IsConflict(f.err)) && !remaining.Has(f.uid)

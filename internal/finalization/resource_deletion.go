@@ -214,7 +214,9 @@ func (p *pass) recount(ctx context.Context, state *typeState, failed []objectErr
 		}
 		state.count(page.Items)
 		for i := range page.Items {
-			remaining.Insert(page.Items[i].UID)
+			if len(failed) > 0 && page.Items[i].DeletionTimestamp == nil {
+				remaining.Insert(page.Items[i].UID)
+			}
 		}
 		if continueToken = page.Continue; continueToken == "" {
 			break

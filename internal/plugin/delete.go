@@ -103,13 +103,15 @@ func (o *deleteOptions) delete(
 		Preconditions: metav1.NewUIDPreconditions(string(namespace.UID)), DryRun: o.dryRun.requestOption(),
 	})
 	switch {
+	case apierrors.IsForbidden(err) && protection.IsProtected(namespace) &&
+		strings.Contains(err.Error(), v1alpha1.LabelDeletionProtection):
+		return fmt.Errorf(msgNotDeleted, namespace.Name, protection.Message(namespace))
+	case err == nil || diagnosis.IsFromAdmission(err.Error()): // A webhook can deny the request with any code.
+		return err
 	case apierrors.IsConflict(err):
 		return fmt.Errorf(msgRecreated, namespace.Name)
 	case apierrors.IsNotFound(err): // Another client has deleted the Namespace.
 		return nil
-	case apierrors.IsForbidden(err) && protection.IsProtected(namespace) &&
-		strings.Contains(err.Error(), v1alpha1.LabelDeletionProtection):
-		return fmt.Errorf(msgNotDeleted, namespace.Name, protection.Message(namespace))
 	}
 	return err
 }

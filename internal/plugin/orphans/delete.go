@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
 // Delete deletes an orphan unless its namespace exists again.
@@ -30,7 +32,7 @@ func (f *Finder) Delete(ctx context.Context, orphan *Orphan) (Outcome, error) {
 	switch {
 	case isNamespaceNotFound(err, orphan.Namespace):
 		return OutcomeRejected, nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !diagnosis.IsFromAdmission(err.Error()):
 		return OutcomeNotFound, nil
 	case err != nil:
 		return "", fmt.Errorf("failed to delete %s in namespace %q: %w", orphan, orphan.Namespace, err)
