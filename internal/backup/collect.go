@@ -146,6 +146,7 @@ func (c *collector) selectTypes(all []resourcetypes.Type) error {
 			c.types = append(c.types, one)
 		}
 	}
+	c.types = resourcetypes.Distinct(c.types)
 	return nil
 }
 
@@ -171,7 +172,7 @@ func (c *collector) listAll(ctx context.Context) {
 			c.unread("%s: %v", one, errs[i])
 		}
 		for _, object := range objects[i] {
-			// Two API groups can serve the same object, for example Events.
+			// Two API groups can serve the same object.
 			if !seen.Has(object.GetUID()) {
 				seen.Insert(object.GetUID())
 				c.found = append(c.found, object)

@@ -27,6 +27,22 @@ func (t Type) Can(verb string) bool {
 	return slices.Contains(t.Verbs, verb)
 }
 
+// aliases maps types to those that contain the same objects, also in clusters without the aliases. OpenShift serves
+// RBAC objects in a second group, in which a server-side apply cannot create them.
+var aliases = map[schema.GroupResource]schema.GroupResource{
+	{Group: "events.k8s.io", Resource: "events"}:                    {Resource: "events"},
+	{Group: "authorization.openshift.io", Resource: "roles"}:        {Group: "rbac.authorization.k8s.io", Resource: "roles"},
+	{Group: "authorization.openshift.io", Resource: "rolebindings"}: {Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
+}
+
+// Distinct returns the types without those whose objects another one of the types contains, too.
+func Distinct(types []Type) []Type {
+	return slices.DeleteFunc(slices.Clone(types), func(one Type) bool {
+		original, ok := aliases[one.GroupResource()]
+		return ok && slices.ContainsFunc(types, func(other Type) bool { return other.GroupResource() == original })
+	})
+}
+
 // String returns the name of the type in the form that kubectl accepts, such as deployments.apps or
 // pods.
 func (t Type) String() string {

@@ -76,6 +76,30 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
+func TestDistinct(t *testing.T) {
+	of := func(names ...string) []Type {
+		var all []Type
+		for _, name := range names {
+			one := Type{}
+			resource := schema.ParseGroupResource(name)
+			one.Group, one.Resource = resource.Group, resource.Resource
+			all = append(all, one)
+		}
+		return all
+	}
+	for want, types := range map[string][]Type{
+		"[events roles.rbac.authorization.k8s.io]": of("events", "roles.authorization.openshift.io", "events.events.k8s.io",
+			"roles.rbac.authorization.k8s.io"),
+		// The type with the same objects as the first one is not among them.
+		"[rolebindings.authorization.openshift.io roles.rbac.authorization.k8s.io]": of(
+			"rolebindings.authorization.openshift.io", "roles.rbac.authorization.k8s.io"),
+	} {
+		if got := fmt.Sprint(Distinct(types)); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 func TestDiscoverNothing(t *testing.T) {
 	for name, result := range map[string]discovered{"an error": {err: errDown}, "no types": {}} {
 		if found, err := Discover(t.Context(), result); err == nil {

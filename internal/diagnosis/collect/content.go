@@ -83,7 +83,11 @@ func (c *collection) readContent(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	name := c.facts.Namespace.Name
-	contents := resourcetypes.List(ctx, c.metadata, name, c.facts.ResourceTypes.Types, maxListed)
+	// Finalization does not wait for objects that cannot be deleted, such as Pod metrics.
+	deletable := slices.DeleteFunc(slices.Clone(c.facts.ResourceTypes.Types), func(one resourcetypes.Type) bool {
+		return !one.Can("delete")
+	})
+	contents := resourcetypes.List(ctx, c.metadata, name, deletable, maxListed)
 	contents = slices.DeleteFunc(contents, func(content resourcetypes.Content) bool {
 		return diagnosis.IsMissingPermission(content.Err) && isReportedEmpty(c.facts, content.Type)
 	})

@@ -68,6 +68,19 @@ func TestReadContentOmitsTypesReportedEmpty(t *testing.T) {
 	}
 }
 
+func TestReadContentOmitsTypesThatCannotBeDeleted(t *testing.T) {
+	client := fake.NewSimpleMetadataClient(fake.NewTestScheme())
+	facts := makeFacts()
+	computed := resourcetypes.Type{Verbs: []string{"get", "list"}}
+	computed.Group, computed.Version, computed.Resource = "metrics.k8s.io", "v1beta1", "pods"
+	facts.ResourceTypes = &resourcetypes.Set{Types: []resourcetypes.Type{computed}}
+	collection := &collection{Collector: &Collector{metadata: client}, facts: facts}
+	collection.readContent(t.Context())
+	if len(facts.Content) != 0 || len(client.Actions()) != 0 {
+		t.Errorf("got content %+v after %+v", facts.Content, client.Actions())
+	}
+}
+
 func TestIsReportedEmpty(t *testing.T) {
 	const remaining = "Some resources are remaining: configmaps. has 1 resource instances, " +
 		"widgets.widgets.example.com has 2 resource instances"

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -35,7 +36,7 @@ func isUnanswered(err error) bool {
 	}
 	const firstServerError = 500
 	code := int(status.Status().Code)
-	return (code == 0 || code >= firstServerError) && !strings.Contains(err.Error(), "failed calling webhook")
+	return (code == 0 || code >= firstServerError) && !diagnosis.IsFromAdmission(err.Error())
 }
 
 // withAdvice adds advice for the user to the error of a rejected write.

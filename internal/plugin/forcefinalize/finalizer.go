@@ -103,7 +103,8 @@ func (f *Finalizer) discoverState(ctx context.Context) (*clusterState, error) {
 	if err := discovered.Err(); err != nil {
 		state.unread = append(state.unread, "discovery: "+err.Error())
 	}
-	state.addContents(resourcetypes.List(ctx, f.Metadata, f.Namespace, discovered.Types, resourcetypes.Unlimited))
+	state.addContents(resourcetypes.List(ctx, f.Metadata, f.Namespace, resourcetypes.Distinct(discovered.Types),
+		resourcetypes.Unlimited))
 	return state, ctx.Err()
 }
 

@@ -554,6 +554,20 @@ func TestCreateFile(t *testing.T) {
 	}
 }
 
+func TestIsDeleted(t *testing.T) {
+	resource := schema.GroupResource{Resource: "configmaps"}
+	denied := apierrors.NewNotFound(resource, "settings")
+	denied.ErrStatus.Message = `admission webhook "a" denied the request: ` + denied.ErrStatus.Message
+	for err, want := range map[error]bool{
+		apierrors.NewNotFound(resource, "a"): true, fmt.Errorf("removing: %w", denied): false,
+		apierrors.NewConflict(resource, "a", errors.New("changed")): false,
+	} {
+		if got := isDeleted(err); got != want {
+			t.Errorf("%v: got %t", err, got)
+		}
+	}
+}
+
 func TestIsUnanswered(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	for name, test := range map[string]struct {
@@ -567,6 +581,7 @@ func TestIsUnanswered(t *testing.T) {
 		"server timeout":    {apierrors.NewServerTimeout(resource, "patch", 1), true},
 		"internal error":    {apierrors.NewInternalError(errors.New("rpc error")), true},
 		"failed webhook":    {apierrors.NewInternalError(errors.New(`failed calling webhook "a"`)), false},
+		"denying webhook":   {apierrors.NewInternalError(errors.New(`admission webhook "a" denied the request: x`)), false},
 		"conflict":          {apierrors.NewConflict(resource, "a", errors.New("changed")), false},
 		"forbidden":         {fmt.Errorf("removing: %w", apierrors.NewForbidden(resource, "a", nil)), false},
 		"invalid":           {apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false},

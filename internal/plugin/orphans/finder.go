@@ -83,12 +83,11 @@ func (f *Finder) Find(ctx context.Context) (*Result, error) {
 	return result, ctx.Err()
 }
 
-// StoredTypes returns the resource types of stored objects. It excludes types that cannot be
-// deleted, because an API server computes their objects. It also excludes Events of the group
-// events.k8s.io, because the core group serves the same objects.
+// StoredTypes returns the resource types of stored objects, without those whose objects another type contains.
+// It excludes types that cannot be deleted, because an API server computes their objects.
 func StoredTypes(all []resourcetypes.Type) []resourcetypes.Type {
-	return slices.DeleteFunc(slices.Clone(all), func(one resourcetypes.Type) bool {
-		return !one.Can("list") || !one.Can("delete") || one.String() == "events.events.k8s.io"
+	return slices.DeleteFunc(resourcetypes.Distinct(all), func(one resourcetypes.Type) bool {
+		return !one.Can("list") || !one.Can("delete")
 	})
 }
 

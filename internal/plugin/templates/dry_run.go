@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -100,12 +102,22 @@ func (r *DryRunner) dryRun(ctx context.Context, of *Template, namespace *corev1.
 	// For a field that is not in the schema, the API server returns an internal error.
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsConflict(err), apierrors.IsInternalError(err):
 		return fail(msgDryRunFailed, err)
+	case apierrors.IsForbidden(err) && !dependsOnUser(err):
+		return fail(msgDryRunFailed, err)
 	case err != nil:
 		return err
 	case !isMissing:
 		object.Fields = compareFields(object.Kind, withoutServerFields(live), withoutServerFields(applied))
 	}
 	return nil
+}
+
+// dependsOnUser reports whether a request can be forbidden only because the user sends it, and not the ServiceAccount
+// of the template: without a permission, as an escalation of privileges, or by a policy such as
+// v1alpha1.PolicyTemplateObjects. A policy that depends only on the object is more likely to return Invalid, its default.
+func dependsOnUser(err error) bool {
+	return diagnosis.IsMissingPermission(err) || len(diagnosis.DenyingPolicies(err.Error())) > 0 ||
+		strings.Contains(err.Error(), "attempting to grant RBAC permissions")
 }
 
 // withoutServerFields returns an object without the metadata that the API server sets.
