@@ -111,20 +111,16 @@ func (r *TemplateReconciler) enqueueUsersOf(ctx context.Context, account client.
 
 // Reconcile updates the status of one template.
 func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	isUnneededWatched, err := r.retain(ctx)
+	stopWatchesAfter, err := r.retain(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	current := &v1alpha1.NamespaceTemplate{}
 	if err := r.Get(ctx, req.NamespacedName, current); err != nil {
-		if !apierrors.IsNotFound(err) {
-			return ctrl.Result{}, err
+		if apierrors.IsNotFound(err) {
+			metrics.DeleteTemplate(req.Name)
 		}
-		metrics.DeleteTemplate(req.Name)
-		if isUnneededWatched {
-			return ctrl.Result{RequeueAfter: template.WatchRetention}, nil
-		}
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: stopWatchesAfter}, client.IgnoreNotFound(err)
 	}
 	metrics.AddTemplate(current.Name)
 	var namespaces corev1.NamespaceList
@@ -158,18 +154,20 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	return ctrl.Result{RequeueAfter: reviewInterval}, nil
 }
 
-// retain forgets what is known about templates that no longer exist. It reports whether watches that no
-// template needs are still running.
-func (r *TemplateReconciler) retain(ctx context.Context) (isUnneededWatched bool, err error) {
+// retain forgets what is known about templates that no longer exist. It returns the time until watches that no
+// template needs can be stopped; 0 if there are none.
+func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.Duration, err error) {
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+		return 0, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
 	}
-	isUnneededWatched = r.Applier.Retain(ctx, templates.Items)
+	if r.Applier.Retain(ctx, templates.Items) {
+		stopWatchesAfter = template.WatchRetention
+	}
 	maps.DeleteFunc(r.reviews, func(uid types.UID, _ review) bool {
 		return !slices.ContainsFunc(templates.Items, func(t v1alpha1.NamespaceTemplate) bool { return t.UID == uid })
 	})
-	return isUnneededWatched, nil
+	return stopWatchesAfter, nil
 }
 
 // review reviews the permissions of a template, unless a recent review is known.

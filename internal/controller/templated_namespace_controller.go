@@ -160,17 +160,15 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	defer r.busy.Delete(req.Name)
-	if !isForOpen && !isTurnOfTemplates(state) {
+	if !isTurnOfTemplates(state) {
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nil
 	}
 	if r.Applier.IsStale(&namespace) {
 		return ctrl.Result{}, nil // The watch event for the operator's own write follows.
 	}
-	if !isForOpen {
-		if isCurrent, err := r.isCacheCurrent(ctx); !isCurrent {
-			return ctrl.Result{RequeueAfter: conflictRetry}, err
-		}
+	if isCurrent, err := r.isCacheCurrent(ctx); !isCurrent {
+		return ctrl.Result{RequeueAfter: conflictRetry}, err
 	}
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
@@ -246,9 +244,10 @@ func isOpen(state initialization.State) bool {
 	return state.Phase != initialization.PhasePending && state.Phase != initialization.PhaseFailed
 }
 
-// isTurnOfTemplates reports whether an initializing Namespace waits for its templates.
+// isTurnOfTemplates reports whether a Namespace is open, or initializing and waits for its templates.
 func isTurnOfTemplates(state initialization.State) bool {
-	return state.Phase == initialization.PhasePending && state.Pending[0] == v1alpha1.TemplatesInitializer
+	return isOpen(state) ||
+		state.Phase == initialization.PhasePending && state.Pending[0] == v1alpha1.TemplatesInitializer
 }
 
 // retryAfter returns the time until the next pass. Problems are retried with increasing delays.

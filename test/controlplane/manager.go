@@ -59,10 +59,11 @@ func RunManager(
 	if options.Controllers.Runs(manager.Initialization) {
 		// An API server can serve a CRD some time after the CRD is established.
 		var preflightErr error
-		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			options.Server, preflightErr = manager.Preflight(ctx, discoveryClient)
-			return preflightErr == nil, nil
-		}); err != nil {
+		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true,
+			func(ctx context.Context) (bool, error) {
+				options.Server, preflightErr = manager.Preflight(ctx, discoveryClient)
+				return preflightErr == nil, nil
+			}); err != nil {
 			return nil, errors.Join(err, preflightErr)
 		}
 	}
