@@ -220,7 +220,7 @@ func (a *Applier) Retain(ctx context.Context, templates []v1alpha1.NamespaceTemp
 	for i := range templates {
 		uids[templates[i].UID] = true
 		accounts[templates[i].Spec.ServiceAccountName] = true
-		for _, kind := range a.Programs.latest(&templates[i]).kinds {
+		for _, kind := range a.Programs.kinds(&templates[i], a.Rollouts.current(templates[i].UID)) {
 			kinds[kind] = true
 		}
 	}

@@ -92,7 +92,7 @@ func (p *pass) write(
 	if err != nil {
 		return nil, nil, err
 	}
-	response, err := p.Writer.apply(ctx, target, want.manifest, metav1.PatchOptions{Force: &isForced})
+	response, existed, err := p.Writer.apply(ctx, target, want.manifest, metav1.PatchOptions{Force: &isForced})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,7 +110,10 @@ func (p *pass) write(
 	state := &ObjectState{
 		Name: want.name, APIVersion: want.manifest.GetAPIVersion(), Kind: want.manifest.GetKind(),
 		ObjectName: want.manifest.GetName(), UID: current.uid, Content: want.content, Fields: current.fields,
-		IsAdopted: hasOtherManagers(response),
+		IsAdopted: existed && (!previous.isOwn(p.namespace.UID) || hasOtherManagers(response)),
+	}
+	if previous != nil && recorded == nil {
+		recorded = p.state[previous.template].find(round.object)
 	}
 	if recorded != nil && recorded.UID == current.uid {
 		state.IsAdopted = recorded.IsAdopted
@@ -139,8 +142,8 @@ func hasOtherManagers(response *metav1.PartialObjectMetadata) bool {
 // checkAbsent returns a problem if an object exists.
 func (p *pass) checkAbsent(ctx context.Context, target target, want desired) error {
 	options := metav1.PatchOptions{Force: ptr.To(true), DryRun: []string{metav1.DryRunAll}}
-	response, err := p.Writer.apply(ctx, target, want.manifest, options)
-	if err == nil && hasOtherManagers(response) {
+	_, existed, err := p.Writer.apply(ctx, target, want.manifest, options)
+	if err == nil && existed {
 		return problemf(ReasonAlreadyExists, "%s %q exists already, and the template does not adopt objects",
 			want.manifest.GetKind(), want.manifest.GetName())
 	}
@@ -151,7 +154,7 @@ func (p *pass) checkAbsent(ctx context.Context, target target, want desired) err
 // does not force the change.
 func (p *pass) conflict(ctx context.Context, target target, want desired, count int) string {
 	options := metav1.PatchOptions{Force: ptr.To(false), DryRun: []string{metav1.DryRunAll}}
-	_, err := p.Writer.apply(ctx, target, want.manifest, options)
+	_, _, err := p.Writer.apply(ctx, target, want.manifest, options)
 	detail := "another client deletes it or removes fields"
 	if apierrors.IsConflict(err) {
 		detail = err.Error()

@@ -49,6 +49,11 @@ type observed struct {
 	isCounted bool
 }
 
+// isOwn reports whether the operator has applied the object in this Namespace.
+func (o *observed) isOwn(namespace types.UID) bool {
+	return o != nil && o.namespaceUID == namespace && o.fields != ""
+}
+
 // Action is what the operator does with an object. The values are also values of a metric label.
 type Action string
 
@@ -87,7 +92,7 @@ func decide(namespace types.UID, want desired, recorded *ObjectState, current *o
 	switch {
 	case current != nil && current.isTerminating:
 		return actionWait
-	case recorded == nil && current != nil && current.namespaceUID == namespace && current.fields != "":
+	case recorded == nil && current.isOwn(namespace):
 		// The operator has stopped between the write of the object and that of the annotation, or the object
 		// has moved from another template.
 		return ActionUpdate

@@ -126,7 +126,7 @@ func TestCopyOf(t *testing.T) {
 	manifest, err := copyOf(source, "ns")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(manifest.Object).To(Equal(map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": map[string]any{"key": "dmFsdWU="}, "immutable": true,
+		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": map[string]any{"key": "dmFsdWU="},
 		"metadata": map[string]any{"name": "source", "namespace": "ns"},
 	}))
 	source.Object["type"] = "kubernetes.io/service-account-token"

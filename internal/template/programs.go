@@ -121,6 +121,18 @@ func (p *Programs) latest(template *v1alpha1.NamespaceTemplate) *compiled {
 	return p.of(template).latest
 }
 
+// kinds returns the kinds in the spec of a template, and in the revision that Namespaces have until the rollout is
+// complete.
+func (p *Programs) kinds(template *v1alpha1.NamespaceTemplate, current string) []schema.GroupVersionKind {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	known := p.of(template)
+	if old, ok := known.old[current]; ok {
+		return slices.Concat(known.latest.kinds, old.kinds)
+	}
+	return known.latest.kinds
+}
+
 // get returns a compiled revision of a template.
 func (p *Programs) get(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string,

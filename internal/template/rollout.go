@@ -79,6 +79,16 @@ func (r *Rollouts) Set(template types.UID, plan Plan) bool {
 	return hasChanged || hasResumed
 }
 
+// current returns the revision that new Namespaces get.
+func (r *Rollouts) current(template types.UID) string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if known, ok := r.byUID[template]; ok {
+		return known.Current
+	}
+	return ""
+}
+
 // IsPaused reports whether the rollout of a template is paused because of failures.
 func (r *Rollouts) IsPaused(template types.UID) bool {
 	r.mutex.Lock()

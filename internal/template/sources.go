@@ -168,7 +168,8 @@ func copyOf(source *unstructured.Unstructured, namespace string) (*unstructured.
 	manifest := identityOf(v1alpha1.TemplateCopy{
 		APIVersion: source.GetAPIVersion(), Kind: source.GetKind(), Name: source.GetName(),
 	}, namespace)
-	for _, key := range []string{"type", "data", "binaryData", "immutable"} {
+	// The copy of an immutable object must follow a source that is replaced.
+	for _, key := range []string{"type", "data", "binaryData"} {
 		if value, ok := source.Object[key]; ok {
 			manifest.Object[key] = value
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -77,6 +78,7 @@ func (w *Writer) as(serviceAccount string) (impersonated, error) {
 		UserName: serviceaccount.MakeUsername(w.systemNamespace, serviceAccount),
 	}
 	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return statusTransport{next} })
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return impersonated{}, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
@@ -193,21 +195,36 @@ func encode(object any) ([]byte, error) {
 	return []byte(printable.YAML(string(body))), err
 }
 
-// apply applies a manifest.
+// statusTransport stores the status codes of responses in the contexts of the requests.
+type statusTransport struct{ next http.RoundTripper }
+
+// statusKey is the key of the status code, an *int, in a context.
+type statusKey struct{}
+
+func (t statusTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(request)
+	if code, ok := request.Context().Value(statusKey{}).(*int); ok && err == nil {
+		*code = response.StatusCode
+	}
+	return response, err
+}
+
+// apply applies a manifest. It reports whether the object existed before.
 func (w *Writer) apply(
 	ctx context.Context, target target, manifest *unstructured.Unstructured, options metav1.PatchOptions,
-) (*metav1.PartialObjectMetadata, error) {
+) (response *metav1.PartialObjectMetadata, existed bool, err error) {
 	prepared, err := w.prepare(target, manifest)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	options.FieldManager = FieldManager(target.template.Name)
-	response, err := prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
-		Patch(ctx, prepared.name, types.ApplyPatchType, prepared.body, options)
+	var code int
+	response, err = prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
+		Patch(context.WithValue(ctx, statusKey{}, &code), prepared.name, types.ApplyPatchType, prepared.body, options)
 	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		w.reset() // The API server does not serve the resource any more.
 	}
-	return response, err
+	return response, code != http.StatusCreated, err
 }
 
 // preview returns what apply would write.

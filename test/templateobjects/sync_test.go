@@ -200,6 +200,43 @@ var _ = Describe("An object that exists already", func() {
 		expectValue(ctx, namespace, "config", "a")
 	})
 
+	// Such an object has no managedFields, like the ServiceAccount "default" of each namespace.
+	const account = `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"builder"},"automountServiceAccountToken":false}`
+	createAccount := func(ctx context.Context, adopt v1alpha1.AdoptPolicy) (*v1alpha1.NamespaceTemplate, *corev1.ServiceAccount) {
+		GinkgoHelper()
+		template := newTemplate(framework.Unique("adopt"), only("account", account), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.ExistingNamespaces, spec.Sync.Adopt = true, adopt
+		})
+		namespace := selectedBy(template.Name)
+		Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
+		existing := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "builder"}}
+		Expect(cluster.Admin.Create(ctx, existing)).To(Succeed())
+		Expect(existing.ManagedFields).To(BeEmpty())
+		create(ctx, template)
+		return template, existing
+	}
+
+	It("is never deleted, even if no client has set a field", func(ctx context.Context) {
+		template, existing := createAccount(ctx, v1alpha1.AdoptIfEqual)
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(existing), existing)).To(Succeed())
+			g.Expect(existing.Labels).To(HaveKeyWithValue(v1alpha1.LabelTemplate, template.Name))
+		}).WithContext(ctx).Should(Succeed())
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse)
+		change(ctx, template.Name, only("other", configMap("other", "b")))
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse)
+		current := &corev1.ServiceAccount{}
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(existing), current)).To(Succeed())
+		Expect(current.UID).To(Equal(existing.UID))
+	})
+
+	It("is not adopted without permission, even if no client has set a field", func(ctx context.Context) {
+		template, existing := createAccount(ctx, v1alpha1.AdoptNever)
+		expectCondition(ctx, template.Name, v1alpha1.ConditionConflicted, metav1.ConditionTrue)
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(existing), existing)).To(Succeed())
+		Expect(existing.Labels).NotTo(HaveKey(v1alpha1.LabelTemplate))
+	})
+
 	DescribeTable("is reported and not changed", func(ctx context.Context, adopt v1alpha1.AdoptPolicy, value string) {
 		template, namespace := existing(ctx, adopt, value)
 		expectCondition(ctx, template, v1alpha1.ConditionConflicted, metav1.ConditionTrue)

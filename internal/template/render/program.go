@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/cel-go/common/types"
@@ -172,7 +173,8 @@ func (p *Program) namespaceValue(namespace *corev1.Namespace) (map[string]any, e
 func boundedEntries(kind string, entries map[string]string, longest, limit int) (map[string]string, error) {
 	result := make(map[string]string, len(entries))
 	total := 0
-	for key, value := range entries {
+	for _, key := range slices.Sorted(maps.Keys(entries)) { // An error is the same in each pass.
+		value := entries[key]
 		if isOwnKey(key) || key == corev1.LastAppliedConfigAnnotation {
 			continue
 		}
