@@ -97,10 +97,10 @@ func (p *pass) write(
 		return nil, nil, err
 	}
 	p.Recorder.Wrote(template.Name, decided)
-	if previous != nil && previous.template != template.Name && previous.fields != "" {
+	for _, other := range otherOwners(response, template.Name) {
 		// The object has moved from another template, whose fields must not remain.
-		if response, err = p.Writer.release(ctx, target, previous.template, want.manifest); err != nil {
-			return nil, nil, fmt.Errorf("failed to take over the object of template %q: %w", previous.template, err)
+		if response, err = p.Writer.release(ctx, target, other, want.manifest); err != nil {
+			return nil, nil, fmt.Errorf("failed to take over the object of template %q: %w", other, err)
 		}
 	}
 	current := p.Objects.record(want.manifest.GroupVersionKind(), p.namespace.Name, response)
@@ -129,6 +129,21 @@ func (p *pass) checkRounds(ctx context.Context, target target, want desired, rou
 	}
 	message := p.rounds.conflict(round, func() string { return p.conflict(ctx, target, want, count) })
 	return problemf(ReasonConflict, "%s", message)
+}
+
+// releasedFields are the fields that a template has after Writer.release.
+const releasedFields = `{"f:metadata":{"f:annotations":{"f:` + v1alpha1.AnnotationNamespaceUID + `":{}}}}`
+
+// otherOwners returns the other templates that have set fields of an object.
+func otherOwners(object *metav1.PartialObjectMetadata, template string) []string {
+	var names []string
+	for _, entry := range object.ManagedFields {
+		name, ok := strings.CutPrefix(entry.Manager, fieldManagerPrefix)
+		if ok && name != template && entry.FieldsV1 != nil && entry.FieldsV1.GetRawString() != releasedFields {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // hasOtherManagers reports whether another client has written an object, which then may have existed

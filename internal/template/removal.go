@@ -60,6 +60,7 @@ func (p *pass) prune(
 ) (remaining []ObjectState, problems []Problem) {
 	isConfirmed, name := false, template.Name
 	for _, object := range slices.Backward(objects) {
+		object.APIVersion = p.Writer.servedVersion(object)
 		current, err := p.current(ctx, object)
 		switch {
 		case err == nil && (current == nil || current.isTerminating || !mayDelete(name, object, current)):

@@ -118,6 +118,18 @@ func (w *Writer) mapping(kind schema.GroupVersionKind) (schema.GroupVersionResou
 	return mapping.Resource, nil
 }
 
+// servedVersion returns the API version of a recorded object, or another one if the API server does not serve that
+// version any more.
+func (w *Writer) servedVersion(object ObjectState) string {
+	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
+	if _, err := w.mapping(kind); err != nil {
+		if mapping, err := w.mapper.RESTMapping(kind.GroupKind()); err == nil {
+			return mapping.GroupVersionKind.GroupVersion().String()
+		}
+	}
+	return object.APIVersion
+}
+
 // confirmUnserved returns an error unless the API server does not serve a kind that the mapper lacks. The
 // mapper also lacks the kinds of an aggregated API server that is unavailable.
 func (w *Writer) confirmUnserved(ctx context.Context, kind schema.GroupVersionKind) error {

@@ -10,11 +10,30 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
+
+type resettableMapper struct{ *meta.DefaultRESTMapper }
+
+func (resettableMapper) Reset() {}
+
+func TestServedVersion(t *testing.T) {
+	g := NewWithT(t)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "example.com", Version: "v1"}})
+	mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, meta.RESTScopeNamespace)
+	writer := &Writer{mapper: resettableMapper{mapper}, clock: clock.RealClock{}}
+	served := func(version, kind string) string {
+		return writer.servedVersion(ObjectState{APIVersion: "example.com/" + version, Kind: kind})
+	}
+	g.Expect(served("v1", "Widget")).To(Equal("example.com/v1"))
+	g.Expect(served("v1beta1", "Widget")).To(Equal("example.com/v1"))
+	g.Expect(served("v1beta1", "Unknown")).To(Equal("example.com/v1beta1"))
+}
 
 func TestConfirmUnserved(t *testing.T) {
 	serving := func(kind string) any {

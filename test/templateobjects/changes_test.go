@@ -4,7 +4,10 @@ package templateobjects
 
 import (
 	"context"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -57,6 +60,44 @@ var _ = Describe("An object that moves from one template to another", func() {
 			expectDeleted(ctx, namespace, "config")
 		})
 	}
+
+	It("loses the fields of the other one, also if the first attempt fails", func(ctx context.Context) {
+		DeferCleanup(restoreManager)
+		unique := framework.Unique("move")
+		from := newTemplate(unique+"a", only("config",
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"key":"from","extra":"x"}}`))
+		to := newTemplate(unique+"b", only("own", configMap("own-to", "x")))
+		to.Spec.NamespaceSelector = from.Spec.NamespaceSelector
+		create(ctx, from)
+		create(ctx, to)
+		namespace := selectedBy(from.Name)
+		createOpen(ctx, namespace)
+		failed := make(chan struct{})
+		var once sync.Once
+		restartManager(ctx, func(request *http.Request) (happens fault) {
+			if strings.HasSuffix(request.URL.Path, "/configmaps/config") &&
+				request.URL.Query().Get("fieldManager") == template.FieldManager(from.Name) {
+				once.Do(func() {
+					close(failed)
+					happens = notSent
+				})
+			}
+			return happens
+		})
+		change(ctx, to.Name, only("config", configMap("config", "to")))
+		expectCondition(ctx, to.Name, v1alpha1.ConditionConflicted, metav1.ConditionTrue)
+		change(ctx, from.Name, only("own", configMap("own-from", "x")))
+		Eventually(failed).WithContext(ctx).Should(BeClosed())
+		Eventually(func() map[string]string {
+			return get(ctx, namespace, "config", &corev1.ConfigMap{}).Data
+		}).WithContext(ctx).Should(Equal(map[string]string{"key": "to"}))
+		for _, entry := range get(ctx, namespace, "config", &corev1.ConfigMap{}).ManagedFields {
+			if entry.Manager == template.FieldManager(from.Name) {
+				Expect(entry.FieldsV1.GetRawString()).To(Equal(
+					`{"f:metadata":{"f:annotations":{"f:nslifecycle.dev/namespace-uid":{}}}}`), "the operator must not send this again")
+			}
+		}
+	})
 })
 
 var _ = Describe("An open namespace", func() {
