@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -28,7 +29,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// rotationRetry is how long the rotation waits after an error.
+// rotationRetry is the time between attempts to start the rotation.
 const rotationRetry = time.Minute
 
 // Certificate is the serving certificate of the webhooks. It is read from a Secret of type
@@ -135,22 +136,37 @@ type onEveryReplica struct{ manager.Runnable }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
-// resilient is a manager whose runnables are restarted when they fail. The rotator fails, and would
-// stop all controllers, if its Secret does not exist.
+// resilient is a manager that does not stop, and with it all controllers, when the rotator fails.
 type resilient struct{ ctrl.Manager }
 
 // Add implements manager.Manager.
 func (m resilient) Add(runnable manager.Runnable) error {
-	certRotator, ok := runnable.(*rotator.CertRotator)
-	if !ok {
-		return m.Manager.Add(runnable)
+	if _, ok := runnable.(*rotator.CertRotator); ok {
+		runnable = restartable{runnable, m.GetLogger().WithName("webhooks")}
 	}
-	return m.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			if err := certRotator.Start(ctx); err != nil {
-				m.GetLogger().WithName("webhooks").Error(err, messageRotationFailed)
-			}
-		}, rotationRetry)
-		return nil
-	}))
+	return m.Manager.Add(runnable)
+}
+
+// restartable restarts the rotator until it has read the Secret and, if necessary, written a certificate to it. After
+// that, another start would panic, because the rotator closes channels that AddRotator creates. Therefore, later errors
+// are only logged: the rotator stops if it cannot write its CA to the webhook configurations within 9 to 17 minutes.
+// The rotator's controller, which is a runnable of its own, still retries this write. It also renews the certificate,
+// with every event of the Secret and the webhook configurations, and with every resync of its cache, about every 10
+// hours.
+type restartable struct {
+	manager.Runnable
+	log logr.Logger
+}
+
+// Start implements manager.Runnable.
+func (r restartable) Start(ctx context.Context) error {
+	_ = wait.PollUntilContextCancel(ctx, rotationRetry, true, func(ctx context.Context) (bool, error) {
+		err := r.Runnable.Start(ctx)
+		if err != nil {
+			r.log.Error(err, messageRotationFailed)
+		}
+		// The errors of the first refresh: the Secret does not exist, or cannot be written.
+		return !apierrors.IsNotFound(err) && !wait.Interrupted(err), nil
+	})
+	return nil
 }

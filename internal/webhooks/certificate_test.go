@@ -1,0 +1,81 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-logr/logr"
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// TestRestart verifies that the rotator is not started again after its first refresh: it would panic.
+func TestRestart(t *testing.T) {
+	notFound := fmt.Errorf("failed to get the Secret: %w", apierrors.NewNotFound(corev1.Resource("secrets"), "certificate"))
+	for name, test := range map[string]struct {
+		results []error
+		starts  int
+	}{
+		"Secret created and written later": {[]error{notFound, wait.ErrorInterrupted(nil), nil, nil}, 3},
+		"CA not injected":                  {[]error{errors.New("could not inject certs to webhooks"), nil}, 1},
+		"CA not injected after a restart":  {[]error{notFound, errors.New("could not inject certs to webhooks"), nil}, 2},
+		"unknown error":                    {[]error{errors.New("unknown"), nil}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				starts := 0
+				runnable := restartable{manager.RunnableFunc(func(context.Context) error {
+					starts++
+					return test.results[starts-1]
+				}), logr.Discard()}
+				if err := runnable.Start(t.Context()); err != nil {
+					t.Errorf("got %v, which stops the manager", err)
+				}
+				if starts != test.starts {
+					t.Errorf("started %d times, want %d", starts, test.starts)
+				}
+			})
+		})
+	}
+}
+
+// TestResilient verifies that only the rotator is wrapped, and runs only on the leader.
+func TestResilient(t *testing.T) {
+	added := &recordingManager{}
+	mgr := resilient{added}
+	other := manager.RunnableFunc(func(context.Context) error { return nil })
+	if err := errors.Join(mgr.Add(&rotator.CertRotator{}), mgr.Add(onEveryReplica{other})); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := added.runnables[0].(restartable); !ok {
+		t.Errorf("added the rotator as %T", added.runnables[0])
+	}
+	if _, ok := added.runnables[0].(manager.LeaderElectionRunnable); ok {
+		t.Error("the rotator does not run only on the leader")
+	}
+	if _, ok := added.runnables[1].(onEveryReplica); !ok {
+		t.Errorf("added another runnable as %T", added.runnables[1])
+	}
+}
+
+type recordingManager struct {
+	ctrl.Manager
+	runnables []manager.Runnable
+}
+
+func (m *recordingManager) Add(runnable manager.Runnable) error {
+	m.runnables = append(m.runnables, runnable)
+	return nil
+}
+
+func (m *recordingManager) GetLogger() logr.Logger { return logr.Discard() }
