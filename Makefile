@@ -618,19 +618,19 @@ if ! wait-for-deletion "$(UNDEPLOY_TIMEOUT)" 2>/dev/null; then \
 fi
 endef
 
-# Deletes bindings before policies, and both before all other objects, so that no policy refers to a
-# missing object: API servers reload policies once a second. API servers before 1.36 do not serve all
-# four kinds.
 define delete-templates
 if $(KUBECTL) get crd namespacetemplates.nslifecycle.dev >/dev/null 2>&1; then \
 	$(KUBECTL) delete namespacetemplates.nslifecycle.dev --all --timeout=$(UNDEPLOY_TIMEOUT); \
 fi
 endef
 
+# Deletes bindings before policies, and both before all other objects, so that no policy refers to a
+# missing object: API servers reload policies once a second. API servers before 1.36 do not serve all
+# four kinds. `kubectl api-resources` would fail if the API server of any APIService is unavailable.
 define delete-policies
-served="$$($(KUBECTL) api-resources --api-group=admissionregistration.k8s.io -o name)"; \
+served="$$($(KUBECTL) get --raw /apis/admissionregistration.k8s.io/v1)"; \
 for kind in mutatingwebhookconfigurations mutatingadmissionpolicybindings validatingadmissionpolicybindings mutatingadmissionpolicies validatingadmissionpolicies; do \
-	if ! grep -q "^$$kind\." <<<"$$served"; then continue; fi; \
+	if ! grep -q "\"name\": *\"$$kind\"" <<<"$$served"; then continue; fi; \
 	$(KUBECTL) delete "$$kind.admissionregistration.k8s.io" -l app.kubernetes.io/name=nslifecycle --ignore-not-found; \
 done; \
 sleep 2
