@@ -185,6 +185,7 @@ var _ = Describe("The chart", func() {
 		Entry("an unknown controller", "controllers=unknown", "controllers"),
 		Entry("a duration without a unit", "settlingTime=5", "settlingTime"),
 		Entry("the port of the health probes as the metrics port", "metrics.port=8081", "port"),
+		Entry("the port of the hold webhooks as the metrics port", "metrics.port=9443", "port"),
 		Entry("a Pod label that overrides the selector label", "podLabels.control-plane=other", "podLabels"),
 		Entry("an incomplete digest", "image.digest=sha256:0", "digest"),
 		Entry("an argument without dashes", "extraArgs={check}", "extraArgs"),
