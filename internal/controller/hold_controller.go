@@ -6,12 +6,14 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -41,6 +43,7 @@ func (r *HoldReconciler) SetupWithManager(mgr ctrl.Manager) error {
 			func(context.Context, client.Object) []reconcile.Request {
 				return []reconcile.Request{requestFor(v1alpha1.HoldConfiguration)}
 			})).
+		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
 		Complete(r)
 }
 

@@ -5,10 +5,12 @@ package controller
 
 import (
 	"context"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
@@ -27,6 +29,7 @@ func (r *TemplateWebhookReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(templateWebhookControllerName).
 		For(&admissionregistrationv1.ValidatingWebhookConfiguration{}).
+		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
 		Complete(r)
 }
 
