@@ -21,6 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
 // Checker checks one installation in one cluster.
@@ -123,8 +124,8 @@ func (c *Checker) checkCondition(ctx context.Context) error {
 	return nil
 }
 
-// checkCreation creates a namespace with a dry run and checks whether it is initializing. It skips
-// this comparison if the operator injects the pending list after the creation.
+// checkCreation creates a namespace with a dry run and checks whether it has the pending list
+// and the finalizers that the set requires. It skips this comparison if the operator injects the pending list after the creation.
 func (c *Checker) checkCreation(ctx context.Context, operatorInjects bool) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nslifecycle-check-"}}
 	if err := c.Client.Create(ctx, namespace, client.DryRunAll); err != nil {
@@ -137,10 +138,9 @@ func (c *Checker) checkCreation(ctx context.Context, operatorInjects bool) error
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	_, initializing := namespace.Labels[v1alpha1.LabelInitializing]
-	wanted := len(initialization.Selected(set, nil))
-	if initializing != (wanted > 0) {
-		return errors.New(msgUnexpectedResult(wanted, initializing))
+	if !policyverifier.IsInjected(namespace, set, nil) {
+		pending := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
+		return errors.New(msgUnexpectedResult(len(initialization.Selected(set, nil)), pending))
 	}
 	return nil
 }

@@ -82,14 +82,17 @@ func TestCheckCreation(t *testing.T) {
 	all := v1alpha1.EffectiveInitializer{Name: "a.corp.com"}
 	for name, test := range map[string]struct {
 		initializers []v1alpha1.EffectiveInitializer
-		initializing bool
+		pending      string
+		labels       map[string]string // added by a policy of another project
 		want         string
 	}{
 		"no initializers":                    {},
 		"initializer not selected":           {initializers: []v1alpha1.EffectiveInitializer{selecting}},
-		"initializer selected":               {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, initializing: true},
+		"initializer selected":               {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, pending: "a.corp.com"},
 		"initializer selected, not injected": {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, want: "a namespace without labels must get 1 initializer,"},
-		"initializer injected, not selected": {initializers: []v1alpha1.EffectiveInitializer{selecting}, initializing: true, want: "a namespace without labels must get 0 initializers,"},
+		"initializer injected, not selected": {initializers: []v1alpha1.EffectiveInitializer{selecting}, pending: "b.corp.com", want: "a namespace without labels must get 0 initializers,"},
+		"label added before the injection":   {initializers: []v1alpha1.EffectiveInitializer{selecting}, pending: "b.corp.com", labels: map[string]string{"team": "a"}},
+		"label added after the injection":    {initializers: []v1alpha1.EffectiveInitializer{selecting}, labels: map[string]string{"team": "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
@@ -100,8 +103,9 @@ func TestCheckCreation(t *testing.T) {
 			set.Name = v1alpha1.EffectiveSetName
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
-					if test.initializing {
-						object.SetLabels(map[string]string{v1alpha1.LabelInitializing: "true"})
+					object.SetLabels(test.labels)
+					if test.pending != "" {
+						object.SetAnnotations(map[string]string{v1alpha1.AnnotationPendingInitializers: test.pending})
 					}
 					return nil
 				},

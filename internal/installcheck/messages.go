@@ -37,7 +37,7 @@ func msgNoCondition(namespace string) string {
 	return fmt.Sprintf("namespace %q does not have the condition", namespace)
 }
 
-func msgUnexpectedResult(wanted int, initializing bool) string {
-	return fmt.Sprintf("a namespace without labels must get %s, but a dry run returned initializing=%t; "+
-		"changes can take up to 30 s to be enforced", printable.Count(wanted, "initializer"), initializing)
+func msgUnexpectedResult(wanted int, pending string) string {
+	return fmt.Sprintf("a namespace without labels must get %s, but a dry run returned the pending list %q; "+
+		"changes can take up to 30 s to be enforced", printable.Count(wanted, "initializer"), pending)
 }

@@ -169,7 +169,7 @@ func (v *Verifier) waitForInjection(
 				injected, refusal = false, denied
 				return true, nil
 			}
-			injected = err == nil && isInjected(namespace, set, labels)
+			injected = err == nil && IsInjected(namespace, set, labels)
 			if !injected {
 				return false, err
 			}
@@ -182,14 +182,14 @@ func (v *Verifier) waitForInjection(
 	return injected, refusal, ctx.Err()
 }
 
-// isInjected reports whether a Namespace that was created with these labels has exactly the
+// IsInjected reports whether a Namespace that was created with these labels has exactly the
 // initializers that select it, and their finalizers.
 //
 // Policies of other projects can add or remove labels before or after the inject policy. If an
-// initializer selects only the labels before or only the labels after such a change, isInjected
+// initializer selects only the labels before or only the labels after such a change, IsInjected
 // accepts the Namespace with and without the initializer. Otherwise, the set would never be
 // reported as enforced.
-func isInjected(
+func IsInjected(
 	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, sent map[string]string,
 ) bool {
 	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
