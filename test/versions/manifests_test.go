@@ -6,6 +6,7 @@ package versions
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,10 @@ import (
 
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
@@ -54,6 +59,58 @@ func TestGuardsHaveTheSameRules(t *testing.T) {
 		}
 		g.Expect(without).To(Equal(rule), text)
 	}
+}
+
+// Every ValidatingAdmissionPolicy must compile on API servers of version 1.30. For new policies, these
+// support only the CEL libraries of 1.29.
+func TestPoliciesCompile(t *testing.T) {
+	g := NewWithT(t)
+	compiled := 0
+	err := filepath.WalkDir(filepath.Join(controlplane.Root(), "config"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		for _, document := range bytes.Split(content, []byte("\n---\n")) {
+			if !bytes.Contains(document, []byte("\nkind: ValidatingAdmissionPolicy\n")) {
+				continue
+			}
+			var policy admissionv1.ValidatingAdmissionPolicy
+			g.Expect(yaml.UnmarshalStrict(document, &policy)).To(Succeed(), path)
+			g.Expect(compile(t, policy.Spec)).To(BeEmpty(), path)
+			compiled++
+		}
+		return err
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(compiled).To(BeNumerically(">=", 12))
+}
+
+// compile returns the errors in the expressions of a policy.
+func compile(t *testing.T, spec admissionv1.ValidatingAdmissionPolicySpec) []error {
+	t.Helper()
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 29)))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var expressions []plugincel.ExpressionAccessor
+	for _, condition := range spec.MatchConditions {
+		expressions = append(expressions, &validating.ValidationCondition{Expression: condition.Expression})
+	}
+	for _, validation := range spec.Validations {
+		expressions = append(expressions, &validating.ValidationCondition{Expression: validation.Expression})
+		if validation.MessageExpression != "" {
+			expressions = append(expressions, &validating.MessageExpressionCondition{MessageExpression: validation.MessageExpression})
+		}
+	}
+	options := plugincel.OptionalVariableDeclarations{HasParams: spec.ParamKind != nil, HasAuthorizer: true}
+	var errs []error
+	for _, variable := range spec.Variables {
+		result := compiler.CompileAndStoreVariable(
+			&validating.Variable{Name: variable.Name, Expression: variable.Expression}, options, environment.NewExpressions)
+		if result.Error != nil {
+			errs = append(errs, result.Error)
+		}
+	}
+	return append(errs, compiler.CompileCondition(expressions, options, environment.NewExpressions).CompilationErrors()...)
 }
 
 // bound matches the part of a rule that compares sizes.
