@@ -124,8 +124,9 @@ func (c *Checker) checkCondition(ctx context.Context) error {
 	return nil
 }
 
-// checkCreation creates a namespace with a dry run and checks whether it has the pending list
-// and the finalizers that the set requires. It skips this comparison if the operator injects the pending list after the creation.
+// checkCreation creates a namespace with a dry run and checks whether it has the pending list and the
+// finalizers that the set requires. It skips this comparison if the operator injects the pending list
+// after the creation.
 func (c *Checker) checkCreation(ctx context.Context, operatorInjects bool) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nslifecycle-check-"}}
 	if err := c.Client.Create(ctx, namespace, client.DryRunAll); err != nil {
