@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
@@ -120,9 +119,10 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	all := make([]*diagnosis.Diagnosis, len(names))
 	errs := make([]error, len(names))
 	workqueue.ParallelizeUntil(ctx, maxParallelDiagnoses, len(names), func(i int) {
-		var err error
-		all[i], err = collector.Diagnose(ctx, names[i])
-		errs[i] = client.IgnoreNotFound(err) // A Namespace can have been removed since it was listed.
+		all[i], errs[i] = collector.Diagnose(ctx, names[i])
+		if apierrors.IsNotFound(errs[i]) {
+			errs[i] = nil // The Namespace has been removed since it was listed.
+		}
 	})
 	all = slices.DeleteFunc(all, func(one *diagnosis.Diagnosis) bool { return one == nil })
 	if len(all) == 0 && !o.output.IsStructured() {

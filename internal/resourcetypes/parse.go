@@ -30,9 +30,11 @@ func (t Type) Can(verb string) bool {
 // aliases maps types to those that contain the same objects, also in clusters without the aliases. OpenShift serves
 // RBAC objects in a second group, in which a server-side apply cannot create them.
 var aliases = map[schema.GroupResource]schema.GroupResource{
-	{Group: "events.k8s.io", Resource: "events"}:                    {Resource: "events"},
-	{Group: "authorization.openshift.io", Resource: "roles"}:        {Group: "rbac.authorization.k8s.io", Resource: "roles"},
-	{Group: "authorization.openshift.io", Resource: "rolebindings"}: {Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
+	{Group: "events.k8s.io", Resource: "events"}: {Resource: "events"},
+	{Group: "authorization.openshift.io", Resource: "roles"}: {
+		Group: "rbac.authorization.k8s.io", Resource: "roles"},
+	{Group: "authorization.openshift.io", Resource: "rolebindings"}: {
+		Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
 }
 
 // Distinct returns the types without those whose objects another one of the types contains, too.

@@ -110,15 +110,22 @@ func (p *pass) write(
 	state := &ObjectState{
 		Name: want.name, APIVersion: want.manifest.GetAPIVersion(), Kind: want.manifest.GetKind(),
 		ObjectName: want.manifest.GetName(), UID: current.uid, Content: want.content, Fields: current.fields,
-		IsAdopted: existed && (!previous.isOwn(p.namespace.UID) || hasOtherManagers(response)),
-	}
-	if previous != nil && recorded == nil {
-		recorded = p.state[previous.template].find(round.object)
-	}
-	if recorded != nil && recorded.UID == current.uid {
-		state.IsAdopted = recorded.IsAdopted
+		IsAdopted: p.isAdopted(round.object, recorded, previous, response, existed),
 	}
 	return state, current, nil
+}
+
+// isAdopted reports whether an object existed before the operator applied it for the first time.
+func (p *pass) isAdopted(
+	key objectKey, recorded *ObjectState, previous *observed, response *metav1.PartialObjectMetadata, existed bool,
+) bool {
+	if recorded == nil && previous != nil {
+		recorded = p.state[previous.template].find(key) // The object has moved from another template.
+	}
+	if recorded != nil && recorded.UID == response.UID {
+		return recorded.IsAdopted
+	}
+	return existed && (!previous.isOwn(p.namespace.UID) || hasOtherManagers(response))
 }
 
 // checkRounds returns a problem if other clients keep changing an object.

@@ -114,7 +114,7 @@ func (r *DryRunner) dryRun(ctx context.Context, of *Template, namespace *corev1.
 
 // dependsOnUser reports whether a request can be forbidden only because the user sends it, and not the ServiceAccount
 // of the template: without a permission, as an escalation of privileges, or by a policy such as
-// v1alpha1.PolicyTemplateObjects. A policy that depends only on the object is more likely to return Invalid, its default.
+// v1alpha1.PolicyTemplateObjects. A policy that depends only on the object more likely returns Invalid, the default.
 func dependsOnUser(err error) bool {
 	return diagnosis.IsMissingPermission(err) || len(diagnosis.DenyingPolicies(err.Error())) > 0 ||
 		strings.Contains(err.Error(), "attempting to grant RBAC permissions")
