@@ -34,7 +34,7 @@ func TestDeleteReportsDenials(t *testing.T) {
 			api.PrependReactor("delete", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, test.err
 			})
-			got, err := (&Finder{Client: api}).Delete(t.Context(), &Orphan{Namespace: "gone", Name: "a", gvr: configMaps})
+			got, err := (&Finder{Client: api}).Delete(t.Context(), &Orphan{Namespace: "deleted", Name: "a", gvr: configMaps})
 			g.Expect(err).To(test.wantErr)
 			g.Expect(got).To(Equal(test.want))
 		})
