@@ -57,8 +57,8 @@ func TestRolloutsChoose(t *testing.T) {
 		"without the template and not a canary": {
 			plan: Plan{Latest: "b", Current: "a", IsCanaryPhase: true, Rollout: dev}, want: "a",
 		},
-		"without the template while the revision is invalid":  {plan: Plan{Current: "a"}, want: "a"},
-		"without the template, of which no revision is valid": {want: ""},
+		"without the template while the revision is invalid": {plan: Plan{Current: "a"}, want: "a"},
+		"without the template while no revision is valid":    {want: ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
