@@ -101,7 +101,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		}
 	}
 	set, err := r.writeSet(ctx, merged, templates.Items)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	if nswrite.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		}
 		for i := range configurations.Items {
 			err := r.writeStatus(ctx, &configurations.Items[i], merged, policyStatus, health)
-			if apierrors.IsConflict(err) {
+			if nswrite.IsConflict(err) {
 				// The cache is stale, and the predicate drops the watch events of status changes.
 				retryAfter = conflictRetry
 				continue

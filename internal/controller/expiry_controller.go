@@ -204,10 +204,10 @@ func (r *ExpiryReconciler) deleteExpired(
 		r.nextAttempt[namespace.Name] = r.Clock.Now().Add(decision.RequeueAfter)
 		return ctrl.Result{RequeueAfter: decision.RequeueAfter},
 			nswrite.IgnoreStale(r.writeCondition(ctx, namespace, expiry.DecideRefused(namespace, err)))
-	case apierrors.IsConflict(err):
+	case nswrite.IsConflict(err):
 		// The predicate may drop the watch event of the conflicting change.
 		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
-	case apierrors.IsNotFound(err):
+	case nswrite.IsNotFound(err):
 		return ctrl.Result{}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("failed to delete expired namespace %q: %w", namespace.Name, err)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -192,9 +191,9 @@ func (r *FinalizationReconciler) removeFinalizer(
 		live.Spec.Finalizers = finalization.OtherFinalizers(&live, r.NamespaceFinalizer)
 		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner))
 		switch {
-		case apierrors.IsConflict(err):
+		case nswrite.IsConflict(err):
 			continue
-		case apierrors.IsNotFound(err):
+		case nswrite.IsNotFound(err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("failed to remove namespace finalizer %q from namespace %q: %w",

@@ -418,6 +418,11 @@ func TestFinalizationReconcile(t *testing.T) {
 				"finalize x by nslifecycle: uid=x-uid resourceVersion=9 finalizers=[a.example.com/other example.com/agent]",
 			},
 		},
+		"a webhook denies the removal with the code 409": {
+			server:     finalizationServer{cached: terminating(), finalizeErrors: []error{errInUse}},
+			wantWrites: []string{finalized},
+			wantError:  `failed to remove namespace finalizer "kubernetes" from namespace "x": ` + errInUse.Error(),
+		},
 		"a conflict, and the finalizer was removed": {
 			server: finalizationServer{
 				cached: terminating(), finalizeErrors: []error{errConflict},

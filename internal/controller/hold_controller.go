@@ -10,7 +10,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -71,7 +70,7 @@ func updateIfChanged(
 		return ctrl.Result{}, nil
 	}
 	switch err := c.Update(ctx, after, client.FieldOwner(nswrite.FieldOwner)); {
-	case apierrors.IsConflict(err):
+	case nswrite.IsConflict(err):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("failed to update %T %q: %w", after, after.GetName(), err)

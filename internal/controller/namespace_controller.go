@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
@@ -106,7 +105,7 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, err
 	}
 	requeueAfter, err := r.apply(ctx, &namespace, registry)
-	if apierrors.IsConflict(err) {
+	if nswrite.IsConflict(err) {
 		// The watch event of the conflicting write is not sufficient: the predicate may drop it, and this
 		// request has replaced a request that was queued for a timeout.
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil

@@ -215,6 +215,11 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantWrites: []string{failedPatch},
 			wantError:  `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
+		"a webhook denies the status update with the code 409": {
+			server:     namespaceServer{namespace: failed().Obj(), statusError: errInUse},
+			wantWrites: []string{failedPatch},
+			wantError:  `failed to update the status of namespace "x": ` + errInUse.Error(),
+		},
 		"the namespace was recreated": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errRecreated},
 			want:       conflictRetry,
@@ -256,6 +261,12 @@ func TestNamespaceReconcile(t *testing.T) {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errConflict},
 			wantWrites: []string{failedPatch, deletion + "8", deletion + "8", deletion + "8", deletion}, want: conflictRetry,
 			wantEvents: []string{failedEvent + "will be deleted"},
+		},
+		"failed, and a webhook denies the deletion with the code 409": {
+			server:     namespaceServer{namespace: failed().Obj(), deleteError: errInUse},
+			wantWrites: []string{failedPatch, deletion + "8"},
+			wantEvents: []string{failedEvent + "will be deleted"},
+			wantError:  `failed to delete namespace "x", whose initialization failed: ` + errInUse.Error(),
 		},
 		"failed, and another client has deleted the namespace": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errNotFound},

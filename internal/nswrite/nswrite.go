@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
@@ -50,7 +51,7 @@ func RetryOnConflict(
 			resourceVersion = ""
 		}
 		conflict := write(namespace, resourceVersion)
-		if !apierrors.IsConflict(conflict) || attempt == attempts {
+		if !IsConflict(conflict) || attempt == attempts {
 			return conflict
 		}
 		namespace = &corev1.Namespace{}
@@ -166,13 +167,25 @@ func RecordEventAbout(
 	recorder.Eventf(namespace, related, eventType, reason, action, "%s", nscondition.Shorten(note, MaxEventNote))
 }
 
-// IgnoreStale returns nil for NotFound and Conflict errors: the object has changed, or was deleted
+// IgnoreStale returns nil for errors of IsNotFound and IsConflict: the object has changed, or was deleted
 // or recreated, since it was read. The watch event for that change will follow.
 func IgnoreStale(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if IsNotFound(err) || IsConflict(err) {
 		return nil
 	}
 	return err
+}
+
+// IsNotFound reports whether a write failed because the object does not exist, and not because an admission
+// webhook denied it with the same code.
+func IsNotFound(err error) bool {
+	return apierrors.IsNotFound(err) && !diagnosis.IsFromAdmission(err.Error())
+}
+
+// IsConflict reports whether a write failed because the object has changed or was recreated, and not because an
+// admission webhook denied it with the same code.
+func IsConflict(err error) bool {
+	return apierrors.IsConflict(err) && !diagnosis.IsFromAdmission(err.Error())
 }
 
 // IsUIDMismatch reports whether the API server rejected a patch because of the UID in it. The API server

@@ -4,6 +4,8 @@
 package nswrite
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -51,4 +53,30 @@ func TestPatchDoesNotDeleteTerminatingNamespaces(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x", DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
 	// Without a client, any request would panic.
 	g.Expect(PatchConditions(t.Context(), nil, namespace, nil, "")).To(Satisfy(apierrors.IsConflict))
+}
+
+func TestIgnoreStale(t *testing.T) {
+	configMaps := corev1.Resource("configmaps")
+	denied := apierrors.NewNotFound(configMaps, "a")
+	denied.ErrStatus.Message = `admission webhook "usages.example.com" denied the request: ` + denied.ErrStatus.Message
+	for name, test := range map[string]struct {
+		err                    error
+		isNotFound, isConflict bool
+	}{
+		"no error":                 {},
+		"not found":                {err: fmt.Errorf("wrapped: %w", apierrors.NewNotFound(configMaps, "a")), isNotFound: true},
+		"changed":                  {err: apierrors.NewConflict(configMaps, "a", errors.New("changed")), isConflict: true},
+		"forbidden":                {err: apierrors.NewForbidden(configMaps, "a", errors.New("x"))},
+		"denied with the code 404": {err: fmt.Errorf("wrapped: %w", denied)},
+		"denied with the code 409": {err: apierrors.NewConflict(configMaps, "a",
+			errors.New(`admission webhook "usages.example.com" denied the request: in use`))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(IsNotFound(test.err)).To(Equal(test.isNotFound))
+			g.Expect(IsConflict(test.err)).To(Equal(test.isConflict))
+			isIgnored := test.err == nil || test.isNotFound || test.isConflict
+			g.Expect(IgnoreStale(test.err) == nil).To(Equal(isIgnored))
+		})
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
@@ -106,11 +107,9 @@ func (o *deleteOptions) delete(
 	case apierrors.IsForbidden(err) && protection.IsProtected(namespace) &&
 		strings.Contains(err.Error(), v1alpha1.LabelDeletionProtection):
 		return fmt.Errorf(msgNotDeleted, namespace.Name, protection.Message(namespace))
-	case err == nil || diagnosis.IsFromAdmission(err.Error()): // A webhook can deny the request with any code.
-		return err
-	case apierrors.IsConflict(err):
+	case nswrite.IsConflict(err):
 		return fmt.Errorf(msgRecreated, namespace.Name)
-	case apierrors.IsNotFound(err): // Another client has deleted the Namespace.
+	case nswrite.IsNotFound(err): // Another client has deleted the Namespace.
 		return nil
 	}
 	return err

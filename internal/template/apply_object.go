@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // applyObject applies one object if necessary. It returns its state, or the recorded state after an
@@ -178,7 +178,7 @@ func (p *pass) conflict(ctx context.Context, target target, want desired, count 
 	options := metav1.PatchOptions{Force: ptr.To(false), DryRun: []string{metav1.DryRunAll}}
 	_, _, err := p.Writer.apply(ctx, target, want.manifest, options)
 	detail := "another client deletes it or removes fields"
-	if apierrors.IsConflict(err) {
+	if nswrite.IsConflict(err) {
 		detail = err.Error()
 	}
 	return fmt.Sprintf("%s %q was restored %d times, and another client changes it again: %s",

@@ -282,6 +282,11 @@ func TestToProblem(t *testing.T) {
 			Problem{Object: "config", Reason: ReasonForbidden, Message: `configmaps "config" is forbidden: x`}, false},
 		"a conflict": {"config", apierrors.NewConflict(configMaps, "config", errors.New("x")),
 			Problem{Object: "config", Reason: ReasonConflict, Message: `Operation cannot be fulfilled on configmaps "config": x`}, true},
+		"denied by a webhook with the code 409": {
+			"config", apierrors.NewConflict(configMaps, "config", errors.New(`admission webhook "a" denied the request: x`)),
+			Problem{Object: "config", Reason: ReasonApplyFailed, Message: `Operation cannot be fulfilled on configmaps "config": ` +
+				`admission webhook "a" denied the request: x`}, false,
+		},
 		"another error": {"config", errors.New("x"), Problem{Object: "config", Reason: ReasonApplyFailed, Message: "x"}, false},
 	}
 	for name, test := range tests {

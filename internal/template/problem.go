@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
@@ -117,7 +118,7 @@ func toProblem(template, object string, err error) Problem {
 		reason, object, err = rendering.Reason, cmp.Or(object, rendering.Object), rendering.Err
 	case apierrors.IsForbidden(err):
 		reason = ReasonForbidden
-	case apierrors.IsConflict(err):
+	case nswrite.IsConflict(err):
 		reason = ReasonConflict
 	}
 	return Problem{Template: template, Object: object, Reason: reason, Message: err.Error()}

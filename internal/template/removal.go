@@ -12,11 +12,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // unconfirmedRetry is the time until the next pass if the cache is stale.
@@ -75,8 +75,8 @@ func (p *pass) prune(
 		switch {
 		case err == nil:
 			p.Recorder.Wrote(name, ActionDelete)
-		case apierrors.IsNotFound(err):
-		case errors.Is(err, errUnconfirmed) || errors.Is(err, errNotSynced) || apierrors.IsConflict(err):
+		case nswrite.IsNotFound(err):
+		case errors.Is(err, errUnconfirmed) || errors.Is(err, errNotSynced) || nswrite.IsConflict(err):
 			remaining = append(remaining, object)
 			p.result.retry(unconfirmedRetry)
 		default:

@@ -119,7 +119,7 @@ func (r *Revisions) Record(ctx context.Context, template *v1alpha1.NamespaceTemp
 // delete deletes a revision unless another one with its name exists, which the cache may not contain yet.
 func (r *Revisions) delete(ctx context.Context, recorded *appsv1.ControllerRevision) error {
 	err := r.Delete(ctx, recorded, client.Preconditions{UID: &recorded.UID})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if nswrite.IgnoreStale(err) != nil {
 		return fmt.Errorf("failed to delete ControllerRevision %q: %w", recorded.Name, err)
 	}
 	return nil

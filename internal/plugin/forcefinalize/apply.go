@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // maxParallelDryRuns is the maximum number of dry runs that are sent in parallel.
@@ -61,7 +61,7 @@ func (f *Finalizer) dryRunTargets(ctx context.Context, plan *Plan, dryRun []stri
 	for i := range plan.Targets {
 		group.Go(func() error {
 			err := f.patchObject(ctx, &plan.Targets[i], plan.Removal.Finalizer, dryRun)
-			if isDeleted(err) {
+			if nswrite.IsNotFound(err) {
 				return nil // Apply reports this.
 			}
 			return err
@@ -103,7 +103,7 @@ func (f *Finalizer) writeNamespace(
 func (f *Finalizer) patchTargets(ctx context.Context, plan *Plan) (removed int, err error) {
 	for i := range plan.Targets {
 		err := f.patchObject(ctx, &plan.Targets[i], plan.Removal.Finalizer, nil)
-		if isDeleted(err) {
+		if nswrite.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -114,12 +114,6 @@ func (f *Finalizer) patchTargets(ctx context.Context, plan *Plan) (removed int, 
 		removed++
 	}
 	return removed, nil
-}
-
-// isDeleted reports whether a write failed because the object no longer exists. An admission webhook can deny a
-// request with the same code.
-func isDeleted(err error) bool {
-	return apierrors.IsNotFound(err) && !diagnosis.IsFromAdmission(err.Error())
 }
 
 // patchObject removes a finalizer from an object.

@@ -554,20 +554,6 @@ func TestCreateFile(t *testing.T) {
 	}
 }
 
-func TestIsDeleted(t *testing.T) {
-	resource := schema.GroupResource{Resource: "configmaps"}
-	denied := apierrors.NewNotFound(resource, "settings")
-	denied.ErrStatus.Message = `admission webhook "a" denied the request: ` + denied.ErrStatus.Message
-	for err, want := range map[error]bool{
-		apierrors.NewNotFound(resource, "a"): true, fmt.Errorf("removing: %w", denied): false,
-		apierrors.NewConflict(resource, "a", errors.New("changed")): false,
-	} {
-		if got := isDeleted(err); got != want {
-			t.Errorf("%v: got %t", err, got)
-		}
-	}
-}
-
 func TestIsUnanswered(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	for name, test := range map[string]struct {

@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // Delete deletes an orphan unless its namespace exists again.
@@ -32,7 +31,7 @@ func (f *Finder) Delete(ctx context.Context, orphan *Orphan) (Outcome, error) {
 	switch {
 	case isNamespaceNotFound(err, orphan.Namespace):
 		return OutcomeRejected, nil
-	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !diagnosis.IsFromAdmission(err.Error()):
+	case nswrite.IsNotFound(err), nswrite.IsConflict(err):
 		return OutcomeNotFound, nil
 	case err != nil:
 		return "", fmt.Errorf("failed to delete %s in namespace %q: %w", orphan, orphan.Namespace, err)
