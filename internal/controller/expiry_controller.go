@@ -190,12 +190,12 @@ func (r *ExpiryReconciler) writeCondition(
 func (r *ExpiryReconciler) deleteExpired(
 	ctx context.Context, namespace *corev1.Namespace, decision expiry.Decision,
 ) (ctrl.Result, error) {
-	err := r.Delete(ctx, namespace, client.Preconditions{
+	err := deleteNamespace(ctx, r.Client, namespace, client.Preconditions{
 		UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion,
 	})
 	switch {
 	// An admission webhook can deny the request with any code.
-	case policyverifier.IsRefusal(err), err != nil && diagnosis.IsFromAdmission(err.Error()):
+	case policyverifier.IsRefusal(err), errors.Is(err, context.DeadlineExceeded), err != nil && diagnosis.IsFromAdmission(err.Error()):
 		log.FromContext(ctx).Info("The API server refused to delete an expired namespace", "error", err.Error(),
 			"retryAfter", decision.RequeueAfter.String())
 		if r.nextAttempt == nil {

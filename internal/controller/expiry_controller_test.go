@@ -143,6 +143,12 @@ func TestExpiryReconcile(t *testing.T) {
 			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + errInUse.Error()},
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
+		"a webhook delays the deletion": {
+			cached: warned(), server: namespaceServer{deleteError: context.DeadlineExceeded},
+			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
+			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + context.DeadlineExceeded.Error()},
+			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
+		},
 		"the deletion is refused": {
 			cached: warned(), server: namespaceServer{deleteError: errForbidden},
 			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},

@@ -10,10 +10,24 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
+
+// After a watch was interrupted, one event can replace a Namespace by a new one with the same name.
+func TestInitializationTrackerForgetsRecreatedNamespaces(t *testing.T) {
+	g := NewWithT(t)
+	var tracker initializationTracker
+	handler := tracker.handler(clocktesting.NewFakePassiveClock(now))
+	first := wrappers.MakeNamespace("x").UID("x-uid").Initializers("a").Obj()
+	second := wrappers.MakeNamespace("x").UID("another-uid").Initializers("a").Obj()
+	handler.Create(t.Context(), event.CreateEvent{Object: first}, nil)
+	handler.Update(t.Context(), event.UpdateEvent{ObjectOld: first, ObjectNew: second}, nil)
+	g.Expect(tracker.byUID).To(And(HaveLen(1), HaveKey(second.UID)))
+}
 
 func TestInitializationTracker(t *testing.T) {
 	const failure = `{"status":"Failure"}`

@@ -127,9 +127,13 @@ func initializationChanged() predicate.Predicate {
 				return true // A new Namespace, or a resync.
 			}
 			state := initialization.ParseState(after)
+			// Another controller of the operator can shorten the pending list and set the conditions in one
+			// write. The time of the next initializer's turn must still be recorded.
+			hasListChanged := before.Annotations[v1alpha1.AnnotationPendingInitializers] !=
+				after.Annotations[v1alpha1.AnnotationPendingInitializers]
 			// A reconciliation that repairs the label does nothing else, and replaces a request that was
 			// queued for a timeout. Therefore, another reconciliation must follow.
-			return after.DeletionTimestamp == nil && (state.LabelRepair != nil ||
+			return after.DeletionTimestamp == nil && (hasListChanged || state.LabelRepair != nil ||
 				initialization.ParseState(before).LabelRepair != nil ||
 				state.Phase == initialization.PhaseFailed ||
 				len(initialization.ComputeConditions(after, state, metav1.Time{})) > 0)

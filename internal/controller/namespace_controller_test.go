@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,8 +125,11 @@ func (s *namespaceServer) patchStatus(
 }
 
 func (s *namespaceServer) delete(
-	_ context.Context, _ client.WithWatch, object client.Object, opts ...client.DeleteOption,
+	ctx context.Context, _ client.WithWatch, object client.Object, opts ...client.DeleteOption,
 ) error {
+	if _, ok := ctx.Deadline(); !ok {
+		return errors.New("a request that webhooks can delay has no deadline")
+	}
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
 	s.writes = append(s.writes, fmt.Sprintf("delete %s: uid=%s resourceVersion=%s",
 		object.GetName(), *options.Preconditions.UID, ptr.Deref(options.Preconditions.ResourceVersion, "")))
@@ -423,6 +427,28 @@ func TestNamespaceReconcileLimitsReportsOfProgress(t *testing.T) {
 	}
 }
 
+func TestNamespaceReconcileDoesNotLimitSkips(t *testing.T) {
+	g := NewWithT(t)
+	server := &namespaceServer{
+		namespace:     wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Initializers("a.corp.com").Obj(),
+		configuration: wrappers.MakeConfiguration("c").Initializers("b.corp.com"),
+	}
+	passive := clocktesting.NewFakePassiveClock(now)
+	reconciler := &NamespaceReconciler{
+		Injector: ServerInjects{},
+		Client:   server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10),
+		Clock: passive, SystemNamespace: systemNamespace, ProgressLimiter: flowcontrol.NewFakeNeverRateLimiter(),
+	}
+	_, err := reconciler.Reconcile(t.Context(), requestFor("x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.writes).To(BeEmpty())
+
+	passive.SetTime(now.Add(initialization.DeregistrationDelay))
+	_, err = reconciler.Reconcile(t.Context(), requestFor("x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.writes).To(ContainElement(ContainSubstring("a.corp.com/Initialized=False/Deregistered")))
+}
+
 // Exempt namespaces are required by the cluster or the operator.
 func TestNamespaceReconcileNeverDeletesExemptNamespaces(t *testing.T) {
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease", systemNamespace} {
@@ -482,8 +508,8 @@ func TestInitializationChanged(t *testing.T) {
 		Result(`{"status":"Failure","message":"no"}`)
 
 	tests := map[string]struct {
-		after client.Object
-		want  bool
+		before, after client.Object
+		want          bool
 	}{
 		"another label changed":       {after: unchanged().Label("app", "web").Obj()},
 		"another condition changed":   {after: unchanged().Condition(corev1.NamespaceCondition{Type: "corp.com/Ready"}).Obj()},
@@ -495,6 +521,12 @@ func TestInitializationChanged(t *testing.T) {
 		"the namespace was deleted":   {after: unchanged().Terminating(now).Obj()},
 		"the namespace was deleted, and the pending list changed": {after: unchanged().Initializers("rbac.corp.com").Terminating(now).Obj()},
 		"another kind": {after: &corev1.Pod{}, want: true},
+		"templates completed and set all conditions": {
+			before: settled(wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").
+				Initializers(v1alpha1.TemplatesInitializer, "rbac.corp.com")),
+			after: settled(wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("8").
+				Initializers(v1alpha1.TemplatesInitializer, "rbac.corp.com").Pending("rbac.corp.com")), want: true,
+		},
 		// The namespace is reconciled even if the conditions are already set, because the deletion may have
 		// failed.
 		"the initialization has failed": {after: settled(failed), want: true},
@@ -502,7 +534,7 @@ func TestInitializationChanged(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			passes := initializationChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: test.after})
+			passes := initializationChanged().Update(event.UpdateEvent{ObjectOld: cmp.Or(test.before, client.Object(before)), ObjectNew: test.after})
 			g.Expect(passes).To(Equal(test.want))
 		})
 	}

@@ -33,7 +33,7 @@ func (r *NamespaceReconciler) apply(
 		if decision.LabelRepair != nil {
 			return r.repairLabel(ctx, namespace, decision)
 		}
-		if decision.IsThrottled && len(decision.Conditions) > 0 {
+		if decision.IsThrottled && len(decision.Conditions) > 0 && !decision.RequiresLiveRead() {
 			delay = r.progressDelay(namespace.UID)
 		}
 		if len(decision.Conditions) == 0 || delay > 0 {
@@ -191,7 +191,7 @@ func (r *NamespaceReconciler) deleteFailed(
 	if resourceVersion != "" {
 		preconditions.ResourceVersion = &resourceVersion
 	}
-	if err := r.Delete(ctx, namespace, preconditions); err != nil {
+	if err := deleteNamespace(ctx, r.Client, namespace, preconditions); err != nil {
 		return fmt.Errorf("failed to delete namespace %q, whose initialization failed: %w", namespace.Name, err)
 	}
 	log.FromContext(ctx).Info("Deleted a namespace whose initialization failed", "uid", namespace.UID)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -43,6 +44,10 @@ const (
 	conflictRetry = 100 * time.Millisecond
 )
 
+// deletionTimeout limits the request that deletes a Namespace. If a webhook denies the request with the code 429,
+// client-go repeats it up to ten times, each after the time that the webhook has set.
+const deletionTimeout = 10 * time.Second
+
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // newRateLimiter returns a rate limiter that starts with the given delay and doubles it after each
@@ -60,7 +65,8 @@ func retryStale(err error) (ctrl.Result, error) {
 	return ctrl.Result{}, err
 }
 
-// handlerFor returns an event handler that calls handle with the created, updated or deleted object.
+// handlerFor returns an event handler that calls handle with the created, updated or deleted object. After a
+// watch was interrupted, one update event can replace an object by a new one with the same name.
 func handlerFor(
 	handle func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue),
 ) handler.EventHandler {
@@ -69,12 +75,24 @@ func handlerFor(
 			handle(ctx, e.Object, false, queue)
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				handle(ctx, e.ObjectOld, true, queue)
+			}
 			handle(ctx, e.ObjectNew, false, queue)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) {
 			handle(ctx, e.Object, true, queue)
 		},
 	}
+}
+
+// deleteNamespace deletes a Namespace.
+func deleteNamespace(
+	ctx context.Context, c client.Writer, namespace *corev1.Namespace, preconditions client.Preconditions,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, deletionTimeout)
+	defer cancel()
+	return c.Delete(ctx, namespace, preconditions)
 }
 
 // requestFor returns the request for a cluster-scoped object.

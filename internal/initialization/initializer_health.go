@@ -103,24 +103,26 @@ func HealthyCondition(
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionHealthy, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
 	}
-	var names, unresponsiveMessages []string
+	var others, unresponsiveMessages []string // The operator is authorized to run its own initializer.
 	for _, initializer := range configuration.Initializers {
-		names = append(names, initializer.Name)
+		if initializer.Name != v1alpha1.TemplatesInitializer {
+			others = append(others, initializer.Name)
+		}
 		if unresponsive, ok := health.Unresponsive[initializer.Name]; ok {
 			unresponsiveMessages = append(unresponsiveMessages, unresponsiveMessage(initializer.Name, unresponsive))
 		}
 	}
 	switch {
-	case len(names) == 0:
+	case len(configuration.Initializers) == 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonHealthy
 		condition.Message = messageNothingToServe
-	case health.AuthorizationError == "" && !health.IsAuthorized:
+	case health.AuthorizationError == "" && !health.IsAuthorized && len(others) > 0:
 		condition.Reason = v1alpha1.ReasonInitializerUnauthorized
-		condition.Message = unauthorizedMessage(names)
+		condition.Message = unauthorizedMessage(others)
 	case len(unresponsiveMessages) > 0:
 		condition.Reason = v1alpha1.ReasonInitializerUnresponsive
 		condition.Message = strings.Join(unresponsiveMessages, "; ")
-	case health.AuthorizationError != "":
+	case health.AuthorizationError != "" && len(others) > 0:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonAuthorizationUnknown
 		condition.Message = messageHealthUnknown + health.AuthorizationError
 	default:

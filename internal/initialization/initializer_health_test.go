@@ -117,6 +117,15 @@ func TestHealthyCondition(t *testing.T) {
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnauthorized,
 			message: unauthorizedMessage([]string{rbac, quota}),
 		},
+		"unauthorized, next to the initializer of templates": {
+			initializers: []string{v1alpha1.TemplatesInitializer, rbac},
+			status:       metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnauthorized,
+			message: unauthorizedMessage([]string{rbac}),
+		},
+		"only the initializer of templates": {
+			initializers: []string{v1alpha1.TemplatesInitializer},
+			status:       metav1.ConditionTrue, reason: v1alpha1.ReasonHealthy, message: healthyMessage(),
+		},
 		"one initializer is unresponsive": {
 			initializers: []string{rbac, quota}, health: Health{IsAuthorized: true, Unresponsive: unresponsive},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnresponsive,

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -32,6 +34,9 @@ var initializerRule = Rule{
 }
 
 func (f view) findInitializer() []diagnosis.Finding {
+	if state := initialization.ParseState(f.Namespace); state.Phase == initialization.PhaseFailed {
+		return []diagnosis.Finding{f.aboutNamespace(f.findFailed(state))}
+	}
 	pending := diagnosis.PendingInitializers(f.Namespace)
 	first := pending[0]
 	turn := f.turnBegan(first)
@@ -55,10 +60,27 @@ func (f view) findInitializer() []diagnosis.Finding {
 		finding.Cause, finding.Rank = diagnosis.CauseInitializerFailing, diagnosis.RankPublished
 		finding.Message = fmt.Sprintf(messageInitializerFailing, waits, report)
 		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyOwnerFailing)}, finding.Remedies...)
+	case first == v1alpha1.TemplatesInitializer: // The manager is this initializer.
+		finding.Message = fmt.Sprintf(messageInitializerUnknown, waits)
 	default:
 		f.setIdentities(&finding, waits, first)
 	}
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
+}
+
+// findFailed finds why a namespace exists although its initialization has failed.
+func (f view) findFailed(state initialization.State) diagnosis.Finding {
+	// The name of the operator's namespace is unknown, but this namespace has no initializers.
+	keepReason := cmp.Or(initialization.WhyNotDelete(f.Namespace, state, ""), textNoDeletion)
+	return diagnosis.Finding{
+		Cause: diagnosis.CauseInitializerFailing, Rank: diagnosis.RankPublished,
+		Message: fmt.Sprintf(messageInitializationFailed, initialization.FailureText(state.Failure), keepReason),
+		Evidence: diagnosis.Published(fmt.Sprintf(evidenceResult, v1alpha1.AnnotationInitializationResult,
+			diagnosis.OneLine(f.Namespace.Annotations[v1alpha1.AnnotationInitializationResult]))),
+		Remedies: []diagnosis.Remedy{diagnosis.ResolveWith(remedyDeleteFailed,
+			shell.Command("kubectl delete namespace %s", f.Namespace.Name))},
+		Loss: lossFailed,
+	}
 }
 
 // publishedCondition returns what a controller published in a condition of the Namespace about a task
@@ -74,7 +96,7 @@ func (f view) publishedCondition(conditionType string) string {
 }
 
 func (f view) isRegistered(name string) bool {
-	return slices.ContainsFunc(f.Initializers, func(initializer diagnosis.RegisteredInitializer) bool {
+	return name == v1alpha1.TemplatesInitializer || slices.ContainsFunc(f.Initializers, func(initializer diagnosis.RegisteredInitializer) bool {
 		return initializer.Name == name
 	})
 }
@@ -135,7 +157,8 @@ func (f view) turnBegan(name string) time.Time {
 	for _, condition := range f.Namespace.Status.Conditions {
 		isOwn := string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix
 		isDone := strings.HasSuffix(string(condition.Type), v1alpha1.ConditionInitializedSuffix) &&
-			condition.Status == corev1.ConditionTrue
+			(condition.Status == corev1.ConditionTrue || condition.Reason == v1alpha1.ReasonTimedOut ||
+				condition.Reason == v1alpha1.ReasonDeregistered)
 		if isOwn || isDone {
 			later(condition.LastTransitionTime.Time)
 		}

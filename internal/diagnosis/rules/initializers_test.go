@@ -81,6 +81,13 @@ func TestFindInitializers(t *testing.T) {
 		facts.Namespace.Status.Conditions[1].Reason = "NoPlan"
 		facts.Namespace.Status.Conditions[1].Message = "ConfigMap quota/plan is missing"
 	}
+	waitsForTemplates := func(facts *diagnosis.Facts) {
+		facts.Namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = v1alpha1.TemplatesInitializer
+		facts.Namespace.Status.Conditions[1].Type = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
+	}
+	failed := func(facts *diagnosis.Facts) {
+		facts.Namespace.Annotations[v1alpha1.AnnotationInitializationResult] = `{"status":"Failure","message":"no quota"}`
+	}
 	object := []string{"namespaces/shop"}
 	runCases(t, map[string]diagnoseCase{
 		"an initializer within the progress deadline": {facts: makeInitializing(func(facts *diagnosis.Facts) {
@@ -158,6 +165,32 @@ func TestFindInitializers(t *testing.T) {
 		"an initializer that is no longer registered": {
 			facts: makeInitializing(holds, exists(true), runs, func(facts *diagnosis.Facts) { facts.Initializers = nil }),
 			want:  []want{{diagnosis.CauseInitializerUnregistered, diagnosis.RankProven, literal(messageUnregistered), literal(evidenceUnregistered) + quota, object}},
+		},
+		"the initializer of templates": {
+			facts: makeInitializing(holds, exists(true), waitsForTemplates),
+			want:  []want{{diagnosis.CauseInitializerPending, diagnosis.RankInferred, literal(messageInitializerUnknown), "", object}},
+		},
+		"templates that cannot be applied": {
+			facts: makeInitializing(waitsForTemplates, published),
+			want:  []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished, "NoPlan: ConfigMap quota/plan is missing", "", object}},
+		},
+		"after an initializer that has just been skipped": {facts: makeInitializing(func(facts *diagnosis.Facts) {
+			facts.Namespace.Status.Conditions[0] = corev1.NamespaceCondition{
+				Type: "access.corp.com/Initialized", Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTimedOut,
+				LastTransitionTime: metav1.Time{Time: now.Add(-29 * time.Second)},
+			}
+		})},
+		"a failed initialization of a protected namespace": {
+			facts: makeInitializing(failed, func(facts *diagnosis.Facts) {
+				facts.Namespace.Labels[v1alpha1.LabelDeletionProtection] = "enabled"
+			}),
+			want: []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished,
+				"The initialization failed: no quota; the namespace is not deleted: the label nslifecycle.dev/deletion-protection",
+				"initialization-result", object}},
+		},
+		"a failed initialization of a namespace that the operator should delete": {
+			facts: makeInitializing(failed),
+			want:  []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished, literal(textNoDeletion), "", object}},
 		},
 		"configurations that cannot be read": {
 			facts: makeInitializing(holds, exists(true), runs, withUnread(diagnosis.SourceConfigurations), func(facts *diagnosis.Facts) { facts.Initializers = nil }),

@@ -311,11 +311,14 @@ const (
 	messageInitializerUnknown    = "%s; it is unknown whether it is running"
 	messageInitializerNotRunning = "%s; it seems not to be running"
 	messageUnregistered          = "%s; no configuration lists it"
+	messageInitializationFailed  = "The initialization failed: %s; the namespace is not deleted: %s"
+	textNoDeletion               = "the operator is not running, or the API server rejects the deletion"
 
 	textCondition        = "condition %s=%s, %s: %s"
 	evidenceTurn         = "pending: %s; %s has been first in the pending list since %s"
 	evidenceLastChange   = "the Namespace was last changed at %s, by %q"
 	evidenceUnregistered = "no NamespaceInitializerConfiguration lists %s"
+	evidenceResult       = "annotation %s: %s"
 
 	remedyStartInitializer   = "Start the controller of %s, or check its log"
 	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"
@@ -323,6 +326,8 @@ const (
 		"pending list"
 	remedyInstallInitializer = "Install the controller of the initializer, with a ClusterRoleBinding to a ClusterRole " +
 		"that grants the initialize verb on namespaces"
-	lossInitializer = "The namespace is initialized without the objects that the initializer creates, such as quotas, " +
+	remedyDeleteFailed = "Correct the cause, then delete the namespace and create it again"
+	lossFailed         = "All objects in the namespace are deleted"
+	lossInitializer    = "The namespace is initialized without the objects that the initializer creates, such as quotas, " +
 		"network policies or role bindings"
 )
