@@ -5,6 +5,7 @@ package security
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -89,6 +90,20 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 		}
 		compat.StartManager(ctx)
 		expectInjected(ctx, namespace.Name)
+
+		By("moving the text of one annotation to another")
+		Expect(compat.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+		for _, annotations := range []map[string]any{
+			{v1alpha1.AnnotationRequestedBy: namespace.Annotations[v1alpha1.AnnotationInitializers], v1alpha1.AnnotationInitializers: nil},
+			{
+				v1alpha1.AnnotationRequestedBy:  namespace.Annotations[v1alpha1.AnnotationInitializers],
+				v1alpha1.AnnotationInitializers: namespace.Annotations[v1alpha1.AnnotationInjectedAt], v1alpha1.AnnotationInjectedAt: nil,
+			},
+		} {
+			body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(compat.Ordinary.Patch(ctx, namespace.DeepCopy(), mergePatch(string(body)))).To(BeDeniedBy("guard"))
+		}
 	}, SpecTimeout(5*time.Minute))
 
 	for name, verb := range map[string]string{"with": "initialize", "without": "get"} {
