@@ -247,12 +247,17 @@ func (r *TemplateReconciler) isUsed(namespaces []corev1.Namespace, name string) 
 func (r *TemplateReconciler) writeStatus(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, authorization template.Authorization,
 ) error {
+	var templates v1alpha1.NamespaceTemplateList
+	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+	}
 	base := current.DeepCopy()
 	current.Status.Revision = template.Revision(&current.Spec)
 	counts, failures := r.Tracker.Status(current.Name, current.Status.Revision)
 	current.Status.Namespaces, current.Status.Failures = &counts, failures
 	for _, condition := range template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), Authorization: authorization,
+		IsOmitted:       r.Programs.Omitted(templates.Items).Has(current.Name),
 		SystemNamespace: r.Authorizer.SystemNamespace, HasFailurePause: r.Rollouts.IsPaused(current.UID),
 	}) {
 		condition.LastTransitionTime = metav1.NewTime(r.Clock.Now())

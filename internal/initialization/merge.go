@@ -128,16 +128,37 @@ func sameSettings(a, b v1alpha1.InitializerSettings) bool {
 	return apiequality.Semantic.DeepEqual(a, b)
 }
 
-// maxTemplateBytes limits the encoded size of the templates in the set. The API server stores at most 1.5 MiB
-// in an object, and one template can have more than 256 KiB of parameters.
-const maxTemplateBytes = 512 << 10
+// MaxTemplateBytes limits TemplateSize. Without this limit, the author of an old template could displace many newer
+// ones.
+const MaxTemplateBytes = 16 << 10
 
-// AddTemplates adds the initializer of templates to the list if there are templates, first unless a
-// configuration names it, and returns the part of the templates that the admission policies use, sorted
-// by name. Templates that are being deleted are omitted, and the newest ones if they are too many or too
-// large: the author of a new template can neither displace older ones nor make the set too large to be
-// written.
-func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1.EffectiveTemplate {
+// MaxTemplatesBytes limits the sum of TemplateSize of the templates in the set. The API server stores at most 1.5 MiB
+// in an object.
+const MaxTemplatesBytes = 512 << 10
+
+// effectiveTemplate returns the part of a template that the admission policies use.
+func effectiveTemplate(name string, spec *v1alpha1.NamespaceTemplateSpec) v1alpha1.EffectiveTemplate {
+	spec = spec.DeepCopy()
+	for i := range spec.Parameters {
+		spec.Parameters[i].Description = ""
+	}
+	return v1alpha1.EffectiveTemplate{
+		Name: name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access, Parameters: spec.Parameters,
+	}
+}
+
+// TemplateSize returns the size of a template in the set without its name, in bytes.
+func TemplateSize(spec *v1alpha1.NamespaceTemplateSpec) int {
+	encoded, _ := json.Marshal(effectiveTemplate("", spec)) // Encoding this type cannot fail.
+	return len(encoded)
+}
+
+// FitTemplates returns the templates that fit into the set, the oldest first: the author of a new template can neither
+// displace older ones nor make the set too large to be written. Templates that are being deleted are omitted. The
+// function size returns TemplateSize.
+func FitTemplates(
+	templates []v1alpha1.NamespaceTemplate, size func(*v1alpha1.NamespaceTemplate) int,
+) []*v1alpha1.NamespaceTemplate {
 	oldest := make([]*v1alpha1.NamespaceTemplate, 0, len(templates))
 	for i := range templates {
 		if templates[i].DeletionTimestamp == nil {
@@ -147,23 +168,26 @@ func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1
 	slices.SortFunc(oldest, func(a, b *v1alpha1.NamespaceTemplate) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	effective := make([]v1alpha1.EffectiveTemplate, 0, len(oldest))
-	bytes := 0
-	for _, template := range oldest {
-		spec := template.Spec.DeepCopy()
-		for j := range spec.Parameters {
-			spec.Parameters[j].Description = ""
+	sum := 0
+	fitting := slices.DeleteFunc(oldest, func(template *v1alpha1.NamespaceTemplate) bool {
+		bytes := size(template)
+		if bytes > MaxTemplateBytes || sum+bytes > MaxTemplatesBytes {
+			return true
 		}
-		entry := v1alpha1.EffectiveTemplate{
-			Name: template.Name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access,
-			Parameters: spec.Parameters,
-		}
-		encoded, _ := json.Marshal(entry) // Encoding this type cannot fail.
-		if len(effective) == v1alpha1.MaxSetTemplates || bytes+len(encoded) > maxTemplateBytes {
-			continue
-		}
-		bytes += len(encoded)
-		effective = append(effective, entry)
+		sum += bytes
+		return false
+	})
+	return fitting[:min(len(fitting), v1alpha1.MaxSetTemplates)]
+}
+
+// AddTemplates adds the initializer of templates to the list if there are templates, first unless a
+// configuration names it, and returns the part of the templates that the admission policies use, sorted
+// by name. It omits templates that do not fit.
+func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1.EffectiveTemplate {
+	fitting := FitTemplates(templates, func(t *v1alpha1.NamespaceTemplate) int { return TemplateSize(&t.Spec) })
+	effective := make([]v1alpha1.EffectiveTemplate, 0, len(fitting))
+	for _, template := range fitting {
+		effective = append(effective, effectiveTemplate(template.Name, &template.Spec))
 	}
 	slices.SortFunc(effective, func(a, b v1alpha1.EffectiveTemplate) int { return cmp.Compare(a.Name, b.Name) })
 	isNamed := slices.Contains(Names(m.Initializers), v1alpha1.TemplatesInitializer)

@@ -285,6 +285,18 @@ func TestAddTemplates(t *testing.T) {
 			Name: fmt.Sprintf("p%d", i), Enum: slices.Repeat([]string{strings.Repeat("語", 253)}, 32),
 		})
 	}
+	// largest returns templates that together have the maximum size.
+	largest := func() []v1alpha1.NamespaceTemplate {
+		var templates []v1alpha1.NamespaceTemplate
+		for i := range MaxTemplatesBytes / MaxTemplateBytes {
+			template := created(fmt.Sprintf("b%03d", i), time.Minute)
+			template.Spec.Parameters = []v1alpha1.TemplateParameter{{Name: "p"}}
+			filler := strings.Repeat("x", MaxTemplateBytes-TemplateSize(&template.Spec)-len(`,"pattern":""`))
+			template.Spec.Parameters[0].Pattern = filler
+			templates = append(templates, template)
+		}
+		return templates
+	}
 	deleted := created("a", 2*time.Hour)
 	deleted.DeletionTimestamp = &metav1.Time{Time: now}
 	tests := map[string]struct {
@@ -303,6 +315,10 @@ func TestAddTemplates(t *testing.T) {
 		"a large one does not displace others": {
 			templates: []v1alpha1.NamespaceTemplate{created("a", 0), large, created("b", time.Minute)},
 			added:     []string{"a", "b"}, omitted: "large", want: 2,
+		},
+		"the largest templates": {templates: append(largest(), deleted), added: []string{"b000", "b031"}, want: 32},
+		"a new one does not displace large ones": {
+			templates: append(largest(), created("a", 0)), added: []string{"b000", "b031"}, omitted: "a", want: 32,
 		},
 		"the name decides if they are equally old": {
 			templates: append(full(), created("c", time.Minute)), added: []string{"mandatory", "b126"}, omitted: "c",

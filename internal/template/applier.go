@@ -161,7 +161,7 @@ func (a *Applier) Apply(
 		Applier: a, namespace: namespace, isInitializing: isInitializing, state: state,
 		result: Result{State: State{}}, claims: map[objectKey]int{},
 	}
-	selected := applicable(templates, namespace, state)
+	selected := a.applicable(templates, namespace, state)
 	a.Rollouts.forget(namespace.UID, selected...)
 	if isInitializing {
 		p.result.Elapsed = a.started.elapsed(namespace.UID, a.Clock.Now())

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
@@ -22,6 +23,7 @@ const maxConditionMessage = 32768
 const (
 	ReasonValid        = "Valid"
 	ReasonInvalid      = "Invalid"
+	ReasonTooMany      = "TooMany"
 	ReasonAuthorized   = "Authorized"
 	ReasonUnauthorized = "Unauthorized"
 	ReasonUpToDate     = "UpToDate"
@@ -40,6 +42,8 @@ type ConditionInput struct {
 	Errors          field.ErrorList
 	Authorization   Authorization
 	SystemNamespace string
+	// IsOmitted is true if the template does not fit into the set.
+	IsOmitted bool
 	// HasFailurePause is true if the rollout is paused because of failures.
 	HasFailurePause bool
 }
@@ -47,9 +51,15 @@ type ConditionInput struct {
 // Conditions returns the conditions of a template. Its status must contain the current counts.
 func Conditions(template *v1alpha1.NamespaceTemplate, in ConditionInput) []metav1.Condition {
 	counts := ptr.Deref(template.Status.Namespaces, v1alpha1.TemplateNamespaceCounts{})
+	valid := condition(v1alpha1.ConditionValid, len(in.Errors) == 0, ReasonValid, ReasonInvalid, "The template is valid.",
+		errorsMessage(in.Errors))
+	if in.IsOmitted && len(in.Errors) == 0 {
+		valid = condition(v1alpha1.ConditionValid, false, "", ReasonTooMany, "", fmt.Sprintf("The template is not added to "+
+			"namespaces: the older templates are %d, or have %d KiB of selectors and parameters.",
+			v1alpha1.MaxSetTemplates, initialization.MaxTemplatesBytes>>10))
+	}
 	return []metav1.Condition{
-		condition(v1alpha1.ConditionValid, len(in.Errors) == 0, ReasonValid, ReasonInvalid, "The template is valid.",
-			errorsMessage(in.Errors)),
+		valid,
 		condition(v1alpha1.ConditionAuthorized, in.Authorization.IsComplete(), ReasonAuthorized, ReasonUnauthorized,
 			fmt.Sprintf("ServiceAccount %q can apply the objects.", template.Spec.ServiceAccountName),
 			in.Authorization.Message(template.Spec.ServiceAccountName, in.SystemNamespace)),

@@ -11,9 +11,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
@@ -45,6 +47,8 @@ type compiled struct {
 	copies     []v1alpha1.TemplateCopy
 	program    *render.Program
 	errors     field.ErrorList
+	// size is the size of the template in the set.
+	size int
 	// kinds are the kinds of the objects, sorted.
 	kinds []schema.GroupVersionKind
 }
@@ -52,6 +56,7 @@ type compiled struct {
 func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 	result := &compiled{
 		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, kinds: kindsOf(spec),
+		size: initialization.TemplateSize(spec),
 	}
 	for _, object := range spec.Objects {
 		if object.Copy != nil {
@@ -161,6 +166,22 @@ func (p *Programs) get(
 // Errors returns the errors in the spec of a template.
 func (p *Programs) Errors(template *v1alpha1.NamespaceTemplate) field.ErrorList {
 	return p.latest(template).errors
+}
+
+// Omitted returns the names of the templates that the admission policies do not know, because older ones reach the
+// limits of the set.
+func (p *Programs) Omitted(templates []v1alpha1.NamespaceTemplate) sets.Set[string] {
+	omitted := sets.New[string]()
+	for i := range templates {
+		if templates[i].DeletionTimestamp == nil {
+			omitted.Insert(templates[i].Name)
+		}
+	}
+	fitting := initialization.FitTemplates(templates, func(t *v1alpha1.NamespaceTemplate) int { return p.latest(t).size })
+	for _, template := range fitting {
+		omitted.Delete(template.Name)
+	}
+	return omitted
 }
 
 // HasCopyOf reports whether a compiled revision of a template copies a source.

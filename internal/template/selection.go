@@ -51,14 +51,18 @@ func IsOutdated(
 		Applies(template, namespace, state)
 }
 
-// applicable returns the templates to apply to a Namespace, sorted by name.
-func applicable(
+// applicable returns the templates to apply to a Namespace, sorted by name. A template that does not fit into the set is
+// not added to a Namespace, because the admission policies do not check who selects it.
+func (a *Applier) applicable(
 	templates []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State,
 ) []*v1alpha1.NamespaceTemplate {
+	omitted := a.Programs.Omitted(templates)
 	var found []*v1alpha1.NamespaceTemplate
 	for i := range templates {
 		template := &templates[i]
-		if template.DeletionTimestamp == nil && Applies(template, namespace, state) {
+		_, isRecorded := state[template.Name]
+		if template.DeletionTimestamp == nil && Applies(template, namespace, state) &&
+			(isRecorded || !omitted.Has(template.Name)) {
 			found = append(found, template)
 		}
 	}

@@ -3,6 +3,7 @@
 package template
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -128,6 +129,14 @@ func TestApplicable(t *testing.T) {
 		}
 	}
 	templates := []v1alpha1.NamespaceTemplate{named, selected("new", false), deleted, selected("existing", true)}
+	for i := range v1alpha1.MaxSetTemplates + 1 { // With "named", "new" and "existing", all but "omitted" fit into the set.
+		if i >= len(templates) {
+			templates = append(templates, v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("other-%d", i)}})
+		}
+	}
+	omitted := selected("omitted", true)
+	omitted.CreationTimestamp = metav1.NewTime(created.Add(time.Second))
+	templates = append(templates, omitted)
 	tests := map[string]struct {
 		labels  map[string]string
 		pending string
@@ -143,8 +152,11 @@ func TestApplicable(t *testing.T) {
 		"open":                           {labels: map[string]string{label: "team"}, want: []string{"existing"}},
 		"open, recorded":                 {labels: map[string]string{label: "team"}, state: State{"new": {}}, want: []string{"existing", "new"}},
 		"open, relabelled":               {labels: map[string]string{label: "other"}, state: State{"new": {}, "deleted": {}}},
-		"open, by name":                  {labels: map[string]string{v1alpha1.LabelTemplate: "named"}},
-		"not selected":                   {pending: v1alpha1.TemplatesInitializer},
+		"open, recorded before there were too many templates": {
+			labels: map[string]string{label: "team"}, state: State{"omitted": {}}, want: []string{"existing", "omitted"},
+		},
+		"open, by name": {labels: map[string]string{v1alpha1.LabelTemplate: "named"}},
+		"not selected":  {pending: v1alpha1.TemplatesInitializer},
 		"open after a timeout": {
 			labels: map[string]string{label: "team"}, skipped: skipped(v1alpha1.ReasonTimedOut, 0), want: []string{"existing", "new"},
 		},
@@ -166,7 +178,8 @@ func TestApplicable(t *testing.T) {
 				namespace.Status.Conditions = append(namespace.Status.Conditions, *test.skipped)
 			}
 			var names []string
-			for _, template := range applicable(templates, namespace, test.state) {
+			applier := &Applier{Programs: &Programs{}}
+			for _, template := range applier.applicable(templates, namespace, test.state) {
 				names = append(names, template.Name)
 			}
 			NewWithT(t).Expect(names).To(Equal(test.want))

@@ -76,6 +76,7 @@ func TestConditions(t *testing.T) {
 		invalid       field.ErrorList
 		authorization Authorization
 		isPaused      bool
+		isOmitted     bool
 		status        v1alpha1.NamespaceTemplateStatus
 		want          map[string]string
 	}{
@@ -93,6 +94,8 @@ func TestConditions(t *testing.T) {
 			invalid: field.ErrorList{field.Invalid(field.NewPath("spec"), strings.Repeat("x", 100000), "bad")}, authorization: Authorization{IsMissing: true},
 			want: map[string]string{"Valid": "Invalid", "Authorized": "Unauthorized", "Progressing": "Failing", "Conflicted": "Conflicting"},
 		},
+		"omitted":             {isOmitted: true, want: map[string]string{"Valid": "TooMany"}},
+		"invalid and omitted": {isOmitted: true, invalid: field.ErrorList{field.Required(field.NewPath("spec"), "")}, want: map[string]string{"Valid": "Invalid"}},
 		"updating": {
 			counts: v1alpha1.TemplateNamespaceCounts{Selected: 2, Ready: 1, Pending: 1},
 			want:   map[string]string{"Valid": "Valid", "Authorized": "Authorized", "Progressing": "Updating", "Conflicted": "NoConflict"},
@@ -105,7 +108,7 @@ func TestConditions(t *testing.T) {
 			template.Status.Namespaces = &test.counts
 			conditions := Conditions(template, ConditionInput{
 				Errors: test.invalid, Authorization: test.authorization, SystemNamespace: "system",
-				HasFailurePause: test.isPaused,
+				HasFailurePause: test.isPaused, IsOmitted: test.isOmitted,
 			})
 			for conditionType, reason := range test.want {
 				condition := meta.FindStatusCondition(conditions, conditionType)

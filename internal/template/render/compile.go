@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
 // Compile compiles all expressions of a template and validates what can be validated without a Namespace.
@@ -29,6 +30,10 @@ func Compile(spec *v1alpha1.NamespaceTemplateSpec) (*Program, field.ErrorList) {
 	}
 	variables, variableErrs := compiler.compileVariables(path.Child("variables"), spec.Variables)
 	objects, objectErrs := compiler.compileObjects(path.Child("objects"), spec.Objects)
+	if size := initialization.TemplateSize(spec); size > initialization.MaxTemplateBytes {
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the selector and the parameters have %d bytes, more than %d",
+			size, initialization.MaxTemplateBytes)))
+	}
 	if errs = append(append(errs, variableErrs...), objectErrs...); len(errs) > 0 {
 		return nil, errs[:min(len(errs), maxErrors)]
 	}

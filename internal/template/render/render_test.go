@@ -255,9 +255,13 @@ func TestCompileErrors(t *testing.T) {
 		"duplicate":          {object + meta + "}\n- name: y\n  copy: {apiVersion: v1, kind: ConfigMap, namespace: a, name: x}", "spec.objects[1]", "same group"},
 		"duplicate name":     {object + meta + "}\n- name: x\n  copy: {apiVersion: v1, kind: ConfigMap, namespace: a, name: y}", "spec.objects[1].name", "Duplicate"},
 		"pattern":            {`parameters: [{name: a, pattern: "("}]` + object + meta + "}", "spec.parameters[0].pattern", "regular expression"},
-		"large pattern":      {`parameters: [{name: a, pattern: ".{1000}.{1000}.{1000}"}]` + object + meta + "}", "spec.parameters[0].pattern", "instructions"},
-		"default":            {`parameters: [{name: a, pattern: "^a", default: b}]` + object + meta + "}", "spec.parameters[0].default", "must match"},
-		"optMap":             {object + meta + `, data: {x: "${optional.of(1).optMap(v, v)}"}}`, "spec.objects[0].template.data.x", "optMap is not available"},
+		"large parameter": {
+			"parameters: [{name: a, enum: [" + strings.Repeat(strings.Repeat("a", 1022)+", ", 16) + "b]}]" + object + meta + "}", "spec",
+			"more than 16384",
+		},
+		"large pattern": {`parameters: [{name: a, pattern: ".{1000}.{1000}.{1000}"}]` + object + meta + "}", "spec.parameters[0].pattern", "instructions"},
+		"default":       {`parameters: [{name: a, pattern: "^a", default: b}]` + object + meta + "}", "spec.parameters[0].default", "must match"},
+		"optMap":        {object + meta + `, data: {x: "${optional.of(1).optMap(v, v)}"}}`, "spec.objects[0].template.data.x", "optMap is not available"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
