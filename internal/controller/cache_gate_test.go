@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
-func TestIsCacheCurrent(t *testing.T) {
+func TestCacheGate(t *testing.T) {
 	reader := func(templates ...client.Object) client.Client {
 		return fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(templates...).Build()
 	}
@@ -39,10 +39,11 @@ func TestIsCacheCurrent(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			r := &TemplatedNamespaceReconciler{Client: reader(test.cached...), Live: reader(test.live...)}
-			g.Expect(r.isCacheCurrent(t.Context())).To(Equal(test.want))
-			r.Live = reader(template("c", 1))
-			g.Expect(r.isCacheCurrent(t.Context())).To(Equal(test.want), "only the first comparison counts")
+			var gate cacheGate
+			cached, templates := reader(test.cached...), &v1alpha1.NamespaceTemplateList{}
+			g.Expect(gate.isOpen(t.Context(), cached, reader(test.live...), templates)).To(Equal(test.want))
+			live := reader(template("c", 1))
+			g.Expect(gate.isOpen(t.Context(), cached, live, templates)).To(Equal(test.want), "an open gate remains open")
 		})
 	}
 }

@@ -40,6 +40,8 @@ import (
 // set.
 type ConfigurationReconciler struct {
 	client.Client
+	// Live reads from the API server.
+	Live client.Reader
 	// Policies verifies that the API server enforces the set.
 	Policies PolicyVerifier
 	// PolicyObjects contains an empty object of each policy and binding type that the API server serves.
@@ -56,6 +58,9 @@ type ConfigurationReconciler struct {
 	Operator string
 	// HasTemplates registers the initializer of NamespaceTemplates.
 	HasTemplates bool
+
+	// cacheGate is needed because an outdated cache would remove entries from the set.
+	cacheGate cacheGate
 }
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations,verbs=get;list;watch
@@ -89,6 +94,15 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile writes the set and the statuses of all configurations.
 func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	lists := []client.ObjectList{&v1alpha1.NamespaceInitializerConfigurationList{}}
+	if r.HasTemplates {
+		lists = append(lists, &v1alpha1.NamespaceTemplateList{})
+	}
+	if isOpen, err := r.cacheGate.isOpen(ctx, r.Client, r.Live, lists...); err != nil {
+		return ctrl.Result{}, err
+	} else if !isOpen {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
 	var configurations v1alpha1.NamespaceInitializerConfigurationList
 	if err := r.List(ctx, &configurations); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)

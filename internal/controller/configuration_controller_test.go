@@ -257,7 +257,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		// Errors.
 		"the configurations cannot be listed": {
 			server:    configurationServer{listError: errOutage},
-			wantError: "failed to list NamespaceInitializerConfigurations: " + errOutage.Error(),
+			wantError: "failed to read *v1alpha1.NamespaceInitializerConfigurationList from the API server: " + errOutage.Error(),
 		},
 		"the set cannot be read": {
 			server:    configurationServer{getError: errOutage},
@@ -328,7 +328,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			}
 			reconciler := &ConfigurationReconciler{
 				Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
-				Client: test.server.client(), Policies: newVerifier(funcs, test.installed...),
+				Client: test.server.client(), Live: test.server.client(), Policies: newVerifier(funcs, test.installed...),
 				HealthChecker: newHealthChecker(), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
@@ -355,7 +355,7 @@ func TestConfigurationReconcileWithoutPolicyStatus(t *testing.T) {
 	}
 	reconciler := &ConfigurationReconciler{
 		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
-		Client: server.client(), Policies: newVerifier(interceptor.Funcs{List: policytest.FailingList}),
+		Client: server.client(), Live: server.client(), Policies: newVerifier(interceptor.Funcs{List: policytest.FailingList}),
 		SystemNamespace: systemNamespace,
 	}
 	_, err := reconciler.Reconcile(t.Context(), ctrl.Request{})

@@ -48,7 +48,7 @@ func TestConfigurationReconcileReportsHealth(t *testing.T) {
 	passive := clocktesting.NewFakePassiveClock(now)
 	reconciler := &ConfigurationReconciler{
 		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
-		Client: c, SystemNamespace: systemNamespace, Policies: newVerifier(interceptor.Funcs{}),
+		Client: c, Live: c, SystemNamespace: systemNamespace, Policies: newVerifier(interceptor.Funcs{}),
 		HealthChecker: &initializerhealth.Checker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
 	}
 	result, err := reconciler.Reconcile(t.Context(), requestFor(v1alpha1.EffectiveSetName))

@@ -37,7 +37,7 @@ type initializerRegistry struct {
 // initializers of a Namespace have been unregistered. If the Namespace does not wait for
 // initializers, update returns an empty registry.
 func (r *initializerRegistry) update(
-	ctx context.Context, cached client.Reader, namespace *corev1.Namespace, now time.Time,
+	ctx context.Context, cached client.Reader, hasTemplates bool, namespace *corev1.Namespace, now time.Time,
 ) (initialization.Registry, error) {
 	state := initialization.ParseState(namespace)
 	if state.Phase != initialization.PhasePending {
@@ -47,20 +47,20 @@ func (r *initializerRegistry) update(
 	if err := cached.List(ctx, &configurations, client.UnsafeDisableDeepCopy); err != nil {
 		return initialization.Registry{}, fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)
 	}
-	return r.record(state.Pending, configurations.Items, now), nil
+	return r.record(state.Pending, configurations.Items, hasTemplates, now), nil
 }
 
 // confirm returns the registry for the configurations in the API server. An initializer that they
 // register is no longer recorded as unregistered.
 func (r *initializerRegistry) confirm(
-	ctx context.Context, live client.Reader, cached initialization.Registry,
+	ctx context.Context, live client.Reader, hasTemplates bool, cached initialization.Registry,
 ) (initialization.Registry, error) {
 	var configurations v1alpha1.NamespaceInitializerConfigurationList
 	if err := live.List(ctx, &configurations); err != nil {
 		return initialization.Registry{}, fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)
 	}
 	confirmed := initialization.Registry{
-		Registrations:     initialization.ComputeRegistrations(configurations.Items),
+		Registrations:     initialization.ComputeRegistrations(configurations.Items, hasTemplates),
 		UnregisteredSince: cached.UnregisteredSince,
 	}
 	for name := range cached.UnregisteredSince {
@@ -72,13 +72,13 @@ func (r *initializerRegistry) confirm(
 }
 
 func (r *initializerRegistry) record(
-	pending []string, configurations []v1alpha1.NamespaceInitializerConfiguration, now time.Time,
+	pending []string, configurations []v1alpha1.NamespaceInitializerConfiguration, hasTemplates bool, now time.Time,
 ) initialization.Registry {
 	generations := initialization.Generations(configurations)
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if r.registrations == nil || r.generations != generations {
-		r.generations, r.registrations = generations, initialization.ComputeRegistrations(configurations)
+		r.generations, r.registrations = generations, initialization.ComputeRegistrations(configurations, hasTemplates)
 	}
 	for _, name := range pending {
 		if _, ok := r.registrations[name]; ok {

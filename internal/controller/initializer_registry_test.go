@@ -316,7 +316,7 @@ func TestInitializerRegistryRecord(t *testing.T) {
 		generation++
 		result := registry.record([]string{"a", "b"}, []v1alpha1.NamespaceInitializerConfiguration{
 			*wrappers.MakeConfiguration("c").Initializers(names...).Generation(generation).Obj(),
-		}, now.Add(at))
+		}, true, now.Add(at))
 		since := map[string]time.Duration{}
 		for name, start := range result.UnregisteredSince {
 			since[name] = start.Sub(now)

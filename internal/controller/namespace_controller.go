@@ -61,6 +61,9 @@ type NamespaceReconciler struct {
 	// capacity of the API server.
 	ProgressLimiter flowcontrol.PassiveRateLimiter
 
+	// HasTemplates registers the initializer of NamespaceTemplates. Without it, Namespaces do not wait for this
+	// initializer.
+	HasTemplates bool
 	// Injector adds the pending list to new Namespaces if the API server does not add it.
 	Injector Injector
 
@@ -100,7 +103,7 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if retryAfter, err := r.Injector.Inject(ctx, &namespace); err != nil || retryAfter > 0 {
 		return ctrl.Result{RequeueAfter: retryAfter}, nswrite.IgnoreStale(err)
 	}
-	registry, err := r.registry.update(ctx, r.Client, &namespace, r.Clock.Now())
+	registry, err := r.registry.update(ctx, r.Client, r.HasTemplates, &namespace, r.Clock.Now())
 	if err != nil {
 		return ctrl.Result{}, err
 	}

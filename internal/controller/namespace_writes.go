@@ -67,7 +67,7 @@ func (r *NamespaceReconciler) progressDelay(uid types.UID) time.Duration {
 func (r *NamespaceReconciler) applyLive(
 	ctx context.Context, cached *corev1.Namespace, registry initialization.Registry,
 ) (time.Duration, error) {
-	registry, err := r.registry.confirm(ctx, r.Live, registry)
+	registry, err := r.registry.confirm(ctx, r.Live, r.HasTemplates, registry)
 	if err != nil {
 		return 0, err
 	}

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -82,9 +81,8 @@ type TemplatedNamespaceReconciler struct {
 	// busy has the names of the Namespaces that are being reconciled. Both controllers can have a request
 	// for a Namespace that has just opened.
 	busy sync.Map
-	// wasCacheCurrent is true after the cache contained what the API server returned.
-	wasCacheCurrent bool
-	cacheMutex      sync.Mutex
+	// cacheGate is needed because a Namespace can wait for a template that only the previous leader has observed.
+	cacheGate cacheGate
 }
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates,verbs=get;list;watch;patch
@@ -167,8 +165,10 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 	if r.Applier.IsStale(&namespace) {
 		return ctrl.Result{}, nil // The watch event for the operator's own write follows.
 	}
-	if isCurrent, err := r.isCacheCurrent(ctx); !isCurrent {
-		return ctrl.Result{RequeueAfter: conflictRetry}, err
+	if isOpen, err := r.cacheGate.isOpen(ctx, r.Client, r.Live, &v1alpha1.NamespaceTemplateList{}); err != nil {
+		return ctrl.Result{}, err
+	} else if !isOpen {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
@@ -193,32 +193,6 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 		return ctrl.Result{RequeueAfter: conflictRetry}, nswrite.IgnoreStale(err)
 	}
 	return ctrl.Result{RequeueAfter: r.retryAfter(req, result)}, nil
-}
-
-// isCacheCurrent reports whether the cache contains all templates that the API server returned when this
-// manager became the leader. A Namespace can wait for a template that only the previous leader has observed.
-func (r *TemplatedNamespaceReconciler) isCacheCurrent(ctx context.Context) (bool, error) {
-	r.cacheMutex.Lock()
-	defer r.cacheMutex.Unlock()
-	if r.wasCacheCurrent {
-		return true, nil
-	}
-	// The order matters: the cache must be at least as recent as the response.
-	var live, cached v1alpha1.NamespaceTemplateList
-	if err := r.Live.List(ctx, &live); err != nil {
-		return false, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
-	}
-	if err := r.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
-	}
-	generations := map[types.UID]int64{}
-	for i := range cached.Items {
-		generations[cached.Items[i].UID] = cached.Items[i].Generation
-	}
-	r.wasCacheCurrent = !slices.ContainsFunc(live.Items, func(t v1alpha1.NamespaceTemplate) bool {
-		return generations[t.UID] < t.Generation
-	})
-	return r.wasCacheCurrent, nil
 }
 
 // refuse makes the initialization of a Namespace fail. The Namespace controller then deletes the

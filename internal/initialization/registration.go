@@ -40,13 +40,19 @@ type Registration struct {
 // A configuration that is being deleted, or that Merge excludes, still registers its initializers:
 // Namespaces must wait for them while the configuration exists. Its settings are used only if no
 // other configuration names the initializer.
-func ComputeRegistrations(configurations []v1alpha1.NamespaceInitializerConfiguration) map[string]Registration {
+//
+// If the operator applies templates, it registers their initializer itself.
+func ComputeRegistrations(
+	configurations []v1alpha1.NamespaceInitializerConfiguration, hasTemplates bool,
+) map[string]Registration {
 	effective := map[string]string{}
 	for _, entry := range Merge(configurations).Initializers {
 		effective[entry.Name] = entry.Configuration
 	}
-	// The operator itself registers this initializer.
-	registrations := map[string]Registration{v1alpha1.TemplatesInitializer: {}}
+	registrations := map[string]Registration{}
+	if hasTemplates {
+		registrations[v1alpha1.TemplatesInitializer] = Registration{}
+	}
 	for _, configuration := range sortedByName(configurations) {
 		for _, initializer := range configuration.Initializers {
 			if registrations[initializer.Name].Configuration != "" && effective[initializer.Name] != configuration.Name {

@@ -56,9 +56,10 @@ func TestComputeRegistrations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			got := map[string]string{}
-			registrations := ComputeRegistrations(objects(test.configurations))
+			registrations := ComputeRegistrations(objects(test.configurations), true)
 			g.Expect(registrations).To(HaveKeyWithValue(v1alpha1.TemplatesInitializer, Registration{}))
 			delete(registrations, v1alpha1.TemplatesInitializer)
+			g.Expect(ComputeRegistrations(objects(test.configurations), false)).To(Equal(registrations))
 			for initializer, registration := range registrations {
 				got[initializer] = fmt.Sprintf("%s %d", registration.Configuration, *registration.Settings.TimeoutSeconds)
 			}
@@ -70,7 +71,7 @@ func TestComputeRegistrations(t *testing.T) {
 		g := NewWithT(t)
 		got := ComputeRegistrations(objects([]*wrappers.ConfigurationWrapper{
 			wrappers.MakeConfiguration("b").Initializers(many...), withTimeout("c", 3, rbac, many[0]),
-		}))
+		}), true)
 		g.Expect(got).To(HaveLen(len(many) + 2))
 		g.Expect(got[rbac].Configuration).To(Equal("c"))
 		g.Expect(got[many[0]].Configuration).To(Equal("b"))

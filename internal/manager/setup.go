@@ -94,6 +94,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 	verifier := compat.NewVerifier(mgr.GetClient(), options.ServerClock, options.Server)
 	if err := (&controller.ConfigurationReconciler{
 		Client:        mgr.GetClient(),
+		Live:          mgr.GetAPIReader(),
 		Policies:      verifier,
 		PolicyObjects: options.Server.PolicyObjects(),
 		Stamper:       verifier,
@@ -114,6 +115,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 		Clock:           options.ServerClock,
 		SystemNamespace: options.SystemNamespace,
 		Workers:         options.NamespaceWorkers,
+		HasTemplates:    options.Controllers.Runs(Templates),
 
 		ProgressInterval: controller.ProgressInterval,
 		ProgressLimiter:  controller.NewProgressLimiter(),

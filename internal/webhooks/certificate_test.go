@@ -5,10 +5,13 @@ package webhooks
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
@@ -79,3 +82,23 @@ func (m *recordingManager) Add(runnable manager.Runnable) error {
 }
 
 func (m *recordingManager) GetLogger() logr.Logger { return logr.Discard() }
+
+func TestReadyCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		notServing := errors.New("the server is not serving")
+		certificate := &Certificate{}
+		check := readyCheck(certificate, func(*http.Request) error { return notServing })
+		time.Sleep(certificateDelay)
+		if err := check(nil); !errors.Is(err, notServing) {
+			t.Errorf("while the leader can issue a certificate: got %v", err)
+		}
+		time.Sleep(time.Second)
+		if err := check(nil); err != nil {
+			t.Errorf("without a certificate: got %v", err)
+		}
+		certificate.current.Store(&tls.Certificate{})
+		if err := check(nil); !errors.Is(err, notServing) {
+			t.Errorf("with a certificate: got %v", err)
+		}
+	})
+}

@@ -9,15 +9,23 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
+
+// certificateDelay is the time after which a replica without a certificate is ready. The leader issues the certificate.
+// During an upgrade, it can be a replica that does not, and that stops only when this one is ready.
+const certificateDelay = 30 * time.Second
 
 // Options configure the server of the webhooks.
 type Options struct {
@@ -70,7 +78,7 @@ func NewServer(ctx context.Context, mgr ctrl.Manager, options Options, systemNam
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, name)
+		names = slices.Insert(names, 0, name) // The rotator compares the certificate only with the first name.
 	}
 	secret := types.NamespacedName{Namespace: systemNamespace, Name: options.Secret}
 	certificate, err := watchCertificate(ctx, mgr, secret)
@@ -91,7 +99,18 @@ func NewServer(ctx context.Context, mgr ctrl.Manager, options Options, systemNam
 			config.NextProtos = []string{"http/1.1"}
 		}},
 	})
-	return server, errors.Join(mgr.Add(server), mgr.AddReadyzCheck("hold", server.StartedChecker()))
+	return server, errors.Join(mgr.Add(server), mgr.AddReadyzCheck("hold", readyCheck(certificate, server.StartedChecker())))
+}
+
+// readyCheck returns the check of a server that needs a certificate.
+func readyCheck(certificate *Certificate, isServing healthz.Checker) healthz.Checker {
+	begin := time.Now()
+	return func(request *http.Request) error {
+		if certificate.current.Load() == nil && time.Since(begin) > certificateDelay {
+			return nil
+		}
+		return isServing(request)
+	}
 }
 
 func splitAddress(address string) (host string, port int, err error) {

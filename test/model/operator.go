@@ -269,7 +269,7 @@ func (m *initializationModel) registry(known registration) initialization.Regist
 		}
 	}
 	return initialization.Registry{
-		Registrations: initialization.ComputeRegistrations(configurations), UnregisteredSince: missing,
+		Registrations: initialization.ComputeRegistrations(configurations, true), UnregisteredSince: missing,
 	}
 }
 
