@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -66,6 +67,8 @@ type TemplateReconciler struct {
 
 	// reviews has the last review of each template, by UID.
 	reviews map[types.UID]review
+	// omitted has the names of the templates that do not fit into the set.
+	omitted sets.Set[string]
 }
 
 // review is the result of a review of permissions.
@@ -154,7 +157,8 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	return ctrl.Result{RequeueAfter: reviewInterval}, nil
 }
 
-// retain forgets what is known about templates that no longer exist. It returns the time until watches that no
+// retain forgets what is known about templates that no longer exist, and enqueues those that fit into the set since then,
+// or no longer. It returns the time until watches that no
 // template needs can be stopped; 0 if there are none.
 func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.Duration, err error) {
 	var templates v1alpha1.NamespaceTemplateList
@@ -164,6 +168,14 @@ func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.
 	if r.Applier.Retain(ctx, templates.Items) {
 		stopWatchesAfter = template.WatchRetention
 	}
+	omitted := r.Programs.Omitted(templates.Items)
+	for i := range templates.Items {
+		if current := &templates.Items[i]; omitted.Has(current.Name) != r.omitted.Has(current.Name) {
+			r.Requests.Add(false, current.Name)
+			r.Authorized(ctx, current)
+		}
+	}
+	r.omitted = omitted
 	maps.DeleteFunc(r.reviews, func(uid types.UID, _ review) bool {
 		return !slices.ContainsFunc(templates.Items, func(t v1alpha1.NamespaceTemplate) bool { return t.UID == uid })
 	})
@@ -247,17 +259,13 @@ func (r *TemplateReconciler) isUsed(namespaces []corev1.Namespace, name string) 
 func (r *TemplateReconciler) writeStatus(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, authorization template.Authorization,
 ) error {
-	var templates v1alpha1.NamespaceTemplateList
-	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("failed to list NamespaceTemplates: %w", err)
-	}
 	base := current.DeepCopy()
 	current.Status.Revision = template.Revision(&current.Spec)
 	counts, failures := r.Tracker.Status(current.Name, current.Status.Revision)
 	current.Status.Namespaces, current.Status.Failures = &counts, failures
 	for _, condition := range template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), Authorization: authorization,
-		IsOmitted:       r.Programs.Omitted(templates.Items).Has(current.Name),
+		IsOmitted:       r.omitted.Has(current.Name),
 		SystemNamespace: r.Authorizer.SystemNamespace, HasFailurePause: r.Rollouts.IsPaused(current.UID),
 	}) {
 		condition.LastTransitionTime = metav1.NewTime(r.Clock.Now())

@@ -5,6 +5,7 @@ package templateobjects
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -74,5 +76,44 @@ var _ = Describe("A limit of namespaces for each user", func() {
 		Expect(creator.Delete(ctx, &open[0])).To(Succeed())
 		createOpen(ctx, selectedBy(template.Name))
 		framework.ExpectDeleted(ctx, cluster.Admin, &open[0])
+	}, SpecTimeout(5*time.Minute))
+})
+
+// The admission policies do not know such a template, so they do not check who selects it.
+var _ = Describe("A template that does not fit into the set", func() {
+	It("is not applied", func(ctx context.Context) {
+		older := client.MatchingLabels{"test": "older"}
+		DeferCleanup(func(ctx context.Context) {
+			Expect(cluster.Admin.DeleteAllOf(ctx, &v1alpha1.NamespaceTemplate{}, older)).To(Succeed())
+			Eventually(func(g Gomega) { g.Expect(cluster.EffectiveSet(g, ctx).Templates).To(BeEmpty()) }).
+				WithContext(ctx).Should(Succeed())
+		})
+		var last *v1alpha1.NamespaceTemplate
+		for i := range v1alpha1.MaxSetTemplates {
+			last = newTemplate(fmt.Sprintf("a-%d", i), only("config", configMap("config", "a")))
+			last.Labels = older
+			Expect(cluster.Admin.Create(ctx, last)).To(Succeed())
+		}
+		template := newTemplate(framework.Unique("z-omitted"), only("config", configMap("config", "a")),
+			func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Access, spec.ExistingNamespaces = v1alpha1.AccessRestricted, true
+			})
+		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, template)).To(Succeed()) })
+		expectCondition(ctx, template.Name, v1alpha1.ConditionValid, metav1.ConditionFalse, "the older templates are 128")
+
+		By("selecting it together with one that fits")
+		namespace := selectedBy(template.Name)
+		namespace.Labels[v1alpha1.LabelTemplate] = last.Name
+		createOpen(ctx, namespace)
+		expectValue(ctx, namespace, "config", "a")
+		Expect(namespace.Annotations[v1alpha1.AnnotationTemplates]).To(And(
+			ContainSubstring(last.Name), Not(ContainSubstring(template.Name))))
+
+		By("deleting an older template")
+		Expect(cluster.Admin.Delete(ctx, last)).To(Succeed())
+		expectCondition(ctx, template.Name, v1alpha1.ConditionValid, metav1.ConditionTrue)
+		Eventually(func() error { return creator.Create(ctx, selectedBy(template.Name), client.DryRunAll) }).
+			WithContext(ctx).Should(matchers.BeForbiddenBy(v1alpha1.PolicyTemplates))
 	}, SpecTimeout(5*time.Minute))
 })
