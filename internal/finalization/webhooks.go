@@ -41,7 +41,7 @@ var clusterScoped = map[string][]string{
 //
 // DelayingWebhooks ignores selectors and matchConditions, because labels can change. It does not return
 // the hold webhooks of this project: they reject a CREATE if its namespace is deleted while they hold
-// it.
+// it, unless they do not respond.
 func DelayingWebhooks(
 	mutating []admissionv1.MutatingWebhookConfiguration, validating []admissionv1.ValidatingWebhookConfiguration,
 ) []string {
