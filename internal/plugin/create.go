@@ -101,7 +101,7 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if pending := initialization.ParseState(created).Pending; len(pending) > 0 {
-		printf(o.ErrOut, msgPendingInitializers, printable.Count(len(pending), "initializer"), waitCommand(name))
+		printf(o.ErrOut, msgPendingInitializers, printable.Count(len(pending), "initializer"), o.waitCommand(name))
 	}
 	return nil
 }
@@ -159,10 +159,10 @@ func (o *createOptions) waitUntilReady(
 	switch {
 	case ctx.Err() != nil:
 		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(msgCreateInterrupted, created.Name,
-			waitCommand(created.Name))}
+			o.waitCommand(created.Name))}
 	case waitCtx.Err() != nil:
 		pending := cmp.Or(strings.Join(waiter.state.Pending, ", "), "the operator")
-		return fmt.Errorf(msgCreateTimeout, o.timeout, created.Name, pending, explainCommand(created.Name))
+		return fmt.Errorf(msgCreateTimeout, o.timeout, created.Name, pending, o.explainCommand(created.Name))
 	case err != nil:
 		return err
 	case o.output.IsStructured():

@@ -106,7 +106,8 @@ func (o *deleteOptions) delete(
 	switch {
 	case apierrors.IsForbidden(err) && protection.IsProtected(namespace) &&
 		strings.Contains(err.Error(), v1alpha1.LabelDeletionProtection):
-		return fmt.Errorf(msgNotDeleted, namespace.Name, protection.Message(namespace))
+		return fmt.Errorf(msgProtected, namespace.Name, v1alpha1.LabelDeletionProtection,
+			o.withConnection(protection.RemovalCommand(namespace.Name)))
 	case nswrite.IsConflict(err):
 		return fmt.Errorf(msgRecreated, namespace.Name)
 	case nswrite.IsNotFound(err): // Another client has deleted the Namespace.
@@ -138,7 +139,7 @@ func (o *deleteOptions) waitUntilDeleted(
 			code = ExitBlocked
 		}
 		return &StatusError{Code: code, Err: fmt.Errorf(msgDeleteTimeout, o.timeout, namespace.Name,
-			explainCommand(namespace.Name))}
+			o.explainCommand(namespace.Name))}
 	}
 	return err
 }

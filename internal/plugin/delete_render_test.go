@@ -75,7 +75,8 @@ func TestReportedOnce(t *testing.T) {
 	g := NewWithT(t)
 	var out bytes.Buffer
 	waiter := &deleteWaiter{
-		name: "shop", display: printer.NewDisplay(&out), progress: newDeletionProgress(), reported: map[string]bool{},
+		session: newSession(genericiooptions.NewTestIOStreamsDiscard()),
+		name:    "shop", display: printer.NewDisplay(&out), progress: newDeletionProgress(), reported: map[string]bool{},
 		namespace: &corev1.Namespace{},
 	}
 	stuck := func(age string, others ...string) {

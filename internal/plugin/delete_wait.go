@@ -182,7 +182,7 @@ func (w *deleteWaiter) shouldDiagnose() bool {
 }
 
 func (w *deleteWaiter) sendDiagnosis(ctx context.Context, results chan<- *diagnosis.Diagnosis) {
-	result, err := diagnose(ctx, w.collector, w.name)
+	result, err := w.diagnose(ctx, w.collector, w.name)
 	if err != nil {
 		result = &diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: fmt.Sprintf(msgDiagnosisFailed, err)}
 	}
@@ -203,7 +203,7 @@ func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 		return
 	}
 	w.display.Printf(msgNoProgress+"\n%s", time.Since(w.progressedAt).Round(time.Second), strings.Join(texts, "\n"))
-	if details := printer.WrapCommand(fmt.Sprintf(msgDetails, explainCommand(w.name)), columns); w.isNew(details) {
+	if details := printer.WrapCommand(fmt.Sprintf(msgDetails, w.explainCommand(w.name)), columns); w.isNew(details) {
 		w.display.Printf("%s", details)
 	}
 }

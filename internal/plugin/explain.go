@@ -20,6 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // maxParallelDiagnoses is the maximum number of namespaces that are diagnosed in parallel. Each
@@ -72,7 +73,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	result, err := diagnose(ctx, collector, name)
+	result, err := o.diagnose(ctx, collector, name)
 	if err != nil {
 		return err
 	}
@@ -98,12 +99,31 @@ func (s *session) newCollector(progressDeadline time.Duration) (*collect.Collect
 }
 
 // diagnose diagnoses a namespace. If the namespace does not exist, it returns a short error.
-func diagnose(ctx context.Context, collector *collect.Collector, name string) (*diagnosis.Diagnosis, error) {
+func (s *session) diagnose(
+	ctx context.Context, collector *collect.Collector, name string,
+) (*diagnosis.Diagnosis, error) {
 	result, err := collector.Diagnose(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf(msgNamespaceNotFound, name)
 	}
-	return result, err
+	if err != nil {
+		return nil, err
+	}
+	s.connectRemedies(result)
+	return result, nil
+}
+
+// connectRemedies adds the connection flags to the commands of a diagnosis.
+func (s *session) connectRemedies(result *diagnosis.Diagnosis) {
+	for i := range result.Findings {
+		for j := range result.Findings[i].Remedies {
+			remedy := &result.Findings[i].Remedies[j]
+			remedy.Command = s.withConnection(remedy.Command)
+			if !shell.IsCommand(remedy.Command) {
+				remedy.Text, remedy.Command = remedy.String(), ""
+			}
+		}
+	}
 }
 
 // explainAll explains all namespaces that are initializing or terminating.
@@ -122,6 +142,9 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 		all[i], errs[i] = collector.Diagnose(ctx, names[i])
 		if apierrors.IsNotFound(errs[i]) {
 			errs[i] = nil // The Namespace has been removed since it was listed.
+		}
+		if all[i] != nil {
+			o.connectRemedies(all[i])
 		}
 	})
 	all = slices.DeleteFunc(all, func(one *diagnosis.Diagnosis) bool { return one == nil })

@@ -111,13 +111,16 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	found, err := diagnose(ctx, collector, name)
+	found, err := o.diagnose(ctx, collector, name)
 	if err != nil {
 		return err
 	}
 	plan, err := finalizer.Prepare(ctx, found, o.removal, o.allowed)
 	if err != nil {
 		return err
+	}
+	for i := range plan.Candidates {
+		plan.Candidates[i].Command = o.withConnection(plan.Candidates[i].Command)
 	}
 	plan.IsDryRun = isDryRun || plan.Removal == nil
 	if plan.Removal != nil {
@@ -192,7 +195,7 @@ func (o *finalizeOptions) apply(
 		}
 		fmt.Fprintln(o.ErrOut)
 		printf(o.ErrOut, msgFinalizeBackup, printable.Count(saved, "object"), plan.Backup,
-			shell.Command("kubectl apply --server-side -f %s", plan.Backup))
+			o.withConnection(shell.Command("kubectl apply --server-side -f %s", plan.Backup)))
 	}
 	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
 		return forcefinalize.Refused(err)
@@ -204,7 +207,7 @@ func (o *finalizeOptions) apply(
 	var unanswered forcefinalize.UnansweredError
 	switch {
 	case errors.As(err, &unanswered):
-		o.warnf(msgUnanswered, plan.Removal, explainCommand(plan.Namespace))
+		o.warnf(msgUnanswered, plan.Removal, o.explainCommand(plan.Namespace))
 		return err
 	case err != nil && removed == 0:
 		return forcefinalize.Refused(err)
@@ -236,10 +239,10 @@ func (o *finalizeOptions) printOutcome(
 		o.printResult(msgNamespaceDeleted, plan.Namespace)
 	} else {
 		orphaned = msgWillBeOrphaned
-		o.printResult(msgStillTerminating, plan.Namespace, explainCommand(plan.Namespace))
+		o.printResult(msgStillTerminating, plan.Namespace, o.explainCommand(plan.Namespace))
 	}
 	if len(plan.Orphans) > 0 {
-		o.printResult(orphaned, forcefinalize.ListObjects(plan.Orphans), displayName)
+		o.printResult(orphaned, forcefinalize.ListObjects(plan.Orphans), o.withConnection(displayName+" orphans"))
 	}
 	if len(plan.Losses) > 0 {
 		o.printResult(msgCheckExternal, strings.Join(plan.Losses, " "))

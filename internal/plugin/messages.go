@@ -19,10 +19,12 @@ import (
 
 // Commands that messages propose.
 
-func explainCommand(name string) string { return shell.Command(displayName+" explain %s", name) }
+func (s *session) explainCommand(name string) string {
+	return s.withConnection(shell.Command(displayName+" explain %s", name))
+}
 
-func waitCommand(name string) string {
-	return shell.Command("kubectl wait --for=condition=Initializing=False namespace/%s", name)
+func (s *session) waitCommand(name string) string {
+	return s.withConnection(shell.Command("kubectl wait --for=condition=Initializing=False namespace/%s", name))
 }
 
 // Errors for invalid arguments and flags.
@@ -116,7 +118,7 @@ const (
 	labelTry = "Try:"
 
 	msgSystemNamespace   = "namespace %q is a system namespace and must not be deleted"
-	msgNotDeleted        = "namespace %q was not deleted: %s"
+	msgProtected         = "namespace %q was not deleted: the label %s protects it; to allow its deletion, run: %s"
 	msgRecreated         = "namespace %q was recreated by another client; the new namespace was not deleted"
 	msgDeleteInterrupted = "interrupted; namespace %q is still being deleted; to watch the deletion, run: %s"
 	msgDeleteTimeout     = "timed out after %s waiting for the deletion of namespace %q, which is still in progress; " +
@@ -155,10 +157,9 @@ const (
 	msgStopped          = "stopped, %s left unchanged: %w"
 	msgNamespaceDeleted = "Namespace %s was deleted."
 	msgStillTerminating = "Namespace %s is still terminating. To see why, run: %s"
-	msgOrphaned         = "Orphaned: %s. To find them, run: %s orphans"
-	msgWillBeOrphaned   = "Orphaned when the namespace is deleted: %s. Delete them first, or find them later with: " +
-		"%s orphans"
-	msgCheckExternal = "Check for remaining resources outside the cluster: %s"
+	msgOrphaned         = "Orphaned: %s. To find them, run: %s"
+	msgWillBeOrphaned   = "Orphaned when the namespace is deleted: %s. Delete them first, or find them later with: %s"
+	msgCheckExternal    = "Check for remaining resources outside the cluster: %s"
 )
 
 func msgFinalizeQuestion(plan *forcefinalize.Plan) string {
@@ -191,8 +192,8 @@ const (
 	msgDeleteOrphans     = "Delete %s in %s that do not exist?"
 	msgNothingDeleted    = "Nothing was deleted."
 	msgOrphansHeld       = "Finalizers block the deletion of %s and cannot be removed while the namespace does not " +
-		"exist. Create the namespace with 'kubectl create namespace NAME', wait until the owners of the finalizers have " +
-		"removed them, and delete the namespace again."
+		"exist. Create the namespace, wait until the owners of the finalizers have removed them, and delete the " +
+		"namespace again."
 	msgOrphansRejected = "%s in %s cannot be deleted: the namespace does not exist, and the API server rejects the " +
 		"requests because an admission policy or webhook, such as the gate of nslifecycle, has a namespaceSelector; " +
 		"to delete the objects, create the namespace and delete it again: %s"
@@ -211,11 +212,10 @@ func countOrphans(found []orphans.Orphan) (objects, namespaces string) {
 
 // Messages of the use command.
 const (
-	msgNoCurrentContext = "the kubeconfig has no current context; use --context, or set one with: " +
-		"kubectl config use-context NAME"
-	msgNoContext           = "the kubeconfig has no context %q; to list the contexts, run: kubectl config get-contexts"
+	msgNoCurrentContext    = "the kubeconfig has no current context; use --context, or set one with: %s"
+	msgNoContext           = "the kubeconfig has no context %q; to list the contexts, run: %s"
 	msgInvalidName         = "invalid namespace name %q: %s"
-	msgNoPreviousNamespace = "no previous namespace of context %q is known; to select one, run: %s use NAME"
+	msgNoPreviousNamespace = "no previous namespace of context %q is known; to select one, run: %s"
 	msgNamespaceSet        = "Context %q uses namespace %q.\n"
 	msgHistoryNotSaved     = "Failed to save the previous namespace for '%s use -': %v"
 	msgExistenceUnknown    = "Failed to check whether namespace %q exists: %v"

@@ -31,21 +31,14 @@ func newNamespaceHistory(kubeconfig, context string) *namespaceHistory {
 	return &namespaceHistory{kubeconfig: kubeconfig, context: context}
 }
 
-// read returns the previous namespace of the context.
+// read returns the previous namespace of the context, or "" if it is not known.
 func (h *namespaceHistory) read() (string, error) {
 	path, err := historyPath()
 	if err != nil {
 		return "", err
 	}
 	all, err := readHistory(path)
-	if err != nil {
-		return "", err
-	}
-	previous := all[h.kubeconfig][h.context]
-	if previous == "" {
-		return "", fmt.Errorf(msgNoPreviousNamespace, h.context, displayName)
-	}
-	return previous, nil
+	return all[h.kubeconfig][h.context], err
 }
 
 // write stores the previous namespace of the context.

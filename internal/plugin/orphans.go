@@ -141,7 +141,8 @@ func (o *orphansOptions) confirmAndDelete(ctx context.Context, finder *orphans.F
 	if len(rejected) > 0 {
 		objects, namespaces := countOrphans(rejected)
 		errs = append(errs, fmt.Errorf(msgOrphansRejected, objects, namespaces,
-			shell.Command("kubectl create namespace %s && kubectl delete namespace %[1]s", rejected[0].Namespace)))
+			o.withConnection(shell.Command("kubectl create namespace %s", rejected[0].Namespace))+" && "+
+				o.withConnection(shell.Command("kubectl delete namespace %s", rejected[0].Namespace))))
 	}
 	return errors.Join(errs...)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -34,8 +35,17 @@ import (
 type session struct {
 	genericiooptions.IOStreams
 
-	flags     *genericclioptions.ConfigFlags
+	flags *genericclioptions.ConfigFlags
+	// flagSet contains flags.
+	flagSet   *pflag.FlagSet
 	verbosity int
+}
+
+// connectionFlags are the flags that select the cluster and the user. The values of --token and --proxy-url are not
+// printed, because they can contain credentials.
+var connectionFlags = []string{
+	"kubeconfig", "context", "cluster", "user", "server", "tls-server-name", "certificate-authority",
+	"insecure-skip-tls-verify", "client-certificate", "client-key", "as", "as-uid", "as-group", "as-user-extra",
 }
 
 func newSession(streams genericiooptions.IOStreams) *session {
@@ -47,12 +57,14 @@ func newSession(streams genericiooptions.IOStreams) *session {
 		config.QPS = -1
 		return config
 	}
-	return &session{IOStreams: streams, flags: flags}
+	flagSet := pflag.NewFlagSet(commandName, pflag.ContinueOnError)
+	flags.AddFlags(flagSet)
+	return &session{IOStreams: streams, flags: flags, flagSet: flagSet}
 }
 
 func (s *session) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	s.flags.AddFlags(flags)
+	flags.AddFlagSet(s.flagSet)
 	flags.IntVarP(&s.verbosity, "v", "v", 0, helpVerbosity)
 	_ = root.RegisterFlagCompletionFunc("context", s.completeContexts)
 }
@@ -72,6 +84,30 @@ func (s *session) configureLogs() {
 	if s.verbosity > 0 {
 		klog.SetOutput(s.ErrOut)
 	}
+}
+
+// withConnection adds the connection flags that the user has set to a command that a message proposes, so that the
+// command uses the same cluster and the same user.
+func (s *session) withConnection(command string) string {
+	var flags []shell.Flag
+	for _, name := range connectionFlags {
+		flag := s.flagSet.Lookup(name)
+		// A remedy can impersonate another user.
+		isOverridden := strings.HasPrefix(name, "as") && strings.Contains(command, " --as=")
+		if !flag.Changed || isOverridden {
+			continue
+		}
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			if value != "" {
+				flags = append(flags, shell.Flag{Name: name, Value: value})
+			}
+		}
+	}
+	return shell.WithFlags(command, flags)
 }
 
 // restConfig returns the client configuration for the kubeconfig flags. It sends no request.

@@ -98,7 +98,8 @@ func (o *templateRolloutOptions) setPaused(ctx context.Context, name string, isP
 	case isPaused:
 		return fmt.Errorf(msgRolloutPaused, name)
 	case progressing != nil && progressing.Reason == template.ReasonPausedAfterFailures:
-		return fmt.Errorf(msgRolloutFailurePause, name, shell.Command(displayName+" template rollout undo %s", name))
+		return fmt.Errorf(msgRolloutFailurePause, name,
+			o.withConnection(shell.Command(displayName+" template rollout undo %s", name)))
 	default:
 		return fmt.Errorf(msgRolloutNotPaused, name)
 	}

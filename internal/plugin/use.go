@@ -6,7 +6,6 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -52,9 +51,9 @@ func (s *session) use(ctx context.Context, args []string) error {
 	current := config.Contexts[name]
 	switch {
 	case name == "":
-		return errors.New(msgNoCurrentContext)
+		return fmt.Errorf(msgNoCurrentContext, s.withConnection("kubectl config use-context NAME"))
 	case current == nil:
-		return fmt.Errorf(msgNoContext, name)
+		return fmt.Errorf(msgNoContext, name, s.withConnection("kubectl config get-contexts"))
 	case len(args) == 0:
 		fmt.Fprintln(s.Out, namespaceOf(current))
 		return nil
@@ -72,6 +71,9 @@ func (s *session) setNamespace(
 		previous, err := history.read()
 		if err != nil {
 			return err
+		}
+		if previous == "" {
+			return fmt.Errorf(msgNoPreviousNamespace, contextName, s.withConnection(displayName+" use NAME"))
 		}
 		wanted = previous
 	}
@@ -104,7 +106,7 @@ func (s *session) warnIfUnusable(ctx context.Context, name string) {
 	namespace, err := client.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		s.warnf(msgDoesNotExist, name, shell.Command(displayName+" create %s", name))
+		s.warnf(msgDoesNotExist, name, s.withConnection(shell.Command(displayName+" create %s", name)))
 	case err != nil:
 		s.warnf(msgExistenceUnknown, name, err)
 	case namespace.DeletionTimestamp != nil:

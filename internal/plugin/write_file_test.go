@@ -4,7 +4,6 @@
 package plugin
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,8 +15,7 @@ func TestNamespaceHistory(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	first, second := newNamespaceHistory("/a/config", "c"), newNamespaceHistory("/b/config", "c")
-	_, err := first.read()
-	g.Expect(err).To(MatchError(fmt.Sprintf(msgNoPreviousNamespace, "c", displayName)))
+	g.Expect(first.read()).To(BeEmpty())
 	g.Expect(first.write("one")).To(Succeed())
 	g.Expect(second.write("two")).To(Succeed())
 	g.Expect(first.read()).To(Equal("one"))

@@ -29,6 +29,10 @@ func Message(namespace *corev1.Namespace) string {
 		return ""
 	}
 	return fmt.Sprintf("the label %s protects the namespace; to allow its deletion, run: %s",
-		v1alpha1.LabelDeletionProtection,
-		shell.Command("kubectl label namespace %s "+v1alpha1.LabelDeletionProtection+"-", namespace.Name))
+		v1alpha1.LabelDeletionProtection, RemovalCommand(namespace.Name))
+}
+
+// RemovalCommand returns the command that allows the deletion of a Namespace.
+func RemovalCommand(name string) string {
+	return shell.Command("kubectl label namespace %s "+v1alpha1.LabelDeletionProtection+"-", name)
 }

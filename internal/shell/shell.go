@@ -30,6 +30,27 @@ func Command(format string, names ...any) string {
 	return fmt.Sprintf(format, names...)
 }
 
+// Flag is a flag of kubectl.
+type Flag struct{ Name, Value string }
+
+// WithFlags inserts flags into a command that Command returned, after the names of the program and of the plugin,
+// because kubectl accepts no flags before the name of a plugin. It returns other texts unchanged.
+func WithFlags(command string, flags []Flag) string {
+	for _, program := range []string{Program + "nslifecycle ", Program} {
+		rest, ok := strings.CutPrefix(command, program)
+		if !ok {
+			continue
+		}
+		format, values := program, make([]any, 0, len(flags))
+		for _, flag := range flags {
+			format += "--" + flag.Name + "=%s "
+			values = append(values, flag.Value)
+		}
+		return Command(format+strings.ReplaceAll(rest, "%", "%%"), values...)
+	}
+	return command
+}
+
 // IsSafe reports whether a text contains only words that no shell interprets. Values in quotation marks, which
 // errors contain, are not safe.
 func IsSafe(text string) bool {

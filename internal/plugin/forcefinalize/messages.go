@@ -14,7 +14,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // Flags of the finalize command.
@@ -46,8 +45,7 @@ func errRecreated(name string) error {
 }
 
 func errNotTerminating(name string) error {
-	return fmt.Errorf("namespace %q is not being deleted; to delete it, run: %s",
-		name, shell.Command("kubectl delete namespace %s", name))
+	return fmt.Errorf("namespace %q is not being deleted; delete it first", name)
 }
 
 func errNoSuchFinalizer(namespace string, wanted Removal, holders []string) error {
