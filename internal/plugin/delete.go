@@ -22,7 +22,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type deleteOptions struct {
@@ -132,7 +131,7 @@ func (o *deleteOptions) waitUntilDeleted(
 		return nil
 	case ctx.Err() != nil:
 		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(msgDeleteInterrupted, namespace.Name,
-			shell.Command(displayName+" delete %s", namespace.Name))}
+			o.waitForDeletionCommand(namespace.Name))}
 	case errors.Is(err, context.DeadlineExceeded):
 		code := ExitError
 		if waiter.isBlocked() {

@@ -24,7 +24,14 @@ func (s *session) explainCommand(name string) string {
 }
 
 func (s *session) waitCommand(name string) string {
-	return s.withConnection(shell.Command("kubectl wait --for=condition=Initializing=False namespace/%s", name))
+	return s.withConnection(shell.Command(
+		"kubectl wait --for=condition=Initializing=False namespace/%s --timeout=5m", name))
+}
+
+// waitForDeletionCommand returns a command that, unlike another delete, does not delete a new namespace with the
+// same name.
+func (s *session) waitForDeletionCommand(name string) string {
+	return s.withConnection(shell.Command("kubectl wait --for=delete namespace/%s --timeout=5m", name))
 }
 
 // Errors for invalid arguments and flags.
@@ -120,7 +127,7 @@ const (
 	msgSystemNamespace   = "namespace %q is a system namespace and must not be deleted"
 	msgProtected         = "namespace %q was not deleted: the label %s protects it; to allow its deletion, run: %s"
 	msgRecreated         = "namespace %q was recreated by another client; the new namespace was not deleted"
-	msgDeleteInterrupted = "interrupted; namespace %q is still being deleted; to watch the deletion, run: %s"
+	msgDeleteInterrupted = "interrupted; namespace %q is still being deleted; to wait for the deletion, run: %s"
 	msgDeleteTimeout     = "timed out after %s waiting for the deletion of namespace %q, which is still in progress; " +
 		"to see what blocks it, run: %s"
 

@@ -118,7 +118,8 @@ var _ = Describe("create", func() {
 		interrupt(created)
 		finished := created.wait(ctx)
 		Expect(finished.code).To(Equal(130))
-		Expect(finished.stderr).To(And(HavePrefix("error: interrupted"), ContainSubstring("kubectl wait --for=condition=Initializing=False namespace/"+name)))
+		Expect(finished.stderr).To(And(HavePrefix("error: interrupted"),
+			ContainSubstring("kubectl wait --for=condition=Initializing=False namespace/"+name+" --timeout=5m")))
 		Expect(get(ctx, admin, name).DeletionTimestamp).To(BeNil())
 	}, NodeTimeout(testTimeout))
 

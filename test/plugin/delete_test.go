@@ -59,12 +59,13 @@ var _ = Describe("delete", func() {
 		namespace := makeNamespace(ctx, admin, "interrupted")
 		held := makeConfigMap(ctx, admin, namespace.Name, "held", testFinalizer)
 		adminUser := newUser(plane.Admin)
-		deleted := adminUser.start("delete", namespace.Name)
+		deleted := adminUser.start("delete", namespace.Name, "--context=nslifecycle")
 		Eventually(deleted.stdout).Should(gbytes.Say("configmaps: 1 of"))
 		interrupt(deleted)
 		finished := deleted.wait(ctx)
 		Expect(finished.code).To(Equal(130))
-		Expect(finished.stderr).To(And(HavePrefix("error: interrupted"), ContainSubstring("kubectl nslifecycle delete "+namespace.Name)))
+		Expect(finished.stderr).To(And(HavePrefix("error: interrupted"),
+			ContainSubstring("kubectl --context=nslifecycle wait --for=delete namespace/"+namespace.Name+" --timeout=5m")))
 		Expect(get(ctx, admin, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 
 		again := adminUser.start("delete", namespace.Name)
