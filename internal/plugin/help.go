@@ -197,7 +197,8 @@ information.`
 // Help of the orphans command.
 const (
 	shortOrphans = "Find objects whose namespace does not exist"
-	longOrphans  = `Find objects of all namespaced resource types whose namespace does not exist.
+	longOrphans  = `Find objects of all namespaced resource types whose namespace does not exist. With
+--namespace, only search this namespace.
 
 Orphans can remain in etcd after the finalizers of a Namespace have been removed by force.
 They become visible again when a namespace with the same name is created.

@@ -61,7 +61,7 @@ func (o *orphansOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	finder := &orphans.Finder{Discoverer: discoverer, Client: client}
+	finder := &orphans.Finder{Discoverer: discoverer, Client: client, Namespace: *o.flags.Namespace}
 	found, err := finder.Find(ctx)
 	if err != nil {
 		return err

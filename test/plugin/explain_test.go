@@ -48,14 +48,14 @@ var _ = Describe("explain", func() {
 
 		var explained result
 		Eventually(func() int {
-			explained = adminUser.run(ctx, "explain", namespace.Name, "--progress-deadline=1s")
+			explained = adminUser.run(ctx, "explain", namespace.Name, "--progress-deadline=1s", "--context=nslifecycle")
 			return explained.code
 		}).WithContext(ctx).Should(Equal(3))
 		Expect(explained.stdout).To(And(
 			ContainSubstring("Namespace %s: Terminating for ", namespace.Name), ContainSubstring(", blocked\n"),
 			ContainSubstring("\n  Cause: FinalizerOwnerNotFound ("), ContainSubstring("Objects: configmaps/held\n"),
 			ContainSubstring(testFinalizer),
-			ContainSubstring("\n    kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
+			ContainSubstring("\n    kubectl nslifecycle --context=nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
 			MatchRegexp(`\n  Lost if forced: \S+`),
 		))
 		Expect(explained.stderr).To(BeEmpty(), "a blocked namespace must not be reported as an error")

@@ -38,6 +38,9 @@ var _ = Describe("orphans", func() {
 		Expect(orphanNames(found.stdout)).To(Equal([]string{"configmaps/free", "configmaps/held", "secrets/secret"}))
 		Expect(adminUser.run(ctx, "orphans").stdout).To(MatchRegexp(name + ` +configmaps +held +\S+ +` + testFinalizer))
 
+		By("searching only the selected namespace")
+		Expect(adminUser.run(ctx, "orphans", "--delete", "--yes", "-n", existing.Name).stderr).To(Equal("No orphans found.\n"))
+
 		By("refusing to delete without a confirmation")
 		refused := adminUser.run(ctx, "orphans", "--delete")
 		Expect(refused.code).To(Equal(1))

@@ -51,9 +51,11 @@ type Result struct {
 type Finder struct {
 	Discoverer resourcetypes.Discoverer
 	Client     metadata.Interface
+	// Namespace limits the search to one namespace. If it is empty, the search includes all namespaces.
+	Namespace string
 }
 
-// Find finds the orphans in the whole cluster. It fails if the namespaces cannot be listed.
+// Find finds the orphans. It fails if the namespaces cannot be listed.
 func (f *Finder) Find(ctx context.Context) (*Result, error) {
 	discovered, err := resourcetypes.Discover(ctx, f.Discoverer)
 	if err != nil {
@@ -63,7 +65,7 @@ func (f *Finder) Find(ctx context.Context) (*Result, error) {
 	if err := discovered.Err(); err != nil {
 		result.Unread = append(result.Unread, "discovery: "+err.Error())
 	}
-	contents := resourcetypes.List(ctx, f.Client, "", StoredTypes(discovered.Types), resourcetypes.Unlimited)
+	contents := resourcetypes.List(ctx, f.Client, f.Namespace, StoredTypes(discovered.Types), resourcetypes.Unlimited)
 	// List the namespaces after the objects, so that the namespaces of all listed objects are
 	// included.
 	existing, err := f.listNamespaces(ctx)
