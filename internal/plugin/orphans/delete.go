@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -36,11 +37,20 @@ func (f *Finder) Delete(ctx context.Context, orphan *Orphan) (Outcome, error) {
 	case err != nil:
 		return "", fmt.Errorf("failed to delete %s in namespace %q: %w", orphan, orphan.Namespace, err)
 	}
+	finalizers := orphan.Finalizers
 	remaining, err := objects.Get(ctx, orphan.Name, metav1.GetOptions{})
-	if err == nil && remaining.UID == orphan.UID {
-		return OutcomeHeld, nil
+	if err == nil {
+		finalizers = remaining.Finalizers
 	}
-	return OutcomeDeleted, nil
+	switch {
+	case apierrors.IsNotFound(err), err == nil && remaining.UID != orphan.UID:
+		return OutcomeDeleted, nil
+	case len(finalizers) > 0:
+		return OutcomeHeld, nil
+	case err != nil:
+		return "", fmt.Errorf("failed to verify the deletion of %s in namespace %q: %w", orphan, orphan.Namespace, err)
+	}
+	return OutcomeTerminating, nil
 }
 
 // isNamespaceNotFound reports whether the API server rejected a request because the namespace, not

@@ -8,9 +8,10 @@ type Outcome string
 
 // Outcomes.
 const (
-	OutcomeDeleted  Outcome = "deleted"
-	OutcomeNotFound Outcome = "already deleted"
-	OutcomeHeld     Outcome = "terminating, has finalizers"
-	OutcomeSkipped  Outcome = "skipped, its namespace exists"
-	OutcomeRejected Outcome = "rejected, its namespace does not exist"
+	OutcomeDeleted     Outcome = "deleted"
+	OutcomeNotFound    Outcome = "already deleted"
+	OutcomeHeld        Outcome = "terminating, has finalizers"
+	OutcomeTerminating Outcome = "terminating"
+	OutcomeSkipped     Outcome = "skipped, its namespace exists"
+	OutcomeRejected    Outcome = "rejected, its namespace does not exist"
 )
