@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
@@ -113,6 +115,33 @@ func TestReportedOnce(t *testing.T) {
 	g.Expect(strings.TrimPrefix(out.String(), before)).To(And(
 		ContainSubstring("payments"), ContainSubstring("webhook b"), Not(ContainSubstring("orders")),
 	))
+}
+
+func TestUnreadableNamespace(t *testing.T) {
+	namespaces := corev1.Resource("namespaces")
+	for name, test := range map[string]struct {
+		err   error
+		isEnd bool
+	}{
+		"forbidden":    {err: apierrors.NewForbidden(namespaces, "shop", errors.New("no")), isEnd: true},
+		"unauthorized": {err: apierrors.NewUnauthorized("expired"), isEnd: true},
+		"throttled":    {err: apierrors.NewTooManyRequests("busy", 1)},
+		"unavailable":  {err: errors.New("connection refused")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			waiter := &deleteWaiter{
+				session: newSession(genericiooptions.NewTestIOStreamsDiscard()), name: "shop", display: printer.NewDisplay(io.Discard),
+			}
+			err := waiter.handleEvent(namespaceEvent{err: test.err})
+			if !test.isEnd {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(test.err))
+			g.Expect(err).To(MatchError(ContainSubstring(`"shop"`)))
+		})
+	}
 }
 
 func TestOutage(t *testing.T) {

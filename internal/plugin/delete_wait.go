@@ -78,7 +78,7 @@ func (w *deleteWaiter) isBlocked() bool {
 	return w.diagnosis != nil && w.diagnosis.State == diagnosis.Blocked
 }
 
-// wait waits until the Namespace is deleted, or returns the error of the context. It counts and
+// wait waits until the Namespace is deleted or can no longer be read, or returns the error of the context. It counts and
 // diagnoses in the background, so that it returns as soon as the Namespace is deleted.
 func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -101,7 +101,10 @@ func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) e
 				w.printDeleted(event)
 				return nil
 			default:
-				w.handleEvent(event)
+				if err := w.handleEvent(event); err != nil {
+					w.display.Keep()
+					return err
+				}
 			}
 		case latest := <-snapshots:
 			w.handleSnapshot(latest)
@@ -136,16 +139,21 @@ func (w *deleteWaiter) sendSnapshots(ctx context.Context, snapshots chan<- snaps
 	}
 }
 
-func (w *deleteWaiter) handleEvent(event namespaceEvent) {
-	if event.err != nil {
+// handleEvent returns an error if the user is no longer allowed to read the Namespace. The deletion of a namespace
+// also deletes the RoleBindings in it, so the permission does not return.
+func (w *deleteWaiter) handleEvent(event namespaceEvent) error {
+	switch {
+	case isPermanent(event.err):
+		return fmt.Errorf(msgDeleteUnreadable, w.name, event.err)
+	case event.err != nil:
 		w.display.Erase()
 		w.outage.warn(w.session, w.name, event.err)
-	}
-	if event.namespace != nil {
+	default:
 		w.outage = outage{}
 		w.namespace = event.namespace
 		w.recordProgress()
 	}
+	return nil
 }
 
 func (w *deleteWaiter) handleSnapshot(latest snapshot) {

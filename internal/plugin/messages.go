@@ -131,6 +131,9 @@ const (
 	msgDeleteTimeout     = "timed out after %s waiting for the deletion of namespace %q, which is still in progress; " +
 		"to see what blocks it, run: %s"
 
+	msgDeleteUnreadable = "the deletion of namespace %q has started, but its progress is unknown, because the namespace " +
+		"can no longer be read: %w"
+
 	msgAlreadyTerminating = "Namespace %q has already been terminating for %s."
 	msgDeleting           = "Deleting namespace %s  %s"
 	msgRemaining          = "%d of %d remaining"

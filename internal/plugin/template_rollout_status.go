@@ -65,7 +65,7 @@ func (o *templateRolloutOptions) status(ctx context.Context, name string) error 
 	return err
 }
 
-// isPermanent reports whether another request for a template would fail, too.
+// isPermanent reports whether another read of the same object would fail, too.
 func isPermanent(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || errors.Is(err, errTemplatesNotServed)
 }
