@@ -42,6 +42,8 @@ type Options struct {
 	// Types limits the backup to resource types such as deployments.apps or pods. If it is empty, the
 	// backup includes all types and the Namespace.
 	Types []string
+	// AllowTerminating permits a Namespace that is being deleted. Otherwise, the Backup is incomplete.
+	AllowTerminating bool
 }
 
 // Backup is the result of Collect.
@@ -86,7 +88,8 @@ type collector struct {
 }
 
 func (c *collector) collect(ctx context.Context, discoverer resourcetypes.Discoverer) (*Backup, error) {
-	if err := c.readNamespace(ctx); err != nil {
+	uid, err := c.readNamespace(ctx)
+	if err != nil {
 		return nil, err
 	}
 	discovered, err := resourcetypes.Discover(ctx, discoverer)
@@ -100,6 +103,7 @@ func (c *collector) collect(ctx context.Context, discoverer resourcetypes.Discov
 		return nil, err
 	}
 	c.listAll(ctx)
+	c.verifyNamespace(ctx, uid)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -114,23 +118,46 @@ func (c *collector) unread(format string, args ...any) {
 	c.backup.Unread = append(c.backup.Unread, fmt.Sprintf(format, args...))
 }
 
-// readNamespace adds the Namespace to the backup unless the user has selected resource types.
-func (c *collector) readNamespace(ctx context.Context) error {
-	object, err := c.client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).
-		Get(ctx, c.namespace, metav1.GetOptions{})
+// readNamespace adds the Namespace to the backup unless the user has selected resource types. It returns the UID of
+// the Namespace, or "" if the user cannot read it.
+func (c *collector) readNamespace(ctx context.Context) (types.UID, error) {
+	object, err := c.getNamespace(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		return err
+		return "", err
 	case ctx.Err() != nil:
-		return ctx.Err()
-	case len(c.options.Types) > 0:
-		return nil
+		return "", ctx.Err()
 	case err != nil:
-		c.unread(msgUnreadNamespace, err)
-		return nil
+		if len(c.options.Types) == 0 {
+			c.unread(msgUnreadNamespace, err)
+		}
+		return "", nil
+	case len(c.options.Types) == 0:
+		c.backup.Objects = append(c.backup.Objects, Clean(object))
 	}
-	c.backup.Objects = append(c.backup.Objects, Clean(object))
-	return nil
+	return object.GetUID(), nil
+}
+
+func (c *collector) getNamespace(ctx context.Context) (*unstructured.Unstructured, error) {
+	return c.client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).
+		Get(ctx, c.namespace, metav1.GetOptions{})
+}
+
+// verifyNamespace reports the backup as incomplete if the objects might have been deleted while they were listed. If
+// the UID is empty, the user cannot read the Namespace.
+func (c *collector) verifyNamespace(ctx context.Context, uid types.UID) {
+	if uid == "" {
+		return
+	}
+	object, err := c.getNamespace(ctx)
+	switch {
+	case err != nil:
+		c.unread(msgUnreadDeleted, err)
+	case object.GetUID() != uid:
+		c.unread(msgUnreadRecreated)
+	case object.GetDeletionTimestamp() != nil && !c.options.AllowTerminating:
+		c.unread(msgUnreadTerminating)
+	}
 }
 
 // selectTypes selects the resource types that can be restored. Types that cannot be created, such
@@ -172,9 +199,9 @@ func (c *collector) listAll(ctx context.Context) {
 			c.unread("%s: %v", one, errs[i])
 		}
 		for _, object := range objects[i] {
-			// Two API groups can serve the same object.
-			if !seen.Has(object.GetUID()) {
-				seen.Insert(object.GetUID())
+			// Two API groups can serve the same object. The objects of aggregated API servers can have no UID.
+			if uid := object.GetUID(); uid == "" || !seen.Has(uid) {
+				seen.Insert(uid)
 				c.found = append(c.found, object)
 			}
 		}

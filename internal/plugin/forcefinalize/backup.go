@@ -31,7 +31,8 @@ const backupMode = 0o600
 func (f *Finalizer) Backup(
 	ctx context.Context, plan *Plan, allowed Permissions) (saved int, missing []string, err error,
 ) {
-	collected, err := backup.Collect(ctx, f.Config, plan.Namespace, backup.Options{All: true, IncludeSecrets: true})
+	collected, err := backup.Collect(ctx, f.Config, plan.Namespace,
+		backup.Options{All: true, IncludeSecrets: true, AllowTerminating: true})
 	if err != nil {
 		return 0, nil, fmt.Errorf("failed to back up namespace %q: %w", plan.Namespace, err)
 	}
