@@ -56,8 +56,18 @@ func (o *backupOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("failed to back up namespace %q: %w", name, err)
 	}
-	if err := o.write(collected); err != nil {
-		return err
+	return o.finish(name, collected)
+}
+
+// finish writes the backup and reports what it does not contain. It does not replace a file, which might be the only
+// complete backup, by an incomplete one.
+func (o *backupOptions) finish(name string, collected *backup.Backup) error {
+	isIncomplete := len(collected.Unread) > 0
+	isKept := isIncomplete && o.filename != "-" && isRegularFile(o.filename)
+	if !isKept {
+		if err := o.write(collected); err != nil {
+			return err
+		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(collected.Skipped)) {
 		printf(o.ErrOut, "%s", msgSkipped(reason, collected.Skipped[reason]))
@@ -65,7 +75,10 @@ func (o *backupOptions) run(ctx context.Context, name string) error {
 	for _, unread := range collected.Unread {
 		o.warnf(msgNotBackedUp, unread)
 	}
-	if len(collected.Unread) > 0 {
+	switch {
+	case isKept:
+		return fmt.Errorf(msgBackupNotReplaced, name, o.filename)
+	case isIncomplete:
 		return fmt.Errorf(msgBackupIncomplete, name)
 	}
 	return nil

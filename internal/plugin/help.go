@@ -32,7 +32,8 @@ recreates: objects that have a controller, such as the Pods of a ReplicaSet, End
 Events, Leases and the root CA. Unless --include-secrets is given, it skips Secrets. The
 backup does not contain the data in volumes.
 
-If some objects cannot be read, the backup contains the others, and the exit status is 1.`
+If some objects cannot be read, the backup contains the others, and the exit status is 1. An
+incomplete backup does not replace an existing file.`
 	exampleBackup = `  # Back up a namespace without its Secrets
   kubectl nslifecycle backup shop -f shop.yaml
 

@@ -76,8 +76,9 @@ const (
 
 // Messages of the backup command.
 const (
-	msgBackupIncomplete = "the backup of namespace %q is incomplete"
-	msgBackupWritten    = "%s written to %s."
+	msgBackupIncomplete  = "the backup of namespace %q is incomplete"
+	msgBackupNotReplaced = "the backup of namespace %q is incomplete; file %s was not replaced"
+	msgBackupWritten     = "%s written to %s."
 )
 
 func msgSkipped(reason backup.Reason, number int) string {

@@ -13,6 +13,12 @@ import (
 // privateMode makes a file accessible only to its owner.
 const privateMode = 0o600
 
+// isRegularFile reports whether a name refers to a file that is neither a pipe nor a device.
+func isRegularFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
 // writeFile replaces a file atomically. Only the owner can access the file, because a backup can
 // contain Secrets. If the name refers to a pipe or a device, writeFile writes to it directly.
 func writeFile(name string, text []byte) error {
