@@ -15,7 +15,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
@@ -85,13 +84,13 @@ func computeUnsaved(remaining []RemainingObject, saved []*unstructured.Unstructu
 // filterExisting returns the names of the objects that still exist. If some resource types cannot
 // be read, it assumes that all objects still exist.
 func filterExisting(objects []*RemainingObject, current *clusterState) []string {
-	present := sets.New[types.UID]()
+	present := sets.New[string]()
 	for i := range current.objects {
-		present.Insert(current.objects[i].UID)
+		present.Insert(current.objects[i].identity())
 	}
 	var names []string
 	for _, object := range objects {
-		if present.Has(object.UID) || len(current.unread) > 0 {
+		if present.Has(object.identity()) || len(current.unread) > 0 {
 			names = append(names, object.String())
 		}
 	}

@@ -3,11 +3,7 @@
 
 package forcefinalize
 
-import (
-	"slices"
-
-	"k8s.io/apimachinery/pkg/types"
-)
+import "slices"
 
 // computeChanges returns the differences between a plan and the current state. It compares only the
 // objects that the removal affects: the Namespace, the targets and the orphans.
@@ -21,15 +17,15 @@ func computeChanges(plan *Plan, current *clusterState) []string {
 	if plan.Removal.Finalizer == "" && current.namespace.ResourceVersion != plan.ResourceVersion {
 		changes = append(changes, changeNamespaceModified)
 	}
-	present := map[types.UID]*RemainingObject{}
+	present := map[string]*RemainingObject{}
 	for i := range current.objects {
-		present[current.objects[i].UID] = &current.objects[i]
+		present[current.objects[i].identity()] = &current.objects[i]
 	}
 	planned := slices.Concat(plan.Targets, plan.Orphans)
-	isPlanned := map[types.UID]bool{}
+	isPlanned := map[string]bool{}
 	for i := range planned {
-		isPlanned[planned[i].UID] = true
-		switch object := present[planned[i].UID]; {
+		isPlanned[planned[i].identity()] = true
+		switch object := present[planned[i].identity()]; {
 		case object == nil:
 			changes = append(changes, changeDeleted(&planned[i]))
 		case object.ResourceVersion != planned[i].ResourceVersion && !isEvent(object):
@@ -42,7 +38,7 @@ func computeChanges(plan *Plan, current *clusterState) []string {
 	// Without the user's consent, the removal must not orphan new objects or objects that are no
 	// longer readable.
 	for i := range current.objects {
-		if !isPlanned[current.objects[i].UID] {
+		if !isPlanned[current.objects[i].identity()] {
 			changes = append(changes, changeCreated(&current.objects[i]))
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
@@ -103,6 +102,7 @@ func (f *Finalizer) discoverState(ctx context.Context) (*clusterState, error) {
 	if err := discovered.Err(); err != nil {
 		state.unread = append(state.unread, "discovery: "+err.Error())
 	}
+	state.types = discovered.Types
 	state.addContents(resourcetypes.List(ctx, f.Metadata, f.Namespace, resourcetypes.Distinct(discovered.Types),
 		resourcetypes.Unlimited))
 	return state, ctx.Err()
@@ -112,7 +112,7 @@ func (f *Finalizer) discoverState(ctx context.Context) (*clusterState, error) {
 // only once. It skips types that cannot be deleted, such as Pod metrics, because the API server
 // does not store their objects.
 func (s *clusterState) addContents(contents []resourcetypes.Content) {
-	seen := map[types.UID]bool{}
+	seen := map[string]bool{}
 	for _, content := range contents {
 		if !content.Type.Can("delete") && !content.Type.Can("deletecollection") {
 			continue
@@ -121,15 +121,15 @@ func (s *clusterState) addContents(contents []resourcetypes.Content) {
 			s.unread = append(s.unread, content.Err.Error())
 		}
 		for _, object := range content.Objects {
-			if seen[object.UID] {
-				continue
-			}
-			seen[object.UID] = true
-			s.objects = append(s.objects, RemainingObject{
+			remaining := RemainingObject{
 				Resource: content.Type.String(), Kind: content.Type.Kind, Name: object.Name, UID: object.UID,
 				ResourceVersion: object.ResourceVersion, Finalizers: object.Finalizers,
 				IsTerminating: object.DeletionTimestamp != nil, resourceType: content.Type,
-			})
+			}
+			if !seen[remaining.identity()] {
+				seen[remaining.identity()] = true
+				s.objects = append(s.objects, remaining)
+			}
 		}
 	}
 	slices.SortFunc(s.objects, compareObjects)

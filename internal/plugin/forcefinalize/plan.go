@@ -82,12 +82,17 @@ type RemainingObject struct {
 // String returns the type and the name in the format of kubectl arguments.
 func (o *RemainingObject) String() string { return o.Resource + "/" + printable.Name(o.Name) }
 
+// identity returns the UID, or the type and the name of an object without one: an aggregated API server can omit it.
+func (o *RemainingObject) identity() string { return cmp.Or(string(o.UID), o.String()) }
+
 // clusterState is the input of a plan.
 type clusterState struct {
 	namespace *corev1.Namespace
 	diagnosis *diagnosis.Diagnosis
 	// objects are all objects that could be read, sorted by resource type and name.
 	objects []RemainingObject
+	// types are all types that the API server serves, also those without objects.
+	types []resourcetypes.Type
 	// unread lists what could not be read and why.
 	unread []string
 }
@@ -215,11 +220,13 @@ func (p *Plan) endsContentDeletion() bool {
 func (p *Plan) selectTargets(state *clusterState, wanted Removal) error {
 	matched := map[string]bool{}
 	for _, object := range state.objects {
-		selector, ok := matchResources(&object, wanted.Resources)
-		if !ok || !slices.Contains(object.Finalizers, wanted.Finalizer) {
+		selectors := state.matchResources(&object, wanted.Resources)
+		if len(selectors) == 0 && len(wanted.Resources) > 0 || !slices.Contains(object.Finalizers, wanted.Finalizer) {
 			continue
 		}
-		matched[selector] = true
+		for _, selector := range selectors {
+			matched[selector] = true
+		}
 		if object.IsTerminating {
 			p.Targets = append(p.Targets, object)
 		} else {
@@ -240,17 +247,21 @@ func (p *Plan) selectTargets(state *clusterState, wanted Removal) error {
 	return nil
 }
 
-// matchResources returns the first of the given values of --resource that selects an object. If
-// resources is empty, every object matches.
-func matchResources(object *RemainingObject, resources []string) (selector string, ok bool) {
-	if len(resources) == 0 {
-		return "", true
-	}
+// matchResources returns those of the given values of --resource that select an object.
+func (s *clusterState) matchResources(object *RemainingObject, resources []string) []string {
+	var matching []string
 	for _, resource := range resources {
 		typeName, name, hasName := strings.Cut(resource, "/")
-		if object.resourceType.IsNamed(typeName) && (!hasName || name == object.Name) {
-			return resource, true
+		if s.isNamed(object.resourceType, typeName) && (!hasName || name == object.Name) {
+			matching = append(matching, resource)
 		}
 	}
-	return "", false
+	return matching
+}
+
+// isNamed reports whether a name selects a type. As in kubectl, services selects only the type with this full name
+// and not services in other groups.
+func (s *clusterState) isNamed(one resourcetypes.Type, name string) bool {
+	return one.String() == name || one.IsNamed(name) &&
+		!slices.ContainsFunc(s.types, func(other resourcetypes.Type) bool { return other.String() == name })
 }

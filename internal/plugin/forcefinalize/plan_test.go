@@ -91,6 +91,30 @@ func stuckNamespace() *clusterState {
 		},
 		diagnosis: blockedBy(diagnosis.CauseFinalizerOwnerNotFound, hold, "a bucket"),
 		objects:   []RemainingObject{terminating(configMaps, "a", "other/one", hold), notDeleted(terminating(claims, "disk"))},
+		types:     []resourcetypes.Type{configMaps, claims, widgets},
+	}
+}
+
+// TestObjectsWithoutUID verifies that objects of aggregated API servers are distinguished by their names.
+func TestObjectsWithoutUID(t *testing.T) {
+	object := func(name string, uid types.UID) metav1.PartialObjectMetadata {
+		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid, ResourceVersion: name}}
+	}
+	state := &clusterState{namespace: &corev1.Namespace{}}
+	state.addContents([]resourcetypes.Content{
+		{Type: configMaps, Objects: []metav1.PartialObjectMetadata{object("a", "1")}},
+		{Type: widgets, Objects: []metav1.PartialObjectMetadata{object("a", "1"), object("b", ""), object("c", "")}},
+	})
+	var names []string
+	for i := range state.objects {
+		names = append(names, state.objects[i].String())
+	}
+	if diff := cmp.Diff([]string{"configmaps/a", "widgets.example.com/b", "widgets.example.com/c"}, names); diff != "" {
+		t.Error(diff)
+	}
+	plan := &Plan{Removal: &Removal{NamespaceFinalizer: "kubernetes"}, Orphans: state.objects}
+	if changes := computeChanges(plan, state); changes != nil {
+		t.Errorf("got changes %q", changes)
 	}
 }
 
@@ -117,6 +141,29 @@ func TestComputePlan(t *testing.T) {
 		"finalizer of objects of one type": {
 			wanted:  Removal{Finalizer: hold, Resources: []string{"configmaps"}},
 			targets: []string{"configmaps/a"}, heldBy: held,
+		},
+		"finalizer of an object that two values select": {
+			wanted:  Removal{Finalizer: hold, Resources: []string{"configmaps", "configmaps/a"}},
+			targets: []string{"configmaps/a"}, heldBy: held,
+		},
+		"type with the same name as a type without a group": {
+			change: func(state *clusterState) {
+				state.objects = append(state.objects, terminating(resourceType("example.com", "configmaps", "ConfigMap"), "b", hold))
+			},
+			wanted:  Removal{Finalizer: hold, Resources: []string{"configmaps"}},
+			targets: []string{"configmaps/a"}, heldBy: held,
+		},
+		"type with the same name as a type without a group that has no objects": {
+			change: func(state *clusterState) {
+				state.objects = []RemainingObject{terminating(resourceType("example.com", "configmaps", "ConfigMap"), "b", hold)}
+			},
+			wanted:  Removal{Finalizer: hold, Resources: []string{"configmaps"}},
+			refusal: errNoObjectSelected("shop", hold, "configmaps"),
+		},
+		"type without its group": {
+			change:  func(state *clusterState) { state.objects = append(state.objects, terminating(widgets, "b", hold)) },
+			wanted:  Removal{Finalizer: hold, Resources: []string{"widgets"}},
+			targets: []string{"widgets.example.com/b"}, heldBy: held,
 		},
 		"finalizer that no object of a selected type has": {
 			wanted:  Removal{Finalizer: hold, Resources: []string{"configmaps", "widgets.example.com"}},
