@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -60,7 +61,7 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 	}
 	current := changed
 	if o.filename != "" {
-		if current, err = o.current(ctx, changed.Name); err != nil {
+		if current, err = o.current(ctx, changed); err != nil {
 			return err
 		}
 	}
@@ -96,15 +97,21 @@ func (o *templateDiffOptions) limit() int {
 	return maxExamples
 }
 
-// current returns the template of the cluster, or nil if it does not exist or is invalid.
-func (o *templateDiffOptions) current(ctx context.Context, name string) (*templates.Template, error) {
-	_, object, err := o.template(ctx, name)
+// current returns the template of the cluster that a template from a file would change, or nil if it does not exist
+// or is invalid. It sets the creation timestamp of the template from the file, because the template is not applied
+// to namespaces in which the initializer for templates timed out earlier.
+func (o *templateDiffOptions) current(
+	ctx context.Context, changed *templates.Template,
+) (*templates.Template, error) {
+	_, object, err := o.template(ctx, changed.Name)
 	switch {
 	case apierrors.IsNotFound(err):
+		changed.CreationTimestamp = metav1.Now()
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
+	changed.CreationTimestamp = object.CreationTimestamp
 	current, err := templates.Compile(object)
 	if err != nil {
 		o.warnf(msgCurrentInvalid, err)
