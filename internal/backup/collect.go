@@ -42,7 +42,7 @@ type Options struct {
 	// Types limits the backup to resource types such as deployments.apps or pods. If it is empty, the
 	// backup includes all types and the Namespace.
 	Types []string
-	// AllowTerminating permits a Namespace that is being deleted. Otherwise, the Backup is incomplete.
+	// AllowTerminating does not report the backup of a terminating Namespace as incomplete.
 	AllowTerminating bool
 }
 

@@ -32,6 +32,5 @@ const (
 )
 
 func errUnknownType(name string) error {
-	return fmt.Errorf("the API server has no namespaced resource type %q; to list all types, run: "+
-		"kubectl api-resources --namespaced", name)
+	return fmt.Errorf("the API server has no namespaced resource type %q; kubectl api-resources lists all types", name)
 }

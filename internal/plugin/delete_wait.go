@@ -78,8 +78,8 @@ func (w *deleteWaiter) isBlocked() bool {
 	return w.diagnosis != nil && w.diagnosis.State == diagnosis.Blocked
 }
 
-// wait waits until the Namespace is deleted or can no longer be read, or returns the error of the context. It counts and
-// diagnoses in the background, so that it returns as soon as the Namespace is deleted.
+// wait waits until the Namespace is deleted. It returns an error if the Namespace can no longer be read, or the error
+// of the context. It counts and diagnoses in the background, so that it returns as soon as the Namespace is deleted.
 func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

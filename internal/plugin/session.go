@@ -36,7 +36,7 @@ type session struct {
 	genericiooptions.IOStreams
 
 	flags *genericclioptions.ConfigFlags
-	// flagSet contains flags.
+	// flagSet records which of these flags the user has set.
 	flagSet   *pflag.FlagSet
 	verbosity int
 }

@@ -61,7 +61,8 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 	}
 	current := changed
 	if o.filename != "" {
-		if current, err = o.current(ctx, changed); err != nil {
+		// The age of the template decides whether it applies to namespaces in which its initializer timed out.
+		if current, changed.CreationTimestamp, err = o.current(ctx, changed.Name); err != nil {
 			return err
 		}
 	}
@@ -97,27 +98,23 @@ func (o *templateDiffOptions) limit() int {
 	return maxExamples
 }
 
-// current returns the template of the cluster that a template from a file would change, or nil if it does not exist
-// or is invalid. It sets the creation timestamp of the template from the file, because the template is not applied
-// to namespaces in which the initializer for templates timed out earlier.
+// current returns the template of the cluster, or nil if it does not exist or is invalid, and its creation timestamp,
+// or the current time if it does not exist.
 func (o *templateDiffOptions) current(
-	ctx context.Context, changed *templates.Template,
-) (*templates.Template, error) {
-	_, object, err := o.template(ctx, changed.Name)
+	ctx context.Context, name string,
+) (current *templates.Template, created metav1.Time, err error) {
+	_, object, err := o.template(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		changed.CreationTimestamp = metav1.Now()
-		return nil, nil
+		return nil, metav1.Now(), nil
 	case err != nil:
-		return nil, err
+		return nil, metav1.Time{}, err
 	}
-	changed.CreationTimestamp = object.CreationTimestamp
-	current, err := templates.Compile(object)
+	current, err = templates.Compile(object)
 	if err != nil {
 		o.warnf(msgCurrentInvalid, err)
-		return nil, nil
 	}
-	return current, nil
+	return current, object.CreationTimestamp, nil
 }
 
 // dryRun adds the results of server-side dry runs to the examples. It returns what was not tested.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 )
 
 // TestCreationTimestampOfTemplateFile verifies that a template from a file is as old as the template in the cluster.
@@ -51,14 +50,13 @@ func TestCreationTimestampOfTemplateFile(t *testing.T) {
 			session := newSession(genericiooptions.NewTestIOStreamsDiscard())
 			g.Expect(session.flagSet.Set("server", server.URL)).To(Succeed())
 			options := &templateDiffOptions{templateSource: templateSource{session: session}}
-			changed := &templates.Template{NamespaceTemplate: &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}}
-			_, err := options.current(t.Context(), changed)
+			_, got, err := options.current(t.Context(), "team")
 			g.Expect(err).NotTo(HaveOccurred())
 			want := created.Time
 			if test.isNew {
 				want = time.Now()
 			}
-			g.Expect(changed.CreationTimestamp.Time).To(BeTemporally("~", want, time.Minute))
+			g.Expect(got.Time).To(BeTemporally("~", want, time.Minute))
 		})
 	}
 }
