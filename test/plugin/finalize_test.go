@@ -58,13 +58,13 @@ var _ = Describe("finalize", func() {
 			namespace := makeStuckNamespace(ctx)
 			before := snapshot(ctx, namespace.Name)
 
-			listed := finalize(ctx, namespace)
+			listed := finalize(ctx, namespace, "--context=nslifecycle")
 			Expect(listed.code).To(Equal(0))
 			Expect(listed.stdout).To(And(
-				ContainSubstring("kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
-				ContainSubstring("kubectl nslifecycle finalize %s --metadata-finalizer=%s\n", namespace.Name, testFinalizer),
-				ContainSubstring("kubectl nslifecycle finalize %s --namespace-finalizer=%s\n", namespace.Name, testNamespaceFinalizer),
-				ContainSubstring("kubectl nslifecycle finalize %s --namespace-finalizer=kubernetes --orphan\n", namespace.Name),
+				ContainSubstring("kubectl nslifecycle --context=nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
+				ContainSubstring("kubectl nslifecycle --context=nslifecycle finalize %s --metadata-finalizer=%s\n", namespace.Name, testFinalizer),
+				ContainSubstring("kubectl nslifecycle --context=nslifecycle finalize %s --namespace-finalizer=%s\n", namespace.Name, testNamespaceFinalizer),
+				ContainSubstring("kubectl nslifecycle --context=nslifecycle finalize %s --namespace-finalizer=kubernetes --orphan\n", namespace.Name),
 			))
 
 			for _, flags := range [][]string{
