@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
@@ -195,7 +195,8 @@ func (r *ExpiryReconciler) deleteExpired(
 	})
 	switch {
 	// An admission webhook can deny the request with any code.
-	case policyverifier.IsRefusal(err), errors.Is(err, context.DeadlineExceeded), err != nil && diagnosis.IsFromAdmission(err.Error()):
+	case policyverifier.IsRefusal(err), errors.Is(err, context.DeadlineExceeded),
+		err != nil && denial.IsFromAdmission(err.Error()):
 		log.FromContext(ctx).Info("The API server refused to delete an expired namespace", "error", err.Error(),
 			"retryAfter", decision.RequeueAfter.String())
 		if r.nextAttempt == nil {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
@@ -179,13 +179,13 @@ func IgnoreStale(err error) error {
 // IsNotFound reports whether a write failed because the object does not exist, and not because an admission
 // webhook denied it with the same code.
 func IsNotFound(err error) bool {
-	return apierrors.IsNotFound(err) && !diagnosis.IsFromAdmission(err.Error())
+	return apierrors.IsNotFound(err) && !denial.IsFromAdmission(err.Error())
 }
 
 // IsConflict reports whether a write failed because the object has changed or was recreated, and not because an
 // admission webhook denied it with the same code.
 func IsConflict(err error) bool {
-	return apierrors.IsConflict(err) && !diagnosis.IsFromAdmission(err.Error())
+	return apierrors.IsConflict(err) && !denial.IsFromAdmission(err.Error())
 }
 
 // IsUIDMismatch reports whether the API server rejected a patch because of the UID in it. The API server

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
@@ -211,7 +211,7 @@ func joinByReason(texts []string) []string {
 	var reasons []string
 	resources := map[string][]string{}
 	for _, text := range texts {
-		if missing, ok := diagnosis.ParseMissingPermission(text); ok {
+		if missing, ok := denial.ParseMissingPermission(text); ok {
 			resource := schema.GroupResource{Group: missing.Group, Resource: missing.Resource}
 			text = fmt.Sprintf(msgMissingPermission, resource, missing.User, missing.Verb)
 		}

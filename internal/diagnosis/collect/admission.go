@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 )
@@ -26,13 +27,13 @@ import (
 // readAdmission reads the webhooks and policies that rejected a request.
 func (c *collection) readAdmission(ctx context.Context) {
 	texts := c.facts.Rejections()
-	webhooks := append(diagnosis.FailingWebhooks(texts...), diagnosis.DenyingWebhooks(texts...)...)
+	webhooks := append(denial.FailingWebhooks(texts...), denial.DenyingWebhooks(texts...)...)
 	var group sync.WaitGroup
 	if len(webhooks) > 0 {
 		group.Go(func() { c.readValidatingWebhooks(ctx, webhooks) })
 		group.Go(func() { c.readMutatingWebhooks(ctx, webhooks) })
 	}
-	for _, policy := range diagnosis.DenyingPolicies(texts...) {
+	for _, policy := range denial.DenyingPolicies(texts...) {
 		group.Go(func() { c.readPolicy(ctx, policy) })
 	}
 	group.Wait()

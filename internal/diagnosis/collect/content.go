@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
@@ -89,12 +90,12 @@ func (c *collection) readContent(ctx context.Context) {
 	})
 	contents := resourcetypes.List(ctx, c.metadata, name, deletable, maxListed)
 	contents = slices.DeleteFunc(contents, func(content resourcetypes.Content) bool {
-		return diagnosis.IsMissingPermission(content.Err) && isReportedEmpty(c.facts, content.Type)
+		return denial.IsMissingPermission(content.Err) && isReportedEmpty(c.facts, content.Type)
 	})
 	for _, content := range contents {
 		switch {
 		case content.Err == nil:
-		case diagnosis.IsMissingPermission(content.Err):
+		case denial.IsMissingPermission(content.Err):
 			c.addFailure(diagnosis.Source(content.Type.String()), name, content.Err)
 		case !isFromAPIServer(content.Err):
 			c.addUnread(diagnosis.SourceContent, diagnosis.OneLine(content.Err.Error()))

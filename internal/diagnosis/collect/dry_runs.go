@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
@@ -71,13 +72,13 @@ func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 		c.addUnread(diagnosis.SourceDryRuns, fmt.Sprintf(format, dryRun.Verb, dryRun.Type, last))
 	}
 	switch err := dryRun.Err; {
-	case err != nil && (diagnosis.IsMissingPermission(err) || errors.Is(err, errNoPatchPermission)):
+	case err != nil && (denial.IsMissingPermission(err) || errors.Is(err, errNoPatchPermission)):
 		unread(unreadDryRunForbidden, strings.ToLower(dryRun.Verb))
 	case errors.Is(err, metadataclient.ErrNotSent),
 		err != nil && strings.Contains(err.Error(), "does not support dry run"):
 		unread(unreadDryRunFailed, diagnosis.OneLine(err.Error()))
 	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsMethodNotSupported(err)) &&
-		!diagnosis.IsFromAdmission(err.Error()):
+		!denial.IsFromAdmission(err.Error()):
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		unread(unreadDryRunTimeout, responseTimeout)
 	default:

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
@@ -25,14 +26,14 @@ var admissionRule = Rule{
 
 func (f view) findAdmission() []diagnosis.Finding {
 	var findings []diagnosis.Finding
-	for _, name := range diagnosis.FailingWebhooks(f.Rejections()...) {
-		findings = append(findings, f.webhookFailingFinding(f.rejectionBy(diagnosis.FailingWebhooks, name)))
+	for _, name := range denial.FailingWebhooks(f.Rejections()...) {
+		findings = append(findings, f.webhookFailingFinding(f.rejectionBy(denial.FailingWebhooks, name)))
 	}
-	for _, name := range diagnosis.DenyingWebhooks(f.Rejections()...) {
-		findings = append(findings, f.findWebhookDenies(f.rejectionBy(diagnosis.DenyingWebhooks, name))...)
+	for _, name := range denial.DenyingWebhooks(f.Rejections()...) {
+		findings = append(findings, f.findWebhookDenies(f.rejectionBy(denial.DenyingWebhooks, name))...)
 	}
-	for _, name := range diagnosis.DenyingPolicies(f.Rejections()...) {
-		findings = append(findings, f.findPolicyDenies(f.rejectionBy(diagnosis.DenyingPolicies, name))...)
+	for _, name := range denial.DenyingPolicies(f.Rejections()...) {
+		findings = append(findings, f.findPolicyDenies(f.rejectionBy(denial.DenyingPolicies, name))...)
 	}
 	findings = append(findings, f.findServerDenies()...)
 	return append(findings, f.findInvalid()...)
@@ -157,7 +158,7 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 func (f view) findServerDenies() []diagnosis.Finding {
 	var denied rejection
 	for _, dryRun := range f.DryRuns {
-		if dryRun.Err != nil && isDenied(dryRun.Err) && !diagnosis.IsFromAdmission(dryRun.Err.Error()) {
+		if dryRun.Err != nil && isDenied(dryRun.Err) && !denial.IsFromAdmission(dryRun.Err.Error()) {
 			denied.dryRuns = append(denied.dryRuns, dryRun)
 		}
 	}
@@ -252,7 +253,7 @@ func kindOf(resource string) string {
 func (r rejection) policyRemedies() []diagnosis.Remedy {
 	remedies := []diagnosis.Remedy{diagnosis.Inspect(shell.Command(remedyGetPolicy, r.name))}
 	resolve := []diagnosis.Remedy{diagnosis.Resolve(remedyPolicyDenies)}
-	for _, binding := range diagnosis.DenyingBindings(r.name, diagnosis.TextsOf(r.evidence())...) {
+	for _, binding := range denial.DenyingBindings(r.name, diagnosis.TextsOf(r.evidence())...) {
 		remedies = append(remedies, diagnosis.Inspect(shell.Command(remedyGetBinding, binding)))
 		resolve = append(resolve,
 			diagnosis.ResolveWith(remedyExcludeFromBinding, shell.Command(remedyEditBinding, binding)),

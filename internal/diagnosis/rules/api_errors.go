@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 )
 
 // These patterns match the messages of errors from the API server. Conditions contain only the
@@ -28,12 +28,12 @@ var (
 
 // isInvalid reports whether an error is a validation error that does not come from a policy.
 func isInvalid(err error) bool {
-	return apierrors.IsInvalid(err) && !diagnosis.IsFromAdmission(err.Error())
+	return apierrors.IsInvalid(err) && !denial.IsFromAdmission(err.Error())
 }
 
 // isDenied reports whether admission control, not the authorizer, denied a request.
 func isDenied(err error) bool {
-	return diagnosis.IsFromAdmission(err.Error()) || apierrors.IsForbidden(err) && !diagnosis.IsMissingPermission(err)
+	return denial.IsFromAdmission(err.Error()) || apierrors.IsForbidden(err) && !denial.IsMissingPermission(err)
 }
 
 // isStoreReadError reports whether the API server cannot read stored objects.

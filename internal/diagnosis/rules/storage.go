@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
@@ -62,7 +63,7 @@ func (f view) findUnreadable() []diagnosis.Finding {
 // findTooManyObjects finds types with many objects if requests of the namespace controller time out.
 func (f view) findTooManyObjects() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionContentFailure)
-	if !timedOut.MatchString(text) || diagnosis.IsFromAdmission(text) || conversion.MatchString(text) {
+	if !timedOut.MatchString(text) || denial.IsFromAdmission(text) || conversion.MatchString(text) {
 		return nil
 	}
 	var findings []diagnosis.Finding
@@ -110,7 +111,7 @@ func (f view) findThrottled() []diagnosis.Finding {
 // findForbidden finds permissions that the namespace controller lacks according to its condition.
 // Permissions that only the diagnosis lacks are not a cause.
 func (f view) findForbidden() []diagnosis.Finding {
-	permission, ok := diagnosis.ParseMissingPermission(f.ConditionMessage(corev1.NamespaceDeletionContentFailure))
+	permission, ok := denial.ParseMissingPermission(f.ConditionMessage(corev1.NamespaceDeletionContentFailure))
 	if !ok {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -36,7 +36,7 @@ func isUnanswered(err error) bool {
 	}
 	const firstServerError = 500
 	code := int(status.Status().Code)
-	return (code == 0 || code >= firstServerError) && !diagnosis.IsFromAdmission(err.Error())
+	return (code == 0 || code >= firstServerError) && !denial.IsFromAdmission(err.Error())
 }
 
 // withAdvice adds advice for the user to the error of a rejected write.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -116,7 +116,7 @@ func (r *DryRunner) dryRun(ctx context.Context, of *Template, namespace *corev1.
 // of the template: without a permission, as an escalation of privileges, or by a policy such as
 // v1alpha1.PolicyTemplateObjects. A policy that depends only on the object more likely returns Invalid, the default.
 func dependsOnUser(err error) bool {
-	return diagnosis.IsMissingPermission(err) || len(diagnosis.DenyingPolicies(err.Error())) > 0 ||
+	return denial.IsMissingPermission(err) || len(denial.DenyingPolicies(err.Error())) > 0 ||
 		strings.Contains(err.Error(), "attempting to grant RBAC permissions")
 }
 

@@ -1,7 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnosis
+// Package denial recognizes errors with which the API server denies a request: because the user lacks a
+// permission, or because of an admission webhook or policy.
+package denial
 
 import (
 	"regexp"
