@@ -34,9 +34,10 @@ func ParseMissingPermission(text string) (permission MissingPermission, ok bool)
 }
 
 // IsMissingPermission reports whether the API server denied a request because the user lacks a
-// permission, and not because of an admission webhook or policy.
+// permission, and not because of an admission webhook or policy, whose message can contain such an
+// error of another request.
 func IsMissingPermission(err error) bool {
-	return apierrors.IsForbidden(err) && forbidden.MatchString(err.Error())
+	return apierrors.IsForbidden(err) && forbidden.MatchString(err.Error()) && !IsFromAdmission(err.Error())
 }
 
 // FailingWebhooks returns the sorted names of the admission webhooks that fail according to the

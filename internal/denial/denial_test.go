@@ -1,0 +1,40 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package denial
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func TestIsMissingPermission(t *testing.T) {
+	const rbac = `User "eve" cannot patch resource "namespaces" in API group "" at the cluster scope`
+	forbidden := func(text string) error {
+		return apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New(text))
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"no error":              {},
+		"RBAC":                  {fmt.Errorf("wrapped: %w", forbidden(rbac)), true},
+		"same text, other code": {errors.New(rbac), false},
+		"webhook":               {forbidden(`admission webhook "a.example.com" denied the request: no`), false},
+		"webhook that lacks a permission": {
+			forbidden(`admission webhook "a.example.com" denied the request: ` + rbac), false,
+		},
+		"policy": {
+			forbidden(`ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no`), false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(IsMissingPermission(test.err)).To(Equal(test.want))
+		})
+	}
+}
