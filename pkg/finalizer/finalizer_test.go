@@ -264,6 +264,23 @@ func TestConflictIsRetriedWithoutAnotherCall(t *testing.T) {
 	}
 }
 
+// A webhook can deny a write with any status code.
+func TestDenialByWebhook(t *testing.T) {
+	for _, code := range []int32{403, 404, 409} {
+		denied := &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: code, Message: `admission webhook "a.example.com" denied the request: frozen`,
+		}}
+		w := newFixture(t, namespaceWith(own), succeed)
+		w.beforeWrite = func(int) error { return denied }
+		if _, err := w.reconcile(); !errors.Is(err, denied) {
+			t.Errorf("Reconcile: %v, want the denial with the code %d", err, code)
+		}
+		if condition := w.condition(); w.writes != 1 || !strings.HasSuffix(condition.message, denied.Error()) {
+			t.Errorf("Code %d: %d writes, condition %v; want 1 and the denial", code, w.writes, condition)
+		}
+	}
+}
+
 // If another client removes the finalizer, the reconciler does not write.
 func TestRemovedFinalizerIsNotWritten(t *testing.T) {
 	w := newFixture(t, namespaceWith(own, other), succeed)

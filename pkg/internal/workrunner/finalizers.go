@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // ValidateFinalizer returns an error if name is not a valid namespace finalizer (an entry in
@@ -70,7 +72,7 @@ func UpdateFinalizers(
 			*namespace = *changed
 			return true, nil
 		}
-		if !apierrors.IsConflict(err) {
+		if !nswrite.IsConflict(err) {
 			return false, fmt.Errorf("failed to update spec.finalizers of namespace %q: %w", namespace.Name, err)
 		}
 		if err := Refresh(ctx, c, namespace); err != nil {

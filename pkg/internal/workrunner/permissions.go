@@ -6,12 +6,16 @@ package workrunner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -67,6 +71,17 @@ func CheckPermissions(ctx context.Context, c client.Client, role string, permiss
 		Missing: missing, Message: missingPermissionsMessage(who.name, missing, commands(role, who, permissions)),
 	}
 }
+
+// LacksPermission reports whether the API server denied a request because the identity lacks
+// permissions, which GrantCommands can grant. RBAC or the guard policy denies such a request. Other
+// admission webhooks and policies return the same code.
+func LacksPermission(err error) bool {
+	return apierrors.IsForbidden(err) &&
+		(denial.IsMissingPermission(err) || slices.ContainsFunc(denial.DenyingPolicies(err.Error()), isGuard))
+}
+
+// isGuard reports whether a policy is PolicyGuard. The installation adds a prefix to its name.
+func isGuard(policy string) bool { return strings.HasSuffix(policy, v1alpha1.PolicyGuard) }
 
 // GrantCommands returns the commands that grant the permissions to the identity of the client.
 func GrantCommands(ctx context.Context, c client.Client, role string, permissions []Permission) string {

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // publishTimeout limits the write of the condition after the deadline of a reconciliation has
@@ -147,7 +149,7 @@ func (r *Reconciler) isReady(namespace *corev1.Namespace) bool {
 func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.Namespace) error {
 	if !task.isCompleted {
 		if err := r.prepare(ctx, task, namespace); err != nil || !r.isReady(namespace) {
-			return client.IgnoreNotFound(err)
+			return ignoreDeleted(err)
 		}
 		if err := r.call(ctx, task, namespace); err != nil {
 			return err
@@ -156,7 +158,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 	if task.failed != nil {
 		isDone, err := r.Handler.Fail(ctx, namespace, task.failed)
 		if err != nil || !isDone {
-			return client.IgnoreNotFound(err)
+			return ignoreDeleted(err)
 		}
 		r.observeCompletion(task, resultFailed)
 		log.FromContext(ctx).Info("Recorded a permanent failure", "uid", namespace.UID,
@@ -165,7 +167,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 	}
 	isDone, err := r.Handler.Finish(ctx, namespace)
 	if err != nil || !isDone {
-		return client.IgnoreNotFound(err)
+		return ignoreDeleted(err)
 	}
 	r.observeCompletion(task, resultSucceeded)
 	log.FromContext(ctx).Info("Recorded the completion of the function", "uid", namespace.UID)
@@ -179,6 +181,14 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 			r.reason(result.Reason, r.Handler.DoneReason), result.Message)
 	}
 	return nil
+}
+
+// ignoreDeleted returns nil if the Namespace does not exist.
+func ignoreDeleted(err error) error {
+	if nswrite.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // isDeleted reports whether a terminating Namespace has no finalizers, in which case the API server

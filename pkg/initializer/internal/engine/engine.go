@@ -22,6 +22,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
@@ -105,7 +106,7 @@ func (e *engine) isFirst(namespace *corev1.Namespace) bool {
 
 func (e *engine) addFinalizer(ctx context.Context, namespace *corev1.Namespace) error {
 	err := workrunner.AddFinalizer(ctx, e.client, namespace, *e.options.Finalizer, e.matches)
-	if apierrors.IsForbidden(err) {
+	if workrunner.LacksPermission(err) {
 		err = fmt.Errorf("%w; as an administrator run: %s", err, e.grantCommands(ctx))
 	}
 	return err
@@ -158,9 +159,9 @@ func (e *engine) write(
 		switch {
 		case err == nil:
 			return true, nil
-		case apierrors.IsForbidden(err):
+		case workrunner.LacksPermission(err):
 			return false, e.explainForbidden(ctx, namespace, err)
-		case !apierrors.IsInvalid(err) && !apierrors.IsConflict(err):
+		case !apierrors.IsInvalid(err) && !nswrite.IsConflict(err):
 			return false, err
 		}
 		if refreshErr := workrunner.Refresh(ctx, e.client, namespace); refreshErr != nil {
@@ -200,8 +201,8 @@ func (e *engine) patch(
 	return nil
 }
 
-// explainForbidden adds the required permissions to an error. Requests that RBAC or the guard
-// policy rejects have the same status, so the message covers both.
+// explainForbidden adds the required permissions to an error. Either RBAC or the guard policy can
+// have denied the request, so the message covers both.
 func (e *engine) explainForbidden(ctx context.Context, namespace *corev1.Namespace, err error) error {
 	return fmt.Errorf("initializer %q is not allowed to update namespace %q: %w; "+
 		"it needs the verbs patch and %s on namespaces, granted by a ClusterRoleBinding; as an administrator run: %s",

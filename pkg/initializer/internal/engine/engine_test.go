@@ -176,13 +176,35 @@ func returning(err error) workrunner.Call {
 	return func(context.Context, *corev1.Namespace) (workrunner.Result, error) { return workrunner.Result{}, err }
 }
 
+func newForbidden(text string) error {
+	return apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New(text))
+}
+
+// deniedByWebhook returns the error for a request that an admission webhook denies with a status code.
+func deniedByWebhook(code int32) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Message: `admission webhook "a.example.com" denied the request: frozen`,
+	}}
+}
+
+// denyFinalize returns a function that denies writes to /finalize like deniedByWebhook.
+func denyFinalize(code int32) func(subresource string) error {
+	return func(subresource string) error {
+		if subresource != "finalize" {
+			return nil
+		}
+		return deniedByWebhook(code)
+	}
+}
+
 const failure = `{"status":"Failure","reason":"NoQuota"}`
 
 func TestReconcile(t *testing.T) {
 	wait := &workrunner.NotYetError{After: time.Minute, Reason: "NoCertificate", Message: "no certificate yet"}
 	status := "shop status of shop-uid: b.corp.com/Initialized="
 	finishing := "shop: test uid=shop-uid, test pending-initializers="
-	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("no"))
+	forbidden := newForbidden(`User "test" cannot patch resource "namespaces" in API group "" at the cluster scope`)
+	const patching = `failed to patch annotation nslifecycle.dev/pending-initializers of namespace "shop": `
 
 	for name, test := range map[string]struct {
 		cached, live *corev1.Namespace // If live is nil, the API server returns cached.
@@ -306,6 +328,41 @@ func TestReconcile(t *testing.T) {
 			},
 			wantErr: []string{"is invalid"}, wantPending: me,
 		},
+		"denial by a webhook with the code 404 is published": {
+			cached: waiting(me).Obj(), call: done, before: func(int) error { return deniedByWebhook(404) },
+			wantCalls: 1, wantRequests: []string{
+				finishing + "b.corp.com, replace pending-initializers=",
+				status + "False Retrying: " + patching + deniedByWebhook(404).Error(),
+			},
+			wantErr: []string{"frozen"}, wantPending: me,
+		},
+		"denial by a webhook with the code 404 of a permanent failure is published": {
+			cached: waiting(me).Obj(), call: returning(&workrunner.FailedError{Reason: "NoQuota"}),
+			before:    func(int) error { return deniedByWebhook(404) },
+			wantCalls: 1, wantErr: []string{"frozen"}, wantPending: me,
+		},
+		"denial by a webhook with the code 409 is not a conflict": {
+			cached: waiting(me).Obj(), call: done, before: func(int) error { return deniedByWebhook(409) },
+			wantCalls: 1, wantRequests: []string{
+				finishing + "b.corp.com, replace pending-initializers=",
+				status + "False Retrying: " + patching + deniedByWebhook(409).Error(),
+			},
+			wantErr: []string{"frozen"}, wantPending: me,
+		},
+		"denial by a webhook with the code 403 is not a missing permission": {
+			cached: waiting(me).Obj(), call: done, before: func(int) error { return deniedByWebhook(403) },
+			wantCalls: 1, wantRequests: []string{
+				finishing + "b.corp.com, replace pending-initializers=",
+				status + "False Retrying: " + patching + deniedByWebhook(403).Error(),
+			},
+			wantErr: []string{"frozen"}, wantPending: me,
+		},
+		"denial by the guard policy": {
+			cached: waiting(me).Obj(), call: done, before: func(int) error {
+				return newForbidden(`ValidatingAdmissionPolicy 'nslifecycle-guard' with binding 'nslifecycle-guard' denied request: no`)
+			},
+			wantCalls: 1, wantErr: []string{"kubectl create clusterrole initializer:b.corp.com"}, wantPending: me,
+		},
 		"missing permission": {
 			cached: waiting(me).Obj(), call: done, before: func(int) error { return forbidden },
 			refuse:    func(string) error { return forbidden },
@@ -418,6 +475,24 @@ func TestReconcile(t *testing.T) {
 			wantErr: []string{"spec.finalizers of namespace \"shop\"",
 				"kubectl create clusterrole initializer:b.corp.com-finalize --verb=update --resource=namespaces/finalize"},
 			wantPending: me,
+		},
+		"denial of the finalizer by a webhook with the code 404": {
+			cached: waiting(me).Obj(), options: Options{Finalizer: ptr.To(finalizerName)}, call: done,
+			refuse: denyFinalize(404),
+			wantRequests: []string{
+				"finalize shop [search.example.com/index]",
+				status + `False Retrying: failed to update spec.finalizers of namespace "shop": ` + deniedByWebhook(404).Error(),
+			},
+			wantErr: []string{"frozen"}, wantPending: me,
+		},
+		"denial of the finalizer by a webhook with the code 403": {
+			cached: waiting(me).Obj(), options: Options{Finalizer: ptr.To(finalizerName)}, call: done,
+			refuse: denyFinalize(403),
+			wantRequests: []string{
+				"finalize shop [search.example.com/index]",
+				status + `False Retrying: failed to update spec.finalizers of namespace "shop": ` + deniedByWebhook(403).Error(),
+			},
+			wantErr: []string{"frozen"}, wantPending: me,
 		},
 		"deleted before the finalizer is added": {
 			cached: waiting(me).Obj(), isGone: true, options: Options{Finalizer: ptr.To(finalizerName)}, call: done,
