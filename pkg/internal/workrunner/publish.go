@@ -11,20 +11,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 const (
 	// maxMessage is the maximum length of a published message in bytes.
 	maxMessage = 1024
-	// forbiddenInterval is the time for which no conditions are published after the API server has
-	// rejected a write as Forbidden.
+	// forbiddenInterval is the time for which no conditions are published after a write has failed
+	// because of a missing permission.
 	forbiddenInterval = time.Minute
 )
 
@@ -59,7 +59,7 @@ func (r *Reconciler) publish(
 	switch {
 	case err == nil:
 		task.published = &want
-	case apierrors.IsForbidden(err):
+	case denial.IsMissingPermission(err):
 		until := now.Add(forbiddenInterval)
 		if wasForbidden := r.forbiddenUntil.Swap(&until) != nil; !wasForbidden {
 			log.FromContext(ctx).Info("Cannot publish conditions without the permission to patch namespaces/status",
@@ -106,6 +106,20 @@ func (p *progress) stop() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.isStopped = true
+}
+
+// publishHeartbeats calls publishHeartbeat at each interval until the call ends.
+func (p *progress) publishHeartbeats(ctx context.Context, interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			p.publishHeartbeat(ctx)
+		}
+	}
 }
 
 // publishHeartbeat publishes that the call is running, if no condition has been published for the

@@ -34,9 +34,9 @@ type Reconciler struct {
 	Client  client.Client
 	Clock   clock.PassiveClock
 	Backoff Backoff
-	// HeartbeatDelay is the time after which the condition reports a running call. The default is
-	// DefaultHeartbeatDelay.
-	HeartbeatDelay time.Duration
+	// HeartbeatInterval is the time after which the condition reports a running call. If publishing
+	// fails, it is repeated at this interval. The default is DefaultHeartbeatInterval.
+	HeartbeatInterval time.Duration
 	// StaleCacheWindow is the maximum clock skew between this process and the API server. The
 	// previous leader might already have handled a Namespace that is older than this process, even
 	// if the cache does not show this yet. Therefore, such a Namespace is first read from the API
@@ -47,8 +47,8 @@ type Reconciler struct {
 	startedAt time.Time
 	tasks     tasks
 	delays    sync.Map
-	// forbiddenUntil is the end of the interval in which no conditions are published. It is nil if the
-	// API server has not forbidden a write yet.
+	// forbiddenUntil is the end of the interval in which no conditions are published. It is nil if no
+	// write has failed because of a missing permission yet.
 	forbiddenUntil atomic.Pointer[time.Time]
 }
 
@@ -221,11 +221,8 @@ func (r *Reconciler) prepare(ctx context.Context, task *task, namespace *corev1.
 func (r *Reconciler) call(ctx context.Context, task *task, namespace *corev1.Namespace) error {
 	callCtx, endCall := task.startCall(ctx)
 	progress := &progress{reconciler: r, task: task, namespace: namespace}
-	heartbeat := time.AfterFunc(cmp.Or(r.HeartbeatDelay, DefaultHeartbeatDelay), func() {
-		progress.publishHeartbeat(callCtx)
-	})
+	go progress.publishHeartbeats(callCtx, cmp.Or(r.HeartbeatInterval, DefaultHeartbeatInterval))
 	result, err := r.callRecovering(context.WithValue(callCtx, progressKey{}, progress), namespace.DeepCopy())
-	heartbeat.Stop()
 	progress.stop()
 	callsTotal.WithLabelValues(r.Handler.Name, r.callResult(callCtx, err)).Inc()
 	endCall()

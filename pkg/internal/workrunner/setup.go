@@ -35,9 +35,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// DefaultHeartbeatDelay is well below the minute after which the operator reports an initializer as
+// DefaultHeartbeatInterval is well below the minute after which the operator reports an initializer as
 // unresponsive.
-const DefaultHeartbeatDelay = 10 * time.Second
+const DefaultHeartbeatInterval = 10 * time.Second
 
 // staleCacheWindow exceeds the sum of the skew between synchronized clocks and the precision of
 // creationTimestamp, which is one second.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -714,13 +715,13 @@ func TestLastTransitionTime(t *testing.T) {
 	g.Expect(condition.LastTransitionTime.Time).To(BeTemporally("==", since.Time))
 }
 
-// After a forbidden write, the reconciler publishes no conditions for a minute.
+const missingPatchStatus = `User "test" cannot patch resource "namespaces/status" in API group "" at the cluster scope`
+
+// Without the permission to write conditions, the reconciler publishes none for a minute.
 func TestForbiddenConditionIsNotRetriedImmediately(t *testing.T) {
 	g := NewWithT(t)
 	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(&workrunner.NotYetError{After: time.Second, Message: "soon"}))
-	b.refuse = func(string) error {
-		return apierrors.NewForbidden(corev1.Resource("namespaces/status"), "shop", errors.New("no"))
-	}
+	b.refuse = func(string) error { return newForbidden(missingPatchStatus) }
 	for range 3 {
 		_, err := b.reconcile()
 		g.Expect(err).NotTo(HaveOccurred())
@@ -732,6 +733,18 @@ func TestForbiddenConditionIsNotRetriedImmediately(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(b.requests).To(HaveLen(2))
 	g.Expect(b.namespace().Status.Conditions).To(HaveLen(1))
+}
+
+// A webhook can deny a write to one Namespace with the same code as a missing permission.
+func TestDeniedConditionIsRetried(t *testing.T) {
+	g := NewWithT(t)
+	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(&workrunner.NotYetError{After: time.Second, Message: "soon"}))
+	b.refuse = func(string) error { return deniedByWebhook(403) }
+	for range 3 {
+		_, err := b.reconcile()
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(b.requests).To(HaveLen(3))
 }
 
 // The condition prevents the operator from reporting the initializer as unresponsive.
@@ -754,7 +767,7 @@ func TestHeartbeat(t *testing.T) {
 				<-published
 				return workrunner.Result{}, nil
 			})
-			b.HeartbeatDelay = 1
+			b.HeartbeatInterval = 1
 			b.refuse = func(string) error {
 				close(published)
 				return nil
@@ -766,6 +779,28 @@ func TestHeartbeat(t *testing.T) {
 			}))
 		})
 	}
+}
+
+// A heartbeat that cannot be published is repeated during the call, but a published one is not.
+func TestHeartbeatIsRepeated(t *testing.T) {
+	g := NewWithT(t)
+	var attempts atomic.Int32
+	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
+		g.Eventually(attempts.Load).Should(BeEquivalentTo(3))
+		g.Consistently(attempts.Load, "50ms").Should(BeEquivalentTo(3))
+		return workrunner.Result{}, nil
+	})
+	b.HeartbeatInterval = time.Millisecond
+	b.refuse = func(string) error {
+		if attempts.Add(1) < 3 {
+			return apierrors.NewInternalError(errors.New("etcd is unavailable"))
+		}
+		return nil
+	}
+	_, err := b.reconcile()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(b.requests).To(HaveLen(4))
+	g.Expect(b.namespace().Status.Conditions[0].Reason).To(Equal(workrunner.ReasonWorking))
 }
 
 // A call that exceeds the manager's ReconciliationTimeout is retried.
