@@ -172,9 +172,12 @@ func (r *Run) record(
 	ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
 	opts ...client.SubResourcePatchOption,
 ) error {
+	if err := c.SubResource(subresource).Patch(ctx, object, patch, opts...); err != nil {
+		return err
+	}
 	var written corev1.Namespace
 	if data, err := patch.Data(object); err == nil && json.Unmarshal(data, &written) == nil {
 		r.Published = append(r.Published, written.Status.Conditions...)
 	}
-	return c.SubResource(subresource).Patch(ctx, object, patch, opts...)
+	return nil
 }

@@ -13,11 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 	// forbiddenInterval is the time for which no conditions are published after a write has failed
 	// because of a missing permission.
 	forbiddenInterval = time.Minute
+	// publishAttempts is the maximum number of attempts to write a condition despite update conflicts.
+	publishAttempts = 4
 )
 
 // TruncateMessage escapes a message for a condition, and truncates it to 1024 bytes.
@@ -48,17 +52,10 @@ func (r *Reconciler) publish(
 	}
 	task.publishing.Lock()
 	defer task.publishing.Unlock()
-	current := nscondition.Find(namespace, want.Type)
-	if task.published != nil {
-		current = task.published // The cache may be stale.
-	}
-	if !nscondition.Complete(current, &want, metav1.NewTime(now)) {
-		return
-	}
-	err := patchCondition(ctx, r.Client, namespace, want)
+	published, err := r.writeCondition(ctx, newest(namespace, task.published), want, metav1.NewTime(now))
 	switch {
 	case err == nil:
-		task.published = &want
+		task.published = published
 	case denial.IsMissingPermission(err):
 		until := now.Add(forbiddenInterval)
 		if wasForbidden := r.forbiddenUntil.Swap(&until) != nil; !wasForbidden {
@@ -71,22 +68,64 @@ func (r *Reconciler) publish(
 	}
 }
 
-// patchCondition writes one condition. The strategic merge patch does not change conditions of
-// other types. The API server rejects the patch if the UID differs because the Namespace was
-// recreated.
+// newest returns the newer version of a Namespace. The Namespace that a call uses is older than a
+// condition that was published during the call, and the cache can be stale.
+func newest(namespace, published *corev1.Namespace) *corev1.Namespace {
+	if published == nil {
+		return namespace
+	}
+	order, err := resourceversion.CompareResourceVersion(namespace.ResourceVersion, published.ResourceVersion)
+	if err == nil && order > 0 {
+		return namespace
+	}
+	return published
+}
+
+// writeCondition writes a condition unless it is already up to date, and returns the Namespace that
+// was read or written last. It does not modify the given Namespace. It writes the status False only
+// if the Namespace still matches, because the operator sets the final condition in the write with
+// which it skips an initializer.
+func (r *Reconciler) writeCondition(
+	ctx context.Context, namespace *corev1.Namespace, want corev1.NamespaceCondition, now metav1.Time,
+) (*corev1.Namespace, error) {
+	for attempt := 1; ; attempt++ {
+		resourceVersion := ""
+		if want.Status == corev1.ConditionFalse {
+			if !r.Handler.Match(namespace) {
+				return namespace, nil
+			}
+			resourceVersion = namespace.ResourceVersion
+		}
+		if !nscondition.Complete(nscondition.Find(namespace, want.Type), &want, now) {
+			return namespace, nil
+		}
+		written, err := patchCondition(ctx, r.Client, namespace, resourceVersion, want)
+		if !nswrite.IsConflict(err) || attempt == publishAttempts {
+			return written, err
+		}
+		namespace = namespace.DeepCopy()
+		if err := Refresh(ctx, r.Client, namespace); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// patchCondition writes one condition and returns the changed Namespace. The strategic merge patch
+// does not change conditions of other types. The API server rejects the patch if the UID differs
+// because the Namespace was recreated, or if the resource version is neither empty nor current.
 func patchCondition(
-	ctx context.Context, c client.Client, namespace *corev1.Namespace, condition corev1.NamespaceCondition,
-) error {
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, resourceVersion string,
+	condition corev1.NamespaceCondition,
+) (*corev1.Namespace, error) {
 	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": namespace.UID},
+		"metadata": nswrite.Preconditions(namespace, resourceVersion),
 		"status":   map[string]any{"conditions": []corev1.NamespaceCondition{condition}},
 	})
 	if err != nil {
-		return fmt.Errorf("failed to encode a condition of namespace %q: %w", namespace.Name, err)
+		return nil, fmt.Errorf("failed to encode a condition of namespace %q: %w", namespace.Name, err)
 	}
-	// The response must not overwrite the caller's object.
-	answer := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}
-	return c.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, body))
+	changed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}
+	return changed, c.Status().Patch(ctx, changed, client.RawPatch(types.StrategicMergePatchType, body))
 }
 
 // progress publishes conditions during a call.

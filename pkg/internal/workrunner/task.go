@@ -22,10 +22,10 @@ type task struct {
 	matching context.Context
 	cancel   context.CancelFunc
 
-	// publishing is locked while a condition is published. published is the condition that was
-	// published last.
+	// publishing is locked while a condition is published. published is the Namespace with the
+	// condition that was published last; nil before that.
 	publishing sync.Mutex
-	published  *corev1.NamespaceCondition
+	published  *corev1.Namespace
 
 	// readySince is the time when the Namespace was first seen ready; zero before that. It does not
 	// change afterwards.

@@ -747,6 +747,56 @@ func TestDeniedConditionIsRetried(t *testing.T) {
 	g.Expect(b.requests).To(HaveLen(3))
 }
 
+// The operator skips an initializer and sets its condition in the same write, which this process
+// might not have seen yet.
+func TestConditionOfASkippedInitializerIsPreserved(t *testing.T) {
+	skipped := corev1.NamespaceCondition{
+		Type: me + "/Initialized", Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTimedOut,
+	}
+	for name, call := range map[string]workrunner.Call{
+		"progress": func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
+			workrunner.Progress(ctx, "Creating", "1 of 2")
+			return workrunner.Result{}, nil
+		},
+		"not yet": returning(&workrunner.NotYetError{After: time.Minute}),
+		"error":   returning(errors.New("down")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newFixture(waiting(me, "c.corp.com").ResourceVersion("1").Obj(),
+				waiting("c.corp.com").ResourceVersion("2").Condition(skipped).Obj(), Options{}, call)
+			_, _ = b.reconcile()
+			g.Expect(b.namespace().Status.Conditions).To(ConsistOf(skipped))
+			g.Expect(b.requests).To(ContainElement(HavePrefix("shop status")))
+		})
+	}
+}
+
+// Another client changes the Namespace before and during the call. Each change causes one update
+// conflict, and other conditions are written with one request.
+func TestConditionIsWrittenAfterAConflict(t *testing.T) {
+	g := NewWithT(t)
+	var b *fixture
+	b = newFixture(waiting(me).ResourceVersion("1").Obj(), waiting(me).ResourceVersion("2").Obj(), Options{},
+		func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
+			workrunner.Progress(ctx, "Creating", "1 of 4")
+			g.Expect(b.requests).To(HaveLen(2))
+			workrunner.Progress(ctx, "Creating", "2 of 4")
+			g.Expect(b.requests).To(HaveLen(3))
+			changed := b.namespace()
+			changed.Labels["team"] = "blue"
+			g.Expect(b.live.Update(ctx, changed)).To(Succeed())
+			workrunner.Progress(ctx, "Creating", "3 of 4")
+			g.Expect(b.requests).To(HaveLen(5))
+			return workrunner.Result{}, &workrunner.NotYetError{Reason: "Creating", Message: "4 of 4"}
+		})
+	_, err := b.reconcile()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(b.requests).To(HaveLen(6))
+	g.Expect(b.reads).To(Equal(2))
+	g.Expect(b.namespace().Status.Conditions).To(ConsistOf(HaveField("Message", "4 of 4")))
+}
+
 // The condition prevents the operator from reporting the initializer as unresponsive.
 func TestHeartbeat(t *testing.T) {
 	const status = "shop status of shop-uid: b.corp.com/Initialized=False "
