@@ -173,6 +173,8 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 		// be granted later.
 		CacheSyncTimeout: math.MaxInt64,
 		RecoverPanic:     ptr.To(true),
+		// Watch events must not be handled before the process is elected, because Track sets startedAt.
+		EnableWarmup: ptr.To(false),
 	})
 	if err != nil {
 		return fmt.Errorf("failed to create a controller for %s: %w", setup.Handler.Name, err)

@@ -18,9 +18,11 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -190,13 +192,34 @@ func TestInvalidWatches(t *testing.T) {
 		"without a kind":    {&metav1.PartialObjectMetadata{}, "has no kind"},
 		"not in the scheme": {&v1alpha1.NamespaceInitializerSet{}, "no kind is registered"},
 	} {
-		err := Add(newManager(g), func(client.Client) Setup {
+		err := Add(newManager(g, config.Controller{}), func(client.Client) Setup {
 			options := DefaultOptions()
 			options.Watches = []Watch{{Object: test.object}}
 			return Setup{Handler: Handler{Name: "invalid watch " + name}, Options: options}
 		})
 		g.Expect(err).To(MatchError(ContainSubstring(test.want)), name)
 	}
+}
+
+// addedTo is a manager that collects what is added.
+type addedTo struct {
+	manager.Manager
+	runnables []manager.Runnable
+}
+
+func (a *addedTo) Add(runnable manager.Runnable) error {
+	a.runnables = append(a.runnables, runnable)
+	return nil
+}
+
+// With warmup, a process would handle watch events before it is the leader.
+func TestControllersHaveNoWarmup(t *testing.T) {
+	g := NewWithT(t)
+	mgr := &addedTo{Manager: newManager(g, config.Controller{EnableWarmup: ptr.To(true)})}
+	g.Expect(Add(mgr, func(client.Client) Setup {
+		return Setup{Handler: Handler{Name: "without warmup"}, Options: DefaultOptions()}
+	})).To(Succeed())
+	g.Expect(mgr.runnables).To(ContainElement(HaveField("EnableWarmup", HaveValue(BeFalse()))))
 }
 
 func TestManagersShareNoCaches(t *testing.T) {
@@ -212,7 +235,7 @@ func TestManagersShareNoCaches(t *testing.T) {
 	}
 	label := Selection{Label: labels.Set{"a": "b"}.AsSelector()}
 	field := Selection{Field: fields.OneTermEqualSelector("a", "b")}
-	one, other := newManager(g), newManager(g)
+	one, other := newManager(g, config.Controller{}), newManager(g, config.Controller{})
 	of := map[cache.Cache]bool{}
 	for _, mgr := range []manager.Manager{one, other, uncomparable{Manager: one}, uncomparable{Manager: one}} {
 		for _, selection := range []Selection{label, field, {}} {
@@ -237,9 +260,9 @@ type uncomparable struct {
 }
 
 // newManager returns a manager that never sends requests to an API server.
-func newManager(g *WithT) manager.Manager {
+func newManager(g *WithT, controllers config.Controller) manager.Manager {
 	mgr, err := manager.New(&rest.Config{Host: "http://localhost:1"}, manager.Options{
-		Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
+		Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(), Controller: controllers,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	return mgr
