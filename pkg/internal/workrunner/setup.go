@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -152,6 +153,12 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 		return err
 	}
 	setup := newSetup(c)
+	// Errors are returned before the name is stored, so that the caller can correct them and try again.
+	for _, watch := range setup.Options.Watches {
+		if _, err := apiutil.GVKForObject(watch.Object, mgr.GetScheme()); err != nil {
+			return fmt.Errorf("failed to watch %T for %s: %w", watch.Object, setup.Handler.Name, err)
+		}
+	}
 	namespaces, err := caches.get(mgr, c, setup.Selection)
 	if err != nil {
 		return err
@@ -184,8 +191,8 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 		return fmt.Errorf("failed to watch namespaces for %s: %w", setup.Handler.Name, err)
 	}
 	for _, watch := range setup.Options.Watches {
-		if err := reconciler.addWatch(mgr, ctrl, watch); err != nil {
-			return fmt.Errorf("failed to add a watch for %s: %w", setup.Handler.Name, err)
+		if err := ctrl.Watch(reconciler.newSource(mgr, watch)); err != nil {
+			return fmt.Errorf("failed to watch %T for %s: %w", watch.Object, setup.Handler.Name, err)
 		}
 	}
 	if setup.Check == nil {

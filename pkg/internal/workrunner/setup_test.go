@@ -5,6 +5,8 @@ package workrunner
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,6 +180,9 @@ func TestAffectedNamespaces(t *testing.T) {
 	}
 }
 
+// counter makes names unique in this process, even if tests are repeated.
+var counter atomic.Int32
+
 func TestInvalidWatches(t *testing.T) {
 	g := NewWithT(t)
 	for _, object := range []client.Object{nil, (*corev1.ConfigMap)(nil)} {
@@ -192,12 +197,16 @@ func TestInvalidWatches(t *testing.T) {
 		"without a kind":    {&metav1.PartialObjectMetadata{}, "has no kind"},
 		"not in the scheme": {&v1alpha1.NamespaceInitializerSet{}, "no kind is registered"},
 	} {
-		err := Add(newManager(g, config.Controller{}), func(client.Client) Setup {
-			options := DefaultOptions()
-			options.Watches = []Watch{{Object: test.object}}
-			return Setup{Handler: Handler{Name: "invalid watch " + name}, Options: options}
-		})
-		g.Expect(err).To(MatchError(ContainSubstring(test.want)), name)
+		handler := Handler{Name: fmt.Sprintf("invalid watch %d", counter.Add(1))}
+		add := func(object client.Object) error {
+			return Add(newManager(g, config.Controller{}), func(client.Client) Setup {
+				options := DefaultOptions()
+				options.Watches = []Watch{{Object: object}}
+				return Setup{Handler: handler, Options: options}
+			})
+		}
+		g.Expect(add(test.object)).To(MatchError(ContainSubstring(test.want)), name)
+		g.Expect(add(&corev1.ConfigMap{})).To(Succeed(), "the name must not be taken")
 	}
 }
 
@@ -215,7 +224,9 @@ func (a *addedTo) Add(runnable manager.Runnable) error {
 // With warmup, a process would handle watch events before it is the leader.
 func TestControllersHaveNoWarmup(t *testing.T) {
 	g := NewWithT(t)
-	mgr := &addedTo{Manager: newManager(g, config.Controller{EnableWarmup: ptr.To(true)})}
+	mgr := &addedTo{Manager: newManager(g, config.Controller{
+		EnableWarmup: ptr.To(true), SkipNameValidation: ptr.To(true),
+	})}
 	g.Expect(Add(mgr, func(client.Client) Setup {
 		return Setup{Handler: Handler{Name: "without warmup"}, Options: DefaultOptions()}
 	})).To(Succeed())

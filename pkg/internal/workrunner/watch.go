@@ -6,13 +6,10 @@ package workrunner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -36,19 +33,11 @@ func (w Watch) validate() error {
 	return nil
 }
 
-// addWatch watches the objects in the manager's cache, so that a function that reads with the
-// manager's client sees the change.
-func (r *Reconciler) addWatch(mgr manager.Manager, ctrl controller.Controller, watch Watch) error {
-	gvk, err := apiutil.GVKForObject(watch.Object, mgr.GetScheme())
-	if err != nil {
-		return fmt.Errorf("failed to watch %T: %w", watch.Object, err)
-	}
-	kind := source.Kind(mgr.GetCache(), watch.Object, handler.EnqueueRequestsFromMapFunc(r.affectedNamespaces(watch)),
-		predicate.ResourceVersionChangedPredicate{})
-	if err := ctrl.Watch(withoutSync{kind}); err != nil {
-		return fmt.Errorf("failed to watch %s: %w", gvk.Kind, err)
-	}
-	return nil
+// newSource returns a source that watches the objects in the manager's cache, so that a function
+// that reads with the manager's client sees the change.
+func (r *Reconciler) newSource(mgr manager.Manager, watch Watch) source.Source {
+	return withoutSync{source.Kind(mgr.GetCache(), watch.Object,
+		handler.EnqueueRequestsFromMapFunc(r.affectedNamespaces(watch)), predicate.ResourceVersionChangedPredicate{})}
 }
 
 // withoutSync is a source for which the controller does not wait. Otherwise, a missing permission to
