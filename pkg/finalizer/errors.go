@@ -22,13 +22,15 @@ type NotYetError struct {
 // Error returns the reason and the message.
 func (e *NotYetError) Error() string { return (*workrunner.NotYetError)(e).Error() }
 
-// As converts the error to the type that package workrunner handles.
+// As converts the error to the type that package workrunner handles. It returns false for a nil
+// pointer, which is an ordinary error.
 func (e *NotYetError) As(target any) bool {
 	notYet, ok := target.(**workrunner.NotYetError)
-	if ok {
-		*notYet = (*workrunner.NotYetError)(e)
+	if !ok || e == nil {
+		return false
 	}
-	return ok
+	*notYet = (*workrunner.NotYetError)(e)
+	return true
 }
 
 // NotYet returns a *NotYetError, which reports that the cleanup must wait. The function is called

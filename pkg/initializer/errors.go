@@ -29,13 +29,15 @@ type FailedError struct {
 // Error returns the reason and the message.
 func (e *FailedError) Error() string { return (*workrunner.FailedError)(e).Error() }
 
-// As converts the error to the type that package workrunner handles.
+// As converts the error to the type that package workrunner handles. It returns false for a nil
+// pointer, which is an ordinary error.
 func (e *FailedError) As(target any) bool {
 	failed, ok := target.(**workrunner.FailedError)
-	if ok {
-		*failed = (*workrunner.FailedError)(e)
+	if !ok || e == nil {
+		return false
 	}
-	return ok
+	*failed = (*workrunner.FailedError)(e)
+	return true
 }
 
 // NotYet returns a *NotYetError, which reports that the Namespace cannot be initialized yet. The
@@ -59,11 +61,13 @@ type NotYetError struct {
 // Error returns the reason and the message.
 func (e *NotYetError) Error() string { return (*workrunner.NotYetError)(e).Error() }
 
-// As converts the error to the type that package workrunner handles.
+// As converts the error to the type that package workrunner handles. It returns false for a nil
+// pointer, which is an ordinary error.
 func (e *NotYetError) As(target any) bool {
 	notYet, ok := target.(**workrunner.NotYetError)
-	if ok {
-		*notYet = (*workrunner.NotYetError)(e)
+	if !ok || e == nil {
+		return false
 	}
-	return ok
+	*notYet = (*workrunner.NotYetError)(e)
+	return true
 }

@@ -69,6 +69,11 @@ func TestRun(t *testing.T) {
 			fn: returning(finalizer.Result{}, down), want: finalizertest.Retrying{Err: down}, wantFinalizers: held,
 			published: []string{"search.example.com/index=False Retrying"},
 		},
+		"nil NotYetError": {
+			fn:             returning(finalizer.Result{}, (*finalizer.NotYetError)(nil)),
+			want:           finalizertest.Retrying{Err: (*finalizer.NotYetError)(nil)},
+			wantFinalizers: held, published: []string{"search.example.com/index=False Retrying"},
+		},
 		"not terminating": {
 			fn: returning(finalizer.Result{}, nil), namespace: active(own), wantFinalizers: []corev1.FinalizerName{"kubernetes", own},
 			want: finalizertest.NotCalled{Why: `namespace "shop" is not terminating`},

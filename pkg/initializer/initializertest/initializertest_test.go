@@ -18,6 +18,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
 	"github.com/nslifecycle/nslifecycle/pkg/initializer/initializertest"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 const (
@@ -67,6 +68,18 @@ func TestRun(t *testing.T) {
 		"retrying": {
 			fn: returning(initializer.Result{}, down), wantPending: "a.corp.com,b.corp.com",
 			want: initializertest.Retrying{Err: down}, published: []string{"a.corp.com/Initialized=False Retrying: down"},
+		},
+		"nil FailedError": {
+			fn:          returning(initializer.Result{}, (*initializer.FailedError)(nil)),
+			wantPending: "a.corp.com,b.corp.com",
+			want:        initializertest.Retrying{Err: (*initializer.FailedError)(nil)},
+			published:   []string{"a.corp.com/Initialized=False Retrying: " + workrunner.MessageNilError},
+		},
+		"nil NotYetError": {
+			fn:          returning(initializer.Result{}, (*initializer.NotYetError)(nil)),
+			wantPending: "a.corp.com,b.corp.com",
+			want:        initializertest.Retrying{Err: (*initializer.NotYetError)(nil)},
+			published:   []string{"a.corp.com/Initialized=False Retrying: " + workrunner.MessageNilError},
 		},
 		"not its turn": {
 			name: second, fn: returning(initializer.Result{}, nil), wantPending: "a.corp.com,b.corp.com",

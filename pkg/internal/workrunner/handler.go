@@ -71,7 +71,12 @@ type NotYetError struct {
 }
 
 // Error returns the reason and the message.
-func (e *NotYetError) Error() string { return fmt.Sprintf("not yet: %s: %s", e.Reason, e.Message) }
+func (e *NotYetError) Error() string {
+	if e == nil {
+		return MessageNilError
+	}
+	return fmt.Sprintf("not yet: %s: %s", e.Reason, e.Message)
+}
 
 // FailedError is the error that a call returns if it can never succeed.
 type FailedError struct {
@@ -81,5 +86,8 @@ type FailedError struct {
 
 // Error returns the reason and the message.
 func (e *FailedError) Error() string {
+	if e == nil {
+		return MessageNilError
+	}
 	return fmt.Sprintf("permanent failure: %s: %s", e.Reason, e.Message)
 }

@@ -22,6 +22,8 @@ const (
 const (
 	// MessageWorking is the message of the condition with ReasonWorking.
 	MessageWorking = "The function is running"
+	// MessageNilError is the text of a nil pointer that is returned as an error. Such an error is not nil.
+	MessageNilError = "the function returned a nil *FailedError or *NotYetError; to succeed, it must return nil"
 
 	messageNoManager = "the manager is nil: create one with ctrl.NewManager"
 )
