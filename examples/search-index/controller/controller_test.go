@@ -112,6 +112,43 @@ func TestResponses(t *testing.T) {
 	}
 }
 
+// The first document is not needed, so only a final response ends the attempts to write it.
+func TestReadinessResponses(t *testing.T) {
+	for name, test := range map[string]struct {
+		status      int
+		isByGateway bool
+		isRetried   bool
+	}{
+		"bad request":        {status: 400},
+		"index not found":    {status: 404},
+		"index deleted":      {status: 410},
+		"unauthorized":       {status: 401, isRetried: true},
+		"forbidden":          {status: 403, isRetried: true},
+		"busy":               {status: 503, isRetried: true},
+		"gateway: not found": {status: 404, isByGateway: true, isRetried: true},
+		"gateway: limit":     {status: 413, isByGateway: true, isRetried: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newController(t, answer(test.status, "", test.isByGateway))
+			if err := c.logReadiness(t.Context(), readyShop()); (err != nil) != test.isRetried {
+				t.Errorf("logReadiness: %v, want an error: %t", err, test.isRetried)
+			}
+		})
+	}
+}
+
+// readyShop returns a Namespace whose initialization is completed.
+func readyShop() *corev1.Namespace {
+	ready := shop()
+	ready.CreationTimestamp = metav1.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	ready.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "alice@corp.example.com"}
+	ready.Status.Conditions = []corev1.NamespaceCondition{{
+		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonCompleted,
+		LastTransitionTime: metav1.NewTime(ready.CreationTimestamp.Add(3 * time.Second)),
+	}}
+	return ready
+}
+
 func TestCreateAndDeleteIndex(t *testing.T) {
 	store, err := indexserver.Open(t.TempDir())
 	if err != nil {
@@ -124,13 +161,7 @@ func TestCreateAndDeleteIndex(t *testing.T) {
 			t.Fatalf("create: %v, %v", result, err)
 		}
 	}
-	ready := shop()
-	ready.CreationTimestamp = metav1.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	ready.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "alice@corp.example.com"}
-	ready.Status.Conditions = []corev1.NamespaceCondition{{
-		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonCompleted,
-		LastTransitionTime: metav1.NewTime(ready.CreationTimestamp.Add(3 * time.Second)),
-	}}
+	ready := readyShop()
 	for range 2 {
 		if err := c.logReadiness(t.Context(), ready); err != nil {
 			t.Fatal(err)

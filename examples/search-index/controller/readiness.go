@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -85,8 +86,8 @@ func initializedAt(namespace *corev1.Namespace) *time.Time {
 func (c *controller) logReadiness(ctx context.Context, namespace *corev1.Namespace) error {
 	err := c.indices.Add(ctx, IndexName(namespace), readyDocument(namespace))
 	var refused *indexclient.RefusedError
-	if errors.As(err, &refused) {
-		// The index was deleted with the Namespace, or the service rejects the document. A retry would
+	if errors.As(err, &refused) && (refused.IsFinal() || refused.IsByServer && refused.Status == http.StatusNotFound) {
+		// The service rejects the document, or the index was deleted with the Namespace. A retry would
 		// not help, and the namespace works without the document.
 		log.FromContext(ctx).Info("Failed to write the first document", "uid", namespace.UID, "error", err.Error())
 		return nil
