@@ -26,7 +26,12 @@ func (s *Store) writeIndex(made *index) error {
 	if err := writeJSON(filepath.Join(scratch, indexFile), made.record); err != nil {
 		return err
 	}
-	return rename(scratch, filepath.Join(s.dir, made.record.Name))
+	// A previous attempt might have failed after it renamed its directory.
+	path := filepath.Join(s.dir, made.record.Name)
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return rename(scratch, path)
 }
 
 // readIndices reads all indices, and removes incomplete data left by a previous process.
@@ -137,7 +142,7 @@ func readJSON(path string, content any) error {
 	return nil
 }
 
-// rename renames a file or directory durably.
+// rename renames a file or directory durably. If it fails, the file might already have the new name.
 func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err

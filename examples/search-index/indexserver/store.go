@@ -150,7 +150,8 @@ func (s *Store) Delete(name, uid string) error {
 	if err := os.RemoveAll(scratch); err != nil {
 		return err
 	}
-	if err := rename(filepath.Join(s.dir, name), scratch); err != nil {
+	// If the directory does not exist, a previous attempt failed after it renamed the directory.
+	if err := rename(filepath.Join(s.dir, name), scratch); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	delete(s.indices, name)

@@ -156,6 +156,28 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// Each case is the state after an attempt whose rename succeeded, but was not synced to the disk.
+func TestRetryAfterAFailedSync(t *testing.T) {
+	t.Run("create", func(t *testing.T) {
+		store := openNew(t)
+		if err := store.writeIndex(newIndex(Index{Name: shopIndex, Owner: shop, Created: start})); err != nil {
+			t.Fatal(err)
+		}
+		mustCreate(t, store, shopIndex, shop)
+	})
+	t.Run("delete", func(t *testing.T) {
+		store := openNew(t)
+		mustCreate(t, store, shopIndex, shop)
+		err := os.Rename(filepath.Join(store.dir, shopIndex), filepath.Join(store.dir, scratchPrefix+shop.UID))
+		if err := errors.Join(err, deleteShop(store)); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(store.dir); err != nil || len(left) != 1 {
+			t.Errorf("The remaining files are %v, error %v; want only %s", left, err, deletedDir)
+		}
+	})
+}
+
 // The store must not record a deletion that it rejected with a conflict.
 func TestRejectedDeleteIsNotRecorded(t *testing.T) {
 	store := openNew(t)
