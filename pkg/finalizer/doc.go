@@ -58,6 +58,8 @@
 //
 // The type of the condition is the name of the finalizer. The condition is False until the
 // finalizer is removed, with one of these reasons: Retrying with the error, Panicked, Working if a
-// call runs for more than ten seconds, or the reason and message of [NotYet] and [Progress]. The
-// condition is True with the [Result] if the finalizer was removed and other finalizers remain.
+// call runs for more than ten seconds and the Namespace does not have the condition yet, or the reason
+// and message of [NotYet] and [Progress]. The condition is True with the [Result] if the finalizer was
+// removed and other finalizers remain. It stays False if the program does not receive the response to
+// the removal of the finalizer.
 package finalizer

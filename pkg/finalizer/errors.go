@@ -34,8 +34,8 @@ func (e *NotYetError) As(target any) bool {
 }
 
 // NotYet returns a *NotYetError, which reports that the cleanup must wait. The function is called
-// again after the duration, or when the Namespace changes. The wait is not logged as an error, and
-// resets the backoff.
+// again after the duration, or when the labels, annotations or spec of the Namespace change. The wait
+// is not logged as an error, and resets the backoff.
 func NotYet(after time.Duration, reason, format string, args ...any) error {
 	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

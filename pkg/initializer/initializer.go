@@ -104,10 +104,13 @@ func WithFinalizer(name corev1.FinalizerName) Option {
 // calls to Namespaces to which the change of an object is relevant; nil means all. It must not block
 // or modify the object.
 //
-// The objects are watched in the manager's cache, which also serves reads by the manager's client. The
-// program requires the verbs list and watch on them. To watch only metadata, pass a
-// *metav1.PartialObjectMetadata with its kind set. The watch ends the wait of [NotYet], but does not
-// shorten the backoff after an error.
+// The objects are watched in the manager's cache. The program requires the verbs list and watch on
+// them. To watch only metadata, pass a *metav1.PartialObjectMetadata with its kind set. The Func must
+// read the objects with the same Go type through the manager's client, or with the manager's
+// GetAPIReader. The cache has separate informers for typed objects, unstructured objects and metadata,
+// so with another type, the Func might not see the change for which it is called.
+//
+// The watch ends the wait of [NotYet], but does not shorten the backoff after an error.
 func WithWatch(
 	object client.Object, affects func(object client.Object, namespace *corev1.Namespace) bool,
 ) Option {
