@@ -22,8 +22,8 @@ type task struct {
 	matching context.Context
 	cancel   context.CancelFunc
 
-	// publishing is locked while a condition is published. published is the Namespace with the
-	// condition that was published last; nil before that.
+	// publishing is locked while a condition is published. published is the Namespace as it was when
+	// the last condition was published; nil before that.
 	publishing sync.Mutex
 	published  *corev1.Namespace
 
