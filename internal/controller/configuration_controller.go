@@ -59,8 +59,8 @@ type ConfigurationReconciler struct {
 	// HasTemplates registers the initializer of NamespaceTemplates.
 	HasTemplates bool
 
-	// cacheGate is needed because an outdated cache would remove entries from the set.
-	cacheGate cacheGate
+	// cacheCheck is needed because an outdated cache would remove entries from the set.
+	cacheCheck cacheCheck
 }
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations,verbs=get;list;watch
@@ -98,9 +98,9 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	if r.HasTemplates {
 		lists = append(lists, &v1alpha1.NamespaceTemplateList{})
 	}
-	if isOpen, err := r.cacheGate.isOpen(ctx, r.Client, r.Live, lists...); err != nil {
+	if isCurrent, err := r.cacheCheck.isCurrent(ctx, r.Client, r.Live, lists...); err != nil {
 		return ctrl.Result{}, err
-	} else if !isOpen {
+	} else if !isCurrent {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	var configurations v1alpha1.NamespaceInitializerConfigurationList
@@ -212,9 +212,11 @@ func (r *ConfigurationReconciler) writeStatus(
 		return nil
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("failed to update the status of NamespaceInitializerConfiguration %q: %w",
-			configuration.Name, err))
+	switch err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(nswrite.FieldOwner)); {
+	case nswrite.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("failed to update the status of NamespaceInitializerConfiguration %q: %w", configuration.Name, err)
 	}
 	log.FromContext(ctx).Info("Updated the status of a configuration", keysAndValues...)
 	return nil

@@ -346,6 +346,24 @@ func TestConfigurationReconcile(t *testing.T) {
 	}
 }
 
+// The previous leader may have observed a configuration that the cache does not contain yet.
+func TestConfigurationReconcileWithOutdatedCache(t *testing.T) {
+	g := NewWithT(t)
+	configuration := wrappers.MakeConfiguration("one").Initializers("rbac.corp.com").Generation(1)
+	configuration.UID = "one-uid"
+	live := &configurationServer{configurations: []*wrappers.ConfigurationWrapper{configuration}}
+	cached := &configurationServer{set: policytest.Set("rbac.corp.com")}
+	reconciler := &ConfigurationReconciler{
+		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
+		Client: cached.client(), Live: live.client(), Policies: newVerifier(interceptor.Funcs{}),
+		SystemNamespace: systemNamespace,
+	}
+	result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: conflictRetry}))
+	g.Expect(cached.writes).To(BeEmpty())
+}
+
 // If the policies cannot be listed, their status is unknown, and no condition changes.
 func TestConfigurationReconcileWithoutPolicyStatus(t *testing.T) {
 	g := NewWithT(t)

@@ -44,9 +44,10 @@ const (
 	conflictRetry = 100 * time.Millisecond
 )
 
-// deletionTimeout limits the request that deletes a Namespace. If a webhook denies the request with the code 429,
-// client-go repeats it up to ten times, each after the time that the webhook has set.
-const deletionTimeout = 10 * time.Second
+// deletionTimeout limits the request that deletes a Namespace. It exceeds the default request timeout of the API
+// server. If a webhook denies the request with the code 429, client-go repeats it up to ten times, each after the time
+// that the webhook has set.
+const deletionTimeout = 65 * time.Second
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 

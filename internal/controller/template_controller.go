@@ -157,8 +157,8 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	return ctrl.Result{RequeueAfter: reviewInterval}, nil
 }
 
-// retain forgets what is known about templates that no longer exist, and enqueues those that fit into the set since then,
-// or no longer. It returns the time until watches that no
+// retain forgets what is known about templates that no longer exist. It enqueues templates that did not fit into
+// the set before, or that do not any more. It returns the time until watches that no
 // template needs can be stopped; 0 if there are none.
 func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.Duration, err error) {
 	var templates v1alpha1.NamespaceTemplateList

@@ -81,8 +81,8 @@ type TemplatedNamespaceReconciler struct {
 	// busy has the names of the Namespaces that are being reconciled. Both controllers can have a request
 	// for a Namespace that has just opened.
 	busy sync.Map
-	// cacheGate is needed because a Namespace can wait for a template that only the previous leader has observed.
-	cacheGate cacheGate
+	// cacheCheck is needed because a Namespace can wait for a template that only the previous leader has observed.
+	cacheCheck cacheCheck
 }
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates,verbs=get;list;watch;patch
@@ -165,9 +165,9 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 	if r.Applier.IsStale(&namespace) {
 		return ctrl.Result{}, nil // The watch event for the operator's own write follows.
 	}
-	if isOpen, err := r.cacheGate.isOpen(ctx, r.Client, r.Live, &v1alpha1.NamespaceTemplateList{}); err != nil {
+	if isCurrent, err := r.cacheCheck.isCurrent(ctx, r.Client, r.Live, &v1alpha1.NamespaceTemplateList{}); err != nil {
 		return ctrl.Result{}, err
-	} else if !isOpen {
+	} else if !isCurrent {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	var templates v1alpha1.NamespaceTemplateList

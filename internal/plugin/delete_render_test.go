@@ -123,8 +123,9 @@ func TestUnreadableNamespace(t *testing.T) {
 		err   error
 		isEnd bool
 	}{
-		"forbidden":    {err: apierrors.NewForbidden(namespaces, "shop", errors.New("no")), isEnd: true},
-		"unauthorized": {err: apierrors.NewUnauthorized("expired"), isEnd: true},
+		"forbidden": {err: apierrors.NewForbidden(namespaces, "shop", errors.New("no")), isEnd: true},
+		// client-go then obtains new credentials.
+		"unauthorized": {err: apierrors.NewUnauthorized("expired")},
 		"throttled":    {err: apierrors.NewTooManyRequests("busy", 1)},
 		"unavailable":  {err: errors.New("connection refused")},
 	} {

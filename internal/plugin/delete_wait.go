@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
@@ -143,7 +144,7 @@ func (w *deleteWaiter) sendSnapshots(ctx context.Context, snapshots chan<- snaps
 // also deletes the RoleBindings in it, so the permission does not return.
 func (w *deleteWaiter) handleEvent(event namespaceEvent) error {
 	switch {
-	case isPermanent(event.err):
+	case apierrors.IsForbidden(event.err):
 		return fmt.Errorf(msgDeleteUnreadable, w.name, event.err)
 	case event.err != nil:
 		w.display.Erase()

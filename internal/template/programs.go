@@ -81,7 +81,9 @@ func (p *Programs) of(template *v1alpha1.NamespaceTemplate) *programs {
 		p.byUID[template.UID] = known
 	}
 	revision := Revision(&template.Spec)
-	if last := known.latest; last == nil || last.revision != revision {
+	// The revision does not depend on the selector.
+	size := initialization.TemplateSize(&template.Spec)
+	if last := known.latest; last == nil || last.revision != revision || last.size != size {
 		if last != nil {
 			known.keep(last)
 		}
@@ -168,8 +170,8 @@ func (p *Programs) Errors(template *v1alpha1.NamespaceTemplate) field.ErrorList 
 	return p.latest(template).errors
 }
 
-// Omitted returns the names of the templates that the admission policies do not know, because older ones reach the
-// limits of the set.
+// Omitted returns the names of the templates that the admission policies do not know, because they do not fit into the
+// set.
 func (p *Programs) Omitted(templates []v1alpha1.NamespaceTemplate) sets.Set[string] {
 	omitted := sets.New[string]()
 	for i := range templates {

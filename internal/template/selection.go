@@ -51,8 +51,8 @@ func IsOutdated(
 		Applies(template, namespace, state)
 }
 
-// applicable returns the templates to apply to a Namespace, sorted by name. A template that does not fit into the set is
-// not added to a Namespace, because the admission policies do not check who selects it.
+// applicable returns the templates to apply to a Namespace, sorted by name. A template that does not fit into the set
+// is not added to a Namespace, because the admission policies do not check who selects it.
 func (a *Applier) applicable(
 	templates []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State,
 ) []*v1alpha1.NamespaceTemplate {

@@ -99,10 +99,14 @@ func NewServer(ctx context.Context, mgr ctrl.Manager, options Options, systemNam
 			config.NextProtos = []string{"http/1.1"}
 		}},
 	})
-	return server, errors.Join(mgr.Add(server), mgr.AddReadyzCheck("hold", readyCheck(certificate, server.StartedChecker())))
+	isReady := server.StartedChecker()
+	if options.IsRotated {
+		isReady = readyCheck(certificate, isReady)
+	}
+	return server, errors.Join(mgr.Add(server), mgr.AddReadyzCheck("hold", isReady))
 }
 
-// readyCheck returns the check of a server that needs a certificate.
+// readyCheck returns the check of a server whose certificate a manager issues.
 func readyCheck(certificate *Certificate, isServing healthz.Checker) healthz.Checker {
 	begin := time.Now()
 	return func(request *http.Request) error {

@@ -113,6 +113,10 @@ var _ = Describe("A template that does not fit into the set", func() {
 		By("deleting an older template")
 		Expect(cluster.Admin.Delete(ctx, last)).To(Succeed())
 		expectCondition(ctx, template.Name, v1alpha1.ConditionValid, metav1.ConditionTrue)
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Annotations[v1alpha1.AnnotationTemplates]).
+				To(ContainSubstring(template.Name))
+		}).WithContext(ctx).Should(Succeed())
 		Eventually(func() error { return creator.Create(ctx, selectedBy(template.Name), client.DryRunAll) }).
 			WithContext(ctx).Should(matchers.BeForbiddenBy(v1alpha1.PolicyTemplates))
 	}, SpecTimeout(5*time.Minute))

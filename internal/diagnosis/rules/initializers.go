@@ -96,9 +96,10 @@ func (f view) publishedCondition(conditionType string) string {
 }
 
 func (f view) isRegistered(name string) bool {
-	return name == v1alpha1.TemplatesInitializer || slices.ContainsFunc(f.Initializers, func(initializer diagnosis.RegisteredInitializer) bool {
+	isListed := slices.ContainsFunc(f.Initializers, func(initializer diagnosis.RegisteredInitializer) bool {
 		return initializer.Name == name
 	})
+	return isListed || name == v1alpha1.TemplatesInitializer
 }
 
 // skipCommand returns the command that removes the first initializer from the pending list. The

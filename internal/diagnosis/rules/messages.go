@@ -328,6 +328,6 @@ const (
 		"that grants the initialize verb on namespaces"
 	remedyDeleteFailed = "Correct the cause, then delete the namespace and create it again"
 	lossFailed         = "All objects in the namespace are deleted"
-	lossInitializer    = "The namespace is initialized without the objects that the initializer creates, such as quotas, " +
-		"network policies or role bindings"
+	lossInitializer    = "The namespace is initialized without the objects that the initializer creates, such as " +
+		"quotas, network policies or role bindings"
 )

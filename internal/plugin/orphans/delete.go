@@ -47,6 +47,8 @@ func (f *Finder) Delete(ctx context.Context, orphan *Orphan) (Outcome, error) {
 		return OutcomeDeleted, nil
 	case len(finalizers) > 0:
 		return OutcomeHeld, nil
+	case apierrors.IsForbidden(err):
+		return OutcomeUnknown, nil
 	case err != nil:
 		return "", fmt.Errorf("failed to verify the deletion of %s in namespace %q: %w", orphan, orphan.Namespace, err)
 	}

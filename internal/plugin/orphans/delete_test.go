@@ -36,6 +36,7 @@ func TestDeleteVerifiesTheDeletion(t *testing.T) {
 		"no finalizer":       {remaining: remaining("1"), want: OutcomeTerminating},
 		"unknown, finalizer": {finalizers: []string{"example.com/a"}, err: errors.New("timeout"), want: OutcomeHeld},
 		"unknown":            {err: errors.New("timeout"), wantErr: true},
+		"not allowed to get": {err: apierrors.NewForbidden(configMaps.GroupResource(), "a", errors.New("no")), want: OutcomeUnknown},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,8 @@ const (
 	OutcomeNotFound    Outcome = "already deleted"
 	OutcomeHeld        Outcome = "terminating, has finalizers"
 	OutcomeTerminating Outcome = "terminating"
-	OutcomeSkipped     Outcome = "skipped, its namespace exists"
-	OutcomeRejected    Outcome = "rejected, its namespace does not exist"
+	// OutcomeUnknown: the deletion was accepted, but the user is not allowed to get the object.
+	OutcomeUnknown  Outcome = "deletion requested"
+	OutcomeSkipped  Outcome = "skipped, its namespace exists"
+	OutcomeRejected Outcome = "rejected, its namespace does not exist"
 )

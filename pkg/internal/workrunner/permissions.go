@@ -81,7 +81,9 @@ func LacksPermission(err error) bool {
 }
 
 // isGuard reports whether a policy is PolicyGuard. The installation adds a prefix to its name.
-func isGuard(policy string) bool { return strings.HasSuffix(policy, v1alpha1.PolicyGuard) }
+func isGuard(policy string) bool {
+	return policy == v1alpha1.PolicyGuard || strings.HasSuffix(policy, "-"+v1alpha1.PolicyGuard)
+}
 
 // GrantCommands returns the commands that grant the permissions to the identity of the client.
 func GrantCommands(ctx context.Context, c client.Client, role string, permissions []Permission) string {

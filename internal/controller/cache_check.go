@@ -14,18 +14,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cacheGate opens when a cache contains all objects that the API server has returned since this manager became the
-// leader. Before that, the previous leader may have observed more.
-type cacheGate struct {
-	mutex  sync.Mutex
-	opened bool
+// cacheCheck determines whether a cache contains all objects that the API server has returned since this manager became
+// the leader. Before that, the previous leader may have observed more.
+type cacheCheck struct {
+	mutex      sync.Mutex
+	wasCurrent bool
 }
 
-// isOpen compares the lists, which are empty, until the cache is current.
-func (g *cacheGate) isOpen(ctx context.Context, cached, live client.Reader, lists ...client.ObjectList) (bool, error) {
-	g.mutex.Lock()
-	defer g.mutex.Unlock()
-	if g.opened {
+// isCurrent compares the cache with the API server until it is current. The lists are empty.
+func (c *cacheCheck) isCurrent(
+	ctx context.Context, cached, live client.Reader, lists ...client.ObjectList,
+) (bool, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.wasCurrent {
 		return true, nil
 	}
 	for _, list := range lists {
@@ -34,7 +36,7 @@ func (g *cacheGate) isOpen(ctx context.Context, cached, live client.Reader, list
 			return false, err
 		}
 	}
-	g.opened = true
+	c.wasCurrent = true
 	return true, nil
 }
 

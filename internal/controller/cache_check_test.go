@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
-func TestCacheGate(t *testing.T) {
+func TestCacheCheck(t *testing.T) {
 	reader := func(templates ...client.Object) client.Client {
 		return fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(templates...).Build()
 	}
@@ -39,11 +39,11 @@ func TestCacheGate(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			var gate cacheGate
+			var check cacheCheck
 			cached, templates := reader(test.cached...), &v1alpha1.NamespaceTemplateList{}
-			g.Expect(gate.isOpen(t.Context(), cached, reader(test.live...), templates)).To(Equal(test.want))
+			g.Expect(check.isCurrent(t.Context(), cached, reader(test.live...), templates)).To(Equal(test.want))
 			live := reader(template("c", 1))
-			g.Expect(gate.isOpen(t.Context(), cached, live, templates)).To(Equal(test.want), "an open gate remains open")
+			g.Expect(check.isCurrent(t.Context(), cached, live, templates)).To(Equal(test.want), "the cache remains current")
 		})
 	}
 }
