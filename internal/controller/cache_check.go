@@ -5,61 +5,65 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cacheCheck determines whether a cache contains all objects that the API server has returned since this manager became
+// errOutdated is a conflict, so that the reconciliation is repeated and not reported as an error.
+var errOutdated = apierrors.NewConflict(schema.GroupResource{}, "cache", errors.New("the cache lacks changes"))
+
+// cacheCheck verifies that a cache contains all objects that the API server has returned since this manager became
 // the leader. Before that, the previous leader may have observed more.
 type cacheCheck struct {
-	mutex      sync.Mutex
-	wasCurrent bool
+	mutex     sync.Mutex
+	isCurrent bool
 }
 
-// isCurrent compares the cache with the API server until it is current. The lists are empty.
-func (c *cacheCheck) isCurrent(
-	ctx context.Context, cached, live client.Reader, lists ...client.ObjectList,
-) (bool, error) {
+// verify compares the cache with the API server until it is current, and returns errOutdated before that. The lists
+// are empty.
+func (c *cacheCheck) verify(ctx context.Context, cached, live client.Reader, lists ...client.ObjectList) error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.wasCurrent {
-		return true, nil
+	if c.isCurrent {
+		return nil
 	}
 	for _, list := range lists {
-		isCurrent, err := isCacheCurrent(ctx, cached, live, list)
-		if !isCurrent || err != nil {
-			return false, err
+		if err := compareCache(ctx, cached, live, list); err != nil {
+			return err
 		}
 	}
-	c.wasCurrent = true
-	return true, nil
+	c.isCurrent = true
+	return nil
 }
 
-func isCacheCurrent(ctx context.Context, cached, live client.Reader, want client.ObjectList) (bool, error) {
+func compareCache(ctx context.Context, cached, live client.Reader, want client.ObjectList) error {
 	// The order matters: the cache must be at least as recent as the response.
 	got := want.DeepCopyObject().(client.ObjectList)
 	if err := live.List(ctx, want); err != nil {
-		return false, fmt.Errorf("failed to read %T from the API server: %w", want, err)
+		return fmt.Errorf("failed to read %T from the API server: %w", want, err)
 	}
 	if err := cached.List(ctx, got, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("failed to read %T from the cache: %w", want, err)
+		return fmt.Errorf("failed to read %T from the cache: %w", want, err)
 	}
 	observed, err := generationsOf(got)
 	if err != nil {
-		return false, err
+		return err
 	}
 	wanted, err := generationsOf(want)
 	for uid, generation := range wanted {
 		if observed[uid] < generation {
-			return false, err
+			return errOutdated
 		}
 	}
-	return err == nil, err
+	return err
 }
 
 func generationsOf(list client.ObjectList) (map[types.UID]int64, error) {

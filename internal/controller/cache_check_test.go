@@ -41,9 +41,9 @@ func TestCacheCheck(t *testing.T) {
 			g := NewWithT(t)
 			var check cacheCheck
 			cached, templates := reader(test.cached...), &v1alpha1.NamespaceTemplateList{}
-			g.Expect(check.isCurrent(t.Context(), cached, reader(test.live...), templates)).To(Equal(test.want))
+			g.Expect(check.verify(t.Context(), cached, reader(test.live...), templates) == nil).To(Equal(test.want))
 			live := reader(template("c", 1))
-			g.Expect(check.isCurrent(t.Context(), cached, live, templates)).To(Equal(test.want), "the cache remains current")
+			g.Expect(check.verify(t.Context(), cached, live, templates) == nil).To(Equal(test.want), "the cache remains current")
 		})
 	}
 }

@@ -98,10 +98,8 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	if r.HasTemplates {
 		lists = append(lists, &v1alpha1.NamespaceTemplateList{})
 	}
-	if isCurrent, err := r.cacheCheck.isCurrent(ctx, r.Client, r.Live, lists...); err != nil {
-		return ctrl.Result{}, err
-	} else if !isCurrent {
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	if err := r.cacheCheck.verify(ctx, r.Client, r.Live, lists...); err != nil {
+		return retryStale(err)
 	}
 	var configurations v1alpha1.NamespaceInitializerConfigurationList
 	if err := r.List(ctx, &configurations); err != nil {

@@ -360,7 +360,7 @@ func TestConfigurationReconcileWithOutdatedCache(t *testing.T) {
 	}
 	result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: conflictRetry}))
+	g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: firstRetryDelay}))
 	g.Expect(cached.writes).To(BeEmpty())
 }
 

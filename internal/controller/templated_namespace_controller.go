@@ -165,10 +165,8 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 	if r.Applier.IsStale(&namespace) {
 		return ctrl.Result{}, nil // The watch event for the operator's own write follows.
 	}
-	if isCurrent, err := r.cacheCheck.isCurrent(ctx, r.Client, r.Live, &v1alpha1.NamespaceTemplateList{}); err != nil {
-		return ctrl.Result{}, err
-	} else if !isCurrent {
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	if err := r.cacheCheck.verify(ctx, r.Client, r.Live, &v1alpha1.NamespaceTemplateList{}); err != nil {
+		return retryStale(err)
 	}
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {

@@ -38,7 +38,11 @@ func TestIncompleteBackup(t *testing.T) {
 			g.Expect(err != nil).To(Equal(test.unread != nil), "%v", err)
 			text, err := os.ReadFile(file)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(string(text) == "---\nkind: ConfigMap\n").To(Equal(test.isWritten), string(text))
+			if test.isWritten {
+				g.Expect(string(text)).To(Equal("---\nkind: ConfigMap\n"))
+			} else {
+				g.Expect(string(text)).To(Equal("old"))
+			}
 		})
 	}
 }

@@ -91,14 +91,14 @@ func (s *session) configureLogs() {
 func (s *session) withConnection(command string) string {
 	var flags []shell.Flag
 	for _, name := range connectionFlags {
-		flag := s.flagSet.Lookup(name)
+		option := s.flagSet.Lookup(name)
 		// A remedy can impersonate another user.
 		isOverridden := strings.HasPrefix(name, "as") && strings.Contains(command, " --as=")
-		if !flag.Changed || isOverridden {
+		if !option.Changed || isOverridden {
 			continue
 		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
+		values := []string{option.Value.String()}
+		if list, ok := option.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
 		}
 		for _, value := range values {

@@ -4,7 +4,6 @@
 package rules
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
-	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -34,8 +32,8 @@ var initializerRule = Rule{
 }
 
 func (f view) findInitializer() []diagnosis.Finding {
-	if state := initialization.ParseState(f.Namespace); state.Phase == initialization.PhaseFailed {
-		return []diagnosis.Finding{f.aboutNamespace(f.findFailed(state))}
+	if result := f.Condition(v1alpha1.ConditionInitializing); result != nil && result.Reason == v1alpha1.ReasonFailed {
+		return []diagnosis.Finding{f.aboutNamespace(f.findFailed(result))}
 	}
 	pending := diagnosis.PendingInitializers(f.Namespace)
 	first := pending[0]
@@ -68,17 +66,17 @@ func (f view) findInitializer() []diagnosis.Finding {
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
 }
 
-// findFailed finds why a namespace exists although its initialization has failed.
-func (f view) findFailed(state initialization.State) diagnosis.Finding {
-	// The name of the operator's namespace is unknown, but this namespace has no initializers.
-	keepReason := cmp.Or(initialization.WhyNotDelete(f.Namespace, state, ""), textNoDeletion)
+// findFailed reports that a namespace exists although its initialization has failed. An Event has the reason if the
+// operator does not delete it.
+func (f view) findFailed(result *corev1.NamespaceCondition) diagnosis.Finding {
 	return diagnosis.Finding{
 		Cause: diagnosis.CauseInitializerFailing, Rank: diagnosis.RankPublished,
-		Message: fmt.Sprintf(messageInitializationFailed, initialization.FailureText(state.Failure), keepReason),
-		Evidence: diagnosis.Published(fmt.Sprintf(evidenceResult, v1alpha1.AnnotationInitializationResult,
-			diagnosis.OneLine(f.Namespace.Annotations[v1alpha1.AnnotationInitializationResult]))),
-		Remedies: []diagnosis.Remedy{diagnosis.ResolveWith(remedyDeleteFailed,
-			shell.Command("kubectl delete namespace %s", f.Namespace.Name))},
+		Message:  fmt.Sprintf(messageInitializationFailed, diagnosis.OneLine(result.Message)),
+		Evidence: diagnosis.Published(quoteCondition(result)),
+		Remedies: []diagnosis.Remedy{
+			diagnosis.Inspect(shell.Command("kubectl events --namespace=default --for=namespace/%s", f.Namespace.Name)),
+			diagnosis.ResolveWith(remedyDeleteFailed, shell.Command("kubectl delete namespace %s", f.Namespace.Name)),
+		},
 		Loss: lossFailed,
 	}
 }

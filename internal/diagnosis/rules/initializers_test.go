@@ -86,7 +86,9 @@ func TestFindInitializers(t *testing.T) {
 		facts.Namespace.Status.Conditions[1].Type = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 	}
 	failed := func(facts *diagnosis.Facts) {
-		facts.Namespace.Annotations[v1alpha1.AnnotationInitializationResult] = `{"status":"Failure","message":"no quota"}`
+		facts.Namespace.Status.Conditions = append(facts.Namespace.Status.Conditions, corev1.NamespaceCondition{
+			Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonFailed, Message: "no quota",
+		})
 	}
 	object := []string{"namespaces/shop"}
 	runCases(t, map[string]diagnoseCase{
@@ -180,17 +182,10 @@ func TestFindInitializers(t *testing.T) {
 				LastTransitionTime: metav1.Time{Time: now.Add(-29 * time.Second)},
 			}
 		})},
-		"a failed initialization of a protected namespace": {
-			facts: makeInitializing(failed, func(facts *diagnosis.Facts) {
-				facts.Namespace.Labels[v1alpha1.LabelDeletionProtection] = "enabled"
-			}),
-			want: []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished,
-				"The initialization failed: no quota; the namespace is not deleted: the label nslifecycle.dev/deletion-protection",
-				"initialization-result", object}},
-		},
-		"a failed initialization of a namespace that the operator should delete": {
+		"a failed initialization": {
 			facts: makeInitializing(failed),
-			want:  []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished, literal(textNoDeletion), "", object}},
+			want: []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished, literal(messageInitializationFailed) + "no quota",
+				"condition Initializing=False, Failed", object}},
 		},
 		"configurations that cannot be read": {
 			facts: makeInitializing(holds, exists(true), runs, withUnread(diagnosis.SourceConfigurations), func(facts *diagnosis.Facts) { facts.Initializers = nil }),

@@ -311,14 +311,12 @@ const (
 	messageInitializerUnknown    = "%s; it is unknown whether it is running"
 	messageInitializerNotRunning = "%s; it seems not to be running"
 	messageUnregistered          = "%s; no configuration lists it"
-	messageInitializationFailed  = "The initialization failed: %s; the namespace is not deleted: %s"
-	textNoDeletion               = "the operator is not running, or the API server rejects the deletion"
+	messageInitializationFailed  = "The initialization failed, but the namespace still exists: %s"
 
 	textCondition        = "condition %s=%s, %s: %s"
 	evidenceTurn         = "pending: %s; %s has been first in the pending list since %s"
 	evidenceLastChange   = "the Namespace was last changed at %s, by %q"
 	evidenceUnregistered = "no NamespaceInitializerConfiguration lists %s"
-	evidenceResult       = "annotation %s: %s"
 
 	remedyStartInitializer   = "Start the controller of %s, or check its log"
 	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"

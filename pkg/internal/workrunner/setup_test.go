@@ -39,9 +39,9 @@ func TestUnlimited(t *testing.T) {
 	g.Expect(withoutRateLimit(&rest.Config{}).QPS).To(BeEquivalentTo(-1))
 	g.Expect(withoutRateLimit(&rest.Config{QPS: 20}).QPS).To(BeEquivalentTo(20))
 	g.Expect(withoutRateLimit(&rest.Config{RateLimiter: flowcontrol.NewFakeAlwaysRateLimiter()}).QPS).To(BeZero())
-	config := &rest.Config{}
-	withoutRateLimit(config)
-	g.Expect(config.QPS).To(BeZero(), "the manager's configuration must not change")
+	given := &rest.Config{}
+	withoutRateLimit(given)
+	g.Expect(given.QPS).To(BeZero(), "the manager's configuration must not change")
 }
 
 func TestBackoff(t *testing.T) {
