@@ -94,11 +94,7 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile writes the set and the statuses of all configurations.
 func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	lists := []client.ObjectList{&v1alpha1.NamespaceInitializerConfigurationList{}}
-	if r.HasTemplates {
-		lists = append(lists, &v1alpha1.NamespaceTemplateList{})
-	}
-	if err := r.cacheCheck.verify(ctx, r.Client, r.Live, lists...); err != nil {
+	if err := r.verifyCache(ctx); err != nil {
 		return retryStale(err)
 	}
 	var configurations v1alpha1.NamespaceInitializerConfigurationList
@@ -145,6 +141,15 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: retryAfter}, nil
+}
+
+// verifyCache returns an error if the cache can lack an entry of the set.
+func (r *ConfigurationReconciler) verifyCache(ctx context.Context) error {
+	lists := []client.ObjectList{&v1alpha1.NamespaceInitializerConfigurationList{}}
+	if r.HasTemplates {
+		lists = append(lists, &v1alpha1.NamespaceTemplateList{})
+	}
+	return r.cacheCheck.verify(ctx, r.Client, r.Live, lists...)
 }
 
 // writeSet writes the set and returns it. It replaces all entries, including entries that other clients
