@@ -158,8 +158,8 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 }
 
 // retain forgets what is known about templates that no longer exist. It enqueues templates that did not fit into
-// the set before, or that do not any more. It returns the time until watches that no
-// template needs can be stopped; 0 if there are none.
+// the set before, or that do not any more. It returns the time until watches that no template needs can be
+// stopped; 0 if there are none.
 func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.Duration, err error) {
 	var templates v1alpha1.NamespaceTemplateList
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {

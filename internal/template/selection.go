@@ -6,8 +6,10 @@ package template
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -56,13 +58,14 @@ func IsOutdated(
 func (a *Applier) applicable(
 	templates []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State,
 ) []*v1alpha1.NamespaceTemplate {
-	omitted := a.Programs.Omitted(templates)
+	// Most passes add no template.
+	omitted := sync.OnceValue(func() sets.Set[string] { return a.Programs.Omitted(templates) })
 	var found []*v1alpha1.NamespaceTemplate
 	for i := range templates {
 		template := &templates[i]
 		_, isRecorded := state[template.Name]
 		if template.DeletionTimestamp == nil && Applies(template, namespace, state) &&
-			(isRecorded || !omitted.Has(template.Name)) {
+			(isRecorded || !omitted().Has(template.Name)) {
 			found = append(found, template)
 		}
 	}
