@@ -127,6 +127,8 @@ type Subject struct {
 // NamespaceSelector selects Namespaces by their labels, like metav1.LabelSelector. All requirements
 // must be met. An empty selector selects every Namespace. The size of a selector is limited because
 // it is evaluated at admission.
+//
+// +structType=atomic
 type NamespaceSelector struct {
 	// matchLabels are the labels that the Namespace must have, with their values.
 	//

@@ -99,7 +99,7 @@ type NamespaceInitializerSet struct {
 	// +kubebuilder:validation:MaxItems=256
 	WaitingSubjects []Subject `json:"waitingSubjects,omitempty"`
 
-	// templates are all NamespaceTemplates, sorted by name.
+	// templates are the NamespaceTemplates that can be added to namespaces, sorted by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

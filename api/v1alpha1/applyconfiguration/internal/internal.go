@@ -202,6 +202,7 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
+    elementRelationship: atomic
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelectorRequirement
   map:
     fields:

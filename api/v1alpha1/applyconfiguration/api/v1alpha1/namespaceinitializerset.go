@@ -31,7 +31,7 @@ type NamespaceInitializerSetApplyConfiguration struct {
 	Initializers []EffectiveInitializerApplyConfiguration `json:"initializers,omitempty"`
 	// waitingSubjects are the merged waitingSubjects of all configurations.
 	WaitingSubjects []SubjectApplyConfiguration `json:"waitingSubjects,omitempty"`
-	// templates are all NamespaceTemplates, sorted by name.
+	// templates are the NamespaceTemplates that can be added to namespaces, sorted by name.
 	Templates []EffectiveTemplateApplyConfiguration `json:"templates,omitempty"`
 	// operator is the user name of the operator. subjects and waitingSubjects do not restrict it.
 	Operator *string `json:"operator,omitempty"`
