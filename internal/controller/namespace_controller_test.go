@@ -263,7 +263,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		},
 		"failed, and the namespace changes before every attempt": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errConflict},
-			wantWrites: []string{failedPatch, deletion + "8", deletion + "8", deletion + "8", deletion + "8"}, want: conflictRetry,
+			wantWrites: []string{failedPatch, deletion + "8", deletion + "8", deletion + "8", deletion}, want: conflictRetry,
 			wantEvents: []string{failedEvent + "will be deleted"},
 		},
 		"failed, and a webhook denies the deletion with the code 409": {

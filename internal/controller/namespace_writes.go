@@ -87,7 +87,7 @@ func (r *NamespaceReconciler) applyLive(
 		case decision.Fail != nil:
 			return r.fail(ctx, namespace, resourceVersion, decision.Fail)
 		case decision.Delete:
-			return r.deleteFailed(ctx, namespace)
+			return r.deleteFailed(ctx, namespace, resourceVersion)
 		}
 		return nil
 	})
@@ -183,10 +183,14 @@ func (r *NamespaceReconciler) fail(
 }
 
 // deleteFailed deletes a Namespace whose initialization has failed. The conditions of the Namespace
-// already report the failure. The request always contains the resource version: an initializer could
-// have withdrawn the failure, and no admission policy prevents the deletion.
-func (r *NamespaceReconciler) deleteFailed(ctx context.Context, namespace *corev1.Namespace) error {
-	preconditions := client.Preconditions{UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion}
+// already report the failure.
+func (r *NamespaceReconciler) deleteFailed(
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion string,
+) error {
+	preconditions := client.Preconditions{UID: &namespace.UID}
+	if resourceVersion != "" {
+		preconditions.ResourceVersion = &resourceVersion
+	}
 	if err := deleteNamespace(ctx, r.Client, namespace, preconditions); err != nil {
 		return fmt.Errorf("failed to delete namespace %q, whose initialization failed: %w", namespace.Name, err)
 	}

@@ -37,9 +37,9 @@ const attempts = 4
 // RetryOnConflict calls write with the Namespace and the resource version that the request must
 // contain. After each conflict, it reads the Namespace from the API server and calls write again.
 // The last attempt omits the resource version, because a user who keeps changing the Namespace must
-// not be able to prevent the write. This is safe for updates, because the request still contains the
-// UID, and the guard policy rejects names that have been removed from the pending list, and a failure
-// after the list has become empty. It is not safe for deletions.
+// not be able to prevent the write (test/security). The request still contains the UID, and the guard
+// policy allows only users with the "initialize" verb to change the fields that the operator's decision
+// depends on. An initializer that withdraws its failure between the last read and a deletion is too late.
 func RetryOnConflict(
 	ctx context.Context, live client.Reader, namespace *corev1.Namespace,
 	write func(namespace *corev1.Namespace, resourceVersion string) error,
