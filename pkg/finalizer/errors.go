@@ -42,7 +42,8 @@ func NotYet(after time.Duration, reason, format string, args ...any) error {
 
 // Progress publishes the progress of a Func in the condition of the Namespace. ctx must be the
 // context that was passed to the Func; with any other context, Progress does nothing. If the write
-// fails, the error is logged.
+// fails, the error is logged. Progress replaces the error of the previous call, so call it only during
+// long work.
 func Progress(ctx context.Context, reason, format string, args ...any) {
 	workrunner.Progress(ctx, reason, fmt.Sprintf(format, args...))
 }

@@ -122,7 +122,7 @@ func WithWatch(
 // Progress publishes the progress of a Func in the condition "<name>/Initialized" of the Namespace.
 // ctx must be the context that was passed to the Func; with any other context, Progress does
 // nothing. It does not write if the condition is already up to date. If the write fails, the error
-// is logged.
+// is logged. Progress replaces the error of the previous call, so call it only during long work.
 func Progress(ctx context.Context, reason, format string, args ...any) {
 	workrunner.Progress(ctx, reason, fmt.Sprintf(format, args...))
 }

@@ -28,10 +28,9 @@ const (
 
 // Reasons in the conditions of a Namespace.
 const (
-	reasonCreating = "CreatingIndex"
-	reasonReady    = "IndexReady"
-	reasonDeleted  = "IndexDeleted"
-	reasonBusy     = "ServiceBusy"
+	reasonReady   = "IndexReady"
+	reasonDeleted = "IndexDeleted"
+	reasonBusy    = "ServiceBusy"
 	// reasonRefused is the reason of a permanent failure.
 	reasonRefused metav1.StatusReason = "IndexRefused"
 )
@@ -62,7 +61,6 @@ func IndexName(namespace *corev1.Namespace) string {
 // create creates the index of a new Namespace.
 func (c *controller) create(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 	name := IndexName(namespace)
-	initializer.Progress(ctx, reasonCreating, "creating index %s", name)
 	_, err := c.indices.Create(ctx, name, indexserver.Owner{Namespace: namespace.Name, UID: string(namespace.UID)})
 	if err != nil {
 		return initializer.Result{}, createError(name, err)
