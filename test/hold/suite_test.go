@@ -19,8 +19,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// holdDuration is how long the manager of this suite holds a write.
-const holdDuration = 3 * time.Second
+// holdDuration is how long the manager of this suite holds a write: the default of --hold-duration. With less, held
+// writes time out on a busy machine before a spec has done what it must do while they are held.
+const holdDuration = 10 * time.Second
 
 var (
 	// cluster is shared by all specs.
