@@ -24,13 +24,10 @@ func HoldOptions() *hold.Options {
 
 // StartHoldingManager runs the manager with the hold webhooks, and waits until the API server knows
 // their certificate. It returns the options of the webhooks.
-func (c *Cluster) StartHoldingManager(ctx context.Context, changes ...func(*hold.Options)) *hold.Options {
+func (c *Cluster) StartHoldingManager(ctx context.Context) *hold.Options {
 	GinkgoHelper()
 	Expect(c.InstallHold(ctx, "default")).To(Succeed())
 	options := HoldOptions()
-	for _, change := range changes {
-		change(options)
-	}
 	c.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
 	Expect(c.WaitForHold(ctx, options.URL)).To(Succeed())
 	return options

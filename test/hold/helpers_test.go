@@ -52,7 +52,7 @@ func expectReleased(ctx context.Context, held <-chan result) error {
 	GinkgoHelper()
 	var got result
 	Eventually(held).WithContext(ctx).Should(Receive(&got))
-	Expect(got.Duration).To(BeNumerically("<", holdDuration))
+	Expect(got.Duration).To(BeNumerically("<", options.Duration))
 	return got.Err
 }
 

@@ -29,7 +29,7 @@ var _ = Describe("A write to an initializing namespace", func() {
 	It("is rejected with a Retry-After if the initialization takes longer", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "long")
 		got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
-		Expect(got.Duration).To(BeNumerically(">=", holdDuration))
+		Expect(got.Duration).To(BeNumerically(">=", options.Duration))
 		Expect(apierrors.IsTooManyRequests(got.Err)).To(BeTrue(), "%v", got.Err)
 		seconds, ok := apierrors.SuggestsClientDelay(got.Err)
 		Expect(ok).To(BeTrue())
@@ -47,7 +47,7 @@ var _ = Describe("A write to an initializing namespace", func() {
 			Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("NoRoom: the cluster is full"))))
 		got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
 		Expect(got.Err).To(MatchError(Or(ContainSubstring("NoRoom"), ContainSubstring("terminated"), ContainSubstring("not found"))))
-		Expect(got.Duration).To(BeNumerically("<", holdDuration))
+		Expect(got.Duration).To(BeNumerically("<", options.Duration))
 	})
 
 	It("is rejected at once if the namespace is deleted", func(ctx context.Context) {
@@ -64,9 +64,10 @@ var _ = Describe("A write to an initializing namespace", func() {
 		furnisher := cluster.AddUser(ctx, framework.Unique("furnisher"), []string{"create", v1alpha1.VerbFurnish})
 		for _, user := range []*framework.User{cluster.Initializer, furnisher} {
 			// The API server needs some time to recognize the permissions of a new user.
-			Eventually(func() error {
-				return createOnce(ctx, user, namespace.Name, framework.Unique("web")).Err
-			}).WithContext(ctx).Should(Succeed())
+			Eventually(func() result {
+				return createOnce(ctx, user, namespace.Name, framework.Unique("web"))
+			}).WithContext(ctx).Should(
+				And(HaveField("Err", Succeed()), HaveField("Duration", BeNumerically("<", options.Duration))))
 		}
 	})
 
@@ -123,6 +124,7 @@ var _ = Describe("The number of held writes", func() {
 		got := createOnce(ctx, cluster.Ordinary, namespace.Name, "over")
 		Expect(apierrors.IsTooManyRequests(got.Err)).To(BeTrue(), "%v", got.Err)
 		Expect(got.Err).To(MatchError(ContainSubstring("too many writes")))
+		Expect(got.Duration).To(BeNumerically("<", options.Duration))
 
 		By("holding a write of another user")
 		other := cluster.AddUser(ctx, otherUser, framework.VerbsButInitialize)

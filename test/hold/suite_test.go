@@ -19,10 +19,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// holdDuration is how long the manager of this suite holds a write: the default of --hold-duration. With less, held
-// writes time out on a busy machine before a spec has done what it must do while they are held.
-const holdDuration = 10 * time.Second
-
 var (
 	// cluster is shared by all specs.
 	cluster *framework.Cluster
@@ -41,7 +37,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	// With many rounds, the default range has too few addresses for all Services.
 	cluster = framework.Start(ctx, controlplane.WithAPIServerFlag("service-cluster-ip-range", "10.0.0.0/16"))
 	Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
-	options = cluster.StartHoldingManager(ctx, func(o *hold.Options) { o.Duration = holdDuration })
+	options = cluster.StartHoldingManager(ctx)
 	cluster.StartObserver(ctx, func(o *framework.Observation) {
 		// Independent of permissions, which the specs remove.
 		o.Rules.MayWrite = func(user authenticationv1.UserInfo, _ string, _ ...string) bool {
@@ -55,7 +51,6 @@ var _ = BeforeSuite(func(ctx context.Context) {
 func restartManager(ctx context.Context) {
 	GinkgoHelper()
 	options = framework.HoldOptions()
-	options.Duration = holdDuration
 	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
 	Expect(cluster.WaitForHold(ctx, options.URL)).To(Succeed())
 }
