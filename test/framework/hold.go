@@ -14,20 +14,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// HoldOptions returns options of webhooks that the API server reaches at a free port of this machine.
-func HoldOptions() *hold.Options {
-	GinkgoHelper()
-	options, err := controlplane.HoldOptions()
-	Expect(err).NotTo(HaveOccurred())
-	return options
-}
-
-// StartHoldingManager runs the manager with the hold webhooks, and waits until the API server knows
-// their certificate. It returns the options of the webhooks.
+// StartHoldingManager installs the hold webhooks, and continues as RestartHoldingManager.
 func (c *Cluster) StartHoldingManager(ctx context.Context) *hold.Options {
 	GinkgoHelper()
 	Expect(c.InstallHold(ctx, "default")).To(Succeed())
-	options := HoldOptions()
+	return c.RestartHoldingManager(ctx)
+}
+
+// RestartHoldingManager runs the manager with the installed hold webhooks at a free port of this
+// machine, and waits until the API server knows their certificate. It returns the options of the webhooks.
+func (c *Cluster) RestartHoldingManager(ctx context.Context) *hold.Options {
+	GinkgoHelper()
+	options, err := controlplane.HoldOptions()
+	Expect(err).NotTo(HaveOccurred())
 	c.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
 	Expect(c.WaitForHold(ctx, options.URL)).To(Succeed())
 	return options

@@ -14,7 +14,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
-	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
@@ -50,7 +49,5 @@ var _ = BeforeSuite(func(ctx context.Context) {
 // restartManager starts the manager again, at another port.
 func restartManager(ctx context.Context) {
 	GinkgoHelper()
-	options = framework.HoldOptions()
-	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
-	Expect(cluster.WaitForHold(ctx, options.URL)).To(Succeed())
+	options = cluster.RestartHoldingManager(ctx)
 }

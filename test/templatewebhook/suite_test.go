@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
@@ -53,8 +52,7 @@ func waitForWebhook(ctx context.Context) {
 // restartManager starts the manager again, at another port.
 func restartManager(ctx context.Context) {
 	GinkgoHelper()
-	options := framework.HoldOptions()
-	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
+	cluster.RestartHoldingManager(ctx)
 	waitForWebhook(ctx)
 }
 
