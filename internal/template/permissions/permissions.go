@@ -1,0 +1,271 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package permissions
+
+import (
+	"fmt"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
+)
+
+const (
+	verbCreate = "create"
+	verbPatch  = "patch"
+	verbDelete = "delete"
+	verbGet    = "get"
+
+	resourceServiceAccounts = "serviceaccounts"
+)
+
+// Permission is a request that must be allowed. Without a namespace, it must be allowed in every namespace.
+type Permission struct {
+	authorizationv1.ResourceAttributes
+	// IsComputed is true if an expression computes the name, which is then empty.
+	IsComputed bool
+	// Instead are sufficient in place of this permission: users can grant what they hold themselves.
+	Instead []Permission
+	// Binding is a RoleBinding without subjects for which this permission is required, unless the user holds
+	// all permissions of the role. Only a dry run shows whether this is the case.
+	Binding *rbacv1.RoleBinding
+}
+
+// String describes the request.
+func (p Permission) String() string {
+	resource := schema.GroupResource{Group: p.Group, Resource: p.Resource}.String()
+	if p.Subresource != "" {
+		resource += "/" + p.Subresource
+	}
+	text := p.Verb + " " + resource
+	if p.Name != "" {
+		text += fmt.Sprintf(" %q", p.Name)
+	}
+	if p.Namespace != "" {
+		text += fmt.Sprintf(" in namespace %q", p.Namespace)
+	}
+	return text
+}
+
+// SubjectOf returns the RBAC subject for a user name.
+func SubjectOf(name string) rbacv1.Subject {
+	if namespace, account, err := serviceaccount.SplitUsername(name); err == nil {
+		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
+	}
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
+}
+
+// Grant is what one Role or ClusterRole must permit to a subject.
+type Grant struct {
+	Subject rbacv1.Subject
+	// IsForOperator is true if the subject is the operator, and not the ServiceAccount of the template.
+	IsForOperator bool
+	// Namespace is the namespace of the Role; empty for a ClusterRole.
+	Namespace   string
+	Permissions []Permission
+}
+
+// Input is what the permissions depend on.
+type Input struct {
+	Spec *v1alpha1.NamespaceTemplateSpec
+	// Previous is the revision that Namespaces still contain and that new ones get; nil if there is none.
+	Previous *v1alpha1.NamespaceTemplateSpec
+	// SystemNamespace is the namespace of the operator and the ServiceAccounts.
+	SystemNamespace string
+	// ResourceOf returns the resource of a namespaced kind.
+	ResourceOf func(schema.GroupVersionKind) (schema.GroupVersionResource, error)
+}
+
+// For returns what the ServiceAccount of a template must be granted: first a ClusterRole, then a Role for
+// each namespace of a source. It returns errors for kinds whose resources are unknown.
+func For(in Input) ([]Grant, []error) {
+	c := &collector{Input: in, held: maxHeld}
+	c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
+		Version: corev1.SchemeGroupVersion.Version, Verb: v1alpha1.VerbFurnish, Resource: "namespaces",
+	}})
+	c.objects(in.Spec, false)
+	if in.Previous != nil {
+		// The ServiceAccount of a previous revision applies it, but that of the latest one prunes its objects.
+		c.objects(in.Previous, in.Previous.ServiceAccountName != in.Spec.ServiceAccountName)
+	}
+	return c.grants, c.errs
+}
+
+// collector collects permissions by the namespace of the Role that grants them.
+type collector struct {
+	Input
+	grants []Grant
+	errs   []error
+	// held is the number of permissions of Roles that can still be listed one by one.
+	held int
+}
+
+func (c *collector) add(permission Permission) {
+	index := slices.IndexFunc(c.grants, func(grant Grant) bool { return grant.Namespace == permission.Namespace })
+	if index < 0 {
+		index = len(c.grants)
+		c.grants = append(c.grants, Grant{
+			Subject: rbacv1.Subject{
+				Kind: rbacv1.ServiceAccountKind, Namespace: c.SystemNamespace, Name: c.Spec.ServiceAccountName,
+			},
+			Namespace: permission.Namespace,
+		})
+	}
+	grant := &c.grants[index]
+	for i := range grant.Permissions {
+		known := &grant.Permissions[i]
+		if known.ResourceAttributes != permission.ResourceAttributes {
+			continue
+		}
+		// Two Roles with one name can have different rules.
+		if len(known.Instead) > 0 && len(permission.Instead) > 0 {
+			known.Instead = slices.Concat(known.Instead, permission.Instead)
+		} else {
+			known.Instead = nil
+		}
+		return
+	}
+	grant.Permissions = append(grant.Permissions, permission)
+}
+
+// objects adds what the objects of a revision require.
+func (c *collector) objects(spec *v1alpha1.NamespaceTemplateSpec, isDeletedOnly bool) {
+	removesAny := spec.Removal.FromTemplate != v1alpha1.RemovalKeep ||
+		spec.Removal.OnUnmatch == v1alpha1.RemovalPrune || spec.Removal.OnDelete == v1alpha1.RemovalPrune
+	targets := c.targetsOf(spec)
+	for _, target := range targets {
+		if !isDeletedOnly {
+			c.write(target, verbCreate)
+			c.write(target, verbPatch)
+		}
+		if removesAny || hasImmutableFields(target.kind, target.manifest) {
+			c.write(target, verbDelete)
+		}
+		if isDeletedOnly {
+			continue
+		}
+		if source := target.object.Copy; source != nil {
+			c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
+				Version: target.resource.Version, Verb: verbGet, Resource: target.resource.Resource,
+				Namespace: source.Namespace, Name: source.Name,
+			}})
+		}
+		c.grantable(target, targets)
+	}
+}
+
+func (c *collector) write(target target, verb string) {
+	c.add(Permission{
+		ResourceAttributes: authorizationv1.ResourceAttributes{
+			Group: target.resource.Group, Version: target.resource.Version, Resource: target.resource.Resource,
+			Verb: verb, Name: target.name,
+		},
+		IsComputed: target.name == "",
+	})
+}
+
+// target is an object in every Namespace.
+type target struct {
+	object   v1alpha1.TemplateObject
+	kind     schema.GroupVersionKind
+	resource schema.GroupVersionResource
+	// name is empty if an expression computes it.
+	name string
+	// manifest is nil for a copy.
+	manifest map[string]any
+	// isExplicit is true if the object is a Role whose permissions are known. They are held then.
+	isExplicit bool
+	held       []Permission
+}
+
+// targetsOf returns the objects of a revision whose resources are known.
+func (c *collector) targetsOf(spec *v1alpha1.NamespaceTemplateSpec) []target {
+	targets := make([]target, 0, len(spec.Objects))
+	for _, object := range spec.Objects {
+		found, manifest := target{object: object}, &unstructured.Unstructured{}
+		switch {
+		case object.Copy != nil:
+			found.kind = schema.FromAPIVersionAndKind(object.Copy.APIVersion, object.Copy.Kind)
+			found.name = object.Copy.Name
+		case object.Template == nil || manifest.UnmarshalJSON(object.Template.Raw) != nil:
+			continue // The condition Valid reports it.
+		default:
+			found.kind, found.manifest = manifest.GroupVersionKind(), manifest.Object
+			found.name, _ = render.Literal(manifest.GetName())
+		}
+		var err error
+		if found.resource, err = c.ResourceOf(found.kind); err != nil {
+			c.errs = append(c.errs, err)
+			continue
+		}
+		if found.kind.GroupKind() == roleKind {
+			found.held, found.isExplicit = c.heldBy(found.manifest)
+		}
+		targets = append(targets, found)
+	}
+	return targets
+}
+
+// hasImmutableFields reports whether a template can set fields of a kind that the API server does not permit to
+// change. The operator then deletes and recreates the object. The fields of other kinds are unknown.
+func hasImmutableFields(kind schema.GroupVersionKind, manifest map[string]any) bool {
+	switch kind.GroupKind().String() {
+	case "ConfigMap":
+		_, ok := manifest["immutable"]
+		return ok
+	case "ResourceQuota":
+		spec, isMap := manifest["spec"].(map[string]any)
+		return !isMap || spec["scopes"] != nil || spec["scopeSelector"] != nil
+	case "LimitRange", "ServiceAccount", "NetworkPolicy.networking.k8s.io", "Role.rbac.authorization.k8s.io":
+		return false
+	}
+	return true
+}
+
+// Impersonation returns what the operator must be granted to impersonate a ServiceAccount.
+func Impersonation(operator rbacv1.Subject, systemNamespace, serviceAccount string) Grant {
+	return impersonation(operator, authorizationv1.ResourceAttributes{
+		Namespace: systemNamespace, Verb: "impersonate", Resource: resourceServiceAccounts, Name: serviceAccount,
+	})
+}
+
+func impersonation(operator rbacv1.Subject, attributes authorizationv1.ResourceAttributes) Grant {
+	return Grant{
+		Subject: operator, IsForOperator: true, Namespace: attributes.Namespace,
+		Permissions: []Permission{{ResourceAttributes: attributes}},
+	}
+}
+
+// ConstrainedImpersonation returns what the operator must be granted instead for the requests that the account's
+// grants are for (KEP-5284). The first grant is for the ServiceAccount.
+func ConstrainedImpersonation(
+	operator rbacv1.Subject, systemNamespace, serviceAccount string, account []Grant,
+) []Grant {
+	grants := []Grant{impersonation(operator, authorizationv1.ResourceAttributes{
+		Namespace: systemNamespace, Verb: "impersonate:serviceaccount", Group: authenticationv1.GroupName,
+		Resource: resourceServiceAccounts, Name: serviceAccount,
+	})}
+	for _, grant := range account {
+		next := Grant{Subject: operator, IsForOperator: true, Namespace: grant.Namespace}
+		for _, permission := range grant.Permissions {
+			switch permission.Verb {
+			case verbPatch, verbDelete, verbGet: // The operator sends no other requests.
+				permission.Verb = "impersonate-on:serviceaccount:" + permission.Verb
+				next.Permissions = append(next.Permissions, permission)
+			}
+		}
+		if len(next.Permissions) > 0 {
+			grants = append(grants, next)
+		}
+	}
+	return grants
+}

@@ -1,0 +1,300 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package permissions
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+const system = "system"
+
+func resourceOf(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	if kind.Kind == "Unknown" {
+		return schema.GroupVersionResource{}, errors.New("not served")
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(kind)
+	return plural, nil
+}
+
+// specOf returns a spec with manifests in YAML.
+func specOf(t *testing.T, manifests ...string) *v1alpha1.NamespaceTemplateSpec {
+	t.Helper()
+	spec := &v1alpha1.NamespaceTemplateSpec{ServiceAccountName: "account"}
+	for _, manifest := range manifests {
+		raw, err := yaml.YAMLToJSON([]byte(manifest))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{Template: &runtime.RawExtension{Raw: raw}})
+	}
+	return spec
+}
+
+const (
+	configMap  = "{apiVersion: v1, kind: ConfigMap, metadata: {name: config}}"
+	limitRange = "{apiVersion: v1, kind: LimitRange, metadata: {name: limits}}"
+	role       = `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader},
+		rules: [{apiGroups: [""], resources: [pods, pods/log], verbs: [get, list]}]}`
+	bindingToRole = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: team},
+		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}}`
+	bindingToAdmin = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: team},
+		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}}`
+)
+
+// keep is the removal without deletions.
+var keep = v1alpha1.TemplateRemoval{FromTemplate: v1alpha1.RemovalKeep}
+
+func TestFor(t *testing.T) {
+	type change = func(*v1alpha1.NamespaceTemplateSpec)
+	tests := map[string]struct {
+		manifests []string
+		change    change
+		previous  change
+		want      []string
+		wantRoles map[string][]string
+	}{
+		"a name": {
+			manifests: []string{configMap},
+			want:      []string{"create delete patch configmaps [config]"},
+		},
+		"a computed name": {
+			manifests: []string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: 'x-${ns.name}'}}"},
+			want:      []string{"create delete patch configmaps"},
+		},
+		"a computed name includes others": {
+			manifests: []string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: 'x-${ns.name}'}}", configMap},
+			want:      []string{"create delete patch configmaps"},
+		},
+		"nothing is deleted": {
+			manifests: []string{configMap, limitRange},
+			change:    func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Removal = keep },
+			want:      []string{"create patch configmaps [config]", "create patch limitranges [limits]"},
+		},
+		"deleted with the template": {
+			manifests: []string{limitRange},
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Removal = v1alpha1.TemplateRemoval{FromTemplate: v1alpha1.RemovalKeep, OnDelete: v1alpha1.RemovalPrune}
+			},
+			want: []string{"create delete patch limitranges [limits]"},
+		},
+		"deleted in an unselected namespace": {
+			manifests: []string{limitRange},
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Removal = v1alpha1.TemplateRemoval{FromTemplate: v1alpha1.RemovalKeep, OnUnmatch: v1alpha1.RemovalPrune}
+			},
+			want: []string{"create delete patch limitranges [limits]"},
+		},
+		"immutable fields": {
+			manifests: []string{
+				"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, immutable: true}",
+				"{apiVersion: v1, kind: Secret, metadata: {name: b}, type: Opaque}",
+				"{apiVersion: v1, kind: ResourceQuota, metadata: {name: c}, spec: {scopes: [BestEffort]}}",
+				"{apiVersion: v1, kind: ResourceQuota, metadata: {name: d}, spec: {hard: {pods: 1}}}",
+				"{apiVersion: example.com/v1, kind: Widget, metadata: {name: e}}",
+				bindingToAdmin,
+			},
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Removal = keep },
+			want: []string{
+				"create delete patch configmaps [a]", "create delete patch resourcequotas [c]", "create patch resourcequotas [d]",
+				"create delete patch secrets [b]", "create delete patch widgets.example.com [e]",
+				"bind clusterroles.rbac.authorization.k8s.io [admin]", "create delete patch rolebindings.rbac.authorization.k8s.io [team]",
+			},
+		},
+		"copies": {
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Removal = keep
+				for _, kind := range []string{"Secret", "ConfigMap"} {
+					spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{Copy: &v1alpha1.TemplateCopy{
+						APIVersion: "v1", Kind: kind, Namespace: "origin", Name: "source",
+					}})
+				}
+			},
+			want:      []string{"create patch configmaps [source]", "create delete patch secrets [source]"},
+			wantRoles: map[string][]string{"origin": {"get configmaps,secrets [source]"}},
+		},
+		"a Role": {
+			manifests: []string{role},
+			want:      []string{"get list pods,pods/log", "create delete patch roles.rbac.authorization.k8s.io [reader]"},
+		},
+		"a Role without rules": {
+			manifests: []string{"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader}}", bindingToRole},
+			want: []string{
+				"create delete patch rolebindings.rbac.authorization.k8s.io [team]", "create delete patch roles.rbac.authorization.k8s.io [reader]",
+			},
+		},
+		"a Role with computed rules": {
+			manifests: []string{"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader}, rules: '${variables.x}'}"},
+			want:      []string{"create delete escalate patch roles.rbac.authorization.k8s.io [reader]"},
+		},
+		"a Role with too many rules": {
+			manifests: []string{"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader}, rules: [{apiGroups: [" +
+				strings.Repeat("a,", 17) + "], resources: [" + strings.Repeat("a,", 17) + "], verbs: [get]}]}"},
+			want: []string{"create delete escalate patch roles.rbac.authorization.k8s.io [reader]"},
+		},
+		"a RoleBinding to a Role of the template": {
+			manifests: []string{role, bindingToRole},
+			want: []string{
+				"get list pods,pods/log", "create delete patch rolebindings.rbac.authorization.k8s.io [team]",
+				"create delete patch roles.rbac.authorization.k8s.io [reader]",
+			},
+		},
+		"a RoleBinding to a Role that is sometimes excluded": {
+			manifests: []string{role, bindingToRole},
+			change:    func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects[0].IncludeWhen = "ns.name == 'a'" },
+			want: []string{
+				"get list pods,pods/log", "create delete patch rolebindings.rbac.authorization.k8s.io [team]",
+				"bind create delete patch roles.rbac.authorization.k8s.io [reader]",
+			},
+		},
+		"a RoleBinding to another Role": {
+			manifests: []string{bindingToRole},
+			want: []string{
+				"create delete patch rolebindings.rbac.authorization.k8s.io [team]", "bind roles.rbac.authorization.k8s.io [reader]",
+			},
+		},
+		"a RoleBinding to a computed ClusterRole": {
+			manifests: []string{`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: team},
+				roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: '${params.role}'}}`},
+			want: []string{
+				"bind clusterroles.rbac.authorization.k8s.io", "create delete patch rolebindings.rbac.authorization.k8s.io [team]",
+			},
+		},
+		"a RoleBinding to a computed role": {
+			manifests: []string{`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: team}, roleRef: '${variables.ref}'}`},
+			want: []string{
+				"bind clusterroles,roles.rbac.authorization.k8s.io", "create delete patch rolebindings.rbac.authorization.k8s.io [team]",
+			},
+		},
+		"the previous revision": {
+			manifests: []string{configMap},
+			change:    func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Removal = keep },
+			previous:  func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects = specOf(t, limitRange).Objects },
+			want:      []string{"create patch configmaps [config]", "create delete patch limitranges [limits]"},
+		},
+		"the previous revision with another ServiceAccount": {
+			manifests: []string{configMap},
+			previous: func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Objects, spec.ServiceAccountName = specOf(t, limitRange).Objects, "other"
+			},
+			want: []string{"create delete patch configmaps [config]", "delete limitranges [limits]"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := Input{Spec: specOf(t, test.manifests...), SystemNamespace: system, ResourceOf: resourceOf}
+			if test.change != nil {
+				test.change(in.Spec)
+			}
+			if test.previous != nil {
+				in.Previous = specOf(t)
+				in.Previous.ServiceAccountName = in.Spec.ServiceAccountName
+				test.previous(in.Previous)
+			}
+			grants, errs := For(in)
+			g.Expect(errs).To(BeEmpty())
+			g.Expect(grants).To(HaveLen(1 + len(test.wantRoles)))
+			g.Expect(textOf(grants[0].Permissions)).To(ConsistOf(append(test.want, "furnish namespaces")))
+			for _, grant := range grants[1:] {
+				g.Expect(textOf(grant.Permissions)).To(Equal(test.wantRoles[grant.Namespace]))
+			}
+		})
+	}
+}
+
+// textOf returns the rules for permissions, each in one line.
+func textOf(permissions []Permission) []string {
+	var lines []string
+	for _, rule := range Rules(permissions) {
+		line := strings.Join(rule.Verbs, " ") + " " + strings.Join(rule.Resources, ",")
+		if rule.APIGroups[0] != "" {
+			line += "." + rule.APIGroups[0]
+		}
+		if len(rule.ResourceNames) > 0 {
+			line += " [" + strings.Join(rule.ResourceNames, ",") + "]"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestForUnknownKinds(t *testing.T) {
+	g := NewWithT(t)
+	spec := specOf(t, "{apiVersion: v1, kind: Unknown, metadata: {name: a}}", configMap)
+	spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{})
+	grants, errs := For(Input{Spec: spec, SystemNamespace: system, ResourceOf: resourceOf})
+	g.Expect(errs).To(HaveLen(1))
+	g.Expect(textOf(grants[0].Permissions)).To(HaveLen(2))
+}
+
+// Two Roles with one name exclude each other, and each requires its own permissions.
+func TestForAlternatives(t *testing.T) {
+	g := NewWithT(t)
+	other := strings.ReplaceAll(role, "get, list", "watch")
+	grants, _ := For(Input{Spec: specOf(t, role, other), SystemNamespace: system, ResourceOf: resourceOf})
+	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("get list watch pods,pods/log"))
+	grants, _ = For(Input{Spec: specOf(t, role, other, bindingToRole), SystemNamespace: system, ResourceOf: resourceOf})
+	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("bind create delete patch roles.rbac.authorization.k8s.io [reader]"))
+	computed := strings.ReplaceAll(role, "get, list", "'${params.verb}'")
+	grants, _ = For(Input{Spec: specOf(t, role, computed), SystemNamespace: system, ResourceOf: resourceOf})
+	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("create delete escalate patch roles.rbac.authorization.k8s.io [reader]"))
+}
+
+func TestImpersonation(t *testing.T) {
+	g := NewWithT(t)
+	operator := SubjectOf("system:serviceaccount:system:operator")
+	g.Expect(operator).To(Equal(rbacv1.Subject{Kind: "ServiceAccount", Namespace: system, Name: "operator"}))
+	g.Expect(SubjectOf("alice")).To(Equal(rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "alice"}))
+	plain := Impersonation(operator, system, "account")
+	g.Expect(textOf(plain.Permissions)).To(Equal([]string{"impersonate serviceaccounts [account]"}))
+	g.Expect(plain.Namespace).To(Equal(system))
+
+	spec := specOf(t, role)
+	spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{Copy: &v1alpha1.TemplateCopy{
+		APIVersion: "v1", Kind: "Secret", Namespace: "origin", Name: "source",
+	}})
+	account, _ := For(Input{Spec: spec, SystemNamespace: system, ResourceOf: resourceOf})
+	grants := ConstrainedImpersonation(operator, system, "account", account)
+	want := map[string][]string{
+		system: {"impersonate:serviceaccount serviceaccounts.authentication.k8s.io [account]"},
+		"": {
+			"impersonate-on:serviceaccount:delete impersonate-on:serviceaccount:patch secrets [source]",
+			"impersonate-on:serviceaccount:delete impersonate-on:serviceaccount:patch roles.rbac.authorization.k8s.io [reader]",
+		},
+		"origin": {"impersonate-on:serviceaccount:get secrets [source]"},
+	}
+	g.Expect(grants).To(HaveLen(len(want)))
+	for _, grant := range grants {
+		g.Expect(textOf(grant.Permissions)).To(Equal(want[grant.Namespace]))
+		g.Expect(grant.Subject).To(Equal(operator))
+		g.Expect(grant.Objects("team")[0].GetName()).To(Equal("nslifecycle:template:team:operator"))
+	}
+}
+
+func TestObjects(t *testing.T) {
+	g := NewWithT(t)
+	grant := Grant{Subject: SubjectOf("alice"), Permissions: []Permission{
+		{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "create", Resource: "configmaps"}},
+	}}
+	for namespace, kinds := range map[string][]string{"": {"ClusterRole", "ClusterRoleBinding"}, "origin": {"Role", "RoleBinding"}} {
+		grant.Namespace = namespace
+		objects := grant.Objects("team")
+		g.Expect(objects).To(HaveLen(2))
+		for i, object := range objects {
+			g.Expect(object.GetObjectKind().GroupVersionKind()).To(Equal(rbacv1.SchemeGroupVersion.WithKind(kinds[i])))
+			g.Expect(object.GetNamespace()).To(Equal(namespace))
+			g.Expect(object.GetName()).To(Equal("nslifecycle:template:team"))
+		}
+	}
+}
