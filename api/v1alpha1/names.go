@@ -221,7 +221,8 @@ const (
 	ConditionValid = "Valid"
 
 	// ConditionAuthorized is False if the operator cannot impersonate the ServiceAccount of the template,
-	// or the ServiceAccount lacks permissions. The message contains the missing rules.
+	// or the ServiceAccount lacks permissions. The message contains RBAC objects that grant them. It is Unknown if
+	// the API server cannot tell, for example because an expression computes a name.
 	ConditionAuthorized = "Authorized"
 
 	// ConditionProgressing is True while Namespaces do not contain the current revision.

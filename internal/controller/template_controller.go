@@ -41,6 +41,9 @@ const (
 	// some are missing. RBAC objects are not watched.
 	reviewInterval           = 10 * time.Minute
 	incompleteReviewInterval = 5 * time.Second
+	// forbiddenReviewInterval is how often they are reviewed again while an object is forbidden in a Namespace,
+	// for example because permissions were revoked.
+	forbiddenReviewInterval = 30 * time.Second
 )
 
 // TemplateReconciler reports in the status of each NamespaceTemplate whether it is valid, authorized
@@ -73,7 +76,8 @@ type TemplateReconciler struct {
 
 // review is the result of a review of permissions.
 type review struct {
-	template.Authorization
+	authorized metav1.ConditionStatus
+	message    string
 	// unserved are the kinds in the template that the API server does not serve.
 	unserved   []string
 	generation int64
@@ -141,17 +145,14 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err := r.planRollout(ctx, current, namespaces.Items); err != nil {
 		return retryStale(err)
 	}
-	last, err := r.review(ctx, current)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
+	last := r.review(ctx, current)
 	if !r.Tracker.IsComplete(namespaces.Items) { // They are not just after a start.
 		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
 	}
-	if err := r.writeStatus(ctx, current, last.Authorization); err != nil {
+	if err := r.writeStatus(ctx, current, last); err != nil {
 		return retryStale(err)
 	}
-	if !last.IsComplete() || len(last.unserved) > 0 || current.Status.Namespaces.Failed > 0 {
+	if last.authorized != metav1.ConditionTrue || len(last.unserved) > 0 || current.Status.Namespaces.Failed > 0 {
 		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: reviewInterval}, nil
@@ -183,30 +184,35 @@ func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.
 }
 
 // review reviews the permissions of a template, unless a recent review is known.
-func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.NamespaceTemplate) (review, error) {
+func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.NamespaceTemplate) review {
 	interval := reviewInterval
 	last, ok := r.reviews[current.UID]
-	if !last.IsComplete() {
+	isForbidden := last.authorized == metav1.ConditionTrue && slices.ContainsFunc(current.Status.Failures,
+		func(failure v1alpha1.TemplateFailure) bool { return failure.Reason == template.ReasonForbidden })
+	switch {
+	case isForbidden:
+		interval = forbiddenReviewInterval
+	case last.authorized != metav1.ConditionTrue:
 		interval = incompleteReviewInterval
 	}
 	unserved := r.Applier.Unserved(current)
 	isServed := slices.Equal(last.unserved, unserved)
 	if ok && last.generation == current.Generation && isServed && r.Clock.Since(last.at) < interval {
-		return last, nil
+		return last
 	}
-	authorization, err := r.Authorizer.Check(ctx, current)
-	if err != nil {
-		return review{}, err
+	authorization := r.Authorizer.Check(ctx, current, isForbidden || last.generation != current.Generation)
+	now := review{
+		authorized: authorization.Status(), message: authorization.Message(current.Name), unserved: unserved,
+		generation: current.Generation, at: r.Clock.Now(),
 	}
-	now := review{authorization, unserved, current.Generation, r.Clock.Now()}
 	if r.reviews == nil {
 		r.reviews = map[types.UID]review{}
 	}
 	r.reviews[current.UID] = now
-	if ok && (!isServed || !apiequality.Semantic.DeepEqual(last.Authorization, authorization)) {
+	if ok && (!isServed || last.message != now.message) {
 		r.Authorized(ctx, current)
 	}
-	return now, nil
+	return now
 }
 
 // updateFinalizer adds the finalizer if objects must be deleted with the template, and removes it when no
@@ -257,16 +263,15 @@ func (r *TemplateReconciler) isUsed(namespaces []corev1.Namespace, name string) 
 }
 
 func (r *TemplateReconciler) writeStatus(
-	ctx context.Context, current *v1alpha1.NamespaceTemplate, authorization template.Authorization,
+	ctx context.Context, current *v1alpha1.NamespaceTemplate, last review,
 ) error {
 	base := current.DeepCopy()
 	current.Status.Revision = template.Revision(&current.Spec)
 	counts, failures := r.Tracker.Status(current.Name, current.Status.Revision)
 	current.Status.Namespaces, current.Status.Failures = &counts, failures
 	for _, condition := range template.Conditions(current, template.ConditionInput{
-		Errors: r.Programs.Errors(current), Authorization: authorization,
-		IsOmitted:       r.omitted.Has(current.Name),
-		SystemNamespace: r.Authorizer.SystemNamespace, HasFailurePause: r.Rollouts.IsPaused(current.UID),
+		Errors: r.Programs.Errors(current), Authorized: last.authorized, AuthorizedMessage: last.message,
+		IsOmitted: r.omitted.Has(current.Name), HasFailurePause: r.Rollouts.IsPaused(current.UID),
 	}) {
 		condition.LastTransitionTime = metav1.NewTime(r.Clock.Now())
 		condition.ObservedGeneration = current.Generation

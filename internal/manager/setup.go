@@ -39,8 +39,13 @@ const reportingController = "nslifecycle"
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	options.setDefaults()
 	cached := []client.Object{&corev1.Namespace{}}
+	var self string
 	if options.Controllers.Runs(Initialization) {
-		if err := setupInitialization(ctx, mgr, options); err != nil {
+		var err error
+		if self, err = ownUser(ctx, mgr); err != nil {
+			return err
+		}
+		if err := setupInitialization(mgr, options, self); err != nil {
 			return err
 		}
 		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
@@ -49,7 +54,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	var validator *template.Validator
 	if options.Controllers.Runs(Initialization) && options.Controllers.Runs(Templates) {
 		var err error
-		if validator, err = setupTemplates(mgr, options); err != nil {
+		if validator, err = setupTemplates(mgr, options, self); err != nil {
 			return err
 		}
 		cached = append(cached, &v1alpha1.NamespaceTemplate{})
@@ -86,11 +91,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create
 
-func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options) error {
+// ownUser returns the user name of the operator.
+func ownUser(ctx context.Context, mgr ctrl.Manager) (string, error) {
 	self := &authenticationv1.SelfSubjectReview{}
 	if err := mgr.GetClient().Create(ctx, self); err != nil {
-		return fmt.Errorf("failed to determine the user name of the operator: %w", err)
+		return "", fmt.Errorf("failed to determine the user name of the operator: %w", err)
 	}
+	return self.Status.UserInfo.Username, nil
+}
+
+func setupInitialization(mgr ctrl.Manager, options Options, self string) error {
 	verifier := compat.NewVerifier(mgr.GetClient(), options.ServerClock, options.Server)
 	if err := (&controller.ConfigurationReconciler{
 		Client:        mgr.GetClient(),
@@ -103,7 +113,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock,
 		},
 		SystemNamespace: options.SystemNamespace,
-		Operator:        self.Status.UserInfo.Username,
+		Operator:        self,
 		HasTemplates:    options.Controllers.Runs(Templates),
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)

@@ -17,9 +17,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 )
 
-func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, error) {
+func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.Validator, error) {
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
@@ -57,7 +58,8 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 		Client: mgr.GetClient(), Programs: programs, Applier: applier, Tracker: tracker, Clock: options.Clock,
 		Revisions: revisions, Rollouts: rollouts, ServiceAccounts: objects, Requests: templates,
 		Authorizer: &template.Authorizer{
-			Client: mgr.GetClient(), ServiceAccounts: objects, Writer: writer, SystemNamespace: options.SystemNamespace,
+			Client: mgr.GetClient(), ServiceAccounts: objects, Writer: writer, Revisions: revisions,
+			SystemNamespace: options.SystemNamespace, Operator: permissions.SubjectOf(self), Clock: options.Clock,
 		},
 	}
 	reconciler := &controller.TemplatedNamespaceReconciler{

@@ -7,20 +7,31 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
+)
+
+const (
+	// allowedLifetime is how long the API server is not asked again about an allowed request. Denied requests
+	// are reviewed each time.
+	allowedLifetime = 5 * time.Minute
+	// maxDenied is the number of denied requests after which the other requests of a role are not reviewed.
+	maxDenied = 5
 )
 
 // Authorizer determines whether templates can be applied with the permissions of their ServiceAccounts.
@@ -28,199 +39,262 @@ type Authorizer struct {
 	Client          client.Client
 	ServiceAccounts client.Reader
 	Writer          *Writer
+	Revisions       *Revisions
 	SystemNamespace string
+	// Operator is the user of the operator.
+	Operator rbacv1.Subject
+	Clock    clock.PassiveClock
+
+	mutex sync.Mutex
+	// allowed has the times at which requests were allowed.
+	allowed map[reviewKey]time.Time
 }
 
-// Authorization is the result of Authorizer.Check.
-type Authorization struct {
-	// IsMissing is true if the ServiceAccount does not exist.
-	IsMissing bool
-	// Operator and Account are the rules that the operator and the ServiceAccount lack. The former are in
-	// the system namespace, the latter in the whole cluster.
-	Operator, Account []rbacv1.PolicyRule
-	// Constrained are the rules in the whole cluster that the operator lacks if it has only the permissions
-	// of constrained impersonation.
-	Constrained []rbacv1.PolicyRule
+// reviewKey identifies a request of a ServiceAccount; of the operator if account is empty.
+type reviewKey struct {
+	account    string
+	attributes authorizationv1.ResourceAttributes
 }
 
-// IsComplete reports whether nothing is missing.
-func (a Authorization) IsComplete() bool {
-	return !a.IsMissing && len(a.Operator) == 0 && len(a.Constrained) == 0 && len(a.Account) == 0
+// reviewer reviews the requests for one template.
+type reviewer struct {
+	*Authorizer
+	template *v1alpha1.NamespaceTemplate
+	// isFresh is true if requests that were allowed before are reviewed again.
+	isFresh bool
+	result  Authorization
 }
 
-// Message describes what is missing, with the rules as YAML.
-func (a Authorization) Message(serviceAccount, systemNamespace string) string {
-	var parts []string
-	if a.IsMissing {
-		parts = append(parts,
-			fmt.Sprintf("ServiceAccount %q does not exist in namespace %q.", serviceAccount, systemNamespace))
-	}
-	if len(a.Operator) > 0 {
-		parts = append(parts, fmt.Sprintf(
-			"The operator cannot impersonate ServiceAccount %q. Missing rules of a Role in namespace %q:\n%s",
-			serviceAccount, systemNamespace, rulesYAML(a.Operator)))
-	}
-	if len(a.Constrained) > 0 {
-		parts = append(parts, fmt.Sprintf(
-			"The operator cannot impersonate ServiceAccount %q for all requests. Missing rules of a ClusterRole:\n%s",
-			serviceAccount, rulesYAML(a.Constrained)))
-	}
-	if len(a.Account) > 0 {
-		parts = append(parts, fmt.Sprintf("ServiceAccount %q lacks permissions. Missing rules of a ClusterRole:\n%s",
-			serviceAccount, rulesYAML(a.Account)))
-	}
-	return strings.Join(parts, "\n")
-}
-
-func rulesYAML(rules []rbacv1.PolicyRule) string {
-	encoded, err := yaml.Marshal(map[string]any{"rules": rules})
-	if err != nil {
-		return err.Error() // Encoding this type cannot fail.
-	}
-	return strings.TrimSpace(string(encoded))
-}
-
-// Check reviews the access that a template requires.
-func (a *Authorizer) Check(ctx context.Context, template *v1alpha1.NamespaceTemplate) (Authorization, error) {
-	var result Authorization
-	name := template.Spec.ServiceAccountName
-	err := a.ServiceAccounts.Get(ctx, client.ObjectKey{Namespace: a.SystemNamespace, Name: name}, &corev1.ServiceAccount{})
-	if client.IgnoreNotFound(err) != nil {
-		return result, fmt.Errorf("failed to get ServiceAccount %q: %w", name, err)
-	}
-	result.IsMissing = apierrors.IsNotFound(err)
-	required := a.required(template)
-	if result.Operator, result.Constrained, err = a.checkImpersonation(ctx, name, required); err != nil {
-		return result, err
-	}
-	for _, required := range required {
-		allowed, err := a.isAllowed(ctx, name, required)
-		if err != nil {
-			return result, err
-		}
-		if !allowed {
-			result.Account = appendRule(result.Account, required)
-		}
-	}
-	return result, nil
-}
-
-// checkImpersonation returns the rules that the operator lacks to impersonate a ServiceAccount, with the
-// verb of RBAC or with the verbs of constrained impersonation (KEP-5284): the latter also require a verb
-// for each kind of request.
-func (a *Authorizer) checkImpersonation(
-	ctx context.Context, name string, required []authorizationv1.ResourceAttributes,
-) (namespaced, constrained []rbacv1.PolicyRule, err error) {
-	account := authorizationv1.ResourceAttributes{
-		Namespace: a.SystemNamespace, Verb: "impersonate", Resource: "serviceaccounts", Name: name,
-	}
-	if isAllowed, err := a.mayOperator(ctx, account); err != nil || isAllowed {
-		return nil, nil, err
-	}
-	isConstrained, err := a.mayOperator(ctx, authorizationv1.ResourceAttributes{
-		Namespace: a.SystemNamespace, Verb: "impersonate:serviceaccount", Group: "authentication.k8s.io",
-		Resource: "serviceaccounts", Name: name,
+// Check reviews the access that a template requires. If isFresh is true, the API server is also asked about
+// requests that it has allowed before.
+func (a *Authorizer) Check(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, isFresh bool,
+) Authorization {
+	r := &reviewer{Authorizer: a, template: template, isFresh: isFresh}
+	r.result.account, r.result.systemNamespace = template.Spec.ServiceAccountName, a.SystemNamespace
+	r.checkServiceAccount(ctx)
+	grants, errs := permissions.For(permissions.Input{
+		Spec: &template.Spec, Previous: r.previous(ctx), SystemNamespace: a.SystemNamespace,
+		ResourceOf: func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+			return a.Writer.mapping(kind)
+		},
 	})
-	if err != nil || !isConstrained {
-		return appendRule(nil, account), nil, err
+	for _, err := range errs {
+		r.result.addUnknown(err.Error())
 	}
-	for _, request := range required {
-		if request.Verb != "patch" && request.Verb != "get" {
-			continue // The operator sends no such requests.
-		}
-		request.Verb = "impersonate-on:serviceaccount:" + request.Verb
-		isAllowed, err := a.mayOperator(ctx, request)
-		if err != nil {
-			return nil, nil, err
-		}
-		if !isAllowed {
-			constrained = appendRule(constrained, request)
-		}
+	for _, grant := range slices.Concat(r.impersonation(ctx, grants), grants) {
+		r.check(ctx, grant)
 	}
-	return nil, constrained, nil
+	r.forgetAllowed()
+	if r.result.hasFailed {
+		r.result.grants = nil
+	}
+	return r.result
 }
 
-func (a *Authorizer) mayOperator(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+func (r *reviewer) checkServiceAccount(ctx context.Context) {
+	key := client.ObjectKey{Namespace: r.SystemNamespace, Name: r.result.account}
+	err := r.ServiceAccounts.Get(ctx, key, &corev1.ServiceAccount{})
+	if r.result.isAccountMissing = apierrors.IsNotFound(err); err != nil && !r.result.isAccountMissing {
+		r.result.addUnknown(fmt.Sprintf("failed to get ServiceAccount %q: %v", key.Name, err))
 	}
-	if err := a.Client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("failed to review the operator's access: %w", err)
-	}
-	return review.Status.Allowed, nil
 }
 
-// required returns the requests that the ServiceAccount of a template must be allowed to send, sorted.
-// Kinds that are not served are omitted.
-func (a *Authorizer) required(template *v1alpha1.NamespaceTemplate) []authorizationv1.ResourceAttributes {
-	required := []authorizationv1.ResourceAttributes{{Verb: v1alpha1.VerbFurnish, Resource: "namespaces"}}
-	for _, object := range template.Spec.Objects {
-		for _, verb := range []string{"create", "patch"} {
-			attributes, ok := a.resourceOf(object)
-			attributes.Verb = verb
-			if ok && !slices.Contains(required, attributes) {
-				required = append(required, attributes)
+// previous returns the revision that new Namespaces get until the rollout is complete, or nil.
+func (r *reviewer) previous(ctx context.Context) *v1alpha1.NamespaceTemplateSpec {
+	revision := r.template.Status.CurrentRevision
+	if revision == "" || revision == Revision(&r.template.Spec) {
+		return nil
+	}
+	spec, err := r.Revisions.get(ctx, r.template, revision)
+	if err != nil {
+		r.result.addUnknown(err.Error())
+		return nil
+	}
+	return spec
+}
+
+// impersonation returns what the operator requires: the verb of RBAC or, if it has the verb of constrained
+// impersonation for the ServiceAccount, those for each request.
+func (r *reviewer) impersonation(ctx context.Context, account []permissions.Grant) []permissions.Grant {
+	name := r.result.account
+	plain := permissions.Impersonation(r.Operator, r.SystemNamespace, name)
+	if r.review(ctx, "", plain.Permissions[0].ResourceAttributes) == reviewAllowed {
+		return nil
+	}
+	constrained := permissions.ConstrainedImpersonation(r.Operator, r.SystemNamespace, name, account)
+	if r.review(ctx, "", constrained[0].Permissions[0].ResourceAttributes) == reviewAllowed {
+		return constrained
+	}
+	return []permissions.Grant{plain}
+}
+
+// check reviews the permissions of one role.
+func (r *reviewer) check(ctx context.Context, grant permissions.Grant) {
+	denied, isUnknown := 0, false
+	for _, permission := range grant.Permissions {
+		if denied == maxDenied || r.result.hasFailed {
+			break
+		}
+		switch r.checkPermission(ctx, grant, permission) {
+		case reviewAllowed:
+		case reviewUnknown:
+			isUnknown = true
+		case reviewDenied:
+			denied++
+		}
+	}
+	if denied > 0 || isUnknown {
+		r.result.grants = append(r.result.grants, grant)
+	}
+}
+
+// checkPermission reviews one permission, and adds the outcome to the result.
+func (r *reviewer) checkPermission(
+	ctx context.Context, grant permissions.Grant, permission permissions.Permission,
+) reviewResult {
+	account := grant.Subject.Name
+	if grant.IsForOperator {
+		account = ""
+	}
+	outcome := r.review(ctx, account, permission.ResourceAttributes)
+	switch {
+	case outcome == reviewDenied && permission.Binding != nil:
+		outcome = r.dryRun(ctx, permission)
+	case outcome == reviewDenied && len(permission.Instead) > 0:
+		for _, held := range permission.Instead {
+			if outcome = r.review(ctx, account, held.ResourceAttributes); outcome != reviewAllowed {
+				permission = held
+				break
 			}
 		}
-		if source := object.Copy; source != nil {
-			required = append(required, authorizationv1.ResourceAttributes{
-				Verb: "get", Resource: resourceOf(source).Resource, Namespace: source.Namespace, Name: source.Name,
-			})
+	case outcome == reviewDenied && permission.IsComputed:
+		r.result.addUnknown(fmt.Sprintf("%s: an expression computes the name or the kind, and not every name is permitted",
+			permission))
+		return reviewUnknown
+	}
+	if outcome == reviewDenied {
+		r.result.addDenied(grant, permission)
+	}
+	return outcome
+}
+
+// reviewResult is what the API server answers to a review.
+type reviewResult int
+
+const (
+	reviewDenied reviewResult = iota
+	reviewAllowed
+	reviewUnknown
+)
+
+// review asks the API server whether a request of a ServiceAccount, or of the operator, is allowed.
+func (r *reviewer) review(
+	ctx context.Context, account string, attributes authorizationv1.ResourceAttributes,
+) reviewResult {
+	key := reviewKey{account, attributes}
+	switch {
+	case r.result.hasFailed:
+		return reviewUnknown
+	case r.wasAllowed(key):
+		return reviewAllowed
+	}
+	status, err := r.send(ctx, key)
+	r.setAllowed(key, err == nil && status.Allowed)
+	switch {
+	case err != nil:
+		r.result.hasFailed = true
+		r.result.addUnknown(fmt.Sprintf("failed to review access: %v", err))
+		return reviewUnknown
+	case status.Allowed:
+		return reviewAllowed
+	case status.EvaluationError != "":
+		permission := permissions.Permission{ResourceAttributes: attributes}
+		r.result.addUnknown(fmt.Sprintf("%s: %s", permission, status.EvaluationError))
+		return reviewUnknown
+	}
+	return reviewDenied
+}
+
+func (a *Authorizer) send(ctx context.Context, key reviewKey) (authorizationv1.SubjectAccessReviewStatus, error) {
+	if key.account == "" {
+		review := &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &key.attributes},
 		}
+		err := a.Client.Create(ctx, review)
+		return review.Status, err
 	}
-	return required
-}
-
-// resourceOf returns the resource of an object in a template.
-func (a *Authorizer) resourceOf(object v1alpha1.TemplateObject) (authorizationv1.ResourceAttributes, bool) {
-	if object.Copy != nil {
-		return authorizationv1.ResourceAttributes{Resource: resourceOf(object.Copy).Resource}, true
-	}
-	kind, ok := kindOf(object)
-	if !ok {
-		return authorizationv1.ResourceAttributes{}, false
-	}
-	resource, err := a.Writer.mapping(kind)
-	return authorizationv1.ResourceAttributes{Group: resource.Group, Resource: resource.Resource}, err == nil
-}
-
-// kindOf returns the kind of an object. It returns false for a copy, and for a manifest without a kind.
-func kindOf(object v1alpha1.TemplateObject) (schema.GroupVersionKind, bool) {
-	manifest := &unstructured.Unstructured{}
-	if object.Template == nil || manifest.UnmarshalJSON(object.Template.Raw) != nil {
-		return schema.GroupVersionKind{}, false
-	}
-	return manifest.GroupVersionKind(), true
-}
-
-func (a *Authorizer) isAllowed(
-	ctx context.Context, name string, attributes authorizationv1.ResourceAttributes,
-) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:               serviceaccount.MakeUsername(a.SystemNamespace, name),
+		User:               serviceaccount.MakeUsername(a.SystemNamespace, key.account),
 		Groups:             append(serviceaccount.MakeGroupNames(a.SystemNamespace), user.AllAuthenticated),
-		ResourceAttributes: &attributes,
+		ResourceAttributes: &key.attributes,
 	}}
-	if err := a.Client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("failed to review the access of ServiceAccount %q: %w", name, err)
-	}
-	return review.Status.Allowed, nil
+	err := a.Client.Create(ctx, review)
+	return review.Status, err
 }
 
-// appendRule adds a rule for a request, and merges the verbs for one resource.
-func appendRule(rules []rbacv1.PolicyRule, attributes authorizationv1.ResourceAttributes) []rbacv1.PolicyRule {
-	rule := rbacv1.PolicyRule{
-		APIGroups: []string{attributes.Group}, Resources: []string{attributes.Resource}, Verbs: []string{attributes.Verb},
+// dryRun determines whether a ServiceAccount without the verb `bind` holds the permissions of the ClusterRole. No
+// review can tell. The RoleBinding has no subjects and is not stored. It is for the operator's namespace:
+// the owners of other namespaces could influence the response, for example with a quota.
+func (r *reviewer) dryRun(ctx context.Context, permission permissions.Permission) reviewResult {
+	key := reviewKey{r.result.account, permission.ResourceAttributes}
+	if r.result.isAccountMissing || r.result.isImpersonationDenied {
+		return reviewDenied
 	}
-	if attributes.Name != "" {
-		rule.ResourceNames = []string{attributes.Name}
+	binding := permission.Binding.DeepCopy()
+	binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
+	binding.Namespace = r.SystemNamespace
+	if binding.Name == "" {
+		binding.Name = r.template.Name
 	}
-	for i := range rules {
-		if slices.Equal(rules[i].APIGroups, rule.APIGroups) && slices.Equal(rules[i].Resources, rule.Resources) &&
-			slices.Equal(rules[i].ResourceNames, rule.ResourceNames) {
-			rules[i].Verbs = append(rules[i].Verbs, attributes.Verb)
-			return rules
+	manifest, err := runtime.DefaultUnstructuredConverter.ToUnstructured(binding)
+	namespace := &corev1.Namespace{}
+	if err == nil {
+		err = r.Client.Get(ctx, client.ObjectKey{Name: r.SystemNamespace}, namespace)
+	}
+	if err == nil {
+		delete(manifest["metadata"].(map[string]any), "creationTimestamp")
+		_, err = r.Writer.preview(ctx, target{template: r.template, namespace: namespace},
+			&unstructured.Unstructured{Object: manifest})
+	}
+	switch {
+	case err == nil, apierrors.IsInvalid(err):
+		// Another RoleBinding with this name can have another role, which cannot be changed.
+		r.setAllowed(key, true)
+		return reviewAllowed
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // The ClusterRole does not exist.
+		return reviewDenied
+	}
+	r.result.addUnknown(fmt.Sprintf("%s: %v", permission, err))
+	return reviewUnknown
+}
+
+func (r *reviewer) wasAllowed(key reviewKey) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	at, ok := r.allowed[key]
+	return ok && !r.isFresh && r.Clock.Since(at) < allowedLifetime
+}
+
+func (a *Authorizer) setAllowed(key reviewKey, isAllowed bool) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if !isAllowed {
+		delete(a.allowed, key)
+		return
+	}
+	if a.allowed == nil {
+		a.allowed = map[reviewKey]time.Time{}
+	}
+	a.allowed[key] = a.Clock.Now()
+}
+
+func (a *Authorizer) forgetAllowed() {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	for key, at := range a.allowed {
+		if a.Clock.Since(at) >= allowedLifetime {
+			delete(a.allowed, key)
 		}
 	}
-	return append(rules, rule)
 }

@@ -26,6 +26,8 @@ const (
 	ReasonTooMany      = "TooMany"
 	ReasonAuthorized   = "Authorized"
 	ReasonUnauthorized = "Unauthorized"
+	// ReasonUndetermined: the API server cannot tell whether the template can be applied.
+	ReasonUndetermined = "Undetermined"
 	ReasonUpToDate     = "UpToDate"
 	ReasonUpdating     = "Updating"
 	ReasonFailing      = "Failing"
@@ -39,9 +41,10 @@ const (
 
 // ConditionInput is what the conditions of a template depend on, in addition to its spec and counts.
 type ConditionInput struct {
-	Errors          field.ErrorList
-	Authorization   Authorization
-	SystemNamespace string
+	Errors field.ErrorList
+	// Authorized and AuthorizedMessage are the status and the message of ConditionAuthorized.
+	Authorized        metav1.ConditionStatus
+	AuthorizedMessage string
 	// IsOmitted is true if the template does not fit into the set.
 	IsOmitted bool
 	// HasFailurePause is true if the rollout is paused because of failures.
@@ -60,14 +63,21 @@ func Conditions(template *v1alpha1.NamespaceTemplate, in ConditionInput) []metav
 	}
 	return []metav1.Condition{
 		valid,
-		condition(v1alpha1.ConditionAuthorized, in.Authorization.IsComplete(), ReasonAuthorized, ReasonUnauthorized,
-			fmt.Sprintf("ServiceAccount %q can apply the objects.", template.Spec.ServiceAccountName),
-			in.Authorization.Message(template.Spec.ServiceAccountName, in.SystemNamespace)),
+		authorizedCondition(in),
 		progressingCondition(template, counts, in.HasFailurePause),
 		condition(v1alpha1.ConditionConflicted, counts.Conflicted > 0, ReasonConflicting, ReasonNoConflict,
 			fmt.Sprintf("Other clients or templates control objects in %d namespaces.", counts.Conflicted),
 			"No other client or template controls objects of the template."),
 	}
+}
+
+func authorizedCondition(in ConditionInput) metav1.Condition {
+	result := condition(v1alpha1.ConditionAuthorized, in.Authorized == metav1.ConditionTrue, ReasonAuthorized,
+		ReasonUnauthorized, in.AuthorizedMessage, in.AuthorizedMessage)
+	if in.Authorized == metav1.ConditionUnknown {
+		result.Status, result.Reason = metav1.ConditionUnknown, ReasonUndetermined
+	}
+	return result
 }
 
 func progressingCondition(

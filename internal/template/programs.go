@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -111,6 +112,15 @@ func kindsOf(spec *v1alpha1.NamespaceTemplateSpec) []schema.GroupVersionKind {
 	}
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
 	return kinds
+}
+
+// kindOf returns the kind of an object. It returns false for a copy, and for a manifest without a kind.
+func kindOf(object v1alpha1.TemplateObject) (schema.GroupVersionKind, bool) {
+	manifest := &unstructured.Unstructured{}
+	if object.Template == nil || manifest.UnmarshalJSON(object.Template.Raw) != nil {
+		return schema.GroupVersionKind{}, false
+	}
+	return manifest.GroupVersionKind(), true
 }
 
 // keep keeps an old revision.

@@ -3,6 +3,7 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,13 +73,13 @@ func TestTrackerIsComplete(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	tests := map[string]struct {
-		counts        v1alpha1.TemplateNamespaceCounts
-		invalid       field.ErrorList
-		authorization Authorization
-		isPaused      bool
-		isOmitted     bool
-		status        v1alpha1.NamespaceTemplateStatus
-		want          map[string]string
+		counts     v1alpha1.TemplateNamespaceCounts
+		invalid    field.ErrorList
+		authorized metav1.ConditionStatus
+		isPaused   bool
+		isOmitted  bool
+		status     v1alpha1.NamespaceTemplateStatus
+		want       map[string]string
 	}{
 		"paused after failures": {
 			counts:   v1alpha1.TemplateNamespaceCounts{Selected: 3, Ready: 1, Failed: 2},
@@ -91,9 +92,10 @@ func TestConditions(t *testing.T) {
 		},
 		"everything is wrong": {
 			counts:  v1alpha1.TemplateNamespaceCounts{Selected: 3, Failed: 1, Conflicted: 1, Pending: 1},
-			invalid: field.ErrorList{field.Invalid(field.NewPath("spec"), strings.Repeat("x", 100000), "bad")}, authorization: Authorization{IsMissing: true},
+			invalid: field.ErrorList{field.Invalid(field.NewPath("spec"), strings.Repeat("x", 100000), "bad")}, authorized: metav1.ConditionFalse,
 			want: map[string]string{"Valid": "Invalid", "Authorized": "Unauthorized", "Progressing": "Failing", "Conflicted": "Conflicting"},
 		},
+		"undetermined":        {authorized: metav1.ConditionUnknown, want: map[string]string{"Authorized": "Undetermined"}},
 		"omitted":             {isOmitted: true, want: map[string]string{"Valid": "TooMany"}},
 		"invalid and omitted": {isOmitted: true, invalid: field.ErrorList{field.Required(field.NewPath("spec"), "")}, want: map[string]string{"Valid": "Invalid"}},
 		"updating": {
@@ -107,7 +109,7 @@ func TestConditions(t *testing.T) {
 			template := &v1alpha1.NamespaceTemplate{Status: test.status}
 			template.Status.Namespaces = &test.counts
 			conditions := Conditions(template, ConditionInput{
-				Errors: test.invalid, Authorization: test.authorization, SystemNamespace: "system",
+				Errors: test.invalid, Authorized: cmp.Or(test.authorized, metav1.ConditionTrue), AuthorizedMessage: "a",
 				HasFailurePause: test.isPaused, IsOmitted: test.isOmitted,
 			})
 			for conditionType, reason := range test.want {
@@ -116,33 +118,6 @@ func TestConditions(t *testing.T) {
 				g.Expect(len(condition.Message)).To(And(BeNumerically(">", 0), BeNumerically("<=", maxConditionMessage)))
 			}
 		})
-	}
-}
-
-func TestAuthorizationMessage(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(Authorization{}.IsComplete()).To(BeTrue())
-	g.Expect(Authorization{}.Message("a", "system")).To(BeEmpty())
-	var rules []rbacv1.PolicyRule
-	for _, attributes := range []authorizationv1.ResourceAttributes{
-		{Verb: "create", Resource: "configmaps"}, {Verb: "patch", Resource: "configmaps"},
-		{Verb: "patch", Resource: "networkpolicies", Group: "networking.k8s.io"},
-		{Verb: "get", Resource: "configmaps", Namespace: "origin", Name: "source"},
-	} {
-		rules = appendRule(rules, attributes)
-	}
-	g.Expect(rules).To(Equal([]rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch"}},
-		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"patch"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}, ResourceNames: []string{"source"}},
-	}))
-	for name, authorization := range map[string]Authorization{
-		"does not exist": {IsMissing: true}, "Role in namespace": {Operator: rules}, "for all requests": {Constrained: rules},
-		"lacks permissions": {Account: rules},
-	} {
-		g.Expect(authorization.IsComplete()).To(BeFalse(), name)
-		g.Expect(authorization.Message("a", "system")).To(ContainSubstring(name))
-		g.Expect(strings.Contains(authorization.Message("a", "system"), "networkpolicies")).To(Equal(!authorization.IsMissing))
 	}
 }
 

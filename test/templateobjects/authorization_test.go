@@ -58,12 +58,13 @@ var _ = Describe("Missing permissions", func() {
 	}
 
 	It("of the ServiceAccount are reported with the object and the rule, until they are granted", func(ctx context.Context) {
-		name := createLimitedAccount(ctx, ruleFor("", "configmaps", "create", "patch"), ruleFor("", "limitranges", "patch"))
+		name := createLimitedAccount(ctx, ruleFor("", "configmaps", "create", "patch", "delete"),
+			ruleFor("", "limitranges", "patch", "delete"))
 		cluster.AllowImpersonation(ctx, name)
 		template := newTemplate(framework.Unique("forbidden"), withAccount(name))
 		create(ctx, template)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, name,
-			"resources:\n  - limitranges\n  verbs:\n  - create")
+			`create limitranges "limits"`, "resourceNames:\n  - limits\n  resources:\n  - limitranges\n  verbs:\n  - create")
 		namespace := selectedBy(template.Name)
 		Expect(creator.Create(ctx, namespace)).To(Succeed())
 		expectWaiting(ctx, namespace, "Forbidden", `object "limits"`, "limitranges", name)
@@ -83,8 +84,8 @@ var _ = Describe("Missing permissions", func() {
 		if version.Minor < "36" {
 			Skip("constrained impersonation is enabled by default since Kubernetes 1.36")
 		}
-		name := createLimitedAccount(ctx, ruleFor("", "configmaps", "create", "patch"),
-			ruleFor("", "limitranges", "create", "patch"))
+		name := createLimitedAccount(ctx, ruleFor("", "configmaps", "create", "patch", "delete"),
+			ruleFor("", "limitranges", "create", "patch", "delete"))
 		template := newTemplate(framework.Unique("constrained"), withAccount(name))
 		create(ctx, template)
 		namespace := selectedBy(template.Name)
@@ -103,11 +104,8 @@ var _ = Describe("Missing permissions", func() {
 		})).To(Succeed())
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse,
 			"impersonate-on:serviceaccount:patch", "configmaps", "limitranges")
-		By("the right to do so for patches of the kinds in the template")
-		cluster.Bind(ctx, framework.Unique("on"), []rbacv1.PolicyRule{
-			ruleFor("", "configmaps", "impersonate-on:serviceaccount:patch"),
-			ruleFor("", "limitranges", "impersonate-on:serviceaccount:patch"),
-		}, operator)
+		By("the printed right to do so for patches and deletions of the objects in the template")
+		grantPrinted(ctx, template.Name)
 		expectOpen(ctx, namespace)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
 		Expect(objectsOf(ctx, namespace)).To(HaveLen(2))

@@ -1,0 +1,404 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templateobjects
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const roleBinding = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"team"},` +
+	`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"KIND","name":"NAME"},` +
+	`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"team"}]}`
+
+func bindingTo(kind, name string) string {
+	return strings.NewReplacer("KIND", kind, "NAME", name).Replace(roleBinding)
+}
+
+const readerRole = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"reader"},` +
+	`"rules":[{"apiGroups":[""],"resources":["pods","pods/log"],"verbs":["get","watch"]},` +
+	`{"apiGroups":[""],"resources":["secrets"],"resourceNames":["token"],"verbs":["*"]}]}`
+
+// unauthorized returns a template with a ServiceAccount that does not exist, and the source of its copies.
+func unauthorized(ctx context.Context, spec *v1alpha1.NamespaceTemplateSpec) *v1alpha1.NamespaceTemplate {
+	GinkgoHelper()
+	name := framework.Unique("authorized")
+	found := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *spec.DeepCopy()}
+	found.Spec.ServiceAccountName, found.Spec.Access, found.Spec.MaxNamespacesPerUser = name, v1alpha1.AccessOpen, nil
+	found.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{
+		MatchLabels: map[string]v1alpha1.LabelValue{"kind": v1alpha1.LabelValue(name)},
+	}
+	for _, object := range found.Spec.Objects {
+		if object.Copy == nil {
+			continue
+		}
+		namespace := wrappers.MakeNamespace(framework.Unique("origin")).Obj()
+		Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
+		object.Copy.Namespace = namespace.Name
+		var source client.Object = &corev1.Secret{}
+		if object.Copy.Kind == "ConfigMap" {
+			source = &corev1.ConfigMap{}
+		}
+		source.SetNamespace(namespace.Name)
+		source.SetName(object.Copy.Name)
+		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+	}
+	return found
+}
+
+// grantPrinted applies the objects in the message of ConditionAuthorized, exactly as printed.
+func grantPrinted(ctx context.Context, name string) {
+	GinkgoHelper()
+	var message string
+	Eventually(func(g Gomega) {
+		current := &v1alpha1.NamespaceTemplate{}
+		g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, current)).To(Succeed())
+		condition := meta.FindStatusCondition(current.Status.Conditions, v1alpha1.ConditionAuthorized)
+		g.Expect(condition).NotTo(BeNil())
+		g.Expect(condition.ObservedGeneration).To(Equal(current.Generation))
+		g.Expect(condition.Status).NotTo(Equal(metav1.ConditionTrue))
+		message = condition.Message
+	}).WithContext(ctx).Should(Succeed())
+	summary, manifests, isPrinted := strings.Cut(message, "\n")
+	Expect(isPrinted).To(BeTrue(), message)
+	Expect(len(summary)).To(BeNumerically("<", 1000))
+	GinkgoWriter.Println(message)
+	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifests, "apply", "-f", "-")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) {
+		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifests, "delete", "--ignore-not-found", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+// expectNotForbidden expects that no problem of a namespace was, or is, a lack of permissions.
+func expectNotForbidden(ctx context.Context, name string) {
+	GinkgoHelper()
+	current := &v1alpha1.NamespaceTemplate{}
+	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, current)).To(Succeed())
+	Expect(current.Status.Failures).To(BeEmpty())
+	Expect(meta.IsStatusConditionTrue(current.Status.Conditions, v1alpha1.ConditionAuthorized)).To(BeTrue())
+}
+
+// sizedBy returns a namespace with the labels that the samples and pages use as parameters.
+func sizedBy(name string) *corev1.Namespace {
+	return wrappers.MakeNamespace(framework.Unique("ns")).Label("kind", name).
+		Label("capsule.clastix.io/tenant", "solar").Label("size", "small").Obj()
+}
+
+// newAuthorizer returns an Authorizer with the permissions of the operator.
+func newAuthorizer(ctx context.Context) *template.Authorizer {
+	GinkgoHelper()
+	config, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+	Expect(err).NotTo(HaveOccurred())
+	server, err := discovery.NewDiscoveryClientForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(server))
+	return &template.Authorizer{
+		Client: framework.NewClient(config), ServiceAccounts: cluster.Admin.Client,
+		Writer:          template.NewWriter(config, mapper, server, controlplane.SystemNamespace, clock.RealClock{}),
+		SystemNamespace: controlplane.SystemNamespace, Operator: operator, Clock: clock.RealClock{},
+	}
+}
+
+// expectEachRequired removes each permission in a role, one at a time, and expects that the condition is not True then.
+func expectEachRequired(
+	ctx context.Context, authorizer *template.Authorizer, current *v1alpha1.NamespaceTemplate, role client.Object,
+) {
+	GinkgoHelper()
+	rules := rulesOf(role)
+	Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
+	complete := slices.Clone(*rules)
+	for i, rule := range complete {
+		for _, verb := range rule.Verbs {
+			for _, resource := range rule.Resources {
+				reduced := rbacv1.PolicyRule{
+					APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,
+					Verbs: slices.DeleteFunc(slices.Clone(rule.Verbs), func(other string) bool { return other == verb }),
+				}
+				others := rbacv1.PolicyRule{
+					APIGroups: rule.APIGroups, ResourceNames: rule.ResourceNames, Verbs: []string{verb},
+					Resources: slices.DeleteFunc(slices.Clone(rule.Resources), func(other string) bool { return other == resource }),
+				}
+				*rules = append(slices.Clone(complete[:i]), complete[i+1:]...)
+				for _, remaining := range []rbacv1.PolicyRule{reduced, others} {
+					if len(remaining.Verbs) > 0 && len(remaining.Resources) > 0 {
+						*rules = append(*rules, remaining)
+					}
+				}
+				Expect(cluster.Admin.Update(ctx, role)).To(Succeed())
+				Eventually(func() metav1.ConditionStatus {
+					result := authorizer.Check(ctx, current, true)
+					return result.Status()
+				}).WithContext(ctx).ShouldNot(Equal(metav1.ConditionTrue), "%s %s %s %v", role.GetName(), verb, resource, rule.ResourceNames)
+			}
+		}
+	}
+	*rules = complete
+	Expect(cluster.Admin.Update(ctx, role)).To(Succeed())
+	Eventually(func() string {
+		result := authorizer.Check(ctx, current, true)
+		return string(result.Status()) + result.Message(current.Name)
+	}).WithContext(ctx).Should(HavePrefix("True"))
+}
+
+// expectPrintedSufficient creates a template whose ServiceAccount has no permissions, grants those that the
+// condition prints, and expects that they are sufficient, and that each is necessary.
+func expectPrintedSufficient(ctx context.Context, spec *v1alpha1.NamespaceTemplateSpec) {
+	GinkgoHelper()
+	current := unauthorized(ctx, spec)
+	create(ctx, current)
+	expectCondition(ctx, current.Name, v1alpha1.ConditionValid, metav1.ConditionTrue)
+	expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse)
+	grantPrinted(ctx, current.Name)
+	expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
+	namespace := sizedBy(current.Name)
+	createOpen(ctx, namespace)
+	expectNotForbidden(ctx, current.Name)
+
+	authorizer := newAuthorizer(ctx)
+	name := "nslifecycle:template:" + current.Name
+	expectEachRequired(ctx, authorizer, current, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	expectEachRequired(ctx, authorizer, current, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name + ":operator"},
+	})
+	for _, object := range current.Spec.Objects {
+		if object.Copy != nil {
+			expectEachRequired(ctx, authorizer, current, &rbacv1.Role{
+				ObjectMeta: metav1.ObjectMeta{Namespace: object.Copy.Namespace, Name: name},
+			})
+		}
+	}
+}
+
+func objects(objects ...v1alpha1.TemplateObject) *v1alpha1.NamespaceTemplateSpec {
+	return &v1alpha1.NamespaceTemplateSpec{Objects: objects}
+}
+
+func with(spec *v1alpha1.NamespaceTemplateSpec, change func(*v1alpha1.NamespaceTemplateSpec)) *v1alpha1.NamespaceTemplateSpec {
+	change(spec)
+	return spec
+}
+
+func copyFrom(kind, name string) v1alpha1.TemplateObject {
+	return v1alpha1.TemplateObject{Name: strings.ToLower(kind), Copy: &v1alpha1.TemplateCopy{
+		APIVersion: "v1", Kind: kind, Namespace: "replaced", Name: name,
+	}}
+}
+
+var _ = Describe("The permissions that the condition Authorized prints", func() {
+	DescribeTable("are sufficient, and each is necessary, for",
+		func(ctx context.Context, spec *v1alpha1.NamespaceTemplateSpec) { expectPrintedSufficient(ctx, spec) },
+		func(*v1alpha1.NamespaceTemplateSpec) string { return "" },
+		Entry("a RoleBinding to a ClusterRole", objects(objectNamed("team", bindingTo("ClusterRole", "edit-configmaps")))),
+		Entry("a RoleBinding to a Role of the template", objects(
+			objectNamed("role", readerRole), objectNamed("team", bindingTo("Role", "reader")))),
+		Entry("a RoleBinding to a computed ClusterRole", objects(
+			objectNamed("team", bindingTo("ClusterRole", "${'edit-' + 'configmaps'}")))),
+		Entry("a Role with computed rules", objects(objectNamed("role",
+			`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"reader"},`+
+				`"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["${'g' + 'et'}"]}]}`))),
+		Entry("a computed name", objects(objectNamed("config", configMap("${ns.name}-config", "a")))),
+		Entry("copies", objects(copyFrom("Secret", "token"), copyFrom("ConfigMap", "settings"))),
+		Entry("locked objects that are applied once and kept", with(objects(
+			objectNamed("config", configMap("config", "a")), objectNamed("limits", `{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"limits"}}`),
+		), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Sync.Mode, spec.Removal.FromTemplate = v1alpha1.SyncOnce, v1alpha1.RemovalKeep
+			spec.Objects[0].Locked, spec.Objects[1].When = true, v1alpha1.TemplateAfterOpen
+		})),
+		Entry("objects that are deleted with the template", with(objects(objectNamed("config", configMap("config", "a"))),
+			func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Removal = v1alpha1.TemplateRemoval{
+					FromTemplate: v1alpha1.RemovalKeep, OnUnmatch: v1alpha1.RemovalPrune, OnDelete: v1alpha1.RemovalPrune,
+				}
+			})),
+	)
+
+	It("are sufficient, and each is necessary, for custom kinds", func(ctx context.Context) {
+		admin := framework.NewClient(cluster.Admin.Config, apiextensionsv1.AddToScheme)
+		Expect(admin.Create(ctx, definition("Gadget", apiextensionsv1.NamespaceScoped))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(admin.Delete(ctx, definition("Gadget", ""))).To(Succeed())
+		})
+		expectPrintedSufficient(ctx, objects(objectNamed("gadget",
+			`{"apiVersion":"test.example.com/v1","kind":"Gadget","metadata":{"name":"gadget"}}`)))
+	}, SpecTimeout(5*time.Minute))
+
+	It("are sufficient, and each is necessary, for all samples", func(ctx context.Context) {
+		for _, pattern := range []string{"templates/*.yaml", "self-service/templates.yaml"} {
+			files, err := filepath.Glob(filepath.Join(controlplane.Root(), "config", "samples", pattern))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(files).NotTo(BeEmpty())
+			for _, file := range files {
+				content, err := os.ReadFile(file)
+				Expect(err).NotTo(HaveOccurred())
+				for _, document := range strings.Split(string(content), "\n---\n") {
+					sample := &v1alpha1.NamespaceTemplate{}
+					if strings.Contains(document, "kind: NamespaceTemplate\n") {
+						Expect(yaml.Unmarshal([]byte(document), sample)).To(Succeed())
+						By(sample.Name)
+						expectPrintedSufficient(ctx, &sample.Spec)
+					}
+				}
+			}
+		}
+	}, SpecTimeout(10*time.Minute))
+
+	It("are sufficient, and each is necessary, for the templates on the migration pages", func(ctx context.Context) {
+		for _, page := range []string{"capsule", "hnc", "kyverno-generate", "namespace-configuration-operator"} {
+			By(page)
+			expectPrintedSufficient(ctx, &templateIn(page).Spec)
+		}
+	}, SpecTimeout(10*time.Minute))
+
+	It("include the objects of the previous revision until it is replaced", func(ctx context.Context) {
+		current := unauthorized(ctx, objects(objectNamed("limits", `{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"limits"}}`)))
+		create(ctx, current)
+		grantPrinted(ctx, current.Name)
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
+		namespace := selectedBy(current.Name)
+		createOpen(ctx, namespace)
+		change(ctx, current.Name, only("config", configMap("config", "a")))
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, "configmaps", "limitranges")
+		grantPrinted(ctx, current.Name)
+		Eventually(func(g Gomega) {
+			var limits corev1.LimitRangeList
+			g.Expect(cluster.Admin.List(ctx, &limits, client.InNamespace(namespace.Name))).To(Succeed())
+			g.Expect(limits.Items).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
+	}, SpecTimeout(5*time.Minute))
+})
+
+// rulesOf returns a pointer to the rules of a role.
+func rulesOf(role client.Object) *[]rbacv1.PolicyRule {
+	if namespaced, ok := role.(*rbacv1.Role); ok {
+		return &namespaced.Rules
+	}
+	return &role.(*rbacv1.ClusterRole).Rules
+}
+
+var _ = Describe("The condition Authorized", func() {
+	writeBindings := ruleFor(rbacv1.GroupName, "rolebindings", "create", "patch", "delete")
+	newBindingTemplate := func(ctx context.Context, account, kind, name string) *v1alpha1.NamespaceTemplate {
+		GinkgoHelper()
+		cluster.AllowImpersonation(ctx, account)
+		current := newTemplate(framework.Unique("binding"), only("team", bindingTo(kind, name)))
+		current.Spec.ServiceAccountName = account
+		create(ctx, current)
+		return current
+	}
+
+	It("is False before any namespace exists if the ServiceAccount may not bind the role", func(ctx context.Context) {
+		account := createLimitedAccount(ctx, writeBindings)
+		current := newBindingTemplate(ctx, account, "ClusterRole", "edit-configmaps")
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, `bind clusterroles.rbac.authorization.k8s.io "edit-configmaps"`)
+	})
+
+	It("is True without bind if the ServiceAccount holds the permissions of the role", func(ctx context.Context) {
+		account := createLimitedAccount(ctx, writeBindings, ruleFor("", "configmaps", "create", "get", "update", "delete"))
+		current := newBindingTemplate(ctx, account, "ClusterRole", "edit-configmaps")
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
+		createOpen(ctx, selectedBy(current.Name))
+		expectNotForbidden(ctx, current.Name)
+	})
+
+	It("is False if the ClusterRole does not exist and the ServiceAccount may not bind it", func(ctx context.Context) {
+		account := createLimitedAccount(ctx, writeBindings)
+		current := newBindingTemplate(ctx, account, "ClusterRole", "missing")
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, "bind")
+	})
+
+	It("is Unknown if an expression computes a name and not every name is permitted", func(ctx context.Context) {
+		bind := ruleFor(rbacv1.GroupName, "clusterroles", "bind")
+		bind.ResourceNames = []string{"edit-configmaps"}
+		account := createLimitedAccount(ctx, writeBindings, bind)
+		current := newBindingTemplate(ctx, account, "ClusterRole", "${'edit-' + 'configmaps'}")
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionUnknown, "an expression computes", "- bind")
+		createOpen(ctx, selectedBy(current.Name))
+	})
+
+	It("is Unknown while the API server does not serve a kind", func(ctx context.Context) {
+		current := newTemplate(framework.Unique("unserved"), only("unknown",
+			`{"apiVersion":"test.example.com/v1","kind":"Unknown","metadata":{"name":"x"}}`))
+		create(ctx, current)
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionUnknown, "Unknown")
+	})
+
+	// This takes 30 s, because permissions are not reviewed more often.
+	It("recognizes that permissions were revoked when an object is forbidden", func(ctx context.Context) {
+		account := createLimitedAccount(ctx)
+		rule := ruleFor("", "configmaps", "create", "patch", "delete")
+		name := framework.Unique("revocable")
+		cluster.Bind(ctx, name, []rbacv1.PolicyRule{rule}, rbacv1.Subject{
+			Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: account,
+		})
+		cluster.AllowImpersonation(ctx, account)
+		current := newTemplate(framework.Unique("revoked"), only("config", configMap("config", "a")))
+		current.Spec.ServiceAccountName = account
+		create(ctx, current)
+		createOpen(ctx, selectedBy(current.Name))
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
+		Expect(cluster.Admin.Delete(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+		authorizer := newAuthorizer(ctx)
+		Eventually(func() metav1.ConditionStatus {
+			result := authorizer.Check(ctx, current, true)
+			return result.Status()
+		}).WithContext(ctx).Should(Equal(metav1.ConditionFalse))
+		namespace := selectedBy(current.Name)
+		Expect(creator.Create(ctx, namespace)).To(Succeed())
+		expectWaiting(ctx, namespace, "Forbidden")
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, "create configmaps")
+	}, SpecTimeout(5*time.Minute))
+
+	It("requires a bounded number of requests", func(ctx context.Context) {
+		spec := objects()
+		for i := range 128 {
+			spec.Objects = append(spec.Objects, objectNamed(framework.Unique("config"), configMap(framework.Unique("config"), string(rune('a'+i%26)))))
+		}
+		current := unauthorized(ctx, spec)
+		authorizer := newAuthorizer(ctx)
+		start := time.Now()
+		result := authorizer.Check(ctx, current, true)
+		AddReportEntry("denied", time.Since(start).String())
+		Expect(result.Status()).To(Equal(metav1.ConditionFalse))
+		Expect(len(result.Message(current.Name))).To(BeNumerically("<", 32768))
+		_, manifests, _ := strings.Cut(result.Message(current.Name), "\n")
+		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifests, "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() metav1.ConditionStatus {
+			start = time.Now()
+			result = authorizer.Check(ctx, current, true)
+			return result.Status()
+		}).WithContext(ctx).Should(Equal(metav1.ConditionTrue))
+		AddReportEntry("allowed", time.Since(start).String())
+		start = time.Now()
+		_ = authorizer.Check(ctx, current, false)
+		AddReportEntry("cached", time.Since(start).String())
+	})
+})
