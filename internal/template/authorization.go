@@ -4,6 +4,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,8 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -157,24 +156,23 @@ func (r *reviewer) checkPermission(
 	if grant.IsForOperator {
 		account = ""
 	}
-	outcome := r.review(ctx, account, permission.ResourceAttributes)
-	switch {
-	case outcome == reviewDenied && permission.Binding != nil:
+	outcome, asked := r.review(ctx, account, permission.ResourceAttributes), permission
+	if outcome == reviewDenied && permission.DryRun != nil {
 		outcome = r.dryRun(ctx, permission)
-	case outcome == reviewDenied && len(permission.Instead) > 0:
+	}
+	if outcome == reviewDenied {
 		for _, held := range permission.Instead {
-			if outcome = r.review(ctx, account, held.ResourceAttributes); outcome != reviewAllowed {
-				permission = held
+			if outcome, asked = r.review(ctx, account, held.ResourceAttributes), held; outcome != reviewAllowed {
 				break
 			}
 		}
-	case outcome == reviewDenied && permission.IsComputed:
-		r.result.addUnknown(fmt.Sprintf("%s: an expression computes the name or the kind, and not every name is permitted",
-			permission))
-		return reviewUnknown
 	}
-	if outcome == reviewDenied {
-		r.result.addDenied(grant, permission)
+	switch {
+	case outcome == reviewDenied && permission.Uncertain != "":
+		r.result.addUnknown(fmt.Sprintf("%s: %s", permission, permission.Uncertain))
+		return reviewUnknown
+	case outcome == reviewDenied:
+		r.result.addDenied(grant, asked)
 	}
 	return outcome
 }
@@ -233,34 +231,25 @@ func (a *Authorizer) send(ctx context.Context, key reviewKey) (authorizationv1.S
 	return review.Status, err
 }
 
-// dryRun determines whether a ServiceAccount without the verb `bind` holds the permissions of the ClusterRole. No
-// review can tell. The RoleBinding has no subjects and is not stored. It is for the operator's namespace:
-// the owners of other namespaces could influence the response, for example with a quota.
+// dryRun determines whether a ServiceAccount without the verb `bind` or `escalate` holds the permissions that an
+// object grants. No review can tell. The object is not stored. It is for the operator's namespace: the owners of
+// other namespaces could influence the response, for example with a quota.
 func (r *reviewer) dryRun(ctx context.Context, permission permissions.Permission) reviewResult {
-	key := reviewKey{r.result.account, permission.ResourceAttributes}
 	if r.result.isAccountMissing || r.result.isImpersonationDenied {
 		return reviewDenied
 	}
-	binding := permission.Binding.DeepCopy()
-	binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
-	binding.Namespace = r.SystemNamespace
-	if binding.Name == "" {
-		binding.Name = r.template.Name
-	}
-	manifest, err := runtime.DefaultUnstructuredConverter.ToUnstructured(binding)
+	manifest := permission.DryRun.DeepCopy()
+	manifest.SetNamespace(r.SystemNamespace)
+	manifest.SetName(cmp.Or(manifest.GetName(), r.template.Name))
 	namespace := &corev1.Namespace{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: r.SystemNamespace}, namespace)
 	if err == nil {
-		err = r.Client.Get(ctx, client.ObjectKey{Name: r.SystemNamespace}, namespace)
-	}
-	if err == nil {
-		delete(manifest["metadata"].(map[string]any), "creationTimestamp")
-		_, err = r.Writer.preview(ctx, target{template: r.template, namespace: namespace},
-			&unstructured.Unstructured{Object: manifest})
+		_, err = r.Writer.preview(ctx, target{template: r.template, namespace: namespace}, manifest)
 	}
 	switch {
 	case err == nil, apierrors.IsInvalid(err):
 		// Another RoleBinding with this name can have another role, which cannot be changed.
-		r.setAllowed(key, true)
+		r.setAllowed(reviewKey{r.result.account, permission.ResourceAttributes}, true)
 		return reviewAllowed
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // The ClusterRole does not exist.
 		return reviewDenied

@@ -97,7 +97,7 @@ func (a *Authorization) summary() string {
 			a.account, strings.Join(a.unknown, "; ")))
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("ServiceAccount %q can apply the objects.", a.account)
+		return fmt.Sprintf("ServiceAccount %q has the permissions that the template requires.", a.account)
 	}
 	return strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 }

@@ -95,7 +95,7 @@ func TestCheck(t *testing.T) {
 		message   []string
 		kinds     []string
 	}{
-		"allowed": {want: metav1.ConditionTrue, message: []string{"can apply the objects"}},
+		"allowed": {want: metav1.ConditionTrue, message: []string{"has the permissions"}},
 		"allowed with an evaluation error": {
 			answers: answers{evaluationError: "role not found"}, want: metav1.ConditionTrue,
 		},

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -102,6 +103,11 @@ func expectNotForbidden(ctx context.Context, name string) {
 	current := &v1alpha1.NamespaceTemplate{}
 	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, current)).To(Succeed())
 	Expect(current.Status.Failures).To(BeEmpty())
+	var events eventsv1.EventList
+	Expect(cluster.Admin.List(ctx, &events)).To(Succeed())
+	for _, event := range events.Items {
+		Expect(event.Reason == template.ReasonForbidden && strings.Contains(event.Note, `"`+name+`"`)).To(BeFalse(), event.Note)
+	}
 	Expect(meta.IsStatusConditionTrue(current.Status.Conditions, v1alpha1.ConditionAuthorized)).To(BeTrue())
 }
 
@@ -218,6 +224,7 @@ var _ = Describe("The permissions that the condition Authorized prints", func() 
 		Entry("a RoleBinding to a ClusterRole", objects(objectNamed("team", bindingTo("ClusterRole", "edit-configmaps")))),
 		Entry("a RoleBinding to a Role of the template", objects(
 			objectNamed("role", readerRole), objectNamed("team", bindingTo("Role", "reader")))),
+		Entry("a RoleBinding to another Role", objects(objectNamed("team", bindingTo("Role", "reader")))),
 		Entry("a RoleBinding to a computed ClusterRole", objects(
 			objectNamed("team", bindingTo("ClusterRole", "${'edit-' + 'configmaps'}")))),
 		Entry("a Role with computed rules", objects(objectNamed("role",
@@ -326,6 +333,29 @@ var _ = Describe("The condition Authorized", func() {
 		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
 		createOpen(ctx, selectedBy(current.Name))
 		expectNotForbidden(ctx, current.Name)
+	})
+
+	It("is True without escalate if the ServiceAccount holds the many permissions of a Role", func(ctx context.Context) {
+		groups := strings.Repeat(`"example.com",`, 20) + `""`
+		many := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"reader"},"rules":[` +
+			`{"apiGroups":[GROUPS],"resources":[GROUPS],"verbs":["get"]}]}`
+		account := createLimitedAccount(ctx, ruleFor(rbacv1.GroupName, "roles", "create", "patch", "delete"))
+		cluster.AllowImpersonation(ctx, account)
+		current := newTemplate(framework.Unique("many"), only("role", strings.ReplaceAll(many, "GROUPS", groups)))
+		current.Spec.ServiceAccountName = account
+		create(ctx, current)
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, "escalate")
+		cluster.Bind(ctx, framework.Unique("held"), []rbacv1.PolicyRule{ruleFor("*", "*", "get")},
+			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: account})
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
+		createOpen(ctx, selectedBy(current.Name))
+		expectNotForbidden(ctx, current.Name)
+	})
+
+	It("is Unknown if the ServiceAccount may not bind a Role that the template does not contain", func(ctx context.Context) {
+		account := createLimitedAccount(ctx, writeBindings)
+		current := newBindingTemplate(ctx, account, "Role", "reader")
+		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionUnknown, "may hold its permissions", "- bind")
 	})
 
 	It("is False if the ClusterRole does not exist and the ServiceAccount may not bind it", func(ctx context.Context) {

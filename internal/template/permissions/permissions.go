@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -26,18 +27,21 @@ const (
 	verbGet    = "get"
 
 	resourceServiceAccounts = "serviceaccounts"
+
+	uncertainName = "an expression computes the name or the kind, and not every name is permitted"
+	uncertainRole = "the Role is not in the template, and the ServiceAccount may hold its permissions"
 )
 
 // Permission is a request that must be allowed. Without a namespace, it must be allowed in every namespace.
 type Permission struct {
 	authorizationv1.ResourceAttributes
-	// IsComputed is true if an expression computes the name, which is then empty.
-	IsComputed bool
+	// Uncertain is why the requests of the template can be allowed although this one is denied.
+	Uncertain string
 	// Instead are sufficient in place of this permission: users can grant what they hold themselves.
 	Instead []Permission
-	// Binding is a RoleBinding without subjects for which this permission is required, unless the user holds
-	// all permissions of the role. Only a dry run shows whether this is the case.
-	Binding *rbacv1.RoleBinding
+	// DryRun is the manifest of an object for which this permission is required, unless the user holds the
+	// permissions that the object grants. Only a dry run shows whether this is the case.
+	DryRun *unstructured.Unstructured
 }
 
 // String describes the request.
@@ -128,13 +132,38 @@ func (c *collector) add(permission Permission) {
 		}
 		// Two Roles with one name can have different rules.
 		if len(known.Instead) > 0 && len(permission.Instead) > 0 {
-			known.Instead = slices.Concat(known.Instead, permission.Instead)
+			known.Instead = union(known.Instead, permission.Instead)
 		} else {
 			known.Instead = nil
+		}
+		if !grantsEqual(known.DryRun, permission.DryRun) {
+			known.DryRun = nil
 		}
 		return
 	}
 	grant.Permissions = append(grant.Permissions, permission)
+}
+
+// union returns the permissions that are in either list.
+func union(a, b []Permission) []Permission {
+	all := slices.Clone(a)
+	for _, permission := range b {
+		if !slices.ContainsFunc(a, func(known Permission) bool {
+			return known.ResourceAttributes == permission.ResourceAttributes
+		}) {
+			all = append(all, permission)
+		}
+	}
+	return all
+}
+
+// grantsEqual reports whether the manifests of Roles or RoleBindings grant the same.
+func grantsEqual(a, b *unstructured.Unstructured) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return apiequality.Semantic.DeepEqual(a.Object["rules"], b.Object["rules"]) &&
+		apiequality.Semantic.DeepEqual(a.Object["roleRef"], b.Object["roleRef"])
 }
 
 // objects adds what the objects of a revision require.
@@ -164,13 +193,14 @@ func (c *collector) objects(spec *v1alpha1.NamespaceTemplateSpec, isDeletedOnly 
 }
 
 func (c *collector) write(target target, verb string) {
-	c.add(Permission{
-		ResourceAttributes: authorizationv1.ResourceAttributes{
-			Group: target.resource.Group, Version: target.resource.Version, Resource: target.resource.Resource,
-			Verb: verb, Name: target.name,
-		},
-		IsComputed: target.name == "",
-	})
+	permission := Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
+		Group: target.resource.Group, Version: target.resource.Version, Resource: target.resource.Resource,
+		Verb: verb, Name: target.name,
+	}}
+	if target.name == "" {
+		permission.Uncertain = uncertainName
+	}
+	c.add(permission)
 }
 
 // target is an object in every Namespace.

@@ -5,6 +5,7 @@ package permissions
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -246,9 +247,43 @@ func TestForAlternatives(t *testing.T) {
 	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("get list watch pods,pods/log"))
 	grants, _ = For(Input{Spec: specOf(t, role, other, bindingToRole), SystemNamespace: system, ResourceOf: resourceOf})
 	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("bind create delete patch roles.rbac.authorization.k8s.io [reader]"))
+	grants, _ = For(Input{Spec: specOf(t, role, bindingToRole, bindingToRole), SystemNamespace: system, ResourceOf: resourceOf})
+	for _, permission := range grants[0].Permissions {
+		g.Expect(len(permission.Instead)).To(BeElementOf(0, 4), "the same permissions are not repeated")
+	}
 	computed := strings.ReplaceAll(role, "get, list", "'${params.verb}'")
 	grants, _ = For(Input{Spec: specOf(t, role, computed), SystemNamespace: system, ResourceOf: resourceOf})
 	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("create delete escalate patch roles.rbac.authorization.k8s.io [reader]"))
+}
+
+func TestForDryRun(t *testing.T) {
+	rules := func(count int) string {
+		return "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader}, rules: [{apiGroups: [" +
+			strings.Repeat("a,", count) + "], resources: [" + strings.Repeat("a,", count) + "], verbs: [get]}]}"
+	}
+	another := strings.ReplaceAll(bindingToAdmin, "name: team", "name: another")
+	tests := map[string]struct {
+		manifests []string
+		verb      string
+		want      bool
+	}{
+		"a Role with too many rules":        {[]string{rules(17)}, "escalate", true},
+		"two Roles that exclude each other": {[]string{rules(17), rules(18)}, "escalate", false},
+		"a Role with few rules":             {[]string{rules(1)}, "escalate", false},
+		"a RoleBinding":                     {[]string{bindingToAdmin}, "bind", true},
+		"two RoleBindings":                  {[]string{bindingToAdmin, another}, "bind", true},
+		"a RoleBinding to a Role":           {[]string{bindingToRole}, "bind", false},
+		"a computed name":                   {[]string{strings.ReplaceAll(bindingToAdmin, "admin", "'${params.role}'")}, "bind", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			grants, _ := For(Input{Spec: specOf(t, test.manifests...), SystemNamespace: system, ResourceOf: resourceOf})
+			index := slices.IndexFunc(grants[0].Permissions, func(p Permission) bool { return p.Verb == test.verb })
+			g.Expect(index).To(BeNumerically(">=", 0))
+			g.Expect(grants[0].Permissions[index].DryRun != nil).To(Equal(test.want))
+		})
+	}
 }
 
 func TestImpersonation(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -83,24 +83,31 @@ func listed(rule rbacv1.PolicyRule) []Permission {
 func (c *collector) grantable(object target, all []target) {
 	switch object.kind.GroupKind() {
 	case roleKind:
-		c.require(permissionTo(verbEscalate, "roles", object.name), object)
+		permission := permissionTo(verbEscalate, "roles", object.name)
+		if !object.isExplicit && object.name != "" && render.IsLiteral(object.manifest["rules"]) {
+			permission.DryRun = manifestOf(object, "rules", object.manifest["rules"])
+		}
+		c.require(permission, object)
 	case roleBindingKind:
 		kind, name := roleRefOf(object.manifest)
+		if kind == "" {
+			name = ""
+		}
 		if kind != kindRole {
 			permission := permissionTo(verbBind, "clusterroles", name)
-			permission.IsComputed = permission.IsComputed || kind == ""
-			if !permission.IsComputed {
-				permission.Binding = &rbacv1.RoleBinding{
-					ObjectMeta: metav1.ObjectMeta{Name: object.name},
-					RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole, Name: name},
-				}
+			if name != "" {
+				permission.DryRun = manifestOf(object, "roleRef", map[string]any{
+					"apiGroup": rbacv1.GroupName, "kind": kind, "name": name,
+				})
 			}
 			c.add(permission)
 		}
 		if kind != kindClusterRole {
-			permission := permissionTo(verbBind, "roles", name)
-			permission.IsComputed = permission.IsComputed || kind == ""
-			c.require(permission, roleOf(object, name, all))
+			permission, role := permissionTo(verbBind, "roles", name), roleOf(object, name, all)
+			if name != "" && !role.isExplicit {
+				permission.Uncertain = uncertainRole
+			}
+			c.require(permission, role)
 		}
 	}
 }
@@ -111,6 +118,24 @@ func (c *collector) require(permission Permission, role target) {
 	if !role.isExplicit || len(role.held) > 0 { // A Role without rules can be created and bound by every user.
 		c.add(permission)
 	}
+}
+
+// manifestOf returns the manifest of an object with one field. The name is empty if an expression computes it.
+func manifestOf(object target, key string, value any) *unstructured.Unstructured {
+	manifest := &unstructured.Unstructured{Object: map[string]any{key: value}}
+	manifest.SetGroupVersionKind(object.kind)
+	manifest.SetName(object.name)
+	return manifest.DeepCopy()
+}
+
+func permissionTo(verb, resource, name string) Permission {
+	permission := Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
+		Group: rbacv1.GroupName, Version: "*", Resource: resource, Verb: verb, Name: name,
+	}}
+	if name == "" {
+		permission.Uncertain = uncertainName
+	}
+	return permission
 }
 
 // roleOf returns the Role in the template that a RoleBinding refers to, if it exists whenever the RoleBinding does.
@@ -126,15 +151,6 @@ func roleOf(binding target, name string, all []target) target {
 		return target{}
 	}
 	return found[0]
-}
-
-func permissionTo(verb, resource, name string) Permission {
-	return Permission{
-		ResourceAttributes: authorizationv1.ResourceAttributes{
-			Group: rbacv1.GroupName, Version: "*", Resource: resource, Verb: verb, Name: name,
-		},
-		IsComputed: name == "",
-	}
 }
 
 // roleRefOf returns the kind and the name of the role of a RoleBinding; empty if an expression computes them.
