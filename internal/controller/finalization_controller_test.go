@@ -87,8 +87,9 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 		Finalizer: finalization.New(finalization.Config{
 			NamespaceFinalizer: corev1.FinalizerKubernetes, Clock: passive, Discoverer: s, Content: content,
 			Namespaces: liveNamespaces{live}, GracePeriods: s.gracePeriods,
-			IsAggregated: func(schema.GroupVersion) bool { return false },
-			Metrics:      metrics.FinalizationRecorder{}, Durations: metrics.FinalizationRecorder{}, Log: logr.Discard(),
+			IsAggregated:      func(schema.GroupVersion) bool { return false },
+			ConfirmAggregated: func(context.Context, schema.GroupVersion) (bool, error) { return false, nil },
+			Metrics:           metrics.FinalizationRecorder{}, Durations: metrics.FinalizationRecorder{}, Log: logr.Discard(),
 		}),
 	}
 }

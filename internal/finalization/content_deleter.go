@@ -61,11 +61,13 @@ type contentDeleter struct {
 	cache      *discoveryCache
 	content    metadata.Interface
 	namespaces NamespaceGetter
-	finalizer  corev1.FinalizerName
-	clock      clock.PassiveClock
-	limiter    *throttling.Limiter
-	lister     lister
-	metrics    MetricsRecorder
+	// confirmAggregated is Config.ConfirmAggregated.
+	confirmAggregated func(context.Context, schema.GroupVersion) (bool, error)
+	finalizer         corev1.FinalizerName
+	clock             clock.PassiveClock
+	limiter           *throttling.Limiter
+	lister            lister
+	metrics           MetricsRecorder
 }
 
 // pass is one pass over one namespace.
@@ -97,7 +99,8 @@ func (d *contentDeleter) deleteContent(
 		return nil, err
 	}
 	for _, typeState := range state.types {
-		typeState.page = nil // The next pass lists remaining objects again.
+		// The next pass lists remaining objects again.
+		typeState.page, typeState.requests = nil, deleteResults{}
 	}
 	return report, nil
 }
@@ -271,6 +274,10 @@ func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, e
 		if err := p.forEachType(ctx, states, p.deleteType); err != nil {
 			return "", err
 		}
+		// An aggregated API server may compute objects from others, which are deleted now.
+		if err := p.forEachType(ctx, states, p.deleteUndeleted); err != nil {
+			return "", err
+		}
 		// If later stages have no objects, there is no reason to wait. The message would be wrong, and
 		// would alternate with the message of a namespace controller that runs alongside the operator.
 		if reason := computeWaitReason(current, states); reason != "" && hasLater {
@@ -302,13 +309,17 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 		return nil
 	}
 	requestedAt := p.clock.Now()
-	var live *corev1.Namespace
-	err := p.limiter.Do(ctx, func(ctx context.Context) error {
-		var err error
-		p.metrics.Requested(PurposeConfirm)
-		live, err = p.namespaces.Get(ctx, p.namespace.Name)
+	if err := p.limiter.Do(ctx, p.confirmNow); err != nil {
 		return err
-	})
+	}
+	p.confirmedAt = requestedAt
+	return nil
+}
+
+// confirmNow returns nil if the Namespace still exists with the same UID.
+func (p *pass) confirmNow(ctx context.Context) error {
+	p.metrics.Requested(PurposeConfirm)
+	live, err := p.namespaces.Get(ctx, p.namespace.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return ErrReplaced
@@ -317,6 +328,5 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 	case live.UID != p.namespace.UID || live.DeletionTimestamp == nil || !HasFinalizer(live, p.finalizer):
 		return ErrReplaced
 	}
-	p.confirmedAt = requestedAt
 	return nil
 }

@@ -90,7 +90,7 @@ func newDeleter(server *contentServer, reader *namespaceReader, resources ...str
 	finalizer := New(Config{
 		NamespaceFinalizer: corev1.FinalizerKubernetes, Clock: server.clock, Discoverer: api, Content: server.client(),
 		Namespaces: reader, Metrics: counted, Log: logr.Discard(),
-		IsAggregated: func(schema.GroupVersion) bool { return false },
+		IsAggregated: isAggregated, ConfirmAggregated: server.confirmAggregated,
 	})
 	return finalizer.deleter, api
 }

@@ -10,8 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
@@ -75,6 +73,8 @@ type typeState struct {
 	// page is the first page of the list.
 	page     *metav1.PartialObjectMetadataList
 	listedAt time.Time
+	// emptyPages is the number of empty pages before the last page.
+	emptyPages int
 	// isUncounted reports whether the first page is empty but other pages follow.
 	isUncounted bool
 	// isNotServed reports whether the API server does not serve the type.
@@ -86,8 +86,13 @@ type typeState struct {
 	// isUncertain reports whether the outcome of a DELETE request is unknown, for example after a
 	// timeout.
 	isUncertain bool
-	// failed is the number of failed DELETE requests.
+	// requests contains the results of the requests of the current pass.
+	requests deleteResults
+	// failed is the number of failed DELETE requests whose objects remain.
 	failed int
+	// undeleted is the number of objects that an aggregated API server still lists, and not as terminating, although a
+	// DELETE request for them succeeded or was ineffective.
+	undeleted int
 }
 
 // setListResult stores the result of a list request. It returns the page, an empty page if the type is
@@ -136,27 +141,19 @@ func (s *typeState) mayHaveObjects() bool {
 
 // canAssumeDeleted reports whether all objects of the type must have been deleted in this pass, because
 // they had no finalizer and no request failed. It is false if there are other pages, because the
-// finalizers on them are unknown. It is true only in the last stage: an object that is created during
-// the deletion of a type may need objects that a later stage deletes.
+// finalizers on them are unknown, and for an aggregated API server, whose DELETE may be ineffective. It is
+// true only in the last stage: an object that is created during the deletion of a type may need objects
+// that a later stage deletes.
 func (s *typeState) canAssumeDeleted() bool {
 	return s.deleteError == nil && !s.isIncomplete && !s.isUncounted && len(s.Finalizers) == 0 && s.Terminating == 0 &&
-		s.Count == s.Listed && s.page.Continue == "" && stageOf(s.Type.GroupResource()) == stageDependencies
+		s.Count == s.Listed && s.page.Continue == "" && !s.Type.IsAggregated &&
+		stageOf(s.Type.GroupResource()) == stageDependencies
 }
 
+// reset prepares the state for counting the remaining objects.
 func (s *typeState) reset() {
 	s.Count, s.Listed, s.Terminating, s.DeletionDue, s.Finalizers, s.isUncounted = 0, 0, 0, time.Time{}, nil, false
-}
-
-// setFailed stores the DELETE requests that failed. NotFound and Conflict usually mean that the object was deleted or
-// replaced in the meantime, so that the request has not failed. An admission webhook can deny a request with the same
-// codes, but then the object is among the remaining ones, which are not terminating.
-func (s *typeState) setFailed(failed []objectError, remaining sets.Set[types.UID]) {
-	failed = slices.DeleteFunc(slices.Clone(failed), func(f objectError) bool {
-		return (apierrors.IsNotFound(f.err) || apierrors.IsConflict(f.err)) && !remaining.Has(f.uid)
-	})
-	s.failed = len(failed)
-	s.deleteError = joinObjectErrors(s.Type, failed)
-	s.isUncertain = slices.ContainsFunc(failed, func(f objectError) bool { return !isFinal(f.err) })
+	s.undeleted, s.emptyPages = 0, 0
 }
 
 // count adds listed objects to the remaining ones.

@@ -35,6 +35,8 @@ type ResourceType struct {
 	CanList             bool
 	CanDeleteCollection bool
 	CanWatch            bool
+	// IsAggregated reports whether an aggregated API server serves the type, or whether the server is unknown.
+	IsAggregated bool
 }
 
 // ResourceSet is the result of one discovery.
@@ -58,8 +60,9 @@ func (s *ResourceSet) IsComplete() bool {
 
 // discoveryCache caches discovery for all namespaces.
 type discoveryCache struct {
-	discoverer resourcetypes.Discoverer
-	clock      clock.PassiveClock
+	discoverer   resourcetypes.Discoverer
+	isAggregated func(schema.GroupVersion) bool
+	clock        clock.PassiveClock
 
 	// access is a lock that is held during discovery, so that waiting callers share the result. It is a
 	// channel, so callers can stop waiting when their context is done.
@@ -71,8 +74,12 @@ type discoveryCache struct {
 	changedAt  time.Time
 }
 
-func newDiscoveryCache(discoverer resourcetypes.Discoverer, passive clock.PassiveClock) *discoveryCache {
-	return &discoveryCache{discoverer: discoverer, clock: passive, access: make(chan struct{}, 1)}
+func newDiscoveryCache(
+	discoverer resourcetypes.Discoverer, isAggregated func(schema.GroupVersion) bool, passive clock.PassiveClock,
+) *discoveryCache {
+	return &discoveryCache{
+		discoverer: discoverer, isAggregated: isAggregated, clock: passive, access: make(chan struct{}, 1),
+	}
 }
 
 // invalidate must be called when a type may have been added or removed.
@@ -130,7 +137,7 @@ func (c *discoveryCache) discover(ctx context.Context) *ResourceSet {
 		return err
 	})
 	resources.DiscoveryError = err
-	resources.Types, resources.ParseError = computeDeletableTypes(lists)
+	resources.Types, resources.ParseError = computeDeletableTypes(lists, c.isAggregated)
 	hasCoreType := slices.ContainsFunc(resources.Types, func(resourceType ResourceType) bool {
 		return resourceType.Group == corev1.GroupName
 	})
@@ -146,7 +153,9 @@ func (c *discoveryCache) discover(ctx context.Context) *ResourceSet {
 
 // computeDeletableTypes returns the types whose objects can be deleted, and an error that names the
 // invalid group versions. Upstream stops at the first invalid group version.
-func computeDeletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, error) {
+func computeDeletableTypes(
+	lists []*metav1.APIResourceList, isAggregated func(schema.GroupVersion) bool,
+) ([]ResourceType, error) {
 	parsed, invalid := resourcetypes.Parse(lists, func(resource *metav1.APIResource) bool {
 		return slices.Contains(resource.Verbs, "delete")
 	})
@@ -157,6 +166,7 @@ func computeDeletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, err
 			CanList:              resourceType.Can("list"),
 			CanDeleteCollection:  resourceType.Can("deletecollection"),
 			CanWatch:             resourceType.Can("watch"),
+			IsAggregated:         isAggregated(resourceType.GroupVersion()),
 		})
 	}
 	var errs []error

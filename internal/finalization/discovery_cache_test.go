@@ -55,7 +55,7 @@ func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 			g := NewWithT(t)
 			passive := clocktesting.NewFakePassiveClock(now)
 			api := &discoverer{results: []discoveryResult{test.first, complete}}
-			cache := newDiscoveryCache(api, passive)
+			cache := newDiscoveryCache(api, isAggregated, passive)
 			if test.invalidateAt != nil && *test.invalidateAt < 0 {
 				passive.SetTime(now.Add(*test.invalidateAt))
 				cache.invalidate()
@@ -91,7 +91,7 @@ func TestDiscoveryCacheSharesDiscovery(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				api := &discoverer{results: []discoveryResult{test.result}, delay: time.Second}
-				cache := newDiscoveryCache(api, clock.RealClock{})
+				cache := newDiscoveryCache(api, isAggregated, clock.RealClock{})
 				var group sync.WaitGroup
 				inventories := make([]*ResourceSet, 5)
 				for i := range inventories {
@@ -112,7 +112,7 @@ func TestDiscoveryCacheDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testi
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		api := &discoverer{results: []discoveryResult{{err: errOutage}}, delay: time.Second}
-		cache := newDiscoveryCache(api, clock.RealClock{})
+		cache := newDiscoveryCache(api, isAggregated, clock.RealClock{})
 		go func() { _, _ = cache.get(t.Context(), time.Time{}) }()
 		time.Sleep(time.Millisecond)
 		_, err := cache.get(t.Context(), time.Time{})
@@ -127,7 +127,7 @@ func TestDiscoveryCacheStopsWhenTheContextIsDone(t *testing.T) {
 		api := &discoverer{
 			results: []discoveryResult{{lists: served("v1/configmaps")}}, delay: 2 * time.Second,
 		}
-		cache := newDiscoveryCache(api, clock.RealClock{})
+		cache := newDiscoveryCache(api, isAggregated, clock.RealClock{})
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 
@@ -152,7 +152,7 @@ func TestDiscoveryCacheStopsWhenTheContextIsDone(t *testing.T) {
 func TestDiscoveryCacheLimitsTheDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		cache := newDiscoveryCache(&discoverer{results: []discoveryResult{{}}, delay: time.Hour}, clock.RealClock{})
+		cache := newDiscoveryCache(&discoverer{results: []discoveryResult{{}}, delay: time.Hour}, isAggregated, clock.RealClock{})
 		began := time.Now()
 		resources, err := cache.get(t.Context(), time.Time{})
 		g.Expect(err).NotTo(HaveOccurred())
@@ -256,7 +256,7 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cache := newDiscoveryCache(&discoverer{results: []discoveryResult{test.result}}, newTickingClock())
+			cache := newDiscoveryCache(&discoverer{results: []discoveryResult{test.result}}, isAggregated, newTickingClock())
 			resources, err := cache.get(t.Context(), time.Time{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(resources.Types).To(Equal(test.want))

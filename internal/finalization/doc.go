@@ -60,6 +60,17 @@
 // same at the time of the list, and all listed objects belong to it.
 //
 // Each object is deleted with its UID as a precondition. This rules out deletecollection, which
-// upstream uses, for all types that can be listed. Deleting the objects individually but
+// upstream uses, for all types that kube-apiserver stores. Deleting the objects individually but
 // concurrently takes about half as long as a deletecollection request.
+//
+// # Aggregated API servers
+//
+// An aggregated API server can list objects that the namespace does not contain, or compute objects
+// without a UID. If such objects remain after the DELETE requests and after the deletion of the other
+// types of the stage, they are deleted with deletecollection, as upstream does, directly after the
+// Namespace was read again. While the namespace finalizer is present, the namespace cannot be recreated. Whatever
+// the server then lists still remains: no list with objects proves that the namespace is empty.
+//
+// Requests to these servers have no limit, and their lists are not shared, because they may
+// implement both incorrectly.
 package finalization

@@ -40,11 +40,14 @@ type Config struct {
 	Content            metadata.Interface
 	Namespaces         NamespaceGetter
 	GracePeriods       GracePeriodSource
-	// IsAggregated reports whether an aggregated API server serves a group version.
+	// IsAggregated reports whether an aggregated API server serves a group version, according to a cache. It returns
+	// true if the server is unknown.
 	IsAggregated func(schema.GroupVersion) bool
-	Metrics      MetricsRecorder
-	Durations    DurationRecorder
-	Log          logr.Logger
+	// ConfirmAggregated is like IsAggregated, but asks the API server. It is called before a deletecollection request.
+	ConfirmAggregated func(context.Context, schema.GroupVersion) (bool, error)
+	Metrics           MetricsRecorder
+	Durations         DurationRecorder
+	Log               logr.Logger
 }
 
 // Finalizer deletes the content of terminating Namespaces. It keeps the state of each Namespace between
@@ -66,9 +69,10 @@ func New(config Config) *Finalizer {
 	return &Finalizer{
 		clock: config.Clock, finalizer: config.NamespaceFinalizer, gracePeriods: config.GracePeriods,
 		deleter: &contentDeleter{
-			cache:   newDiscoveryCache(config.Discoverer, config.Clock),
+			cache:   newDiscoveryCache(config.Discoverer, config.IsAggregated, config.Clock),
 			content: content, namespaces: config.Namespaces, finalizer: config.NamespaceFinalizer,
-			clock: config.Clock, limiter: limiter, metrics: config.Metrics,
+			confirmAggregated: config.ConfirmAggregated,
+			clock:             config.Clock, limiter: limiter, metrics: config.Metrics,
 			lister: sharedlist.New(sharedlist.Options{
 				Client: content, Clock: config.Clock, Limiter: limiter, IsAggregated: config.IsAggregated,
 				CountRequest: func() { config.Metrics.Requested(PurposeSharedList) },

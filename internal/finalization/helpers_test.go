@@ -4,6 +4,7 @@
 package finalization
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -129,6 +130,11 @@ var (
 	widgetsType    = resourceType("example.com", "v1", "widgets")
 )
 
+// isAggregated reports whether an aggregated API server serves a group version.
+func isAggregated(groupVersion schema.GroupVersion) bool {
+	return groupVersion.Group == "aggregated.example.com"
+}
+
 // terminating returns a terminating Namespace.
 func terminating() *corev1.Namespace {
 	return wrappers.MakeNamespace("x").UID("x-uid").Terminating(now).Obj()
@@ -174,10 +180,14 @@ type contentServer struct {
 	errors map[string]error
 	// hooks contains functions that are called before the response, by the recorded text of the request.
 	hooks map[string]func()
+	// isLocal makes confirmAggregated return false for all group versions, as if the cache was stale.
+	isLocal bool
 	// pageSize is the maximum number of objects on a page, regardless of the limit.
 	pageSize int
 	// isEmptyPageFirst makes every list start with an empty page.
 	isEmptyPageFirst bool
+	// emptyPages is the number of the other empty pages.
+	emptyPages int
 
 	lock sync.Mutex
 	log  []string
@@ -192,6 +202,11 @@ func (s *contentServer) client() metadata.Interface {
 	s.fake.PrependReactor("*", "*", s.react)
 	s.fake.PrependWatchReactor("*", s.watch)
 	return &contentClient{Interface: s.fake, server: s}
+}
+
+func (s *contentServer) confirmAggregated(_ context.Context, groupVersion schema.GroupVersion) (bool, error) {
+	s.record("get apiservice " + groupVersion.String())
+	return isAggregated(groupVersion) && !s.isLocal, s.errors["get apiservice"]
 }
 
 func (s *contentServer) record(words string) {
@@ -254,13 +269,18 @@ func (s *contentServer) react(action clienttesting.Action) (bool, runtime.Object
 func (s *contentServer) list(resource string, options metav1.ListOptions) runtime.Object {
 	objects := s.objects[resource]
 	from, _ := strconv.Atoi(options.Continue)
-	size := int(options.Limit)
+	size := cmp.Or(int(options.Limit), len(objects))
 	if s.pageSize > 0 {
 		size = s.pageSize
 	}
 	page := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
 	if s.isEmptyPageFirst && options.Continue == "" {
 		page.Continue = "0"
+		return page
+	}
+	if s.emptyPages > 0 {
+		s.emptyPages--
+		page.Continue = options.Continue + "0"
 		return page
 	}
 	to := min(from+size, len(objects))
@@ -394,6 +414,13 @@ func (r *contentResource) List(
 func (r *contentResource) DeleteCollection(
 	ctx context.Context, options metav1.DeleteOptions, listOptions metav1.ListOptions,
 ) error {
-	r.getter.server.record(fmt.Sprintf("deletecollection %s, %s", r.getter.resource.Resource, *options.PropagationPolicy))
+	resource := r.getter.resource.Resource
+	r.getter.server.record(fmt.Sprintf("deletecollection %s, %s", resource, *options.PropagationPolicy))
+	if hook := r.getter.server.hooks["deletecollection "+resource]; hook != nil {
+		hook()
+	}
+	if err := r.getter.server.errors["deletecollection "+resource]; err != nil {
+		return err
+	}
 	return r.ResourceInterface.DeleteCollection(ctx, options, listOptions)
 }

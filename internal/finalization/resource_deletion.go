@@ -11,11 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
@@ -29,6 +27,10 @@ import (
 // maxNamedErrors is the number of objects of one type that an error names.
 const maxNamedErrors = 3
 
+// maxEmptyPages limits the empty pages of a type in one pass. An aggregated API server could return such pages without
+// end, and thus delay all namespaces.
+const maxEmptyPages = 10
+
 // listPage lists one page. It stores a failure in the type's listError. If listPage returns an
 // error, the pass ends.
 func (p *pass) listPage(
@@ -39,7 +41,9 @@ func (p *pass) listPage(
 		var err error
 		p.metrics.Requested(PurposeList)
 		// A list request without a resourceVersion is a consistent read.
-		page, err = p.objects(state).List(ctx, metav1.ListOptions{Limit: sharedlist.PageSize, Continue: continueToken})
+		page, err = p.objects(state).List(ctx, metav1.ListOptions{
+			Limit: sharedlist.PageLimit(state.Type.IsAggregated), Continue: continueToken,
+		})
 		return err
 	})
 	if ctx.Err() != nil {
@@ -49,6 +53,11 @@ func (p *pass) listPage(
 		// The next pass starts a new list.
 		state.isIncomplete = true
 		return nil, nil
+	}
+	if err == nil && len(page.Items) == 0 && page.Continue != "" {
+		if state.emptyPages++; state.emptyPages > maxEmptyPages {
+			err = fmt.Errorf("the list has more than %d empty pages", maxEmptyPages)
+		}
 	}
 	return state.setListResult(page, err), nil
 }
@@ -72,7 +81,7 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 	case state.page == nil || (len(state.page.Items) == 0 && state.page.Continue == ""):
 		return nil
 	}
-	hasDeleted, failed, err := p.deletePages(ctx, state)
+	hasDeleted, err := p.deletePages(ctx, state)
 	switch {
 	case err != nil || state.listError != nil:
 		return err
@@ -83,26 +92,24 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 		state.reset()
 		return nil
 	}
-	return p.recount(ctx, state, failed)
+	return p.recount(ctx, state)
 }
 
 // deletePages deletes the objects of one type, page by page, within the time budget. It reports whether
-// it sent a DELETE request, and returns the failures.
-func (p *pass) deletePages(ctx context.Context, state *typeState) (hasDeleted bool, failed []objectError, err error) {
+// it sent a DELETE request.
+func (p *pass) deletePages(ctx context.Context, state *typeState) (hasDeleted bool, err error) {
 	page, listedAt := state.page, state.listedAt
 	for page != nil {
 		if targets := needDeletion(page.Items); len(targets) > 0 {
 			if err := p.confirm(ctx, listedAt); err != nil {
-				return false, nil, err
+				return false, err
 			}
 			hasDeleted = true
-			errs, err := p.deleteObjects(ctx, state, targets)
-			if err != nil {
-				return false, nil, err
+			if err := p.deleteObjects(ctx, state, targets); err != nil {
+				return false, err
 			}
-			failed = append(failed, errs...)
 		}
-		if page.Continue == "" || state.isIncomplete {
+		if page.Continue == "" || state.isIncomplete || state.needsCollection() {
 			break
 		}
 		// A list request is cheap compared to deletions. Pages with only terminating objects must not
@@ -113,49 +120,46 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (hasDeleted bo
 		}
 		page, err = p.listPage(ctx, state, page.Continue)
 		if err != nil {
-			return false, nil, err
+			return false, err
 		}
 		listedAt = p.clock.Now()
 	}
-	state.setFailed(failed, nil)
-	return hasDeleted, failed, nil
+	state.setDeleteError(nil)
+	return hasDeleted, nil
 }
 
-// deleteObjects deletes objects of a type concurrently and returns the failures. If the API server
-// throttles a DELETE request, a later pass deletes the other objects. Otherwise, each request would
-// wait just as long and block other namespaces.
-func (p *pass) deleteObjects(
-	ctx context.Context, state *typeState, targets []metav1.PartialObjectMetadata,
-) ([]objectError, error) {
+// deleteObjects deletes objects of a type concurrently. If the API server throttles a DELETE request, a
+// later pass deletes the other objects. Otherwise, each request would wait just as long and block other
+// namespaces.
+func (p *pass) deleteObjects(ctx context.Context, state *typeState, targets []metav1.PartialObjectMetadata) error {
 	var lock sync.Mutex
-	var failed []objectError
 	var group sync.WaitGroup
 	defer group.Wait()
-	var isThrottled atomic.Bool
+	isThrottled := false
 	for _, target := range targets {
 		if err := p.deletes.Acquire(ctx, 1); err != nil {
-			return nil, err
+			return err
 		}
-		if isThrottled.Load() {
+		lock.Lock()
+		state.isIncomplete = state.isIncomplete || isThrottled
+		isDone := isThrottled || state.needsCollection()
+		lock.Unlock()
+		if isDone {
 			p.deletes.Release(1)
-			state.isIncomplete = true
 			break
 		}
 		group.Go(func() {
 			defer p.deletes.Release(1)
-			if err := p.deleteObject(ctx, state, &target); err != nil {
-				// A 429 without Retry-After is an ordinary rejection, for example by a webhook.
-				if throttling.RetryAfter(err) > 0 {
-					isThrottled.Store(true)
-				}
-				lock.Lock()
-				defer lock.Unlock()
-				failed = append(failed, objectError{name: target.Name, uid: target.UID, err: err})
-			}
+			err := p.deleteObject(ctx, state, &target)
+			lock.Lock()
+			defer lock.Unlock()
+			state.addResult(&target, err)
+			// A 429 without Retry-After is an ordinary rejection, for example by a webhook.
+			isThrottled = isThrottled || throttling.RetryAfter(err) > 0
 		})
 	}
 	group.Wait()
-	return failed, ctx.Err()
+	return ctx.Err()
 }
 
 func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav1.PartialObjectMetadata) error {
@@ -173,36 +177,69 @@ func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav
 	return err
 }
 
-// deleteCollection deletes the objects of a type that cannot be listed. Like upstream, it then treats
-// the type as empty, because it cannot determine whether objects remain.
+// deleteCollection deletes all objects of a type. If the type cannot be listed, it then treats the type as empty, like
+// upstream, because it cannot determine whether objects remain.
 func (p *pass) deleteCollection(ctx context.Context, state *typeState) error {
 	if !state.Type.CanDeleteCollection {
 		return nil
 	}
-	if err := p.confirm(ctx, p.clock.Now()); err != nil {
-		return err
-	}
+	isConfirmed := false
 	err := p.limiter.Do(ctx, func(ctx context.Context) error {
+		// The limiter can delay requests, so the Namespace is confirmed immediately before the request.
+		if err := p.confirmNow(ctx); err != nil {
+			return err
+		}
+		isConfirmed = true
 		p.metrics.Requested(PurposeDeleteCollection)
 		return p.objects(state).DeleteCollection(ctx,
 			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}, metav1.ListOptions{})
 	})
+	if !isConfirmed {
+		return err
+	}
 	if err != nil && !isNotServed(err) {
-		state.deleteError = fmt.Errorf("failed to delete all %s: %w", state.Type.GroupResource(), err)
-		state.isUncertain = !isFinal(err)
+		state.requests.collectionError = fmt.Errorf("failed to delete all %s: %w", state.Type.GroupResource(), err)
+		state.deleteError, state.isUncertain = state.requests.collectionError, !isFinal(err)
 	}
 	return ctx.Err()
 }
 
-// recount counts the remaining objects of a type, page by page. The failures are those of deletePages.
+// deleteUndeleted deletes the objects that an aggregated API server still lists after they were deleted one by one, and
+// counts the remaining objects. In a deletecollection request, the server itself decides which objects the namespace
+// contains. It is sent only if nothing else helps, because it names the namespace but not its UID: like a request of
+// upstream's namespace controller, it affects a recreated namespace if it is delayed.
+func (p *pass) deleteUndeleted(ctx context.Context, state *typeState) error {
+	if state.undeleted == 0 || state.isUncertain {
+		return nil
+	}
+	// Objects that the server computes from other objects no longer exist once these are deleted.
+	if err := p.recount(ctx, state); err != nil || state.undeleted == 0 || !state.Type.CanDeleteCollection {
+		return err
+	}
+	var isAggregated bool
+	err := p.limiter.Do(ctx, func(ctx context.Context) error {
+		var err error
+		isAggregated, err = p.confirmAggregated(ctx, state.Type.GroupVersion())
+		return err
+	})
+	if err != nil || !isAggregated {
+		return ctx.Err() // The errors of the DELETE requests are reported.
+	}
+	if err := p.deleteCollection(ctx, state); err != nil {
+		return err
+	}
+	return p.recount(ctx, state)
+}
+
+// recount counts the remaining objects of a type, page by page.
 //
 // The next stage must not start while an object on a page that was not counted is terminating, so it waits if recount
 // does not list all pages. To avoid that, recount has a budget of its own: deletePages has just listed as many pages
 // within listBudget. Only a pass that is incomplete anyway stops earlier.
-func (p *pass) recount(ctx context.Context, state *typeState, failed []objectError) error {
+func (p *pass) recount(ctx context.Context, state *typeState) error {
 	state.reset()
 	startedAt := p.clock.Now()
-	remaining := sets.New[types.UID]()
+	remaining := sets.New[objectKey]()
 	continueToken := ""
 	for {
 		page, err := p.listPage(ctx, state, continueToken)
@@ -214,8 +251,8 @@ func (p *pass) recount(ctx context.Context, state *typeState, failed []objectErr
 		}
 		state.count(page.Items)
 		for i := range page.Items {
-			if len(failed) > 0 && page.Items[i].DeletionTimestamp == nil {
-				remaining.Insert(page.Items[i].UID)
+			if state.mayRemain() && page.Items[i].DeletionTimestamp == nil {
+				remaining.Insert(state.keyOf(page.Items[i].Name, page.Items[i].UID))
 			}
 		}
 		if continueToken = page.Continue; continueToken == "" {
@@ -228,10 +265,7 @@ func (p *pass) recount(ctx context.Context, state *typeState, failed []objectErr
 			break
 		}
 	}
-	state.setFailed(failed, remaining)
-	// Objects that were created in the meantime are not terminating, so no watch event will report their
-	// deletion.
-	state.HasNew = state.Listed > state.Terminating+state.failed
+	state.setRemaining(remaining)
 	if state.isNotServed {
 		p.rediscover(state)
 	}
@@ -255,13 +289,6 @@ func needDeletion(objects []metav1.PartialObjectMetadata) []metav1.PartialObject
 		}
 	}
 	return targets
-}
-
-// objectError is the error from deleting one object.
-type objectError struct {
-	name string
-	uid  types.UID
-	err  error
 }
 
 // joinObjectErrors returns one error for all failures of a type. It names the first objects, and
@@ -297,6 +324,14 @@ func isFinal(err error) bool {
 
 func isExpired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}
+
+func joinErrors(errs ...error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return joinedError(errs)
 }
 
 // joinedError is like the error that errors.Join returns, but its message is a single line.

@@ -126,14 +126,23 @@ func (r *checkedResource) List(
 	}
 	list, err := r.client.List(ctx, options)
 	var tooLarge *ResponseTooLargeError
-	if errors.As(err, &tooLarge) && (options.Limit == 0 || options.Limit > smallPage) {
-		options.Limit = smallPage
-		list, err = r.client.List(ctx, options)
+	for _, size := range smallerPages {
+		if errors.As(err, &tooLarge) && (options.Limit == 0 || options.Limit > size) {
+			options.Limit = size
+			list, err = r.client.List(ctx, options)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := r.validateList(list); err != nil {
+	if tooLarge != nil && len(list.Items) == 0 && list.Continue == "" {
+		// The larger response contained objects. The server may have applied the limit before it filtered them.
+		return nil, tooLarge
+	}
+	if list.Continue == "" {
+		list.RemainingItemCount = nil // The list is complete.
+	}
+	if err := r.validateList(list, options); err != nil {
 		return nil, err
 	}
 	return list, nil
@@ -149,7 +158,10 @@ func (r *checkedResource) Watch(ctx context.Context, options metav1.ListOptions)
 // validateList returns an error if a list cannot be the response to a request for this namespace. An
 // item without metadata.namespace is treated as an item in this namespace, because requests for the item
 // specify the namespace.
-func (r *checkedResource) validateList(list *metav1.PartialObjectMetadataList) error {
+func (r *checkedResource) validateList(list *metav1.PartialObjectMetadataList, options metav1.ListOptions) error {
+	if list.Continue != "" && list.Continue == options.Continue {
+		return errors.New("the response repeats the continue token of the request")
+	}
 	// Larger values cannot be object counts, and their sums could overflow.
 	if left := ptr.Deref(list.RemainingItemCount, 0); left < 0 || left > math.MaxInt32 {
 		return fmt.Errorf("the response has an invalid remainingItemCount: %d", left)

@@ -122,9 +122,13 @@ func TestListValidatesResponses(t *testing.T) {
 	item := func(namespace string) metav1.PartialObjectMetadata {
 		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}}
 	}
+	another := func(remaining *int64) metav1.ListMeta {
+		return metav1.ListMeta{Continue: "next", RemainingItemCount: remaining}
+	}
 	for name, test := range map[string]struct {
 		namespace string
-		remaining *int64
+		requested string // the continue token of the request
+		list      metav1.ListMeta
 		item      metav1.PartialObjectMetadata
 		wantErr   bool
 	}{
@@ -132,16 +136,28 @@ func TestListValidatesResponses(t *testing.T) {
 		"an item without a namespace":   {namespace: "x", item: item("")},
 		"an item in another namespace":  {namespace: "x", item: item("y"), wantErr: true},
 		"a list of all namespaces":      {item: item("y")},
-		"a remainingItemCount":          {namespace: "x", item: item("x"), remaining: ptr.To(int64(3))},
-		"a negative remainingItemCount": {namespace: "x", item: item("x"), remaining: ptr.To(int64(-1)), wantErr: true},
-		"a huge remainingItemCount":     {namespace: "x", item: item("x"), remaining: ptr.To(int64(math.MaxInt64)), wantErr: true},
+		"a remainingItemCount":          {namespace: "x", item: item("x"), list: another(ptr.To(int64(3)))},
+		"a negative remainingItemCount": {namespace: "x", item: item("x"), list: another(ptr.To(int64(-1))), wantErr: true},
+		"a huge remainingItemCount": {
+			namespace: "x", item: item("x"), list: another(ptr.To(int64(math.MaxInt64))), wantErr: true,
+		},
+		"a remainingItemCount in the last page": {
+			namespace: "x", item: item("x"), list: metav1.ListMeta{RemainingItemCount: ptr.To(int64(3))},
+		},
+		"the first page":            {namespace: "x", item: item("x"), list: another(nil)},
+		"another page":              {namespace: "x", item: item("x"), requested: "first", list: another(nil)},
+		"a repeated continue token": {namespace: "x", item: item("x"), requested: "next", list: another(nil), wantErr: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &recorder{}
-			server.list.Items, server.list.RemainingItemCount = []metav1.PartialObjectMetadata{test.item}, test.remaining
-			list, err := newClient(t, server).Resource(things).Namespace(test.namespace).List(t.Context(), metav1.ListOptions{})
+			server.list.ListMeta, server.list.Items = test.list, []metav1.PartialObjectMetadata{test.item}
+			list, err := newClient(t, server).Resource(things).Namespace(test.namespace).List(
+				t.Context(), metav1.ListOptions{Continue: test.requested})
 			if (err != nil) != test.wantErr || (list == nil) != test.wantErr {
 				t.Errorf("list %v, error %v", list, err)
+			}
+			if list != nil && list.Continue == "" && list.RemainingItemCount != nil {
+				t.Errorf("a complete list has %d remaining items", *list.RemainingItemCount)
 			}
 		})
 	}

@@ -19,10 +19,13 @@ const (
 	// MiB, and client-go allocates up to about twice the size of a response.
 	maxTogether = 32 << 20
 	uncounted   = 1 << 20
-	// smallPage is the page size that is used after a response was too large. Such a page does not exceed
-	// maxResponse even if each object has the maximum size that etcd accepts, 1.5 MiB.
+	// smallPage is the size of a page that does not exceed maxResponse even if each object has the maximum
+	// size that etcd accepts, 1.5 MiB.
 	smallPage = 8
 )
+
+// smallerPages are the page sizes that are tried after a response was too large.
+var smallerPages = []int64{500, smallPage}
 
 // ResponseTooLargeError is returned when a response exceeds the size limit.
 type ResponseTooLargeError struct{ text string }

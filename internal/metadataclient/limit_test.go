@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,13 +107,22 @@ func TestLimitResponsesTogether(t *testing.T) {
 
 // fatObjects is a fake API server with objects whose metadata is large. It supports the limit
 // parameter of list requests.
-type fatObjects struct{ limits []string }
+type fatObjects struct {
+	limits []string
+	// hasFilter makes lists with a limit empty: the server filters the objects after it has applied the limit.
+	hasFilter bool
+}
 
 func (s *fatObjects) RoundTrip(request *http.Request) (*http.Response, error) {
 	limit := request.URL.Query().Get("limit")
 	s.limits = append(s.limits, limit)
-	count := 0
-	_, _ = fmt.Sscan(limit, &count)
+	count := 1000
+	if limit != "" {
+		_, _ = fmt.Sscan(limit, &count)
+		if s.hasFilter {
+			count = 0
+		}
+	}
 	item := `{"metadata":{"name":"a","annotations":{"a":"` + strings.Repeat("a", 1<<18) + `"}}}`
 	body := `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","items":[` +
 		strings.TrimSuffix(strings.Repeat(item+",", count), ",") + `]}`
@@ -122,11 +132,29 @@ func (s *fatObjects) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func TestListUsesSmallPagesAfterATooLargeResponse(t *testing.T) {
-	server := &fatObjects{}
-	client := newClient(t, LimitResponses(server))
-	list, err := client.Resource(things).Namespace("x").List(t.Context(), metav1.ListOptions{Limit: 500})
-	if err != nil || len(list.Items) != smallPage || len(server.limits) != 2 {
-		t.Errorf("error %v, limits %v", err, server.limits)
+func TestListUsesSmallerPagesAfterATooLargeResponse(t *testing.T) {
+	for name, test := range map[string]struct {
+		server  fatObjects
+		limit   int64
+		limits  []string
+		wantErr bool
+	}{
+		"a limit":    {limit: 500, limits: []string{"500", "8"}},
+		"no limit":   {limits: []string{"", "500", "8"}},
+		"small page": {limit: 8, limits: []string{"8"}},
+		"the limit hides all objects": {
+			server: fatObjects{hasFilter: true}, limits: []string{"", "500"}, wantErr: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := newClient(t, LimitResponses(&test.server))
+			list, err := client.Resource(things).Namespace("x").List(t.Context(), metav1.ListOptions{Limit: test.limit})
+			if !slices.Equal(test.server.limits, test.limits) || (err != nil) != test.wantErr {
+				t.Fatalf("error %v, limits %v", err, test.server.limits)
+			}
+			if err == nil && len(list.Items) != smallPage {
+				t.Errorf("got %d items", len(list.Items))
+			}
+		})
 	}
 }

@@ -43,6 +43,10 @@ type aggregatedServer struct {
 type aggregatedResource struct {
 	verbs   []string
 	objects map[types.NamespacedName]metav1.PartialObjectMetadata
+	// behavior is nil for a type whose objects can be deleted only with their UID as a precondition.
+	behavior *behavior
+	// ended contains the namespaces in which the type no longer has its behavior.
+	ended map[string]bool
 	// listFails makes list requests fail with status 500.
 	listFails bool
 	// deleted is called after each deletion, while the server is locked.
@@ -53,39 +57,55 @@ type aggregatedResource struct {
 // each resource type to its verbs.
 func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string][]string) *aggregatedServer {
 	GinkgoHelper()
-	result := &aggregatedServer{
-		group: unique("g") + ".aggregated.example.com", isLegacy: isLegacy, resources: map[string]*aggregatedResource{},
-	}
+	result := newAggregatedServer()
+	result.isLegacy = isLegacy
 	for name, list := range verbs {
-		result.resources[name] = &aggregatedResource{
-			verbs: list, objects: map[types.NamespacedName]metav1.PartialObjectMetadata{},
-		}
+		result.addResource(name, list, nil)
 	}
-	result.start()
-	DeferCleanup(result.stop)
+	result.serve(ctx)
+	return result
+}
+
+func newAggregatedServer() *aggregatedServer {
+	return &aggregatedServer{
+		group: unique("g") + ".aggregated.example.com", resources: map[string]*aggregatedResource{},
+	}
+}
+
+func (s *aggregatedServer) addResource(name string, verbs []string, served *behavior) {
+	s.resources[name] = &aggregatedResource{
+		verbs: verbs, objects: map[types.NamespacedName]metav1.PartialObjectMetadata{},
+		behavior: served, ended: map[string]bool{},
+	}
+}
+
+// serve serves the API group through the API server until the spec ends.
+func (s *aggregatedServer) serve(ctx context.Context) {
+	GinkgoHelper()
+	s.start()
+	DeferCleanup(s.stop)
 
 	system := createNamespace(ctx, "aggregated")
-	result.service = &corev1.Service{}
-	result.service.Namespace, result.service.Name = system.Name, "server"
+	s.service = &corev1.Service{}
+	s.service.Namespace, s.service.Name = system.Name, "server"
 	// The aggregator resolves this name, so the Service needs neither endpoints nor a cluster IP.
-	result.service.Spec.Type, result.service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
-	create(ctx, result.service)
-	create(ctx, result.apiService())
+	s.service.Spec.Type, s.service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
+	create(ctx, s.service)
+	create(ctx, s.apiService())
 	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(admin.Delete(ctx, result.apiService()))).To(Succeed())
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, s.apiService()))).To(Succeed())
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, wrappers.MakeNamespace(system.Name).Obj()))).To(Succeed())
 		Eventually(func(g Gomega) {
 			for _, isLegacy := range []bool{false, true} {
 				groups, err := newDiscovery(isLegacy).ServerGroupsWithContext(ctx)
 				g.Expect(err).NotTo(HaveOccurred())
 				for _, group := range groups.Groups {
-					g.Expect(group.Name).NotTo(Equal(result.group))
+					g.Expect(group.Name).NotTo(Equal(s.group))
 				}
 			}
 		}).WithContext(ctx).Should(Succeed())
 	})
-	result.expectDiscovered(ctx)
-	return result
+	s.expectDiscovered(ctx)
 }
 
 // start listens on a free port, or on the previous port after a restart.
@@ -173,6 +193,16 @@ func (s *aggregatedServer) remove(resource, namespace, name string) {
 	delete(s.resources[resource].objects, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
+// removeAll deletes all objects of a type in a namespace, and ends the behavior of the type there.
+func (s *aggregatedServer) removeAll(resource, namespace string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.resources[resource].ended[namespace] = true
+	for _, object := range s.resources[resource].in(namespace) {
+		delete(s.resources[resource].objects, types.NamespacedName{Namespace: namespace, Name: object.Name})
+	}
+}
+
 func (r *aggregatedResource) put(namespace, name string, finalizers ...string) {
 	object := metav1.PartialObjectMetadata{}
 	object.Namespace, object.Name, object.UID = namespace, name, types.UID(unique("uid"))
@@ -231,19 +261,36 @@ func (s *aggregatedServer) with(
 	verb string, f func(http.ResponseWriter, *http.Request, *aggregatedResource),
 ) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		gr := s.groupResource(r.PathValue("resource"))
+		if r.URL.Query().Get("watch") != "" {
+			verb = "watch"
+			if resource := s.resources[gr.Resource]; resource != nil && slices.Contains(resource.verbs, verb) {
+				sendNoEvents(w, r)
+				return
+			}
+		}
 		s.lock.Lock()
 		defer s.lock.Unlock()
-		gr := s.groupResource(r.PathValue("resource"))
 		resource := s.resources[gr.Resource]
 		switch {
 		case resource == nil:
 			respondError(w, apierrors.NewNotFound(gr, ""))
 		case !slices.Contains(resource.verbs, verb):
 			respondError(w, apierrors.NewMethodNotSupported(gr, verb))
+		case resource.behavior != nil:
+			resource.behaviorIn(gr.Resource, r.PathValue("namespace")).serve(w, r, verb, resource)
 		default:
 			f(w, r, resource)
 		}
 	}
+}
+
+// sendNoEvents keeps a watch open until the client closes it.
+func sendNoEvents(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json;stream=watch")
+	w.WriteHeader(http.StatusOK)
+	w.(http.Flusher).Flush()
+	<-r.Context().Done()
 }
 
 func (s *aggregatedServer) list(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {

@@ -151,6 +151,8 @@ var _ = Describe("The permissions of the manager", func() {
 		for _, verb := range reading {
 			content = append(content, access{verb: verb, group: "later.example.com", resource: "things"})
 		}
+		// Calico requires this permission for requests for its policies.
+		content = append(content, access{verb: "get", group: "projectcalico.org", resource: "tiers"})
 		Expect(filterAllowed(ctx, content)).To(HaveLen(len(content)))
 	}, SpecTimeout(5*time.Minute))
 
@@ -167,6 +169,7 @@ var _ = Describe("The permissions of the manager", func() {
 		Entry("creating pods in its own namespace",
 			access{verb: "create", resource: "pods", namespace: controlplane.SystemNamespace}),
 		Entry("removing finalizers of objects", access{verb: "patch", resource: "configmaps"}),
+		Entry("reading an object by name", access{verb: "get", group: "projectcalico.org", resource: "networkpolicies"}),
 		Entry("reading a secret by name", access{verb: "get", resource: "secrets"}),
 		Entry("updating secrets", access{verb: "update", resource: "secrets"}),
 		Entry("impersonating a user", access{verb: "impersonate", resource: "users"}),

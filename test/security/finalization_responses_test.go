@@ -119,9 +119,21 @@ var attacks = map[string]attack{
 			writeJSON(w, http.StatusOK, &list)
 		}
 	}},
-	"no items but remaining ones": {list: withList(metav1.ListMeta{RemainingItemCount: new(int64(3))})},
+	"no items but remaining ones": {
+		list:    withList(metav1.ListMeta{Continue: "next", RemainingItemCount: new(int64(3))}),
+		failure: "repeats the continue token",
+	},
 	"more remaining items than possible": {
-		list: withList(metav1.ListMeta{RemainingItemCount: new(int64(math.MaxInt64))}), failure: "invalid remainingItemCount",
+		list:    withList(metav1.ListMeta{Continue: "next", RemainingItemCount: new(int64(math.MaxInt64))}),
+		failure: "invalid remainingItemCount",
+	},
+	"empty pages without end": {
+		list: func(*corev1.ConfigMap) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				writeList(w, metav1.ListMeta{Continue: r.URL.Query().Get("continue") + "a"})
+			}
+		},
+		failure: "empty pages",
 	},
 	"a DELETE that is redirected (307)": {list: ofVictim, remove: withRedirect(http.StatusTemporaryRedirect), failure: "failed to delete"},
 	"a DELETE that is redirected (308)": {list: ofVictim, remove: withRedirect(http.StatusPermanentRedirect), failure: "failed to delete"},
@@ -149,7 +161,7 @@ var _ = Describe("Finalization with a hostile aggregated API server", Ordered, C
 
 	BeforeAll(func(ctx context.Context) {
 		victim = createVictim(ctx)
-		server = startHostileServerWith(ctx, makeDiscovered("things", "list", "delete"),
+		server = startHostileServerWith(ctx, makeDiscovered("things", "list", "delete", "deletecollection"),
 			makeDiscovered("configmaps", "list", "delete"), makeDiscovered("namespaces", "list", "delete"))
 	}, NodeTimeout(specTimeout))
 

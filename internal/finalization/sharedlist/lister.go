@@ -22,8 +22,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 )
 
-// PageSize is the maximum number of objects on a page.
+// PageSize is the maximum number of objects on a page of kube-apiserver.
 const PageSize = 500
+
+// PageLimit returns the limit of a list request. Requests to aggregated API servers have no limit, because a server may
+// apply the limit before it filters objects, or drop the continue token. A list could then lack objects.
+func PageLimit(isAggregated bool) int64 {
+	if isAggregated {
+		return 0
+	}
+	return PageSize
+}
 
 const (
 	// batchDelay is how long a batch waits for more requests.
@@ -223,7 +232,8 @@ func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []missi
 			if err := sharedError.Load(); err != nil {
 				result.Err = *err
 			} else {
-				result.Page, result.Err = l.list(gvr, call.namespace, metav1.ListOptions{Limit: PageSize})
+				limit := PageLimit(l.IsAggregated(gvr.GroupVersion()))
+				result.Page, result.Err = l.list(gvr, call.namespace, metav1.ListOptions{Limit: limit})
 				if errors.Is(result.Err, context.DeadlineExceeded) || apierrors.IsTimeout(result.Err) ||
 					apierrors.IsTooManyRequests(result.Err) {
 					sharedError.Store(&result.Err)
