@@ -163,6 +163,9 @@ var _ = Describe("A locked object", func() {
 		}).WithContext(ctx).Should(Succeed())
 		pod := locked(wrappers.MakePod(namespace.Name, "pod"))
 		Expect(furnisher.Create(ctx, pod)).To(Succeed())
+		for _, subresource := range []string{"ephemeralcontainers", "resize"} {
+			Expect(cluster.Ordinary.SubResource(subresource).Update(ctx, pod.DeepCopy())).To(BeLocked("pod"))
+		}
 		pod.Labels = nil
 		Expect(cluster.Ordinary.Status().Update(ctx, pod)).To(BeLocked("pod"))
 	}, SpecTimeout(5*time.Minute))
