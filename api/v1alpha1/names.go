@@ -33,6 +33,11 @@ const (
 	// authenticated by the API server. It is immutable.
 	AnnotationRequestedBy = Prefix + "requested-by"
 
+	// AnnotationSelectedTemplates contains the names of the NamespaceTemplates that selected the Namespace in
+	// the request that created it, comma-separated. It is immutable. Only these templates are applied while
+	// the Namespace is initializing, and limit the number of Namespaces of a user.
+	AnnotationSelectedTemplates = Prefix + "selected-templates"
+
 	// AnnotationInjectedAt contains the time when the operator added the pending list to the
 	// Namespace, in RFC 3339 format. Before that time, all users could write to the Namespace. The
 	// annotation exists only if the operator, instead of the API server, adds the list

@@ -4,6 +4,7 @@
 package compat
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -67,16 +68,24 @@ func hasState(namespace *corev1.Namespace) bool {
 	return false
 }
 
-// inject adds the pending list and the namespace finalizers of the initializers, like the inject
-// policy. It does not record the requester, who is no longer known.
-func inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, now time.Time) {
+// inject adds the pending list, the selected templates and the namespace finalizers of the initializers, like
+// the inject policy. It does not record the requester, who is no longer known.
+func inject(
+	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, initializers []v1alpha1.EffectiveInitializer,
+	now time.Time,
+) {
 	if namespace.Labels == nil {
 		namespace.Labels = map[string]string{}
 	}
 	if namespace.Annotations == nil {
 		namespace.Annotations = map[string]string{}
 	}
-	list := strings.Join(initialization.Names(initializers), ",")
+	names := initialization.Names(initializers)
+	if slices.Contains(names, v1alpha1.TemplatesInitializer) {
+		namespace.Annotations[v1alpha1.AnnotationSelectedTemplates] = strings.Join(
+			initialization.SelectedTemplates(set, namespace.Labels), ",")
+	}
+	list := strings.Join(names, ",")
 	namespace.Labels[v1alpha1.LabelInitializing] = "true"
 	namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = list
 	namespace.Annotations[v1alpha1.AnnotationInitializers] = list

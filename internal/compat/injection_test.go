@@ -151,12 +151,32 @@ func TestInjectState(t *testing.T) {
 	names := []string{rbac, quota}
 	g.Expect(initialization.Names(initializers)).To(Equal(names))
 
-	inject(namespace, initializers, created.Add(20*time.Millisecond))
+	inject(namespace, set, initializers, created.Add(20*time.Millisecond))
 	g.Expect(initialization.ParseState(namespace)).To(Equal(initialization.State{Phase: initialization.PhasePending, All: names, Pending: names}))
 	g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationInjectedAt, "2026-03-01T12:00:00.02Z"))
-	g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationRequestedBy))
+	g.Expect(namespace.Annotations).NotTo(Or(
+		HaveKey(v1alpha1.AnnotationRequestedBy), HaveKey(v1alpha1.AnnotationSelectedTemplates)))
 	g.Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{indexFinalizer}))
 	g.Expect(computeInjection(namespace, set, systemNamespace)).To(BeEmpty())
+}
+
+// The record contains the templates that select the Namespace, if it waits for them.
+func TestInjectRecordsTheSelectedTemplates(t *testing.T) {
+	g := NewWithT(t)
+	set := &v1alpha1.NamespaceInitializerSet{
+		Initializers: []v1alpha1.EffectiveInitializer{
+			entry(v1alpha1.TemplatesInitializer, &metav1.Time{}), entry(quota, &metav1.Time{}),
+		},
+		Templates: []v1alpha1.EffectiveTemplate{
+			{Name: "base", NamespaceSelector: &v1alpha1.NamespaceSelector{}}, {Name: "other"}, {Name: "team"},
+		},
+	}
+	namespace := wrappers.MakeNamespace("x").Label(v1alpha1.LabelTemplate, "team").Obj()
+	inject(namespace, set, computeInjection(namespace, set, systemNamespace), created)
+	g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationSelectedTemplates, "base,team"))
+	namespace = wrappers.MakeNamespace("x").Label(v1alpha1.LabelTemplate, "team").Obj()
+	inject(namespace, set, set.Initializers[1:], created)
+	g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationSelectedTemplates))
 }
 
 func TestStampEntries(t *testing.T) {

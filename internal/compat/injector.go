@@ -65,7 +65,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 		if len(initializers) == 0 {
 			return nil
 		}
-		return i.write(ctx, namespace, resourceVersion, initializers)
+		return i.write(ctx, namespace, resourceVersion, &set, initializers)
 	}
 	return 0, nswrite.RetryOnConflict(ctx, i.Live, namespace, write)
 }
@@ -78,12 +78,12 @@ func (i *Injector) warn(namespace *corev1.Namespace, reason string) {
 
 func (i *Injector) write(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string,
-	initializers []v1alpha1.EffectiveInitializer,
+	set *v1alpha1.NamespaceInitializerSet, initializers []v1alpha1.EffectiveInitializer,
 ) error {
 	base := namespace.DeepCopy()
 	now := i.Clock.Now()
 	needsFinalizers := len(initialization.MissingFinalizers(namespace, initializers)) > 0
-	inject(namespace, initializers, now)
+	inject(namespace, set, initializers, now)
 	var err error
 	if needsFinalizers {
 		// A PUT to /finalize also writes labels and annotations, so one request adds the pending list

@@ -15,14 +15,24 @@ import (
 // Selected returns the initializers that a new Namespace with these labels gets, in order. The
 // inject policy implements the same rules.
 func Selected(set *v1alpha1.NamespaceInitializerSet, labels map[string]string) []v1alpha1.EffectiveInitializer {
-	hasTemplate := slices.ContainsFunc(set.Templates, func(template v1alpha1.EffectiveTemplate) bool {
-		return SelectsTemplate(template.Name, template.NamespaceSelector, labels)
-	})
+	hasTemplate := len(SelectedTemplates(set, labels)) > 0
 	var selected []v1alpha1.EffectiveInitializer
 	for _, initializer := range set.Initializers {
 		if Selects(initializer.NamespaceSelector, labels) &&
 			(hasTemplate || initializer.Name != v1alpha1.TemplatesInitializer) {
 			selected = append(selected, initializer)
+		}
+	}
+	return selected
+}
+
+// SelectedTemplates returns the names of the templates that select a new Namespace with these labels, in order.
+// The inject policy implements the same rules.
+func SelectedTemplates(set *v1alpha1.NamespaceInitializerSet, labels map[string]string) []string {
+	var selected []string
+	for _, template := range set.Templates {
+		if SelectsTemplate(template.Name, template.NamespaceSelector, labels) {
+			selected = append(selected, template.Name)
 		}
 	}
 	return selected

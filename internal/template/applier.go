@@ -165,7 +165,7 @@ func (a *Applier) Apply(
 	a.Rollouts.forget(namespace.UID, selected...)
 	if isInitializing {
 		p.result.Elapsed = a.started.elapsed(namespace.UID, a.Clock.Now())
-		refusal, err := a.limits.admit(ctx, a.Namespaces, a.Live, namespace, selected)
+		refusal, err := a.limits.admit(ctx, a.Namespaces, a.Live, namespace, templates)
 		if err != nil || refusal != "" {
 			return Result{Refusal: refusal, RetryAfter: syncRetry}, err
 		}

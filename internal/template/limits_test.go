@@ -32,8 +32,9 @@ func created(name string, changes ...func(*corev1.Namespace)) *corev1.Namespace 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelTemplate: "team"},
 		Annotations: map[string]string{
-			v1alpha1.AnnotationRequestedBy:  "alice",
-			v1alpha1.AnnotationInitializers: v1alpha1.TemplatesInitializer + ",b.example.com",
+			v1alpha1.AnnotationRequestedBy:       "alice",
+			v1alpha1.AnnotationInitializers:      v1alpha1.TemplatesInitializer + ",b.example.com",
+			v1alpha1.AnnotationSelectedTemplates: "base,team",
 		},
 	}}
 	for _, change := range changes {
@@ -56,28 +57,63 @@ func initializing(namespace *corev1.Namespace) {
 	namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = namespace.Annotations[v1alpha1.AnnotationInitializers]
 }
 
+func protected(namespace *corev1.Namespace) {
+	namespace.Labels[v1alpha1.LabelDeletionProtection] = ""
+}
+
 func TestLimitsCount(t *testing.T) {
 	failed := annotated(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`)
+	later := annotated(v1alpha1.AnnotationPendingInitializers, "b.example.com")
+	one := usage{total: 1}
 	tests := map[string]struct {
 		namespace  *corev1.Namespace
 		isAdmitted bool
-		want       int32
+		want       usage
 	}{
-		"open":               {namespace: created("a"), want: 1},
-		"of another user":    {namespace: created("a", annotated(v1alpha1.AnnotationRequestedBy, "bob"))},
-		"of another name":    {namespace: created("a", func(n *corev1.Namespace) { n.Labels = nil })},
-		"terminating":        {namespace: created("a", terminating)},
-		"not admitted yet":   {namespace: created("a", initializing)},
-		"admitted":           {namespace: created("a", initializing), isAdmitted: true, want: 1},
-		"admitted, failed":   {namespace: created("a", initializing, failed), isAdmitted: true},
-		"admitted, deleted":  {namespace: created("a", initializing, terminating), isAdmitted: true},
-		"another one's turn": {namespace: created("a", annotated(v1alpha1.AnnotationPendingInitializers, "b.example.com")), want: 1},
+		"open":                              {namespace: created("a"), want: one},
+		"of another user":                   {namespace: created("a", annotated(v1alpha1.AnnotationRequestedBy, "bob"))},
+		"labeled by another user":           {namespace: created("a", annotated(v1alpha1.AnnotationSelectedTemplates, "base,teams"))},
+		"labeled, without templates":        {namespace: created("a", annotated(v1alpha1.AnnotationSelectedTemplates, ""))},
+		"relabeled":                         {namespace: created("a", func(n *corev1.Namespace) { n.Labels = nil }), want: one},
+		"terminating":                       {namespace: created("a", terminating), want: usage{total: 1, terminating: 1}},
+		"not admitted yet":                  {namespace: created("a", initializing)},
+		"not admitted, terminating":         {namespace: created("a", initializing, terminating)},
+		"admitted":                          {namespace: created("a", initializing), isAdmitted: true, want: one},
+		"admitted, failed":                  {namespace: created("a", initializing, failed), isAdmitted: true},
+		"admitted, deleted":                 {namespace: created("a", initializing, terminating), isAdmitted: true},
+		"failed, protected":                 {namespace: created("a", initializing, failed, protected), want: usage{total: 1, protected: 1}},
+		"failed, protected, terminating":    {namespace: created("a", initializing, failed, protected, terminating)},
+		"another one's turn":                {namespace: created("a", later), want: one},
+		"another one has failed":            {namespace: created("a", later, failed)},
+		"another one has failed, protected": {namespace: created("a", later, failed, protected), want: usage{total: 1, protected: 1}},
+		"protected":                         {namespace: created("a", protected), want: one},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			l := limits{admitted: map[types.UID]map[string]bool{"a": {"team": test.isAdmitted, "other": true}}}
 			g.Expect(l.count(limited("team", 1), "alice", []corev1.Namespace{*test.namespace})).To(Equal(test.want))
+		})
+	}
+}
+
+func TestLimitsRefusal(t *testing.T) {
+	tests := map[string]struct {
+		used usage
+		want string
+	}{
+		"open":        {used: usage{total: 3}, want: "each user: delete a namespace before you create another one"},
+		"terminating": {used: usage{total: 3, terminating: 1}, want: "each user, 1 of them being deleted: wait for the deletion before"},
+		"protected":   {used: usage{total: 3, protected: 2}, want: "each user, 2 of them failed and protected from deletion: delete"},
+		"both": {
+			used: usage{total: 3, protected: 1, terminating: 1},
+			want: "each user, 1 of them failed and protected from deletion, 1 of them being deleted: wait",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(test.used.refusal(limited("team", 3), "alice")).To(ContainSubstring(
+				`user "alice" has 3 namespaces with template "team", which permits 3 for ` + test.want))
 		})
 	}
 }
@@ -90,7 +126,10 @@ func TestLimitsAdmit(t *testing.T) {
 	g := NewWithT(t)
 	first, second, third := created("a", initializing), created("b", initializing), created("c", initializing)
 	cached := reader(first, second, third)
-	templates := []*v1alpha1.NamespaceTemplate{limited("team", 2), {ObjectMeta: metav1.ObjectMeta{Name: "unlimited"}}}
+	// Only those with which the Namespaces were created limit them.
+	templates := []v1alpha1.NamespaceTemplate{
+		*limited("team", 2), {ObjectMeta: metav1.ObjectMeta{Name: "base"}}, *limited("another", 0),
+	}
 	var l limits
 	admit := func(namespace *corev1.Namespace) string {
 		refusal, err := l.admit(t.Context(), cached, cached, namespace, templates)
@@ -130,7 +169,7 @@ func TestLimitsWaitForTheCache(t *testing.T) {
 			var l limits
 			namespace := created("new", initializing)
 			_, err := l.admit(t.Context(), reader(test.cached...), reader(test.live...), namespace,
-				[]*v1alpha1.NamespaceTemplate{limited("team", 5)})
+				[]v1alpha1.NamespaceTemplate{*limited("team", 5)})
 			g.Expect(IsNotSynced(err)).To(Equal(!test.isSynced), "%v", err)
 			g.Expect(l.isCurrent).To(Equal(test.isSynced))
 		})

@@ -26,20 +26,33 @@ func IsInitializedHere(namespace *corev1.Namespace) bool {
 	return slices.Contains(initialization.ParseState(namespace).Pending, v1alpha1.TemplatesInitializer)
 }
 
-// Applies reports whether a template is applied to a Namespace that it selects: while the Namespace is
-// initializing, if it contains the template or has opened without it, or if the template extends to
-// existing Namespaces.
-func Applies(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State) bool {
-	_, isRecorded := state[template.Name]
-	return Selects(template, namespace) && (IsInitializedHere(namespace) || isRecorded ||
-		template.Spec.ExistingNamespaces || hasTimedOut(template, namespace))
+// hasSelected reports whether a template with this name selected a Namespace in the request that created it.
+// Only for that request and for later ones, the templates policy has checked that the user may use the
+// template.
+func hasSelected(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
+	selected := initialization.SplitNames(namespace.Annotations[v1alpha1.AnnotationSelectedTemplates])
+	return slices.Contains(selected, template.Name)
 }
 
-// hasTimedOut reports whether the initializer for templates timed out in a Namespace that already waited for
-// it when the template existed.
+// Applies reports whether a template is applied to a Namespace that it selects: while the Namespace is
+// initializing, only if it was created with the template; afterwards, if it contains the template or has opened
+// without it, or if the template extends to existing Namespaces.
+func Applies(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State) bool {
+	if !Selects(template, namespace) {
+		return false
+	}
+	if IsInitializedHere(namespace) {
+		return hasSelected(template, namespace)
+	}
+	_, isRecorded := state[template.Name]
+	return isRecorded || template.Spec.ExistingNamespaces || hasTimedOut(template, namespace)
+}
+
+// hasTimedOut reports whether the initializer for templates timed out in a Namespace that was created with the
+// template. A template that was created after the timeout is another one with the same name.
 func hasTimedOut(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
 	condition := nscondition.Find(namespace, v1alpha1.TemplatesInitializer+v1alpha1.ConditionInitializedSuffix)
-	return condition != nil && condition.Reason == v1alpha1.ReasonTimedOut &&
+	return condition != nil && condition.Reason == v1alpha1.ReasonTimedOut && hasSelected(template, namespace) &&
 		!condition.LastTransitionTime.Before(&template.CreationTimestamp)
 }
 

@@ -138,15 +138,31 @@ func TestApplicable(t *testing.T) {
 	omitted.CreationTimestamp = metav1.NewTime(created.Add(time.Second))
 	templates = append(templates, omitted)
 	tests := map[string]struct {
-		labels  map[string]string
+		labels map[string]string
+		// created are the templates that selected the Namespace when it was created.
+		created string
 		pending string
 		state   State
 		skipped *corev1.NamespaceCondition
 		want    []string
 	}{
-		"initializing": {labels: map[string]string{label: "team"}, pending: v1alpha1.TemplatesInitializer, want: []string{"existing", "new"}},
+		"initializing": {
+			labels: map[string]string{label: "team"}, created: "existing,new", pending: v1alpha1.TemplatesInitializer,
+			want: []string{"existing", "new"},
+		},
 		"initializing, by name": {
-			labels: map[string]string{v1alpha1.LabelTemplate: "named"}, pending: v1alpha1.TemplatesInitializer, want: []string{"named"},
+			labels: map[string]string{v1alpha1.LabelTemplate: "named"}, created: "named", pending: v1alpha1.TemplatesInitializer,
+			want: []string{"named"},
+		},
+		"initializing, labelled later or before the templates were created": {
+			labels:  map[string]string{label: "team", v1alpha1.LabelTemplate: "named"},
+			created: "new,other-3", pending: v1alpha1.TemplatesInitializer, want: []string{"new"},
+		},
+		"initializing, without a record": {
+			labels: map[string]string{label: "team", v1alpha1.LabelTemplate: "named"}, pending: v1alpha1.TemplatesInitializer,
+		},
+		"initializing, relabelled": {
+			labels: map[string]string{label: "other"}, created: "existing,new", pending: v1alpha1.TemplatesInitializer,
 		},
 		"other initializers are pending": {labels: map[string]string{label: "team"}, pending: "other.example.com", want: []string{"existing"}},
 		"open":                           {labels: map[string]string{label: "team"}, want: []string{"existing"}},
@@ -158,21 +174,28 @@ func TestApplicable(t *testing.T) {
 		"open, by name": {labels: map[string]string{v1alpha1.LabelTemplate: "named"}},
 		"not selected":  {pending: v1alpha1.TemplatesInitializer},
 		"open after a timeout": {
-			labels: map[string]string{label: "team"}, skipped: skipped(v1alpha1.ReasonTimedOut, 0), want: []string{"existing", "new"},
+			labels: map[string]string{label: "team"}, created: "existing,new", skipped: skipped(v1alpha1.ReasonTimedOut, 0),
+			want: []string{"existing", "new"},
+		},
+		"open after a timeout, labelled later": {
+			labels: map[string]string{label: "team"}, created: "existing", skipped: skipped(v1alpha1.ReasonTimedOut, 0),
+			want: []string{"existing"},
 		},
 		"open after a timeout, before the template was created": {
-			labels: map[string]string{label: "team"}, skipped: skipped(v1alpha1.ReasonTimedOut, -time.Second), want: []string{"existing"},
+			labels: map[string]string{label: "team"}, created: "existing,new", skipped: skipped(v1alpha1.ReasonTimedOut, -time.Second),
+			want: []string{"existing"},
 		},
 		"open after a deregistration": {
-			labels: map[string]string{label: "team"}, skipped: skipped(v1alpha1.ReasonDeregistered, 0), want: []string{"existing"},
+			labels: map[string]string{label: "team"}, created: "existing,new", skipped: skipped(v1alpha1.ReasonDeregistered, 0),
+			want: []string{"existing"},
 		},
 		"relabelled after a timeout": {labels: map[string]string{label: "other"}, skipped: skipped(v1alpha1.ReasonTimedOut, 0)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: test.labels}}
-			if test.pending != "" {
-				namespace.Annotations = map[string]string{v1alpha1.AnnotationPendingInitializers: test.pending}
+			namespace.Annotations = map[string]string{
+				v1alpha1.AnnotationPendingInitializers: test.pending, v1alpha1.AnnotationSelectedTemplates: test.created,
 			}
 			if test.skipped != nil {
 				namespace.Status.Conditions = append(namespace.Status.Conditions, *test.skipped)

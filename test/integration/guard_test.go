@@ -41,6 +41,7 @@ var rejected = map[string]edit{
 	"adding a space to the list":          pendingEdit("a.test.example.com, b.test.example.com"),
 	"changing requested-by":               {annotations: map[string]*string{v1alpha1.AnnotationRequestedBy: set("mallory")}},
 	"changing the initializers":           {annotations: map[string]*string{v1alpha1.AnnotationInitializers: set("a.test.example.com")}},
+	"adding a selected template":          {annotations: map[string]*string{v1alpha1.AnnotationSelectedTemplates: set("team")}},
 	"setting a failure result":            {annotations: map[string]*string{v1alpha1.AnnotationInitializationResult: set(`{"status":"Failure"}`)}},
 	"removing the label but not the list": {labels: map[string]*string{v1alpha1.LabelInitializing: nil}, annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set("b.test.example.com")}},
 }
@@ -65,6 +66,7 @@ var rejectedForAll = map[string]string{
 	"adding a space to the list": "can only be removed",
 	"changing requested-by":      "are immutable",
 	"changing the initializers":  "are immutable",
+	"adding a selected template": "are immutable",
 }
 
 func pendingEdit(list string) edit {
@@ -217,7 +219,8 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 				err := send(ctx, cluster.Ordinary.Config, namespace, change)
 				Expect(err).To(BeDeniedBy("guard"))
 				if change.annotations[v1alpha1.AnnotationRequestedBy] == nil &&
-					change.annotations[v1alpha1.AnnotationInitializers] == nil {
+					change.annotations[v1alpha1.AnnotationInitializers] == nil &&
+					change.annotations[v1alpha1.AnnotationSelectedTemplates] == nil {
 					Expect(err).To(BeForbiddenBy("guard", `user "`+framework.OrdinaryUser+`"`, `initialization of namespace "`+namespace.Name+`"`))
 				}
 			}

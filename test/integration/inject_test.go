@@ -56,6 +56,7 @@ var _ = Describe("Injection", func() {
 				Annotation(v1alpha1.AnnotationRequestedBy, "another-user").
 				Annotation(v1alpha1.AnnotationPendingInitializers, "mine.test.example.com").
 				Annotation(v1alpha1.AnnotationInitializers, "").
+				Annotation(v1alpha1.AnnotationSelectedTemplates, "team").
 				Annotation(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`).
 				Annotation("example.com/note", "kept").Obj()
 		}

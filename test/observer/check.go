@@ -164,7 +164,7 @@ func (t *timeline) during(e *Event) *version {
 // stateKeys are the annotations that only holders of the verb "initialize" can change.
 var stateKeys = []string{
 	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializationResult, v1alpha1.AnnotationInitializers,
-	v1alpha1.AnnotationRequestedBy,
+	v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationSelectedTemplates,
 }
 
 // checkStateOwners checks EarlyWrite for the state of the initialization.

@@ -72,7 +72,7 @@ var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure,
 		namespace := framework.CreateNamespace(ctx, compat.Ordinary, framework.Unique("planted"))
 		for _, key := range []string{
 			v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
-			v1alpha1.AnnotationInjectedAt, v1alpha1.AnnotationInitializationResult,
+			v1alpha1.AnnotationInjectedAt, v1alpha1.AnnotationInitializationResult, v1alpha1.AnnotationSelectedTemplates,
 		} {
 			for _, value := range []string{"", "x"} {
 				By(key + "=" + value)

@@ -76,6 +76,7 @@ var _ = Describe("A developer", func() {
 
 		By("deleting one")
 		Expect(carol.Delete(ctx, first)).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, first)
 		createOpen(ctx, carol, sized(framework.Unique("shop"), "medium"))
 		Expect(cluster.Admin.Patch(ctx, fourth, client.RawPatch(
 			"application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())

@@ -56,15 +56,28 @@ var _ = Describe("A limit of namespaces for each user", func() {
 		By("refusing another one with a reason, also after a restart")
 		cluster.StopManager()
 		cluster.StartManager(ctx)
+		full := `Forbidden: user "alice" has 3 namespaces with template "` + template.Name + `", which permits 3 for each user`
 		refused := selectedBy(template.Name)
-		refused.Finalizers = []string{"test.example.com/hold"}
-		Expect(creator.Create(ctx, refused)).To(Succeed())
-		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(refused.Name).Should(matchers.HaveCondition(
-			v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed,
-			`Forbidden: user "alice" has 3 namespaces with template "`+template.Name+`", which permits 3`))
-		Expect(creator.Patch(ctx, refused, client.RawPatch(
-			"application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		expectRefused(ctx, refused, full+": delete a namespace")
 		framework.ExpectDeleted(ctx, cluster.Admin, refused)
+
+		By("refusing another one while one is terminating: its Pods can still run")
+		patchNamespace(ctx, &open[0], `{"metadata":{"finalizers":["test.example.com/hold"]}}`)
+		Expect(creator.Delete(ctx, open[0].DeepCopy())).To(Succeed())
+		expectRefused(ctx, selectedBy(template.Name), full+", 1 of them being deleted: wait for the deletion")
+		patchNamespace(ctx, &open[0], `{"metadata":{"finalizers":null}}`)
+		framework.ExpectDeleted(ctx, cluster.Admin, &open[0])
+
+		By("refusing another one while one stays that has failed, because it is protected from deletion")
+		createOpen(ctx, selectedBy(template.Name))
+		kept := selectedBy(template.Name)
+		kept.Labels[v1alpha1.LabelDeletionProtection] = ""
+		expectRefused(ctx, kept, full)
+		Expect(creator.Delete(ctx, &open[1])).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, &open[1])
+		expectRefused(ctx, selectedBy(template.Name), full+", 1 of them failed and protected from deletion: delete a namespace")
+		patchNamespace(ctx, kept, `{"metadata":{"labels":{"nslifecycle.dev/deletion-protection":null}}}`)
+		framework.ExpectDeleted(ctx, cluster.Admin, kept)
 
 		By("admitting another user, and the same user after a deletion")
 		bob := cluster.AddUserWithRules(ctx, framework.Unique("bob"), rbacv1.PolicyRule{
@@ -73,9 +86,7 @@ var _ = Describe("A limit of namespaces for each user", func() {
 		other := selectedBy(template.Name)
 		Expect(bob.Create(ctx, other)).To(Succeed())
 		expectOpen(ctx, other)
-		Expect(creator.Delete(ctx, &open[0])).To(Succeed())
 		createOpen(ctx, selectedBy(template.Name))
-		framework.ExpectDeleted(ctx, cluster.Admin, &open[0])
 	}, SpecTimeout(5*time.Minute))
 })
 

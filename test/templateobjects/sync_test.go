@@ -252,6 +252,43 @@ var _ = Describe("An object that exists already", func() {
 		_, namespace := existing(ctx, v1alpha1.AdoptAlways, "b")
 		expectValue(ctx, namespace, "config", "a")
 	})
+
+	DescribeTable("is reported and not locked if another client can have it deleted",
+		func(ctx context.Context, mode v1alpha1.SyncMode, change func(*corev1.ConfigMap)) {
+			template := newTemplate(framework.Unique("locked"), only("config", configMap("config", "a")),
+				func(spec *v1alpha1.NamespaceTemplateSpec) {
+					spec.ExistingNamespaces, spec.Sync.Adopt, spec.Sync.Mode = true, v1alpha1.AdoptAlways, mode
+					spec.Objects[0].Locked = true
+				})
+			namespace := selectedBy(template.Name)
+			Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
+			config := wrappers.MakeConfigMap(namespace.Name, "config")
+			change(config)
+			Expect(cluster.Admin.Create(ctx, config)).To(Succeed())
+			create(ctx, template)
+			Eventually(func(g Gomega) {
+				current := &v1alpha1.NamespaceTemplate{}
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
+				g.Expect(current.Status.Failures).To(ConsistOf(And(
+					HaveField("Namespace", namespace.Name), HaveField("Object", "config"), HaveField("Reason", "ApplyFailed"),
+					HaveField("Message", ContainSubstring("cannot be locked")))))
+			}).WithContext(ctx).Should(Succeed())
+			Expect(get(ctx, namespace, "config", &corev1.ConfigMap{}).Labels).To(BeEmpty())
+
+			By("removing them")
+			Expect(cluster.Admin.Patch(ctx, config, client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"finalizers":null,"ownerReferences":null}}`)))).To(Succeed())
+			patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"note":"x"}}}`)
+			expectValue(ctx, namespace, "config", "a")
+			Expect(get(ctx, namespace, "config", &corev1.ConfigMap{}).Labels).To(HaveKey(v1alpha1.LabelLocked))
+		},
+		Entry("with a finalizer", v1alpha1.SyncAlways, func(config *corev1.ConfigMap) {
+			config.Finalizers = []string{"example.com/a"}
+		}),
+		Entry("with an owner, and sync mode Once", v1alpha1.SyncOnce, func(config *corev1.ConfigMap) {
+			config.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "absent", UID: "absent"}}
+		}),
+	)
 })
 
 var _ = Describe("Two templates with the same object", func() {

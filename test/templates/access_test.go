@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -49,6 +50,27 @@ var _ = Describe("A restricted template", func() {
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("gold"))
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", "note", new("x"))).To(Succeed())
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", v1alpha1.LabelTemplate, new("gold"))).To(Succeed())
+	}, SpecTimeout(5*time.Minute))
+
+	// The API server can know a new template for inject, but not yet for this policy.
+	It("is not recorded for a namespace if the policy does not know it yet", func(ctx context.Context) {
+		skipByOperator()
+		publish(ctx, restricted("gold", nil))
+		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metaOf("nslifecycle-inject")}
+		Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(cluster.InstallFrom(ctx, "default")).To(Succeed())
+			publish(ctx)
+		})
+		send := func(selected string) error {
+			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace("shop").
+				Label(v1alpha1.LabelInitializing, "true").Initializers(v1alpha1.TemplatesInitializer).
+				Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).
+				Annotation(v1alpha1.AnnotationSelectedTemplates, selected).Obj(), client.DryRunAll)
+		}
+		Eventually(send).WithArguments("gold,silver").WithContext(ctx).
+			Should(BeDeniedBy(v1alpha1.PolicyTemplates, `NamespaceTemplate "silver"`, "repeat the request"))
+		Expect(send("gold")).To(Succeed())
 	}, SpecTimeout(5*time.Minute))
 
 	It("is counted: a request can choose eight", func(ctx context.Context) {

@@ -89,7 +89,7 @@ var _ = Describe("The CEL budgets", Ordered, func() {
 		}
 		namespace := dryRun(ctx, wrapper)
 		Expect(initialization.SplitNames(framework.PendingOf(namespace))).To(HaveLen(v1alpha1.MaxSetInitializers))
-		Expect(namespace.Annotations).To(HaveLen(3 + 9*8))
+		Expect(namespace.Annotations).To(HaveLen(4 + 9*8))
 
 		By("rejecting an invalid value")
 		wrapper.Annotation(v1alpha1.PrefixParameter+"p7", strings.Repeat("a", 1023)+"b")

@@ -44,6 +44,7 @@ var _ = Describe("A holder of the furnish verb", Ordered, func() {
 		v1alpha1.AnnotationTemplates:            {"", "{}"},
 		v1alpha1.AnnotationInitializers:         {"", initializer},
 		v1alpha1.AnnotationRequestedBy:          {"", furnisherUser},
+		v1alpha1.AnnotationSelectedTemplates:    {"", "team,other"},
 	} {
 		It("cannot change annotation "+key, func(ctx context.Context) {
 			for _, value := range values {

@@ -68,6 +68,8 @@ var _ = Describe("Injection with templates", func() {
 				Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
 				Expect(initialization.SplitNames(framework.PendingOf(namespace))).
 					To(Equal(initialization.Names(initialization.Selected(set, labels))), of)
+				Expect(initialization.SplitNames(namespace.Annotations[v1alpha1.AnnotationSelectedTemplates])).
+					To(Equal(initialization.SelectedTemplates(set, labels)), of)
 			}
 		}
 	}, SpecTimeout(5*time.Minute))
@@ -90,12 +92,13 @@ var _ = Describe("Injection with templates", func() {
 		injected := map[string]string{
 			size: "first", v1alpha1.PrefixParameter + "tier": "", v1alpha1.PrefixParameter + "hostile": "\"'\n\\ ${x} \u2028 é",
 			v1alpha1.AnnotationPendingInitializers: both, v1alpha1.AnnotationInitializers: both,
-			v1alpha1.AnnotationRequestedBy: framework.OrdinaryUser,
+			v1alpha1.AnnotationRequestedBy: framework.OrdinaryUser, v1alpha1.AnnotationSelectedTemplates: "first,second",
 		}
 		By("sending no annotations")
 		Expect(dryRun(ctx, chosen()).Annotations).To(Equal(injected))
-		By("sending other annotations, and a record")
-		namespace := dryRun(ctx, chosen().Annotation("note", "x").Annotation(v1alpha1.AnnotationTemplates, record))
+		By("sending other annotations, and records")
+		namespace := dryRun(ctx, chosen().Annotation("note", "x").Annotation(v1alpha1.AnnotationTemplates, record).
+			Annotation(v1alpha1.AnnotationSelectedTemplates, "third"))
 		injected["note"] = "x"
 		Expect(namespace.Annotations).To(Equal(injected))
 		By("sending values")
@@ -120,8 +123,8 @@ var _ = Describe("Injection with templates", func() {
 
 		publishSet(ctx, func(set *v1alpha1.NamespaceInitializerSet) { set.Initializers = nil })
 		namespace := dryRun(ctx, wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationTemplates, record).
-			Label("nslifecycle.dev/templat", "x").Label(v1alpha1.LabelDeletionProtection, ""))
-		Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationTemplates))
+			Annotation(v1alpha1.AnnotationSelectedTemplates, "all").Label("nslifecycle.dev/templat", "x").Label(v1alpha1.LabelDeletionProtection, ""))
+		Expect(namespace.Annotations).To(BeEmpty())
 		Expect(namespace.Labels).To(And(HaveKey(v1alpha1.LabelDeletionProtection), Not(HaveKey("nslifecycle.dev/templat"))))
 	}, SpecTimeout(5*time.Minute))
 })

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -161,6 +163,9 @@ var _ = Describe("A locked object", func() {
 		}).WithContext(ctx).Should(Succeed())
 		pod := locked(wrappers.MakePod(namespace.Name, "pod"))
 		Expect(furnisher.Create(ctx, pod)).To(Succeed())
+		for _, subresource := range []string{"ephemeralcontainers", "resize"} {
+			Expect(cluster.Ordinary.SubResource(subresource).Update(ctx, pod.DeepCopy())).To(BeLocked("pod"))
+		}
 		pod.Labels = nil
 		Expect(cluster.Ordinary.Status().Update(ctx, pod)).To(BeLocked("pod"))
 	}, SpecTimeout(5*time.Minute))
@@ -182,11 +187,99 @@ var _ = Describe("A locked object", func() {
 		framework.ExpectDeleted(ctx, cluster.Admin, config)
 	}, SpecTimeout(5*time.Minute))
 
-	It("can be deleted by all users while the namespace is terminating", func(ctx context.Context) {
+	// The garbage collector deletes an object whose owner does not exist, and a finalizer then keeps it: the
+	// API server would enforce a quota that is being deleted, with a status that users can write.
+	It("cannot be made from an object with finalizers or owner references, whichever labels it has", func(ctx context.Context) {
+		for _, metadata := range []metav1.ObjectMeta{
+			{Finalizers: []string{"example.com/a"}},
+			{OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "absent", UID: "absent"}}},
+		} {
+			for _, labels := range []map[string]string{
+				nil, {v1alpha1.LabelTemplate: "team"}, {v1alpha1.LabelLocked: "true"},
+			} {
+				metadata.Namespace, metadata.Name, metadata.Labels = namespace.Name, framework.Unique("adopted"), labels
+				quota := &corev1.ResourceQuota{ObjectMeta: metadata}
+				Expect(cluster.Ordinary.Create(ctx, quota)).To(Succeed())
+				object := corev1ac.ResourceQuota(quota.Name, namespace.Name).
+					WithLabels(map[string]string{v1alpha1.LabelTemplate: "team", v1alpha1.LabelLocked: "true"}).
+					WithAnnotations(map[string]string{v1alpha1.AnnotationNamespaceUID: string(namespace.UID)})
+				adopt := func(options ...client.ApplyOption) error {
+					return furnisher.Apply(ctx, object, append(options, templateManager, client.ForceOwnership)...)
+				}
+				Expect(adopt()).To(BeDeniedBy(v1alpha1.PolicyTemplateObjects, `object "`+quota.Name+`"`, "cannot be locked"))
+				Expect(adopt(client.DryRunAll)).To(BeDeniedBy(v1alpha1.PolicyTemplateObjects, "cannot be locked"))
+				clear := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null,"ownerReferences":null}}`))
+				Expect(cluster.Ordinary.Patch(ctx, quota, clear)).To(Succeed())
+				Expect(adopt()).To(Succeed())
+				Expect(cluster.Ordinary.Delete(ctx, quota)).To(BeLocked(quota.Name))
+			}
+		}
+	}, SpecTimeout(5*time.Minute))
+
+	It("keeps the status that the API server enforces while it is being deleted", func(ctx context.Context) {
+		quota := locked(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace.Name, Name: "quota", Finalizers: []string{"example.com/a"},
+		}})
+		budget := locked(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace.Name, Name: "budget", Finalizers: []string{"example.com/a"},
+		}})
+		for _, object := range []client.Object{quota, budget} {
+			Expect(furnisher.Create(ctx, object)).To(Succeed())
+			Expect(furnisher.Delete(ctx, object)).To(Succeed())
+			Expect(cluster.Ordinary.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+		}
+		quota.Status.Hard = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("100")}
+		budget.Status.DisruptionsAllowed = 5
+		for _, object := range []client.Object{quota, budget} {
+			Expect(cluster.Ordinary.Status().Update(ctx, object)).To(BeLocked(object.GetName()))
+			clear := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			Expect(cluster.Ordinary.Patch(ctx, object, clear)).To(Succeed())
+			framework.ExpectDeleted(ctx, cluster.Admin, object)
+		}
+	}, SpecTimeout(5*time.Minute))
+
+	It("can be deleted while the namespace is terminating only with the verbs, as its controllers have", func(ctx context.Context) {
+		pod := wrappers.MakePod(namespace.Name, "running")
+		pod.Finalizers = []string{"example.com/a"}
+		Expect(cluster.Ordinary.Create(ctx, pod)).To(Succeed())
 		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
-		Eventually(func() error {
-			return cluster.Ordinary.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace.Name))
-		}).Should(Succeed())
-		framework.ExpectDeleted(ctx, cluster.Admin, config)
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "late"))).To(MatchError(
+				ContainSubstring("is being terminated")))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(cluster.Ordinary.Delete(ctx, config.DeepCopy())).To(BeLocked("config"))
+		Expect(cluster.Ordinary.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace.Name))).
+			To(BeLocked("config"))
+		config.Data = map[string]string{"a": "b"}
+		Expect(cluster.Ordinary.Update(ctx, config.DeepCopy())).To(BeLocked("config"))
+
+		operator, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		account := func(name string) *framework.User {
+			return cluster.Impersonate("system:serviceaccount:kube-system:"+name,
+				"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+		}
+		// The controllers, if they do not use their own ServiceAccounts.
+		const controllers = "system:kube-controller-manager"
+		allow(ctx, controllers, "delete", "", "configmaps")
+		for _, user := range []*framework.User{
+			framework.NewUser(operator), account("namespace-controller"), account("generic-garbage-collector"),
+			cluster.Impersonate(controllers, "system:authenticated"), furnisher,
+		} {
+			Expect(user.Delete(ctx, config.DeepCopy(), client.DryRunAll)).To(Succeed())
+		}
+		By("deleting it after the Pod, with kube-controller-manager")
+		manager, err := cluster.StartControllerManager(ctx,
+			"--controllers=namespace-controller,garbage-collector-controller", "--use-service-account-credentials")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(manager.Stop)
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.Ordinary.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+			g.Expect(pod.DeletionTimestamp).NotTo(BeNil())
+		}).WithContext(ctx).Should(Succeed())
+		Expect(cluster.Ordinary.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		Expect(cluster.Ordinary.Patch(ctx, pod, client.RawPatch(
+			types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(5*time.Minute))
 })

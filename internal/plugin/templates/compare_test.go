@@ -163,6 +163,7 @@ func TestCompare(t *testing.T) {
 				namespace.Annotations = map[string]string{
 					v1alpha1.AnnotationPendingInitializers: v1alpha1.TemplatesInitializer,
 					v1alpha1.AnnotationInitializers:        v1alpha1.TemplatesInitializer,
+					v1alpha1.AnnotationSelectedTemplates:   "team",
 				}
 			},
 			want: Created, objects: map[Change]int{Created: 1},

@@ -27,12 +27,14 @@ type NamespaceTemplateSpecApplyConfiguration struct {
 	// the objects.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 	// existingNamespaces extends the template to Namespaces that were not created with it: those that
-	// are older than the template, and those that got their labels later. The default is false.
+	// are older than the template, and those that got their labels later. They get the objects when they
+	// are initialized. The default is false.
 	ExistingNamespaces *bool `json:"existingNamespaces,omitempty"`
 	// maxNamespacesPerUser is the maximum number of Namespaces that a user creates with the template. The
 	// operator counts the Namespaces of the same creator (annotation "nslifecycle.dev/requested-by") that
-	// the template selects, except terminating and failed ones. If the limit is reached, the
-	// initialization of a new Namespace fails. The default is no limit.
+	// the template selected when they were created (annotation "nslifecycle.dev/selected-templates"), until
+	// they no longer exist. Failed ones count only if they are protected from deletion. If the limit is
+	// reached, the initialization of a new Namespace fails. The default is no limit.
 	MaxNamespacesPerUser *int32 `json:"maxNamespacesPerUser,omitempty"`
 	// parameters are values that the creator of a Namespace chooses, with the annotation
 	// "parameter.nslifecycle.dev/<name>".
