@@ -60,7 +60,7 @@ func (f view) hasOtherRule(object diagnosis.RemainingObject, finalizer string) b
 	case resource == diagnosis.PVCResource && finalizer == owners.FinalizerPVC && len(f.podsUsing(object.Name)) > 0:
 		return true
 	}
-	return f.isRemovalRejected(object, finalizer)
+	return f.isRemovalRejected(object.GroupResource(), finalizer)
 }
 
 // builtInFinding returns the finding about a finalizer that a Kubernetes controller removes.

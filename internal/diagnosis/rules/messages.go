@@ -117,7 +117,15 @@ const (
 	messageStorageUnreadable = "Stored objects of type %s cannot be read"
 	messageTooManyObjects    = "%d objects of type %s remain, and requests to delete them time out"
 	messageThrottled         = "The API server is throttling the requests that delete the content of the namespace"
-	messageForbidden         = "The namespace controller lacks a permission: %s cannot %s %s"
+	messageForbidden         = "The namespace controller lacks a permission: %s"
+	messageServerForbidden   = "The server of APIService %s denies a request of the namespace controller: %s"
+	// The namespace controller has published no error.
+	messageServerForbidsDiagnosis = "The server of APIService %s denies the diagnosis a request that kube-apiserver " +
+		"allows: %s; it may deny the namespace controller, too"
+	textDenied         = "%s cannot %s %s"
+	textUser           = "user %q"
+	evidenceGranted    = "kube-apiserver grants %s the verb %s on %s; the server may apply other rules"
+	evidenceNotGranted = "kube-apiserver does not grant %s the verb %s on %s"
 
 	remedyListObjects  = "kubectl get %s --namespace=%s"
 	remedyStorageCheck = "Find the etcd key in the log of kube-apiserver, and check that its encryption configuration " +
@@ -131,9 +139,13 @@ const (
 	remedyListFlowSchemas  = "kubectl get flowschemas,prioritylevelconfigurations"
 	remedyThrottled        = "Find the client that overloads the API server, or raise the concurrency limit of the " +
 		"namespace controller's priority level"
-	remedyForbidden = "Restore the ClusterRole and the ClusterRoleBinding of the namespace controller"
-	remedyCanI      = "kubectl auth can-i %s %s --namespace=%s --as=%s"
-	lossStorage     = "An object that is deleted without being read leaves behind everything that its finalizers protect"
+	remedyForbidden    = "Restore the ClusterRole and the ClusterRoleBinding of the namespace controller"
+	remedyGrantRole    = "kubectl create clusterrole %s --verb=%s --resource=%s"
+	remedyGrantBinding = "kubectl create clusterrolebinding %s --clusterrole=%s --%s"
+	remedyGrantByHand  = "Grant user %s the verb %s on resource %s of API group %s with a ClusterRole and a " +
+		"ClusterRoleBinding"
+	remedyCanI  = "kubectl auth can-i %s %s --namespace=%s --as=%s"
+	lossStorage = "An object that is deleted without being read leaves behind everything that its finalizers protect"
 )
 
 // Admission.
@@ -148,9 +160,11 @@ const (
 	rejectedObject    = "%s %q cannot be deleted"
 	rejectedObjects   = "%s %q and other objects cannot be deleted"
 	rejectedFinalizer = "finalizer %s cannot be removed from %s %q"
+	rejectedStatus    = "the deletion conditions of %s %q cannot be written"
 
 	evidenceDryRunDelete   = "dry run of the deletion of %s %q: %s"
 	evidenceDryRunRemoval  = "dry run of the removal of finalizer %s from %s %q: %s"
+	evidenceDryRunStatus   = "dry run of a write to the status of %s %q: %s"
 	evidenceWebhookURL     = "%s %q calls %s"
 	evidenceWebhookService = "%s %q calls Service %s"
 
@@ -187,7 +201,7 @@ const (
 	messageFinalizerHeldByMany = "%s should have been deleted %s ago but have finalizer %s"
 	messageOwnerFailing        = "%s; %s"
 	messageOwnerRunning        = "%s; its owner seems to be running but has not removed it"
-	messageOwnerForbidden      = "%s; its owner seems to lack the permission to remove it: %s"
+	messageOwnerForbidden      = "%s; its owner seems to lack permissions to remove it: %s"
 	messageOwnerNotRunning     = "%s; its owner seems not to be running: %s"
 	messageOwnerInNamespace    = "%s; its owner seems to have been in this namespace: %s"
 	messageKnownNotFound       = "%s, which %s removes; no workload of this controller was found"
@@ -201,16 +215,16 @@ const (
 
 	evidencePaused     = "%s %q has %s %s"
 	evidenceDependency = "%s %q does not exist in the namespace"
-	evidenceForbidden  = "ServiceAccount %s can neither patch nor update %s in namespace %q"
+	evidenceForbidden  = "ServiceAccount %s cannot %s %s in namespace %q"
 	evidenceSearch     = "searched for the finalizer's owner in managedFields, Deployments, StatefulSets, DaemonSets, " +
 		"ClusterRoles, ClusterRoleBindings and the labels of the CustomResourceDefinition; an owner outside the " +
 		"cluster cannot be found"
 	evidenceSearchUnread = "; could not read %s"
 
-	remedyLogs          = "kubectl logs --namespace=%s %s/%s --tail=100"
-	remedyOwnerRunning  = "Check the log of the finalizer's owner to determine why it does not remove the finalizer"
-	remedyOwnerCanPatch = "kubectl auth can-i patch %s --namespace=%s --as=system:serviceaccount:%s:%s"
-	remedyOwnerGrant    = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace " +
+	remedyLogs         = "kubectl logs --namespace=%s %s/%s --tail=100"
+	remedyOwnerRunning = "Check the log of the finalizer's owner to determine why it does not remove the finalizer"
+	remedyOwnerCan     = "kubectl auth can-i %s %s --namespace=%s --as=system:serviceaccount:%s:%s"
+	remedyOwnerGrant   = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace " +
 		"is deleted. A RoleBinding cannot be created in a terminating namespace, and the previous one may already be " +
 		"deleted"
 	remedyOwnerNotRunning  = "Scale up or reinstall the finalizer's owner, and let it remove the finalizer"
@@ -281,6 +295,7 @@ const (
 	evidenceNamespaceFinalizers  = "%s: [%s], deletionTimestamp %s"
 	evidenceInitializerFinalizer = "NamespaceInitializerConfiguration %q has finalizer %s for initializer %s"
 	evidenceTerminating          = "deletionTimestamp %s, spec.finalizers: [%s]"
+	evidenceWritable             = "the dry runs of writes to the Namespace succeed"
 
 	remedyNamespaceFinalizer = "Find the controller responsible for %s, and keep it running until the namespace is deleted"
 	remedyInspectNamespace   = "kubectl get namespace %s --output=yaml --show-managed-fields"

@@ -30,11 +30,11 @@ var namespaceControllerRule = Rule{
 // unknownRule reports a namespace that makes no progress if no other rule has a finding.
 var unknownRule = Rule{
 	Name: "unknown", Stage: diagnosis.StageTerminating, isFallback: true,
-	Needs: []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress},
-	find:  view.findUnknown,
+	Needs: []diagnosis.Fact{
+		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
+	},
+	find: view.findUnknown,
 }
-
-const namespaceResource = "namespaces"
 
 // deletionConditions are the conditions that a namespace controller writes.
 var deletionConditions = []corev1.NamespaceConditionType{
@@ -51,6 +51,14 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		return f.Condition(conditionType) != nil
 	})
 	lease, texts := f.controllerLeases()
+	// A controller that runs but whose writes to the Namespace are denied leaves the same traces.
+	isStopped := lease.exists && !lease.isCurrent
+	if len(f.namespaceRejection().dryRuns) > 0 || !f.isNamespaceWritable() && !isStopped {
+		return nil
+	}
+	if f.isNamespaceWritable() {
+		texts = append(texts, evidenceWritable)
+	}
 	if hasConditions && (lease.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()) {
 		return nil
 	}
@@ -69,7 +77,7 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 	}
 	if hasConditions {
 		reason := messageObjectsRemain
-		if f.isEmpty() {
+		if f.IsEmpty() {
 			reason = messageEmptyUnnoticed
 		}
 		finding.Message = fmt.Sprintf(messageNotContinued, reason)
@@ -79,7 +87,26 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 }
 
 func (f view) aboutNamespace(finding diagnosis.Finding) diagnosis.Finding {
-	return finding.WithObjects([]diagnosis.Object{{Resource: namespaceResource, Name: f.Namespace.Name}})
+	return finding.WithObjects([]diagnosis.Object{{Resource: diagnosis.NamespaceType.String(), Name: f.Namespace.Name}})
+}
+
+// namespaceRejection contains the writes to the Namespace that the deletion needs and that fail.
+func (f view) namespaceRejection() rejection {
+	var failed rejection
+	for _, dryRun := range f.DryRuns {
+		if dryRun.IsOfNamespace() && dryRun.Err != nil {
+			failed.dryRuns = append(failed.dryRuns, dryRun)
+		}
+	}
+	return failed
+}
+
+// isNamespaceWritable reports whether dry runs of writes to the Namespace have succeeded. If the namespace is empty,
+// they include the removal of the finalizer.
+func (f view) isNamespaceWritable() bool {
+	return len(f.namespaceRejection().dryRuns) == 0 && slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
+		return dryRun.IsOfNamespace() && (dryRun.Finalizer != "" || !f.IsEmpty())
+	})
 }
 
 // isUntouched reports whether no remaining object is being deleted or known to be blocked, and the
@@ -94,18 +121,13 @@ func (f view) isUntouched() bool {
 		return object.DeletionTimestamp != nil
 	})
 	isRejected := slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool { return dryRun.Err != nil })
-	return !isDeleted && !isRejected && (len(objects) > 0 || f.isEmpty())
-}
-
-// isEmpty reports whether no remaining objects are known, and discovery is complete.
-func (f view) isEmpty() bool {
-	return len(f.Content) == 0 && f.ResourceTypes != nil && f.ResourceTypes.Err() == nil
+	return !isDeleted && !isRejected && (len(objects) > 0 || f.IsEmpty())
 }
 
 // isEmptinessUnnoticed reports whether the namespace is empty but a condition still reports remaining
 // objects. The namespace controller lists the content again within a minute.
 func (f view) isEmptinessUnnoticed() bool {
-	return f.isEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
+	return f.IsEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
 }
 
 // controllerLeases returns the state of the Leases of the namespace controllers, and a description
@@ -137,7 +159,8 @@ func (f view) findUnknown() []diagnosis.Finding {
 		Cause: diagnosis.CauseUnknown, Rank: diagnosis.RankInferred, Message: messageUnknown,
 		Evidence: append(diagnosis.Proven(fmt.Sprintf(evidenceTerminating,
 			diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time),
-			strings.Join(f.finalizersIn(specFinalizers), ", "))), f.quoteConditions(deletionConditions...)...),
+			strings.Join(f.finalizersIn(specFinalizers), ", "))),
+			append(f.namespaceRejection().evidence(), f.quoteConditions(deletionConditions...)...)...),
 		Remedies: []diagnosis.Remedy{
 			diagnosis.Inspect(shell.Command(remedyGetNamespace, f.Namespace.Name)), diagnosis.Inspect(remedyControllerLog),
 		},

@@ -43,7 +43,7 @@ func (f view) findPods() []diagnosis.Finding {
 		findings = append(findings, f.kubeletFinding(groups.others))
 	}
 	for finalizer, pods := range diagnosis.Sorted(groups.byFinalizer) {
-		if !f.isRemovalRejected(pods[0], finalizer) && !f.IsFinalizerProgressing(finalizer) {
+		if !f.isRemovalRejected(pods[0].GroupResource(), finalizer) && !f.IsFinalizerProgressing(finalizer) {
 			findings = append(findings, f.podFinalizerFinding(finalizer, pods))
 		}
 	}
