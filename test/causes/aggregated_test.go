@@ -96,6 +96,17 @@ const storeForbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","r
 "message":"things.$id.aggregated.example.com is forbidden: User \"$user\" cannot create resource \"stores\" ` +
 	`in API group \"$id.aggregated.example.com\" in the namespace \"$ns\""}`
 
+// grantedRole contains the objects that the recommended commands create.
+const grantedRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: create-stores.$id.aggregated.example.com}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: create-stores.$id.aggregated.example.com}
+`
+
 // mayCreateStores reports whether kube-apiserver allows a user to create stores.
 func (f *fixture) mayCreateStores(user string) bool {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -211,7 +222,7 @@ var _ = Describe("An aggregated API server", func() {
 		f.create(ctx, twoConfigMaps)
 		manager := "system:serviceaccount:" + controlplane.SystemNamespace + ":" + controlplane.ServiceAccount
 		f.registerAPIService(ctx, f.serve(map[string]response{
-			"/apis":                               {status: http.StatusNotFound},
+			"/apis": {status: http.StatusNotFound},
 			"/apis/$id.aggregated.example.com/v1": {status: http.StatusOK, body: strings.Replace(thingResources, `"resources":[`,
 				`"resources":[{"name":"stores","singularName":"store","namespaced":true,"kind":"Store","verbs":["get"]},`, 1)},
 			"/apis/$id.aggregated.example.com/v1/namespaces/$ns/things": {
@@ -233,10 +244,9 @@ var _ = Describe("An aggregated API server", func() {
 				Expect(err).NotTo(HaveOccurred())
 			}
 		}
-		DeferCleanup(func(ctx context.Context) {
-			_, err := runShell(ctx, f.text("kubectl delete clusterrole,clusterrolebinding create-stores.$id.aggregated.example.com"))
-			Expect(err).NotTo(HaveOccurred())
-		})
+		for _, object := range f.objects(grantedRole) {
+			DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
+		}
 		f.expectDeleted(ctx)
 	})
 
