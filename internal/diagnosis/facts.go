@@ -72,7 +72,7 @@ const (
 	FactAccessReviews Fact = "AccessReviews"
 	// FactPermissions is the field Permissions.
 	FactPermissions Fact = "Permissions"
-	// FactAdmission consists of the fields Webhooks and Policies.
+	// FactAdmission consists of the fields Webhooks, Policies and UserDependent.
 	FactAdmission Fact = "Admission"
 	// FactBackends is the field Backends.
 	FactBackends Fact = "Backends"
@@ -115,6 +115,9 @@ type Facts struct {
 	// Webhooks and Policies are the admission webhooks and policies that an error or a condition names.
 	Webhooks []Webhook
 	Policies []Policy
+	// UserDependent describe the webhooks and policies of other projects that can deny writes to the Namespace depending
+	// on the user. They are read only if the Namespace has no deletion conditions although it can be written.
+	UserDependent []string
 	// Pods are the pods in the namespace. Nodes are the existing nodes that the pods are bound to.
 	Pods  []corev1.Pod
 	Nodes []corev1.Node
@@ -392,6 +395,19 @@ func (f *Facts) IsOverdue(due time.Time) bool {
 // Condition returns the condition of the Namespace with the given type, or nil.
 func (f *Facts) Condition(conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
 	return nscondition.Find(f.Namespace, conditionType)
+}
+
+// DeletionConditions are the conditions that a namespace controller writes.
+var DeletionConditions = []corev1.NamespaceConditionType{
+	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
+}
+
+// HasDeletionCondition reports whether a namespace controller has written a condition of the Namespace.
+func (f *Facts) HasDeletionCondition() bool {
+	return slices.ContainsFunc(f.Namespace.Status.Conditions, func(condition corev1.NamespaceCondition) bool {
+		return slices.Contains(DeletionConditions, condition.Type)
+	})
 }
 
 // ConditionMessage returns the message of a condition of the Namespace if its status is True, or "".

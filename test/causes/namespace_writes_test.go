@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // namespacePolicy denies updates of $resources of the fixture's Namespace unless $expression is true.
@@ -126,6 +128,23 @@ subjects:
 			g.Expect(result.Unread).To(ContainElement(ContainSubstring("namespaces/finalize")))
 			g.Expect(result.Findings).To(ConsistOf(HaveField("Cause", diagnosis.CauseUnknown)))
 		}).WithContext(ctx).Should(Succeed())
+	})
+
+	It("is reported as a possibility if it can deny the writes only to the namespace controller", func(ctx context.Context) {
+		f := newFixture(ctx)
+		guard := makeNamespacePolicy("namespaces/status, namespaces/finalize", "'system:masters' in request.userInfo.groups")
+		f.create(ctx, guard)
+		manager, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		f.expectDenied(ctx, f.manifest(), func(namespace client.Object) error {
+			status := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Active"}}`))
+			return framework.NewClient(manager).Status().Patch(ctx, namespace, status, client.DryRunAll)
+		})
+		f.delete(ctx, f.manifest())
+		f.expectFindings(ctx, inferred(diagnosis.CauseNamespaceControllerUnresponsive, "namespaces/"+f.ns).
+			withMessage("or its writes are denied", f.text(`ValidatingAdmissionPolicy "$id-guard"`)))
+		f.delete(ctx, guard)
+		f.expectDeleted(ctx)
 	})
 
 	It("leaves the Namespace unchanged", func(ctx context.Context) {

@@ -156,7 +156,7 @@ func onlyNeeded(facts *diagnosis.Facts, needs []diagnosis.Fact) *diagnosis.Facts
 		diagnosis.FactLeases:          func() { reduced.Leases = nil },
 		diagnosis.FactClusterRoles:    func() { reduced.ClusterRoles = nil },
 		diagnosis.FactAccessReviews:   func() { reduced.AccessReviews = nil },
-		diagnosis.FactAdmission:       func() { reduced.Webhooks, reduced.Policies = nil, nil },
+		diagnosis.FactAdmission:       func() { reduced.Webhooks, reduced.Policies, reduced.UserDependent = nil, nil, nil },
 		diagnosis.FactBackends:        func() { reduced.Backends = nil },
 		diagnosis.FactPermissions:     func() { reduced.Permissions = nil },
 	} {

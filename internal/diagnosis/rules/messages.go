@@ -283,6 +283,8 @@ const (
 		"remove the finalizer"
 	messageNotProcessed = "No namespace controller is processing the deletion: after %s, the Namespace has " +
 		"no deletion conditions"
+	messageNotProcessedOrDenied = "No namespace controller is processing the deletion, or its writes are denied to its " +
+		"user by %s: after %s, the Namespace has no deletion conditions"
 	messageNotContinued = "No namespace controller is continuing the deletion: %s, and no namespace controller is " +
 		"renewing its Lease"
 	messageObjectsRemain    = "some objects have not been deleted"
@@ -305,6 +307,8 @@ const (
 		"added to new namespaces"
 	remedyRunController = "Check that kube-controller-manager (with its namespace controller) or the nslifecycle " +
 		"manager is running"
+	remedyUserDependent = "Check that the webhooks and policies exempt the namespace controller " +
+		"(ServiceAccount kube-system/namespace-controller, or the one of the nslifecycle manager)"
 	remedyListControllers = "kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager"
 	remedyControllerLog   = "Check the log of the namespace controller in kube-controller-manager or in the nslifecycle " +
 		"manager"

@@ -22,7 +22,7 @@ var namespaceControllerRule = Rule{
 	Name: "namespace-controller", Stage: diagnosis.StageTerminating,
 	Needs: []diagnosis.Fact{
 		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
-		diagnosis.FactLeases,
+		diagnosis.FactLeases, diagnosis.FactAdmission,
 	},
 	find: view.findNamespaceController,
 }
@@ -36,20 +36,12 @@ var unknownRule = Rule{
 	find: view.findUnknown,
 }
 
-// deletionConditions are the conditions that a namespace controller writes.
-var deletionConditions = []corev1.NamespaceConditionType{
-	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
-	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
-}
-
 func (f view) findNamespaceController() []diagnosis.Finding {
 	if !slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes) ||
 		!f.IsOverdue(f.Namespace.DeletionTimestamp.Time) || f.Progress.Observed() {
 		return nil
 	}
-	hasConditions := slices.ContainsFunc(deletionConditions, func(conditionType corev1.NamespaceConditionType) bool {
-		return f.Condition(conditionType) != nil
-	})
+	hasConditions := f.HasDeletionCondition()
 	lease, texts := f.controllerLeases()
 	// A controller that runs but whose writes to the Namespace are denied leaves the same traces.
 	isStopped := lease.exists && !lease.isCurrent
@@ -75,13 +67,18 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		},
 		Loss: lossNamespace,
 	}
+	if len(f.UserDependent) > 0 && !isStopped {
+		finding.Message = fmt.Sprintf(messageNotProcessedOrDenied, diagnosis.JoinNames(f.UserDependent),
+			f.Ago(f.Namespace.DeletionTimestamp.Time))
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyUserDependent))
+	}
 	if hasConditions {
 		reason := messageObjectsRemain
 		if f.IsEmpty() {
 			reason = messageEmptyUnnoticed
 		}
 		finding.Message = fmt.Sprintf(messageNotContinued, reason)
-		finding.Evidence = append(finding.Evidence, f.quoteConditions(deletionConditions...)...)
+		finding.Evidence = append(finding.Evidence, f.quoteConditions(diagnosis.DeletionConditions...)...)
 	}
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
 }
@@ -160,7 +157,7 @@ func (f view) findUnknown() []diagnosis.Finding {
 		Evidence: append(diagnosis.Proven(fmt.Sprintf(evidenceTerminating,
 			diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time),
 			strings.Join(f.finalizersIn(specFinalizers), ", "))),
-			append(f.namespaceRejection().evidence(), f.quoteConditions(deletionConditions...)...)...),
+			append(f.namespaceRejection().evidence(), f.quoteConditions(diagnosis.DeletionConditions...)...)...),
 		Remedies: []diagnosis.Remedy{
 			diagnosis.Inspect(shell.Command(remedyGetNamespace, f.Namespace.Name)), diagnosis.Inspect(remedyControllerLog),
 		},
@@ -187,7 +184,7 @@ func (f view) hasTime() bool {
 func (f view) lastStep() time.Time {
 	last := f.Namespace.DeletionTimestamp.Time
 	for _, condition := range f.Namespace.Status.Conditions {
-		if slices.Contains(deletionConditions, condition.Type) && condition.LastTransitionTime.After(last) {
+		if slices.Contains(diagnosis.DeletionConditions, condition.Type) && condition.LastTransitionTime.After(last) {
 			last = condition.LastTransitionTime.Time
 		}
 	}

@@ -106,6 +106,10 @@ func TestFindNamespaceCauses(t *testing.T) {
 			facts: makeTerminating(silent, noLeases, left, withUnread(diagnosis.SourceLeases), writable),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, "", evidenceLeasesUnread, object}},
 		},
+		"a namespace controller whose writes a policy can deny": {
+			facts: makeTerminating(silent, left, writable, func(facts *diagnosis.Facts) { facts.UserDependent = []string{`webhook "w"`} }),
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, `denied to its user by webhook "w"`, "", object}},
+		},
 		"a Namespace without conditions, and unknown whether it can be written": {
 			facts: makeTerminating(silent, left),
 			want:  []want{{diagnosis.CauseUnknown, diagnosis.RankInferred, "1 configmaps still exists", "", nil}},
