@@ -77,9 +77,9 @@ func (c *Collector) missingVerbs(
 func (c *Collector) hasAny(
 	ctx context.Context, review owners.AccessReview, namespace string, verbs []string,
 ) (bool, error) {
-	of := review.Type
+	account, of := review.ServiceAccount, review.Type
 	for _, verb := range verbs {
-		allowed, err := c.isAllowed(ctx, serviceaccount.MakeUsername(review.ServiceAccount.Namespace, review.ServiceAccount.Name),
+		allowed, err := c.isAllowed(ctx, serviceaccount.MakeUsername(account.Namespace, account.Name),
 			authorizationv1.ResourceAttributes{
 				Namespace: namespace, Verb: verb, Group: of.Group, Version: of.Version, Resource: of.Resource,
 			})

@@ -95,6 +95,9 @@ type leaseState struct {
 	exists, isCurrent bool
 }
 
+// isExpired reports whether the Lease exists and is not renewed.
+func (s leaseState) isExpired() bool { return s.exists && !s.isCurrent }
+
 // controlPlaneLease returns the state of the Lease of a control plane component.
 func (f view) controlPlaneLease(name string) leaseState {
 	for i := range f.Leases {

@@ -337,7 +337,8 @@ const (
 	evidenceLastChange   = "the Namespace was last changed at %s, by %q"
 	evidenceUnregistered = "no NamespaceInitializerConfiguration lists %s"
 
-	remedyInitializerFailing = "Resolve the problem that the initializer reports; it then removes its name from the pending list"
+	remedyInitializerFailing = "Resolve the problem that the initializer reports; it then removes its name from the " +
+		"pending list"
 	remedyStartInitializer   = "Start the controller of %s, or check its log"
 	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"
 	remedySkip               = "To use the namespace without the initializer, an administrator can remove it from the " +

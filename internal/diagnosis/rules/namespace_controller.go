@@ -41,46 +41,57 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		!f.IsOverdue(f.Namespace.DeletionTimestamp.Time) || f.Progress.Observed() {
 		return nil
 	}
-	hasConditions := f.HasDeletionCondition()
 	lease, texts := f.controllerLeases()
-	// A controller that runs but whose writes to the Namespace are denied leaves the same traces.
-	isStopped := lease.exists && !lease.isCurrent
-	if len(f.namespaceRejection().dryRuns) > 0 || !f.isNamespaceWritable() && !isStopped {
+	switch {
+	case !f.isControllerResponsible(lease):
+		return nil
+	case f.HasDeletionCondition():
+		return f.findNotContinued(lease, texts)
+	}
+	ago := f.Ago(f.Namespace.DeletionTimestamp.Time)
+	finding := f.unresponsiveFinding(fmt.Sprintf(messageNotProcessed, ago), texts)
+	if len(f.UserDependent) > 0 && !lease.isExpired() {
+		finding.Message = fmt.Sprintf(messageNotProcessedOrDenied, diagnosis.JoinNames(f.UserDependent), ago)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyUserDependent))
+	}
+	return []diagnosis.Finding{finding}
+}
+
+// isControllerResponsible reports whether the Namespace shows that no controller is running. If the writes of a running
+// controller are denied, the Namespace looks the same, unless dry runs of the writes succeed.
+func (f view) isControllerResponsible(lease leaseState) bool {
+	return len(f.namespaceRejection().dryRuns) == 0 && (f.isNamespaceWritable() || lease.isExpired())
+}
+
+// findNotContinued finds a deletion that a controller started, but that no controller continues.
+func (f view) findNotContinued(lease leaseState, texts []string) []diagnosis.Finding {
+	isRunning := lease.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()
+	// Without a Lease, the last object may have been deleted a moment ago.
+	if isRunning || f.isEmptinessUnnoticed() && !lease.exists {
 		return nil
 	}
+	reason := messageObjectsRemain
+	if f.IsEmpty() {
+		reason = messageEmptyUnnoticed
+	}
+	finding := f.unresponsiveFinding(fmt.Sprintf(messageNotContinued, reason), texts)
+	finding.Evidence = append(finding.Evidence, f.quoteConditions(diagnosis.DeletionConditions...)...)
+	return []diagnosis.Finding{finding}
+}
+
+func (f view) unresponsiveFinding(message string, evidence []string) diagnosis.Finding {
 	if f.isNamespaceWritable() {
-		texts = append(texts, evidenceWritable)
+		evidence = append(evidence, evidenceWritable)
 	}
-	if hasConditions && (lease.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()) {
-		return nil
-	}
-	if f.isEmptinessUnnoticed() && !lease.exists {
-		return nil // The last object may have been deleted a moment ago.
-	}
-	finding := diagnosis.Finding{
+	return f.aboutNamespace(diagnosis.Finding{
 		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Rank: diagnosis.RankInferred,
-		Message:  fmt.Sprintf(messageNotProcessed, f.Ago(f.Namespace.DeletionTimestamp.Time)),
-		Evidence: diagnosis.Inferred(texts...),
+		Message: message, Evidence: diagnosis.Inferred(evidence...),
 		Remedies: []diagnosis.Remedy{
 			diagnosis.Inspect(remedyRunController), diagnosis.Inspect(remedyListLeases),
 			diagnosis.Inspect(remedyListControllers),
 		},
 		Loss: lossNamespace,
-	}
-	if len(f.UserDependent) > 0 && !isStopped {
-		finding.Message = fmt.Sprintf(messageNotProcessedOrDenied, diagnosis.JoinNames(f.UserDependent),
-			f.Ago(f.Namespace.DeletionTimestamp.Time))
-		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyUserDependent))
-	}
-	if hasConditions {
-		reason := messageObjectsRemain
-		if f.IsEmpty() {
-			reason = messageEmptyUnnoticed
-		}
-		finding.Message = fmt.Sprintf(messageNotContinued, reason)
-		finding.Evidence = append(finding.Evidence, f.quoteConditions(diagnosis.DeletionConditions...)...)
-	}
-	return []diagnosis.Finding{f.aboutNamespace(finding)}
+	})
 }
 
 func (f view) aboutNamespace(finding diagnosis.Finding) diagnosis.Finding {

@@ -43,7 +43,7 @@ func (t *Tree) Read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, t.describe(name, err)
 	}
-	defer file.Close() //nolint:errcheck // the file was only read
+	defer file.Close()
 	// Another process could have replaced the file since.
 	if opened, err := file.Stat(); err != nil || !os.SameFile(expected, opened) {
 		return nil, fmt.Errorf("failed to read %s: it was replaced", t.path(name))

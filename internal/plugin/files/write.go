@@ -32,7 +32,7 @@ func Replace(name string, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("failed to write %s: %w", name, err)
 	}
-	defer tree.Close() //nolint:errcheck // the directory was only read
+	defer tree.Close()
 	return tree.Replace(filepath.Base(name), text, privateMode)
 }
 

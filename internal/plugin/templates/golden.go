@@ -91,7 +91,7 @@ func runSuite(ctx context.Context, file string, update bool) []Result {
 	if err != nil {
 		return fail(err)
 	}
-	defer tree.Close() //nolint:errcheck // the directory was only opened
+	defer tree.Close()
 	content, err := tree.Read(filepath.Base(file))
 	if err != nil {
 		return fail(err)
