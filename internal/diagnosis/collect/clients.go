@@ -22,20 +22,24 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// dryRunDeletion deletes an object as a dry run and returns the response.
+// dryRunDeletion deletes an object as a dry run and returns the response. It deletes an object that is already being
+// deleted, which can only be a Pod, as the kubelet does.
 func (c *Collector) dryRunDeletion(ctx context.Context, object diagnosis.RemainingObject) error {
-	background := metav1.DeletePropagationBackground
-	return c.metadata.Resource(object.GroupVersionResource).Namespace(object.Namespace).Delete(ctx, object.Name,
-		metav1.DeleteOptions{
-			DryRun: []string{metav1.DryRunAll}, PropagationPolicy: &background,
-			Preconditions: &metav1.Preconditions{UID: &object.UID},
-		})
+	options := metav1.DeleteOptions{
+		DryRun: []string{metav1.DryRunAll}, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		Preconditions: &metav1.Preconditions{UID: &object.UID},
+	}
+	if object.DeletionTimestamp != nil {
+		options.GracePeriodSeconds = ptr.To[int64](0)
+	}
+	return c.metadata.Resource(object.GroupVersionResource).Namespace(object.Namespace).Delete(ctx, object.Name, options)
 }
 
 // dryRunRemoval removes a finalizer as a dry run and returns the response. The request contains the

@@ -41,8 +41,8 @@ type dryRunRequest struct {
 	verb, finalizer string
 }
 
-// makeDryRuns deletes objects without a deletionTimestamp, removes finalizers from terminating objects, and writes the
-// Namespace itself, as dry runs.
+// makeDryRuns deletes objects, removes finalizers from terminating objects, and writes the Namespace itself, as dry
+// runs.
 func (c *collection) makeDryRuns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -111,13 +111,15 @@ func supportsDryRun(facts *diagnosis.Facts, group string) bool {
 	})
 }
 
-// chooseDeletions selects a few objects without a deletionTimestamp. It prefers objects that the
-// NamespaceDeletionContentFailure condition names.
+// chooseDeletions selects a few objects without a deletionTimestamp, and Pods that the kubelet should have deleted. It
+// prefers objects that the NamespaceDeletionContentFailure condition names.
 func chooseDeletions(facts *diagnosis.Facts) []dryRunRequest {
 	failure := facts.ConditionMessage(corev1.NamespaceDeletionContentFailure)
 	var candidates []diagnosis.RemainingObject
 	for _, object := range facts.RemainingObjects() {
-		if object.DeletionTimestamp == nil && object.Can("delete") && object.UID != "" &&
+		isPod := object.GroupResource() == diagnosis.PodResource && len(object.Finalizers) == 0
+		isDue := object.DeletionTimestamp == nil || isPod && facts.IsObjectOverdue(object)
+		if isDue && object.Can("delete") && object.UID != "" &&
 			supportsDryRun(facts, object.Group) {
 			candidates = append(candidates, object)
 		}

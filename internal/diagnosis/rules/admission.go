@@ -86,6 +86,20 @@ func (f view) isDeletionDenied(resource schema.GroupResource, name string) bool 
 	})
 }
 
+// isDeletionDeniedToAll reports whether a policy that does not depend on the user denied the dry run of the deletion of
+// an object.
+func (f view) isDeletionDeniedToAll(object diagnosis.RemainingObject) bool {
+	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
+		return dryRun.Verb == diagnosis.VerbDelete && dryRun.Type.GroupResource() == object.GroupResource() &&
+			dryRun.Name == object.Name && dryRun.Err != nil &&
+			slices.ContainsFunc(denial.DenyingPolicies(dryRun.Err.Error()), func(name string) bool {
+				return slices.ContainsFunc(f.Policies, func(policy diagnosis.Policy) bool {
+					return policy.Name == name && !policy.DependsOnUser
+				})
+			})
+	})
+}
+
 // isRemovalRejected reports whether the API server rejects the removal of a finalizer from an object of a type.
 func (f view) isRemovalRejected(resource schema.GroupResource, finalizer string) bool {
 	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {

@@ -325,7 +325,7 @@ const (
 	messageOnlyWildcards      = "%s; only identities that have all verbs may initialize the namespace, so it is " +
 		"unknown which of them is the initializer"
 	messageInitializerSubjects   = "%s; the identities with the initialize verb are unknown"
-	messageNoInitializerSubject  = "%s; only the control plane has the initialize verb for this namespace"
+	messageNoInitializerSubject  = "%s; RBAC grants the initialize verb for this namespace only to the control plane"
 	messageInitializerRunning    = "%s; it seems to be running"
 	messageInitializerUnknown    = "%s; it is unknown whether it is running"
 	messageInitializerNotRunning = "%s; it seems not to be running"
