@@ -120,8 +120,8 @@ const (
 	messageForbidden         = "The namespace controller lacks a permission: %s"
 	messageServerForbidden   = "The server of APIService %s denies a request of the namespace controller: %s"
 	// The namespace controller has published no error.
-	messageServerForbidsDiagnosis = "The server of APIService %s denies the diagnosis a request that kube-apiserver " +
-		"allows: %s; it may deny the namespace controller, too"
+	messageServerForbidsDiagnosis = "The server of APIService %s denies a request of the diagnosis: %s; it may deny the " +
+		"namespace controller, too"
 	textDenied         = "%s cannot %s %s"
 	textUser           = "user %q"
 	evidenceGranted    = "kube-apiserver grants %s the verb %s on %s; the server may apply other rules"

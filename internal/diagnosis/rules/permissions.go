@@ -100,15 +100,23 @@ func (f view) findForbidden() []diagnosis.Finding {
 			finding := f.forbiddenFinding(own.DeniedPermission)
 			setServer(&finding, own.service, messageServerForbidsDiagnosis, f.deniedText(own.DeniedPermission))
 			finding.Evidence = append(diagnosis.Proven(diagnosis.OneLine(own.err.Error())), finding.Evidence...)
+			if own.User != "" {
+				finding.Remedies = append(finding.Remedies, f.grantRemedies(own.DeniedPermission)...)
+			}
 			findings = append(findings, finding)
 		}
 	}
 	return findings
 }
 
-// mayAffectController reports whether the namespace controller may lack the same permission. A permission that only
-// the user of the diagnosis lacks according to kube-apiserver itself is not a cause.
+// mayAffectController reports whether the namespace controller may lack the same permission, and has not reported that
+// its requests succeed. A permission that only the user of the diagnosis lacks according to kube-apiserver itself is not
+// a cause.
 func (f view) mayAffectController(own ownDenial) bool {
+	condition := f.Condition(corev1.NamespaceDeletionContentFailure)
+	if condition != nil && condition.Status == corev1.ConditionFalse {
+		return false
+	}
 	return f.IsOverdue(f.lastStep()) && !f.Progress.Observed() &&
 		(own.isOther || f.Permissions[own.DeniedPermission])
 }

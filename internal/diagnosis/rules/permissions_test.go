@@ -54,6 +54,7 @@ func withPermission(permission diagnosis.DeniedPermission, isGranted bool) func(
 
 func TestFindForbidden(t *testing.T) {
 	const ranked = diagnosis.CauseForbidden
+	silent := func(facts *diagnosis.Facts) { facts.Namespace.Status.Conditions = nil }
 	service := []string{"apiservices.apiregistration.k8s.io/v1beta1.metrics.k8s.io"}
 	runCases(t, map[string]diagnoseCase{
 		"a server that authorizes the namespace controller again": {
@@ -67,11 +68,11 @@ func TestFindForbidden(t *testing.T) {
 			want:  []want{{ranked, diagnosis.RankPublished, "cannot list pods.metrics.k8s.io", literal(evidenceGranted), service}},
 		},
 		"a server that denies the diagnosis another permission": {
-			facts: makeTerminating(withAPIService(true), withOwnDenial(tierText, false)),
+			facts: makeTerminating(silent, withAPIService(true), withOwnDenial(tierText, false)),
 			want:  []want{{ranked, diagnosis.RankInferred, literal(messageServerForbidsDiagnosis), "user cannot get tier", service}},
 		},
 		"a server that denies the diagnosis what kube-apiserver grants": {
-			facts: makeTerminating(withAPIService(true), withOwnDenial(listText, true)),
+			facts: makeTerminating(silent, withAPIService(true), withOwnDenial(listText, true)),
 			want:  []want{{ranked, diagnosis.RankInferred, literal(messageServerForbidsDiagnosis), literal(evidenceGranted), service}},
 		},
 		"a server that denies both": {
@@ -80,8 +81,9 @@ func TestFindForbidden(t *testing.T) {
 		},
 	})
 	for name, facts := range map[string]*diagnosis.Facts{
-		"kube-apiserver denies the diagnosis, too": makeTerminating(withAPIService(true), withOwnDenial(listText, false)),
-		"kube-apiserver serves the type":           makeTerminating(withOwnDenial(tierText, false)),
+		"kube-apiserver denies the diagnosis, too": makeTerminating(silent, withAPIService(true), withOwnDenial(listText, false)),
+		"kube-apiserver serves the type":           makeTerminating(silent, withOwnDenial(tierText, false)),
+		"the namespace controller reports success": makeTerminating(withAPIService(true), withOwnDenial(tierText, false)),
 	} {
 		if slices.ContainsFunc(Diagnose(facts).Findings, func(finding diagnosis.Finding) bool {
 			return finding.Cause == diagnosis.CauseForbidden
