@@ -110,8 +110,7 @@ func (f view) findForbidden() []diagnosis.Finding {
 }
 
 // mayAffectController reports whether the namespace controller may lack the same permission, and has not reported that
-// its requests succeed. A permission that only the user of the diagnosis lacks according to kube-apiserver itself is not
-// a cause.
+// its requests succeed. A permission that kube-apiserver itself denies to the user of the diagnosis is not a cause.
 func (f view) mayAffectController(own ownDenial) bool {
 	condition := f.Condition(corev1.NamespaceDeletionContentFailure)
 	if condition != nil && condition.Status == corev1.ConditionFalse {
