@@ -125,6 +125,10 @@ func TestSkipReason(t *testing.T) {
 		"controlled, controller not found":         {object: controlled, listed: []resourcetypes.Type{replicaSets}},
 		"owned but not controlled": {object: `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: p, ownerReferences: [
       {apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: owner}]}}`, others: []string{owner}},
+		"a claim of a StatefulSet": {object: `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c, ownerReferences: [
+      {apiVersion: apps/v1, kind: StatefulSet, name: o, uid: owner, controller: true}]}}`, others: []string{owner}},
+		"a claim of an ephemeral volume": {object: `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c, ownerReferences: [
+      {apiVersion: v1, kind: Pod, name: o, uid: owner, controller: true}]}}`, others: []string{owner}, want: ReasonControlled},
 		"the root CA":                {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`, want: ReasonGenerated},
 		"another ConfigMap":          {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`},
 		"the default ServiceAccount": {object: `{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}`, want: ReasonGenerated},

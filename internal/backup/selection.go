@@ -65,6 +65,11 @@ func (s *selection) isControlled(object *unstructured.Unstructured) bool {
 	if owner == nil {
 		return false
 	}
+	if groupKind(object).String() == "PersistentVolumeClaim" && owner.Kind != "Pod" {
+		// Users change the size and the labels of the claims of a StatefulSet, which adopts a restored claim. A Pod rejects a
+		// restored claim for its ephemeral volume.
+		return false
+	}
 	return s.uids.Has(owner.UID) ||
 		s.notListed.Has(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind())
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // These patterns match the messages of errors from the API server. Conditions written by a
@@ -18,19 +19,36 @@ var (
 	webhookFailing = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
 	webhookDenied  = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
 	policyDenied   = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)' (?:with binding '[^']*' )?denied request`)
-	forbidden      = regexp.MustCompile(`User "([^"]+)" cannot (\w+) resource "([^"]+)" in API group "([^"]*)"`)
+	forbidden      = regexp.MustCompile(`User "([^"]+)" cannot (\w+) (?:` +
+		`resource "([^"]+)" in API group "([^"]*)"|` +
+		// The API server of Calico also requires "get" on the tier, and the verb on a resource that it does not serve.
+		`([\w-]+)\.([\w.-]+) in tier "[^"]*"(?: and namespace "[^"]*")?( \(user cannot get tier\))?)`)
 )
 
 // MissingPermission is a permission that a user lacks according to an error.
 type MissingPermission struct{ User, Verb, Resource, Group string }
 
-// ParseMissingPermission returns the first missing permission in an error message.
-func ParseMissingPermission(text string) (permission MissingPermission, ok bool) {
-	match := forbidden.FindStringSubmatch(text)
-	if match == nil {
-		return MissingPermission{}, false
+// GroupResource returns the resource and its API group, as kubectl names them.
+func (p MissingPermission) GroupResource() string {
+	return schema.GroupResource{Group: p.Group, Resource: p.Resource}.String()
+}
+
+// MissingPermissions returns the distinct permissions that users lack according to an error message.
+func MissingPermissions(text string) []MissingPermission {
+	var permissions []MissingPermission
+	for _, match := range forbidden.FindAllStringSubmatch(text, -1) {
+		permission := MissingPermission{User: match[1], Verb: match[2], Resource: match[3], Group: match[4]}
+		switch {
+		case match[7] != "":
+			permission.Verb, permission.Resource, permission.Group = "get", "tiers", match[6]
+		case match[5] != "":
+			permission.Resource, permission.Group = "tier."+match[5], match[6]
+		}
+		if !slices.Contains(permissions, permission) {
+			permissions = append(permissions, permission)
+		}
 	}
-	return MissingPermission{User: match[1], Verb: match[2], Resource: match[3], Group: match[4]}, true
+	return permissions
 }
 
 // IsMissingPermission reports whether the API server denied a request because the user lacks a

@@ -38,3 +38,29 @@ func TestIsMissingPermission(t *testing.T) {
 		})
 	}
 }
+
+func TestMissingPermissions(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want []MissingPermission
+	}{
+		"kube-apiserver, twice": {
+			`User "eve" cannot list resource "pods" in API group "" in the namespace "a"; ` +
+				`User "eve" cannot list resource "pods" in API group "" in the namespace "a"`,
+			[]MissingPermission{{"eve", "list", "pods", ""}},
+		},
+		"Calico, no get on the tier": {
+			`User "eve" cannot list networkpolicies.projectcalico.org in tier "default" and namespace "a" (user cannot get tier)`,
+			[]MissingPermission{{"eve", "get", "tiers", "projectcalico.org"}},
+		},
+		"Calico, no permission for policies in the tier": {
+			`User "eve" cannot delete globalnetworkpolicies.projectcalico.org in tier "default"`,
+			[]MissingPermission{{"eve", "delete", "tier.globalnetworkpolicies", "projectcalico.org"}},
+		},
+		"other text": {"the disk is full", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(MissingPermissions(test.text)).To(Equal(test.want))
+		})
+	}
+}

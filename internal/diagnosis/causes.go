@@ -76,7 +76,8 @@ const (
 	// CauseNamespaceControllerUnresponsive: no namespace controller deletes the content of the
 	// namespace.
 	CauseNamespaceControllerUnresponsive Cause = "NamespaceControllerUnresponsive"
-	// CauseForbidden: the namespace controller lacks permissions.
+	// CauseForbidden: the namespace controller lacks permissions, which can be those that an aggregated API server
+	// requires.
 	CauseForbidden Cause = "Forbidden"
 	// CauseThrottled: the API server throttles the namespace controller.
 	CauseThrottled Cause = "Throttled"

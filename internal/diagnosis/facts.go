@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
@@ -69,7 +70,9 @@ const (
 	FactInitializerPods Fact = "InitializerPods"
 	// FactAccessReviews is the field AccessReviews.
 	FactAccessReviews Fact = "AccessReviews"
-	// FactAdmission consists of the fields Webhooks and Policies.
+	// FactPermissions is the field Permissions.
+	FactPermissions Fact = "Permissions"
+	// FactAdmission consists of the fields Webhooks, Policies and UserDependent.
 	FactAdmission Fact = "Admission"
 	// FactBackends is the field Backends.
 	FactBackends Fact = "Backends"
@@ -112,6 +115,9 @@ type Facts struct {
 	// Webhooks and Policies are the admission webhooks and policies that an error or a condition names.
 	Webhooks []Webhook
 	Policies []Policy
+	// UserDependent describe the webhooks and policies of other projects that can deny writes to the Namespace depending
+	// on the user. They are read only if the Namespace has no deletion conditions although it can be written.
+	UserDependent []string
 	// Pods are the pods in the namespace. Nodes are the existing nodes that the pods are bound to.
 	Pods  []corev1.Pod
 	Nodes []corev1.Node
@@ -130,6 +136,8 @@ type Facts struct {
 	ServiceAccounts map[types.NamespacedName]bool
 	// AccessReviews record the permissions of ServiceAccounts.
 	AccessReviews []AccessReview
+	// Permissions record whether users have the permissions that they lack according to errors.
+	Permissions map[DeniedPermission]bool
 	// Initializers are the initializers of all configurations, sorted by configuration.
 	Initializers []RegisteredInitializer
 	// WaitingSubjects are the subjects that may not initialize namespaces although they hold the verb.
@@ -167,6 +175,7 @@ const (
 	SourceClusterRoles        Source = "clusterroles.rbac.authorization.k8s.io"
 	SourceClusterRoleBindings Source = "clusterrolebindings.rbac.authorization.k8s.io"
 	SourceAccessReviews       Source = "subjectaccessreviews.authorization.k8s.io"
+	SourcePermissions         Source = "permissions"
 	SourceValidatingWebhooks  Source = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 	SourceMutatingWebhooks    Source = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 	SourcePolicies            Source = "validatingadmissionpolicies.admissionregistration.k8s.io"
@@ -220,16 +229,37 @@ type Backend struct {
 const (
 	VerbDelete = "DELETE"
 	VerbPatch  = "PATCH"
+	VerbPut    = "PUT"
 )
 
-// DryRun is the dry run of a request to delete an object or to remove one of its finalizers.
+// Subresources of a Namespace.
+const (
+	SubresourceFinalize = "finalize"
+	SubresourceStatus   = "status"
+)
+
+// DryRun is the dry run of a request to delete an object, to remove a finalizer from an object or from the
+// Namespace itself, or to write the status of the Namespace.
 type DryRun struct {
-	Verb      string
-	Type      resourcetypes.Type
-	Name      string
+	Verb        string
+	Type        resourcetypes.Type
+	Subresource string
+	Name        string
+	// Finalizer is empty if the request removes none.
 	Finalizer string
 	// Err is the error returned by the API server; nil if the request would succeed.
 	Err error
+}
+
+// IsOfNamespace reports whether the request writes the Namespace itself.
+func (d *DryRun) IsOfNamespace() bool { return d.Type.GroupResource() == NamespaceType.GroupResource() }
+
+// Resource returns the name of the resource and the subresource.
+func (d *DryRun) Resource() string {
+	if d.Subresource == "" {
+		return d.Type.String()
+	}
+	return d.Type.String() + "/" + d.Subresource
 }
 
 // Webhook is an admission webhook.
@@ -331,11 +361,22 @@ type Workload struct {
 // IsReady reports whether at least one pod is ready.
 func (w *Workload) IsReady() bool { return w.Ready > 0 }
 
-// AccessReview records whether a ServiceAccount may change the objects of a type in the namespace.
+// DeniedPermission is a permission that the namespace controller or the user of the diagnosis lacks according to an
+// error.
+type DeniedPermission struct {
+	denial.MissingPermission
+
+	// IsOwn reports whether the API server returned the error to the diagnosis.
+	IsOwn bool
+}
+
+// AccessReview records which permissions that a controller needs for the objects of a type in the namespace a
+// ServiceAccount lacks.
 type AccessReview struct {
 	ServiceAccount types.NamespacedName
 	Resource       schema.GroupResource
-	Allowed        bool
+	// Missing are the missing verbs. A controller needs only one of patch and update, so "patch" stands for both.
+	Missing []string
 }
 
 // IsRead reports whether all given sources could be read.
@@ -356,6 +397,19 @@ func (f *Facts) Condition(conditionType corev1.NamespaceConditionType) *corev1.N
 	return nscondition.Find(f.Namespace, conditionType)
 }
 
+// DeletionConditions are the conditions that a namespace controller writes.
+var DeletionConditions = []corev1.NamespaceConditionType{
+	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
+}
+
+// HasDeletionCondition reports whether a namespace controller has written a condition of the Namespace.
+func (f *Facts) HasDeletionCondition() bool {
+	return slices.ContainsFunc(f.Namespace.Status.Conditions, func(condition corev1.NamespaceCondition) bool {
+		return slices.Contains(DeletionConditions, condition.Type)
+	})
+}
+
 // ConditionMessage returns the message of a condition of the Namespace if its status is True, or "".
 func (f *Facts) ConditionMessage(conditionType corev1.NamespaceConditionType) string {
 	condition := f.Condition(conditionType)
@@ -374,6 +428,11 @@ func (f *Facts) Rejections() []string {
 		}
 	}
 	return texts
+}
+
+// IsEmpty reports whether no remaining objects are known, and discovery is complete.
+func (f *Facts) IsEmpty() bool {
+	return len(f.Content) == 0 && f.ResourceTypes != nil && f.ResourceTypes.Err() == nil
 }
 
 // ExternalNamespaceFinalizers returns the entries of spec.finalizers other than the namespace

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,6 +23,11 @@ var (
 	PodResource = schema.GroupResource{Resource: "pods"}
 	PVCResource = schema.GroupResource{Resource: "persistentvolumeclaims"}
 )
+
+// NamespaceType is the type of the Namespace itself.
+var NamespaceType = resourcetypes.Type{
+	GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces"), Kind: "Namespace",
+}
 
 // RemainingObject is an object that still exists in the namespace.
 type RemainingObject struct {

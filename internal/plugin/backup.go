@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/files"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -63,7 +64,7 @@ func (o *backupOptions) run(ctx context.Context, name string) error {
 // complete backup, by an incomplete one.
 func (o *backupOptions) finish(name string, collected *backup.Backup) error {
 	isIncomplete := len(collected.Unread) > 0
-	isKept := isIncomplete && o.filename != "-" && isRegularFile(o.filename)
+	isKept := isIncomplete && o.filename != "-" && files.Exists(o.filename)
 	if !isKept {
 		if err := o.write(collected); err != nil {
 			return err
@@ -92,7 +93,7 @@ func (o *backupOptions) write(collected *backup.Backup) error {
 	if err := backup.Write(&text, collected.Objects); err != nil {
 		return err
 	}
-	if err := writeFile(o.filename, text.Bytes()); err != nil {
+	if err := files.Replace(o.filename, text.Bytes()); err != nil {
 		return err
 	}
 	printf(o.ErrOut, msgBackupWritten, printable.Count(len(collected.Objects), "object"), o.filename)

@@ -30,7 +30,7 @@ func TestIncompleteBackup(t *testing.T) {
 			g := NewWithT(t)
 			file := filepath.Join(t.TempDir(), "shop.yaml")
 			if test.exists {
-				g.Expect(os.WriteFile(file, []byte("old"), privateMode)).To(Succeed())
+				g.Expect(os.WriteFile(file, []byte("old"), 0o600)).To(Succeed())
 			}
 			object := &unstructured.Unstructured{Object: map[string]any{"kind": "ConfigMap"}}
 			options := &backupOptions{session: newSession(genericiooptions.NewTestIOStreamsDiscard()), filename: file}

@@ -53,7 +53,7 @@ incomplete backup does not replace an existing file.`
 
 // Help of the create command.
 const (
-	shortCreate = "Create a namespace and wait until it is initialized"
+	shortCreate = "Create a namespace, and optionally wait until it is initialized"
 	longCreate  = `Create a namespace.
 
 With --wait, the command shows the progress of each initializer until the namespace is

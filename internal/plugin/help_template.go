@@ -164,7 +164,8 @@ creator as annotations. The expected result is in one of two files:
   error.txt      the error, for example because of an invalid parameter
 
 For a directory, the command runs all suites in it. For a file, it runs the test cases beside
-it. A suite without test cases and a test case without an expected result fail.`
+it. A suite without test cases and a test case without an expected result fail. Only regular
+files are read and written.`
 	exampleTemplateTest = `  # Run all tests in a directory
   kubectl nslifecycle template test ./templates
 

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/nslifecycle/nslifecycle/internal/plugin/files"
 )
 
 // historyFile stores the previous namespace of each context.
@@ -62,7 +64,7 @@ func (h *namespaceHistory) write(namespace string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("failed to create the directory of %s: %w", path, err)
 	}
-	return writeFile(path, append(text, '\n'))
+	return files.Replace(path, append(text, '\n'))
 }
 
 func readHistory(path string) (previousNamespaces, error) {

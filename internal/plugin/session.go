@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
@@ -211,9 +210,8 @@ func joinByReason(texts []string) []string {
 	var reasons []string
 	resources := map[string][]string{}
 	for _, text := range texts {
-		if missing, ok := denial.ParseMissingPermission(text); ok {
-			resource := schema.GroupResource{Group: missing.Group, Resource: missing.Resource}
-			text = fmt.Sprintf(msgMissingPermission, resource, missing.User, missing.Verb)
+		if missing := denial.MissingPermissions(text); len(missing) > 0 {
+			text = fmt.Sprintf(msgMissingPermission, missing[0].GroupResource(), missing[0].User, missing[0].Verb)
 		}
 		resource, reason, _ := strings.Cut(text, " ")
 		if resources[reason] == nil {

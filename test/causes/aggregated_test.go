@@ -13,11 +13,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
 // apiService registers the fixture's API group with a server at $port.
@@ -61,6 +63,10 @@ func (f *fixture) serve(responses map[string]response) string {
 	GinkgoHelper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for path, response := range responses {
+			if response.isDenied != nil && r.URL.Path == f.text(path) && response.isDenied(r.Header.Get("X-Remote-User")) {
+				response.status, response.body = http.StatusForbidden,
+					strings.ReplaceAll(storeForbidden, "$user", r.Header.Get("X-Remote-User"))
+			}
 			if r.URL.Path == f.text(path) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(response.status)
@@ -81,6 +87,34 @@ func (f *fixture) serve(responses map[string]response) string {
 type response struct {
 	status int
 	body   string
+	// isDenied reports whether the server denies a request by a user.
+	isDenied func(user string) bool
+}
+
+// storeForbidden is the response of a server that requires a permission on another resource.
+const storeForbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,
+"message":"things.$id.aggregated.example.com is forbidden: User \"$user\" cannot create resource \"stores\" ` +
+	`in API group \"$id.aggregated.example.com\" in the namespace \"$ns\""}`
+
+// grantedRole contains the objects that the recommended commands create.
+const grantedRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: create-stores.$id.aggregated.example.com}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: create-stores.$id.aggregated.example.com}
+`
+
+// mayCreateStores reports whether kube-apiserver allows a user to create stores.
+func (f *fixture) mayCreateStores(user string) bool {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "create", Group: f.text("$id.aggregated.example.com"), Resource: "stores", Namespace: f.ns,
+		},
+	}}
+	return admin.Create(context.Background(), review) == nil && review.Status.Allowed
 }
 
 // registerAPIService creates the fixture's APIService. The cleanup deletes the APIService and waits
@@ -145,7 +179,7 @@ var _ = Describe("An aggregated API server", func() {
 		}, "FailedDiscoveryCheck"),
 		Entry("the server responds with 503", func(ctx context.Context, f *fixture) string {
 			f.create(ctx, localhost)
-			return f.serve(map[string]response{"*": {http.StatusServiceUnavailable, "internal failure"}})
+			return f.serve(map[string]response{"*": {status: http.StatusServiceUnavailable, body: "internal failure"}})
 		}, "FailedDiscoveryCheck"),
 	)
 
@@ -153,8 +187,8 @@ var _ = Describe("An aggregated API server", func() {
 		f := newFixture(ctx)
 		f.create(ctx, localhost)
 		f.registerAPIService(ctx, f.serve(map[string]response{
-			"/apis":                               {http.StatusServiceUnavailable, "internal failure"},
-			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, thingResources},
+			"/apis":                               {status: http.StatusServiceUnavailable, body: "internal failure"},
+			"/apis/$id.aggregated.example.com/v1": {status: http.StatusOK, body: thingResources},
 		}))
 		f.expectAvailable(ctx, "True")
 		f.expectStuckUntilUnregistered(ctx, proven(diagnosis.CauseDiscoveryStale))
@@ -164,7 +198,7 @@ var _ = Describe("An aggregated API server", func() {
 		f := newFixture(ctx)
 		f.create(ctx, localhost)
 		f.registerAPIService(ctx, f.serve(map[string]response{
-			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, "not a discovery document"},
+			"/apis/$id.aggregated.example.com/v1": {status: http.StatusOK, body: "not a discovery document"},
 		}))
 		f.expectAvailable(ctx, "True")
 		f.expectStuckUntilUnregistered(ctx, proven(diagnosis.CauseDiscoveryFailing))
@@ -174,12 +208,46 @@ var _ = Describe("An aggregated API server", func() {
 		f := newFixture(ctx)
 		f.create(ctx, localhost)
 		f.registerAPIService(ctx, f.serve(map[string]response{
-			"/apis":                               {http.StatusNotFound, ""},
-			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, thingResources},
-			"/apis/$id.aggregated.example.com/v1/namespaces/$ns/things": {http.StatusServiceUnavailable, storageUnavailable},
+			"/apis":                               {status: http.StatusNotFound, body: ""},
+			"/apis/$id.aggregated.example.com/v1": {status: http.StatusOK, body: thingResources},
+			"/apis/$id.aggregated.example.com/v1/namespaces/$ns/things": {status: http.StatusServiceUnavailable, body: storageUnavailable},
 		}))
 		f.expectAvailable(ctx, "True")
 		f.expectStuckUntilUnregistered(ctx, proven(diagnosis.CauseAPIServiceUnavailable).withEvidence("the storage is unavailable"))
+	})
+
+	It("is reported with the missing permission if it authorizes requests again", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, localhost)
+		f.create(ctx, twoConfigMaps)
+		manager := "system:serviceaccount:" + controlplane.SystemNamespace + ":" + controlplane.ServiceAccount
+		f.registerAPIService(ctx, f.serve(map[string]response{
+			"/apis": {status: http.StatusNotFound},
+			"/apis/$id.aggregated.example.com/v1": {status: http.StatusOK, body: strings.Replace(thingResources, `"resources":[`,
+				`"resources":[{"name":"stores","singularName":"store","namespaced":true,"kind":"Store","verbs":["get"]},`, 1)},
+			"/apis/$id.aggregated.example.com/v1/namespaces/$ns/things": {
+				status: http.StatusOK, body: `{"kind":"ThingList","apiVersion":"$id.aggregated.example.com/v1","metadata":{},"items":[]}`,
+				isDenied: func(user string) bool { return user == manager && !f.mayCreateStores(user) },
+			},
+		}))
+		f.expectAvailable(ctx, "True")
+		f.deleteNamespace(ctx)
+		result := f.expectFindings(ctx,
+			published(diagnosis.CauseForbidden, f.text("apiservices.apiregistration.k8s.io/v1.$id.aggregated.example.com")).
+				withMessage(manager, f.text("cannot create stores.$id.aggregated.example.com")).
+				withEvidence("kube-apiserver does not grant"))
+
+		By("running the recommended commands")
+		for _, remedy := range result.Findings[0].Remedies {
+			if remedy.Changes {
+				_, err := runShell(ctx, remedy.Command)
+				Expect(err).NotTo(HaveOccurred())
+			}
+		}
+		for _, object := range f.objects(grantedRole) {
+			DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
+		}
+		f.expectDeleted(ctx)
 	})
 
 	It("does not affect active namespaces", func(ctx context.Context) {

@@ -93,6 +93,25 @@ var _ = Describe("A pod", func() {
 		f.expectDeleted(ctx)
 	})
 
+	It("is not reported if a policy prevents the kubelet from deleting it", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, readyNode())
+		f.create(ctx, pod)
+		f.deleteNamespace(ctx)
+		f.expectTerminating(ctx, pod)
+		guard := strings.NewReplacer("$expression", "request.operation != 'DELETE'", "[configmaps]", "[pods]").Replace(policy)
+		f.create(ctx, guard)
+		f.expectDenied(ctx, pod, func(object client.Object) error {
+			return admin.Delete(ctx, object, client.DryRunAll, client.GracePeriodSeconds(0))
+		})
+		f.expectFindings(ctx, proven(diagnosis.CauseAdmissionRefused, "pods/web").withMessage(f.text("$id-guard")))
+		f.delete(ctx, guard)
+		Eventually(func() error {
+			return admin.Delete(ctx, f.objects(pod)[0], client.GracePeriodSeconds(0))
+		}).WithContext(ctx).Should(Succeed())
+		f.expectDeleted(ctx)
+	})
+
 	It("is reported if a finalizer remains after it has terminated", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, strings.Replace(pod, "name: web}", "name: web, finalizers: [batch.kubernetes.io/job-tracking]}", 1))

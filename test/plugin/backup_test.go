@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +39,7 @@ var _ = Describe("backup", Ordered, func() {
 		DeferCleanup(func(ctx context.Context) {
 			for _, finalized := range []client.Object{
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}},
-				&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}},
+				claim("data"), claim("data-store-0"), claim("debug-scratch"),
 			} {
 				release(ctx, admin, finalized)
 			}
@@ -74,7 +76,8 @@ var _ = Describe("backup", Ordered, func() {
 		}
 		Expect(original).To(ContainSubstring("kind: CronTab"))
 		Expect(original).To(ContainSubstring("clusterIP: None"), "headless")
-		Expect(original).NotTo(ContainSubstring("name: controlled"))
+		Expect(original).NotTo(Or(ContainSubstring("name: controlled"), ContainSubstring("name: debug-scratch")))
+		Expect(original).To(MatchRegexp(`changed: by-user\n  name: data-store-0\n(.*\n){1,12}      storage: 10Gi`), "a claim of a StatefulSet")
 		kinds := []string{}
 		for line := range strings.Lines(original) {
 			if kind, ok := strings.CutPrefix(line, "kind: "); ok {
@@ -83,7 +86,7 @@ var _ = Describe("backup", Ordered, func() {
 		}
 		Expect(kinds).To(Equal([]string{
 			"Namespace", "LimitRange", "NetworkPolicy", "ServiceAccount", "Role", "RoleBinding", "ConfigMap", "ConfigMap",
-			"Secret", "PersistentVolumeClaim", "Service", "Service", "PodDisruptionBudget", "Pod", "Job", "Deployment",
+			"Secret", "PersistentVolumeClaim", "PersistentVolumeClaim", "Service", "Service", "PodDisruptionBudget", "Pod", "Job", "Deployment",
 			"StatefulSet", "CronJob", "HorizontalPodAutoscaler", "Ingress", "CronTab", "ResourceQuota",
 		}))
 	})
@@ -93,9 +96,9 @@ var _ = Describe("backup", Ordered, func() {
 		taken := adminUser.run(ctx, "backup", "shop", "-f", file)
 		Expect(taken.code).To(BeZero())
 		Expect(taken.stdout).To(BeEmpty())
-		Expect(taken.stderr).To(ContainSubstring("21 objects written to " + file))
+		Expect(taken.stderr).To(ContainSubstring("22 objects written to " + file))
 		Expect(taken.stderr).To(MatchRegexp(`1 Secret\b.*--include-secrets`))
-		Expect(taken.stderr).To(And(MatchRegexp(`1 object\b.*--all`), ContainSubstring(string(backup.ReasonControlled))))
+		Expect(taken.stderr).To(And(MatchRegexp(`2 objects\b.*--all`), ContainSubstring(string(backup.ReasonControlled))))
 		text, err := os.ReadFile(file)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(text)).NotTo(ContainSubstring("kind: Secret"))
@@ -142,9 +145,35 @@ func applyTestdata(ctx context.Context, running *controlplane.ControlPlane, file
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// makeControlled creates the same ReplicaSet as the Deployment controller.
+func claim(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+}
+
+// makeClaim creates a claim as the StatefulSet controller and the controller for ephemeral volumes do. A user has
+// changed its size and its labels.
+func makeClaim(ctx context.Context, name, apiVersion string, owner client.Object) {
+	GinkgoHelper()
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(owner), owner)).To(Succeed())
+	made := claim(name)
+	made.Labels = map[string]string{"changed": "by-user"}
+	made.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: apiVersion, Kind: reflect.TypeOf(owner).Elem().Name(), Name: owner.GetName(), UID: owner.GetUID(),
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}}
+	made.Spec = corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
+		},
+	}
+	Expect(admin.Create(ctx, made)).To(Succeed())
+}
+
+// makeControlled creates the same objects as the controllers of Kubernetes.
 func makeControlled(ctx context.Context) {
 	GinkgoHelper()
+	makeClaim(ctx, "data-store-0", "apps/v1", &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "store"}})
+	makeClaim(ctx, "debug-scratch", "v1", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "debug"}})
 	deployment := &appsv1.Deployment{}
 	Expect(admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "web"}, deployment)).To(Succeed())
 	Expect(admin.Create(ctx, &appsv1.ReplicaSet{
@@ -167,7 +196,8 @@ func emptyBare(ctx context.Context, name string) {
 	_, err = bare.Kubectl(ctx, bare.Admin, "delete", strings.Join(strings.Fields(types), ","), "--all",
 		"--namespace", name, "--wait=false", "--grace-period=0", "--force")
 	Expect(err).NotTo(HaveOccurred())
-	release(ctx, bareAdmin, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "data"}})
+	release(ctx, bareAdmin, claim("data"))
+	release(ctx, bareAdmin, claim("data-store-0"))
 	release(ctx, bareAdmin, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "debug"}})
 	finalize(ctx, bareAdmin, name)
 	Expect(newUser(bare.Admin).run(ctx, "orphans").stderr).To(Equal("No orphans found.\n"))

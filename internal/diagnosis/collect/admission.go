@@ -29,6 +29,7 @@ func (c *collection) readAdmission(ctx context.Context) {
 	texts := c.facts.Rejections()
 	webhooks := append(denial.FailingWebhooks(texts...), denial.DenyingWebhooks(texts...)...)
 	var group sync.WaitGroup
+	group.Go(func() { c.readUserDependent(ctx) })
 	if len(webhooks) > 0 {
 		group.Go(func() { c.readValidatingWebhooks(ctx, webhooks) })
 		group.Go(func() { c.readMutatingWebhooks(ctx, webhooks) })

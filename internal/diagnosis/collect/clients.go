@@ -20,21 +20,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// dryRunDeletion deletes an object as a dry run and returns the response.
+// dryRunDeletion deletes an object as a dry run and returns the response. It deletes an object that is already being
+// deleted, which can only be a Pod, as the kubelet does.
 func (c *Collector) dryRunDeletion(ctx context.Context, object diagnosis.RemainingObject) error {
-	background := metav1.DeletePropagationBackground
-	return c.metadata.Resource(object.GroupVersionResource).Namespace(object.Namespace).Delete(ctx, object.Name,
-		metav1.DeleteOptions{
-			DryRun: []string{metav1.DryRunAll}, PropagationPolicy: &background,
-			Preconditions: &metav1.Preconditions{UID: &object.UID},
-		})
+	options := metav1.DeleteOptions{
+		DryRun: []string{metav1.DryRunAll}, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		Preconditions: &metav1.Preconditions{UID: &object.UID},
+	}
+	if object.DeletionTimestamp != nil {
+		options.GracePeriodSeconds = ptr.To[int64](0)
+	}
+	return c.metadata.Resource(object.GroupVersionResource).Namespace(object.Namespace).Delete(ctx, object.Name, options)
 }
 
 // dryRunRemoval removes a finalizer as a dry run and returns the response. The request contains the
@@ -52,28 +57,63 @@ func (c *Collector) dryRunRemoval(ctx context.Context, object diagnosis.Remainin
 	return err
 }
 
-// canChange reports whether a ServiceAccount has permission to patch or to update objects in the
-// namespace. Either verb suffices to remove a finalizer.
-func (c *Collector) canChange(ctx context.Context, review owners.AccessReview, namespace string) (bool, error) {
-	account, of := review.ServiceAccount, review.Type
-	for _, verb := range []string{"patch", "update"} {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + account.Namespace + ":" + account.Name,
-			Groups: []string{
-				"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace, "system:authenticated",
-			},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: namespace, Verb: verb, Group: of.Group, Version: of.Version, Resource: of.Resource,
-			},
-		}}
-		if err := c.client.Create(ctx, review); err != nil {
-			return false, err
+// ownerVerbs are the verbs that a controller needs to remove a finalizer: one of each list. Without list and watch, it
+// does not receive the object.
+var ownerVerbs = [][]string{{"patch", "update"}, {"list"}, {"watch"}}
+
+// missingVerbs returns the first verb of each list in ownerVerbs that a ServiceAccount lacks in the namespace.
+func (c *Collector) missingVerbs(
+	ctx context.Context, review owners.AccessReview, namespace string,
+) (missing []string, err error) {
+	for _, verbs := range ownerVerbs {
+		allowed, err := c.hasAny(ctx, review, namespace, verbs)
+		if err != nil {
+			return nil, err
 		}
-		if review.Status.Allowed {
-			return true, nil
+		if !allowed {
+			missing = append(missing, verbs[0])
+		}
+	}
+	return missing, nil
+}
+
+// hasAny reports whether a ServiceAccount has permission for one of the verbs.
+func (c *Collector) hasAny(
+	ctx context.Context, review owners.AccessReview, namespace string, verbs []string,
+) (bool, error) {
+	account, of := review.ServiceAccount, review.Type
+	for _, verb := range verbs {
+		allowed, err := c.isAllowed(ctx, serviceaccount.MakeUsername(account.Namespace, account.Name),
+			authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: verb, Group: of.Group, Version: of.Version, Resource: of.Resource,
+			})
+		if err != nil || allowed {
+			return allowed, err
 		}
 	}
 	return false, nil
+}
+
+// isAllowed reports whether a user has a permission, or the user of the diagnosis if the name is empty. The groups of
+// other users are unknown, except those of ServiceAccounts.
+func (c *Collector) isAllowed(
+	ctx context.Context, user string, attributes authorizationv1.ResourceAttributes,
+) (bool, error) {
+	if user == "" {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &attributes,
+		}}
+		err := c.client.Create(ctx, review)
+		return review.Status.Allowed, err
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: &attributes,
+	}}
+	if namespace, _, err := serviceaccount.SplitUsername(user); err == nil {
+		review.Spec.Groups = append(review.Spec.Groups, serviceaccount.MakeGroupNames(namespace)...)
+	}
+	err := c.client.Create(ctx, review)
+	return review.Status.Allowed, err
 }
 
 // serverClock computes the time of the API server from its responses. The diagnosis compares this time

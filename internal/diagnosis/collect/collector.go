@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
@@ -188,12 +189,19 @@ func (c *collection) addFailure(source diagnosis.Source, namespace string, err e
 	}
 	why := fmt.Sprintf(unreadError, what, diagnosis.OneLine(err.Error()))
 	switch {
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err) && !namesOtherPermission(err, source):
 		why = fmt.Sprintf(unreadForbidden, what)
 	case errors.Is(err, context.DeadlineExceeded):
 		why = fmt.Sprintf(unreadTimeout, what, responseTimeout)
 	}
 	c.addUnread(source, why)
+}
+
+// namesOtherPermission reports whether an error names a missing permission other than to list the objects. Aggregated
+// API servers can require other permissions.
+func namesOtherPermission(err error, source diagnosis.Source) bool {
+	missing := denial.MissingPermissions(err.Error())
+	return len(missing) > 0 && (missing[0].Verb != "list" || missing[0].GroupResource() != string(source))
 }
 
 // inParallel calls a function for all items in parallel, and waits until all calls have returned.

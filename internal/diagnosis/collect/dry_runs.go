@@ -30,19 +30,32 @@ const (
 // errNoPatchPermission is recorded for a patch that is not sent.
 var errNoPatchPermission = errors.New("permission to patch is missing")
 
+// permissionFor maps the verbs of dry runs to RBAC verbs.
+var permissionFor = map[string]string{
+	diagnosis.VerbDelete: "delete", diagnosis.VerbPatch: "patch", diagnosis.VerbPut: "update",
+}
+
 // dryRunRequest is a request to delete an object, or to remove one of its finalizers.
 type dryRunRequest struct {
 	diagnosis.RemainingObject
 	verb, finalizer string
 }
 
-// makeDryRuns deletes objects without a deletionTimestamp and removes finalizers from terminating
-// objects, as dry runs.
+// makeDryRuns deletes objects, removes finalizers from terminating objects, and writes the Namespace itself, as dry
+// runs.
 func (c *collection) makeDryRuns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	var requests []dryRunRequest
-	c.update(func(facts *diagnosis.Facts) { requests = append(chooseDeletions(facts), chooseRemovals(facts)...) })
+	var writes []diagnosis.DryRun
+	c.update(func(facts *diagnosis.Facts) {
+		requests = append(chooseDeletions(facts), chooseRemovals(facts)...)
+		writes = chooseNamespaceWrites(facts)
+	})
+	inParallel(writes, func(write diagnosis.DryRun) {
+		write.Err = c.dryRunNamespaceWrite(ctx, write)
+		c.addDryRun(write)
+	})
 	inParallel(requests, func(request dryRunRequest) {
 		dryRun := diagnosis.DryRun{
 			Verb: request.verb, Type: request.Type, Name: request.Name, Finalizer: request.finalizer,
@@ -59,7 +72,7 @@ func (c *collection) makeDryRuns(ctx context.Context) {
 	})
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.DryRuns, func(a, b diagnosis.DryRun) int {
-			return cmp.Or(strings.Compare(a.Verb, b.Verb), strings.Compare(a.Type.String(), b.Type.String()),
+			return cmp.Or(strings.Compare(a.Verb, b.Verb), strings.Compare(a.Resource(), b.Resource()),
 				strings.Compare(a.Name, b.Name), strings.Compare(a.Finalizer, b.Finalizer))
 		})
 	})
@@ -69,11 +82,11 @@ func (c *collection) makeDryRuns(ctx context.Context) {
 // changed or deleted, or that permission is missing. An admission webhook can deny a request with any code.
 func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	unread := func(format string, last any) {
-		c.addUnread(diagnosis.SourceDryRuns, fmt.Sprintf(format, dryRun.Verb, dryRun.Type, last))
+		c.addUnread(diagnosis.SourceDryRuns, fmt.Sprintf(format, dryRun.Verb, dryRun.Resource(), last))
 	}
 	switch err := dryRun.Err; {
 	case err != nil && (denial.IsMissingPermission(err) || errors.Is(err, errNoPatchPermission)):
-		unread(unreadDryRunForbidden, strings.ToLower(dryRun.Verb))
+		unread(unreadDryRunForbidden, permissionFor[dryRun.Verb])
 	case errors.Is(err, metadataclient.ErrNotSent),
 		err != nil && strings.Contains(err.Error(), "does not support dry run"):
 		unread(unreadDryRunFailed, diagnosis.OneLine(err.Error()))
@@ -98,13 +111,15 @@ func supportsDryRun(facts *diagnosis.Facts, group string) bool {
 	})
 }
 
-// chooseDeletions selects a few objects without a deletionTimestamp. It prefers objects that the
-// NamespaceDeletionContentFailure condition names.
+// chooseDeletions selects a few objects without a deletionTimestamp, and Pods that the kubelet should have deleted. It
+// prefers objects that the NamespaceDeletionContentFailure condition names.
 func chooseDeletions(facts *diagnosis.Facts) []dryRunRequest {
 	failure := facts.ConditionMessage(corev1.NamespaceDeletionContentFailure)
 	var candidates []diagnosis.RemainingObject
 	for _, object := range facts.RemainingObjects() {
-		if object.DeletionTimestamp == nil && object.Can("delete") && object.UID != "" &&
+		isPod := object.GroupResource() == diagnosis.PodResource && len(object.Finalizers) == 0
+		isDue := object.DeletionTimestamp == nil || isPod && facts.IsObjectOverdue(object)
+		if isDue && object.Can("delete") && object.UID != "" &&
 			supportsDryRun(facts, object.Group) {
 			candidates = append(candidates, object)
 		}

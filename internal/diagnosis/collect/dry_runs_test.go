@@ -6,13 +6,16 @@ package collect
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 func TestDryRunsSkipAggregatedServers(t *testing.T) {
@@ -63,5 +66,55 @@ func TestDryRunsKeepDenials(t *testing.T) {
 				NewWithT(t).Expect(c.facts.DryRuns).To(HaveLen(want))
 			})
 		}
+	}
+}
+
+func TestChooseDeletionsOfPods(t *testing.T) {
+	pods := makeType("", "pods")
+	young := makeObject("young")
+	young.DeletionTimestamp = &metav1.Time{Time: now.Add(time.Second)}
+	for name, test := range map[string]struct {
+		content resourcetypes.Content
+		want    int
+	}{
+		"should have been deleted": {contentOf(pods, makeTerminatingObject("a")), 1},
+		"within its grace period":  {contentOf(pods, young), 0},
+		"with a finalizer":         {contentOf(pods, makeTerminatingObject("a", "example.com/hold")), 0},
+		"another type":             {contentOf(configMaps, makeTerminatingObject("a")), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(chooseDeletions(makeFacts(test.content))).To(HaveLen(test.want))
+		})
+	}
+}
+
+func TestChooseNamespaceWrites(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*diagnosis.Facts)
+		want   []string
+	}{
+		"empty": {func(*diagnosis.Facts) {}, []string{"namespaces/status ", "namespaces/finalize kubernetes"}},
+		"before the progress deadline": {func(facts *diagnosis.Facts) {
+			facts.Namespace.DeletionTimestamp.Time = now
+		}, nil},
+		"not empty": {func(facts *diagnosis.Facts) {
+			facts.Content = []resourcetypes.Content{contentOf(configMaps, makeObject("a"))}
+		}, []string{"namespaces/status "}},
+		"discovery has failed": {func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }, []string{"namespaces/status "}},
+		"other finalizers": {func(facts *diagnosis.Facts) {
+			facts.Namespace.Spec.Finalizers = []corev1.FinalizerName{"example.com/a", "example.com/a"}
+			facts.Namespace.Finalizers = []string{"example.com/b"}
+		}, []string{"namespaces/finalize example.com/a", "namespaces example.com/b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := makeFacts()
+			facts.ResourceTypes = &resourcetypes.Set{}
+			test.change(facts)
+			var got []string
+			for _, write := range chooseNamespaceWrites(facts) {
+				got = append(got, write.Resource()+" "+write.Finalizer)
+			}
+			NewWithT(t).Expect(got).To(Equal(test.want))
+		})
 	}
 }

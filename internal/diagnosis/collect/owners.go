@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 )
 
 // isOverdue reports whether the deletion exceeds the progress deadline. The diagnosis searches for
@@ -154,7 +156,7 @@ func labelsOf(object metav1.Object, template *corev1.PodTemplateSpec) map[string
 	return labels
 }
 
-// readAccessReviews checks whether the ServiceAccounts of possible owners have permission to remove
+// readAccessReviews checks whether the ServiceAccounts of possible owners have the permissions to remove
 // finalizers. Public findings must not depend on ServiceAccounts in other namespaces.
 func (c *collection) readAccessReviews(ctx context.Context) {
 	if c.IsPublic {
@@ -174,8 +176,37 @@ func (c *collection) readAccessReviews(ctx context.Context) {
 	})
 }
 
+// readPermissions checks the permissions that errors name as missing. An aggregated API server can deny a request
+// although kube-apiserver does not. Public findings must not depend on the permissions of users.
+func (c *collection) readPermissions(ctx context.Context) {
+	if c.IsPublic {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	inParallel(rules.PermissionsNeeded(c.facts), func(permission diagnosis.DeniedPermission) {
+		user := permission.User
+		if permission.IsOwn {
+			user = ""
+		}
+		allowed, err := c.isAllowed(ctx, user, authorizationv1.ResourceAttributes{
+			Namespace: c.facts.Namespace.Name, Verb: permission.Verb, Group: permission.Group, Resource: permission.Resource,
+		})
+		if err != nil {
+			c.addFailure(diagnosis.SourcePermissions, "", err)
+			return
+		}
+		c.update(func(facts *diagnosis.Facts) {
+			if facts.Permissions == nil {
+				facts.Permissions = map[diagnosis.DeniedPermission]bool{}
+			}
+			facts.Permissions[permission] = allowed
+		})
+	})
+}
+
 func (c *collection) readAccessReview(ctx context.Context, review owners.AccessReview) {
-	allowed, err := c.canChange(ctx, review, c.facts.Namespace.Name)
+	missing, err := c.missingVerbs(ctx, review, c.facts.Namespace.Name)
 	switch {
 	case apierrors.IsForbidden(err):
 		c.addUnread(diagnosis.SourceAccessReviews, unreadPermissions)
@@ -184,7 +215,7 @@ func (c *collection) readAccessReview(ctx context.Context, review owners.AccessR
 	default:
 		c.update(func(facts *diagnosis.Facts) {
 			facts.AccessReviews = append(facts.AccessReviews, diagnosis.AccessReview{
-				ServiceAccount: review.ServiceAccount, Resource: review.Type.GroupResource(), Allowed: allowed,
+				ServiceAccount: review.ServiceAccount, Resource: review.Type.GroupResource(), Missing: missing,
 			})
 		})
 	}

@@ -60,6 +60,10 @@ var steps = map[diagnosis.Stage][]step{
 			(*collection).readClusterRoleBindingsOfOwners,
 		},
 		{diagnosis.FactClusterRoles, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readClusterRolesOfOwners},
+		{
+			diagnosis.FactPermissions, []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactAPIServices},
+			(*collection).readPermissions,
+		},
 		{diagnosis.FactAdmission, []diagnosis.Fact{diagnosis.FactDryRuns}, (*collection).readAdmission},
 		{
 			diagnosis.FactAccessReviews,

@@ -16,8 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// admissionRule finds webhooks and policies that deny the deletion of objects or the removal of a
-// finalizer, and validation errors that prevent the latter.
+// admissionRule finds webhooks and policies that deny the deletion of objects, the removal of a finalizer or writes to
+// the Namespace itself, and validation errors that prevent the removal of a finalizer.
 var admissionRule = Rule{
 	Name: "admission", Stage: diagnosis.StageTerminating,
 	Needs: []diagnosis.Fact{diagnosis.FactDryRuns, diagnosis.FactAdmission, diagnosis.FactBackends},
@@ -86,12 +86,25 @@ func (f view) isDeletionDenied(resource schema.GroupResource, name string) bool 
 	})
 }
 
-// isRemovalRejected reports whether the API server rejects the removal of a finalizer from an object
-// of the same type as the given object.
-func (f view) isRemovalRejected(object diagnosis.RemainingObject, finalizer string) bool {
+// isDeletionDeniedToAll reports whether a policy that does not depend on the user denied the dry run of the deletion of
+// an object.
+func (f view) isDeletionDeniedToAll(object diagnosis.RemainingObject) bool {
 	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
-		return dryRun.Verb == diagnosis.VerbPatch && dryRun.Finalizer == finalizer && dryRun.Err != nil &&
-			dryRun.Type.GroupResource() == object.GroupResource() && (isInvalid(dryRun.Err) || isDenied(dryRun.Err))
+		return dryRun.Verb == diagnosis.VerbDelete && dryRun.Type.GroupResource() == object.GroupResource() &&
+			dryRun.Name == object.Name && dryRun.Err != nil &&
+			slices.ContainsFunc(denial.DenyingPolicies(dryRun.Err.Error()), func(name string) bool {
+				return slices.ContainsFunc(f.Policies, func(policy diagnosis.Policy) bool {
+					return policy.Name == name && !policy.DependsOnUser
+				})
+			})
+	})
+}
+
+// isRemovalRejected reports whether the API server rejects the removal of a finalizer from an object of a type.
+func (f view) isRemovalRejected(resource schema.GroupResource, finalizer string) bool {
+	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
+		return dryRun.Finalizer != "" && dryRun.Finalizer == finalizer && dryRun.Err != nil &&
+			dryRun.Type.GroupResource() == resource && (isInvalid(dryRun.Err) || isDenied(dryRun.Err))
 	})
 }
 
@@ -178,7 +191,7 @@ func (f view) findServerDenies() []diagnosis.Finding {
 func (f view) findInvalid() []diagnosis.Finding {
 	byType := map[string]rejection{}
 	for _, dryRun := range f.DryRuns {
-		if dryRun.Verb == diagnosis.VerbPatch && dryRun.Err != nil && isInvalid(dryRun.Err) {
+		if dryRun.Finalizer != "" && dryRun.Err != nil && isInvalid(dryRun.Err) {
 			r := byType[dryRun.Type.String()]
 			r.dryRuns = append(r.dryRuns, dryRun)
 			byType[dryRun.Type.String()] = r
@@ -268,9 +281,16 @@ func (r rejection) effect() string {
 		return rejectedContent
 	}
 	first := r.dryRuns[0]
+	if at := slices.IndexFunc(r.dryRuns, func(dryRun diagnosis.DryRun) bool {
+		return !dryRun.IsOfNamespace() || dryRun.Finalizer != ""
+	}); at > 0 {
+		first = r.dryRuns[at] // Without conditions, a namespace can still be deleted.
+	}
 	switch {
-	case first.Verb == diagnosis.VerbPatch:
+	case first.Finalizer != "":
 		return fmt.Sprintf(rejectedFinalizer, first.Finalizer, first.Type, first.Name)
+	case first.IsOfNamespace():
+		return fmt.Sprintf(rejectedStatus, first.Type, first.Name)
 	case len(r.dryRuns) == 1:
 		return fmt.Sprintf(rejectedObject, first.Type, first.Name)
 	}
@@ -287,9 +307,12 @@ func (r rejection) evidence() []diagnosis.Evidence {
 	var texts []string
 	for _, dryRun := range r.dryRuns {
 		text := diagnosis.OneLine(dryRun.Err.Error())
-		if dryRun.Verb == diagnosis.VerbPatch {
+		switch {
+		case dryRun.Finalizer != "":
 			text = fmt.Sprintf(evidenceDryRunRemoval, dryRun.Finalizer, dryRun.Type, dryRun.Name, text)
-		} else {
+		case dryRun.IsOfNamespace():
+			text = fmt.Sprintf(evidenceDryRunStatus, dryRun.Type, dryRun.Name, text)
+		default:
 			text = fmt.Sprintf(evidenceDryRunDelete, dryRun.Type, dryRun.Name, text)
 		}
 		texts = append(texts, text)
@@ -309,8 +332,11 @@ func (r rejection) finalizer() string {
 func (r rejection) objects(namespace string) []diagnosis.Object {
 	var objects []diagnosis.Object
 	for _, dryRun := range r.dryRuns {
-		objects = append(objects,
-			diagnosis.Object{Resource: dryRun.Type.String(), Namespace: namespace, Name: dryRun.Name})
+		object := diagnosis.Object{Resource: dryRun.Type.String(), Namespace: namespace, Name: dryRun.Name}
+		if dryRun.IsOfNamespace() {
+			object.Namespace = ""
+		}
+		objects = append(objects, object)
 	}
 	return objects
 }

@@ -84,7 +84,7 @@ func (f view) findCloud() []diagnosis.Finding {
 			continue
 		}
 		objects = slices.DeleteFunc(objects, func(object diagnosis.RemainingObject) bool {
-			return f.isRemovalRejected(object, finalizer)
+			return f.isRemovalRejected(object.GroupResource(), finalizer)
 		})
 		if len(objects) == 0 {
 			continue
@@ -105,7 +105,7 @@ func (f view) findForeground() []diagnosis.Finding {
 	var blockers []string
 	for _, owner := range f.OverdueByFinalizer()[owners.FinalizerForeground] {
 		if f.IsFinalizerProgressing(owners.FinalizerForeground) ||
-			f.isRemovalRejected(owner, owners.FinalizerForeground) {
+			f.isRemovalRejected(owner.GroupResource(), owners.FinalizerForeground) {
 			continue
 		}
 		dependents := f.blockingDependents(owner)

@@ -74,7 +74,6 @@ func TestState(t *testing.T) {
 // return a finding without a message, or depend on anything except the facts.
 func TestDiagnoseArbitraryFacts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	metrics := resourcetypes.Type{GroupVersionResource: metricsVersion.WithResource("pods")}
 	changes := []func(*diagnosis.Facts){
 		withAPIService(false), withAPIService(true), withFailed(unavailable, nil), withFailed(unavailable, unavailable),
 		withContent(failing(metrics, unavailable)), withContent(contentOf(configMaps, makeObject("a"), makeDeleted("b", held, held, ""))),
@@ -83,7 +82,7 @@ func TestDiagnoseArbitraryFacts(t *testing.T) {
 		withDryRuns(makeDryRun(diagnosis.VerbDelete, configMaps, "a", "", internalError(deadText)), makeDryRun(diagnosis.VerbPatch, widgets, "a", held, nil)),
 		withDryRuns(makeDryRun(diagnosis.VerbPatch, widgets, "a", held, answer(422, metav1.StatusReasonInvalid, ""))), withWebhook, withPolicy(true, false),
 		withPod("web", nil), withPod("", func(pod *corev1.Pod) { pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{} }),
-		withNode(corev1.ConditionFalse), withWorkloads(diagnosis.Workload{}, makeOperator(0), makeOperator(1)), withReview(false), withBinding(shop, false),
+		withNode(corev1.ConditionFalse), withWorkloads(diagnosis.Workload{}, makeOperator(0), makeOperator(1)), withReview("patch"), withNamespaceWrites(nil), withNamespaceWrites(internalError(deadText)), withAPIService(true), withOwnDenial(tierText, true), withBinding(shop, false),
 		withLeases(makeLease("", "", "", time.Time{}), makeLease("shop", "widgets.example.com", "", now)),
 		withUnread(diagnosis.SourcePods), withUnread(diagnosis.SourceDiscovery, diagnosis.SourceLeases), withNamespaceFinalizers(), withNamespaceFinalizers("kubernetes", "a"), withNamespaceFinalizers("", "a.b.c/d"),
 		withContent(contentOf(services, makeDeleted("s", owners.FinalizerLoadBalancer)), contentOf(deployments, makeDeleted("d", owners.FinalizerForeground))),
@@ -157,8 +156,9 @@ func onlyNeeded(facts *diagnosis.Facts, needs []diagnosis.Fact) *diagnosis.Facts
 		diagnosis.FactLeases:          func() { reduced.Leases = nil },
 		diagnosis.FactClusterRoles:    func() { reduced.ClusterRoles = nil },
 		diagnosis.FactAccessReviews:   func() { reduced.AccessReviews = nil },
-		diagnosis.FactAdmission:       func() { reduced.Webhooks, reduced.Policies = nil, nil },
+		diagnosis.FactAdmission:       func() { reduced.Webhooks, reduced.Policies, reduced.UserDependent = nil, nil, nil },
 		diagnosis.FactBackends:        func() { reduced.Backends = nil },
+		diagnosis.FactPermissions:     func() { reduced.Permissions = nil },
 	} {
 		if !slices.Contains(needs, fact) {
 			remove()

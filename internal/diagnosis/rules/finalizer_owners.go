@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/knowncontrollers"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
@@ -116,11 +119,20 @@ func (f view) setOwnerForbidden(finding *diagnosis.Finding, c ownerCase, denied 
 	finding.Cause = diagnosis.CauseFinalizerOwnerForbidden
 	finding.Message = fmt.Sprintf(messageOwnerForbidden, c.held, denied[0])
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(denied...)...)
-	finding.Remedies = []diagnosis.Remedy{
-		diagnosis.Inspect(shell.Command(remedyOwnerCanPatch, c.objects[0].Type, f.Namespace.Name, account.Namespace,
-			account.Name)),
-		diagnosis.Resolve(remedyOwnerGrant),
+	for _, verb := range f.missingVerbs(account, c.objects[0].GroupResource()) {
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(shell.Command(remedyOwnerCan, verb, c.objects[0].Type,
+			f.Namespace.Name, account.Namespace, account.Name)))
 	}
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerGrant))
+}
+
+func (f view) missingVerbs(account types.NamespacedName, resource schema.GroupResource) []string {
+	for _, review := range f.AccessReviews {
+		if review.ServiceAccount == account && review.Resource == resource {
+			return review.Missing
+		}
+	}
+	return nil
 }
 
 // missingPermissions describes the permissions that the ServiceAccounts of a running owner lack for the
@@ -139,12 +151,12 @@ func (f view) missingPermissions(c ownerCase) []string {
 				}) {
 				continue
 			}
-			if review.Allowed {
+			if len(review.Missing) == 0 {
 				return nil
 			}
 			isChecked = true
-			denied = append(denied,
-				fmt.Sprintf(evidenceForbidden, workload.ServiceAccount, review.Resource, f.Namespace.Name))
+			denied = append(denied, fmt.Sprintf(evidenceForbidden, workload.ServiceAccount,
+				strings.Join(review.Missing, " or "), review.Resource, f.Namespace.Name))
 		}
 		if !isChecked {
 			return nil

@@ -60,7 +60,7 @@ func (f view) hasOtherRule(object diagnosis.RemainingObject, finalizer string) b
 	case resource == diagnosis.PVCResource && finalizer == owners.FinalizerPVC && len(f.podsUsing(object.Name)) > 0:
 		return true
 	}
-	return f.isRemovalRejected(object, finalizer)
+	return f.isRemovalRejected(object.GroupResource(), finalizer)
 }
 
 // builtInFinding returns the finding about a finalizer that a Kubernetes controller removes.
@@ -94,6 +94,9 @@ type leaseState struct {
 	text              string
 	exists, isCurrent bool
 }
+
+// isExpired reports whether the Lease exists and is not renewed.
+func (s leaseState) isExpired() bool { return s.exists && !s.isCurrent }
 
 // controlPlaneLease returns the state of the Lease of a control plane component.
 func (f view) controlPlaneLease(name string) leaseState {

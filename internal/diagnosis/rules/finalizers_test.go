@@ -99,9 +99,9 @@ func withReports(reports ...diagnosis.Report) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) { facts.Reports = append(facts.Reports, reports...) }
 }
 
-func withReview(isAllowed bool) func(*diagnosis.Facts) {
+func withReview(missing ...string) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) {
-		facts.AccessReviews = append(facts.AccessReviews, makeAccessReview(operator, widgets.GroupResource(), isAllowed))
+		facts.AccessReviews = append(facts.AccessReviews, makeAccessReview(operator, widgets.GroupResource(), missing...))
 	}
 }
 
@@ -139,7 +139,7 @@ func TestFindFinalizers(t *testing.T) {
 			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotFound), evidenceSearch, object}},
 		},
 		"a running owner": {
-			facts: makeTerminating(left, withOperator(1), withReview(true)),
+			facts: makeTerminating(left, withOperator(1), withReview()),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "widgets-system/controller has 1 of 1", object}},
 		},
 		"workloads and Leases with similar names": {
@@ -154,8 +154,12 @@ func TestFindFinalizers(t *testing.T) {
 			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, "", "", object}},
 		},
 		"an owner without permissions": {
-			facts: makeTerminating(left, withOperator(1), withReview(false)),
+			facts: makeTerminating(left, withOperator(1), withReview("patch")),
 			want:  []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.RankInferred, literal(messageOwnerForbidden), literal(evidenceForbidden), object}},
+		},
+		"an owner that cannot watch the objects": {
+			facts: makeTerminating(left, withOperator(1), withReview("list", "watch")),
+			want:  []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.RankInferred, "cannot list or watch widgets.widgets.example.com", "", object}},
 		},
 		"an owner that is scaled to zero": {
 			facts: makeTerminating(left, withOperator(0)),
@@ -280,7 +284,7 @@ func TestFindFinalizers(t *testing.T) {
 			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageKnownNotFound), "", nil}},
 		},
 		"two possible owners without permissions": {
-			facts: makeTerminating(left, withOperator(1), withWorkloads(makeOperator(1)), withReview(false)),
+			facts: makeTerminating(left, withOperator(1), withWorkloads(makeOperator(1)), withReview("patch")),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerUnknown), "", object}},
 		},
 		"a finalizer that controllers of two API groups use": {

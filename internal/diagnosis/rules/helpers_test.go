@@ -285,6 +285,21 @@ func makeDryRun(verb string, of resourcetypes.Type, name, finalizer string, err 
 	return diagnosis.DryRun{Verb: verb, Type: of, Name: name, Finalizer: finalizer, Err: err}
 }
 
-func makeAccessReview(account types.NamespacedName, resource schema.GroupResource, allowed bool) diagnosis.AccessReview {
-	return diagnosis.AccessReview{ServiceAccount: account, Resource: resource, Allowed: allowed}
+func makeAccessReview(account types.NamespacedName, resource schema.GroupResource, missing ...string) diagnosis.AccessReview {
+	return diagnosis.AccessReview{ServiceAccount: account, Resource: resource, Missing: missing}
+}
+
+// makeNamespaceWrite returns the dry run of a write to the Namespace: of its status, or the removal of a finalizer.
+func makeNamespaceWrite(finalizer string, err error) diagnosis.DryRun {
+	dryRun := makeDryRun(diagnosis.VerbPatch, diagnosis.NamespaceType, shop, finalizer, err)
+	dryRun.Subresource = diagnosis.SubresourceStatus
+	if finalizer != "" {
+		dryRun.Verb, dryRun.Subresource = diagnosis.VerbPut, diagnosis.SubresourceFinalize
+	}
+	return dryRun
+}
+
+// withNamespaceWrites adds dry runs that the API server responds to with the given error.
+func withNamespaceWrites(err error) func(*diagnosis.Facts) {
+	return withDryRuns(makeNamespaceWrite("", err), makeNamespaceWrite("kubernetes", err))
 }

@@ -57,7 +57,7 @@ func (f view) findInitializer() []diagnosis.Finding {
 	case report != "":
 		finding.Cause, finding.Rank = diagnosis.CauseInitializerFailing, diagnosis.RankPublished
 		finding.Message = fmt.Sprintf(messageInitializerFailing, waits, report)
-		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyOwnerFailing)}, finding.Remedies...)
+		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyInitializerFailing)}, finding.Remedies...)
 	case first == v1alpha1.TemplatesInitializer: // The manager is this initializer.
 		finding.Message = fmt.Sprintf(messageInitializerUnknown, waits)
 	default:

@@ -117,7 +117,15 @@ const (
 	messageStorageUnreadable = "Stored objects of type %s cannot be read"
 	messageTooManyObjects    = "%d objects of type %s remain, and requests to delete them time out"
 	messageThrottled         = "The API server is throttling the requests that delete the content of the namespace"
-	messageForbidden         = "The namespace controller lacks a permission: %s cannot %s %s"
+	messageForbidden         = "The namespace controller lacks a permission: %s"
+	messageServerForbidden   = "The server of APIService %s denies a request of the namespace controller: %s"
+	// The namespace controller has published no error.
+	messageServerForbidsDiagnosis = "The server of APIService %s denies a request of the diagnosis: %s; it may deny the " +
+		"namespace controller, too"
+	textDenied         = "%s cannot %s %s"
+	textUser           = "user %q"
+	evidenceGranted    = "kube-apiserver grants %s the verb %s on %s; the server may apply other rules"
+	evidenceNotGranted = "kube-apiserver does not grant %s the verb %s on %s"
 
 	remedyListObjects  = "kubectl get %s --namespace=%s"
 	remedyStorageCheck = "Find the etcd key in the log of kube-apiserver, and check that its encryption configuration " +
@@ -131,9 +139,13 @@ const (
 	remedyListFlowSchemas  = "kubectl get flowschemas,prioritylevelconfigurations"
 	remedyThrottled        = "Find the client that overloads the API server, or raise the concurrency limit of the " +
 		"namespace controller's priority level"
-	remedyForbidden = "Restore the ClusterRole and the ClusterRoleBinding of the namespace controller"
-	remedyCanI      = "kubectl auth can-i %s %s --namespace=%s --as=%s"
-	lossStorage     = "An object that is deleted without being read leaves behind everything that its finalizers protect"
+	remedyForbidden    = "Restore the ClusterRole and the ClusterRoleBinding of the namespace controller"
+	remedyGrantRole    = "kubectl create clusterrole %s --verb=%s --resource=%s"
+	remedyGrantBinding = "kubectl create clusterrolebinding %s --clusterrole=%s --%s"
+	remedyGrantByHand  = "Grant user %s the verb %s on resource %s of API group %s with a ClusterRole and a " +
+		"ClusterRoleBinding"
+	remedyCanI  = "kubectl auth can-i %s %s --namespace=%s --as=%s"
+	lossStorage = "An object that is deleted without being read leaves behind everything that its finalizers protect"
 )
 
 // Admission.
@@ -148,9 +160,11 @@ const (
 	rejectedObject    = "%s %q cannot be deleted"
 	rejectedObjects   = "%s %q and other objects cannot be deleted"
 	rejectedFinalizer = "finalizer %s cannot be removed from %s %q"
+	rejectedStatus    = "the deletion conditions of %s %q cannot be written"
 
 	evidenceDryRunDelete   = "dry run of the deletion of %s %q: %s"
 	evidenceDryRunRemoval  = "dry run of the removal of finalizer %s from %s %q: %s"
+	evidenceDryRunStatus   = "dry run of a write to the status of %s %q: %s"
 	evidenceWebhookURL     = "%s %q calls %s"
 	evidenceWebhookService = "%s %q calls Service %s"
 
@@ -187,7 +201,7 @@ const (
 	messageFinalizerHeldByMany = "%s should have been deleted %s ago but have finalizer %s"
 	messageOwnerFailing        = "%s; %s"
 	messageOwnerRunning        = "%s; its owner seems to be running but has not removed it"
-	messageOwnerForbidden      = "%s; its owner seems to lack the permission to remove it: %s"
+	messageOwnerForbidden      = "%s; its owner seems to lack permissions to remove it: %s"
 	messageOwnerNotRunning     = "%s; its owner seems not to be running: %s"
 	messageOwnerInNamespace    = "%s; its owner seems to have been in this namespace: %s"
 	messageKnownNotFound       = "%s, which %s removes; no workload of this controller was found"
@@ -201,16 +215,16 @@ const (
 
 	evidencePaused     = "%s %q has %s %s"
 	evidenceDependency = "%s %q does not exist in the namespace"
-	evidenceForbidden  = "ServiceAccount %s can neither patch nor update %s in namespace %q"
+	evidenceForbidden  = "ServiceAccount %s cannot %s %s in namespace %q"
 	evidenceSearch     = "searched for the finalizer's owner in managedFields, Deployments, StatefulSets, DaemonSets, " +
 		"ClusterRoles, ClusterRoleBindings and the labels of the CustomResourceDefinition; an owner outside the " +
 		"cluster cannot be found"
 	evidenceSearchUnread = "; could not read %s"
 
-	remedyLogs          = "kubectl logs --namespace=%s %s/%s --tail=100"
-	remedyOwnerRunning  = "Check the log of the finalizer's owner to determine why it does not remove the finalizer"
-	remedyOwnerCanPatch = "kubectl auth can-i patch %s --namespace=%s --as=system:serviceaccount:%s:%s"
-	remedyOwnerGrant    = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace " +
+	remedyLogs         = "kubectl logs --namespace=%s %s/%s --tail=100"
+	remedyOwnerRunning = "Check the log of the finalizer's owner to determine why it does not remove the finalizer"
+	remedyOwnerCan     = "kubectl auth can-i %s %s --namespace=%s --as=system:serviceaccount:%s:%s"
+	remedyOwnerGrant   = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace " +
 		"is deleted. A RoleBinding cannot be created in a terminating namespace, and the previous one may already be " +
 		"deleted"
 	remedyOwnerNotRunning  = "Scale up or reinstall the finalizer's owner, and let it remove the finalizer"
@@ -269,6 +283,8 @@ const (
 		"remove the finalizer"
 	messageNotProcessed = "No namespace controller is processing the deletion: after %s, the Namespace has " +
 		"no deletion conditions"
+	messageNotProcessedOrDenied = "No namespace controller is processing the deletion, or its writes are denied to its " +
+		"user by %s: after %s, the Namespace has no deletion conditions"
 	messageNotContinued = "No namespace controller is continuing the deletion: %s, and no namespace controller is " +
 		"renewing its Lease"
 	messageObjectsRemain    = "some objects have not been deleted"
@@ -281,6 +297,7 @@ const (
 	evidenceNamespaceFinalizers  = "%s: [%s], deletionTimestamp %s"
 	evidenceInitializerFinalizer = "NamespaceInitializerConfiguration %q has finalizer %s for initializer %s"
 	evidenceTerminating          = "deletionTimestamp %s, spec.finalizers: [%s]"
+	evidenceWritable             = "the dry runs of writes to the Namespace succeed"
 
 	remedyNamespaceFinalizer = "Find the controller responsible for %s, and keep it running until the namespace is deleted"
 	remedyInspectNamespace   = "kubectl get namespace %s --output=yaml --show-managed-fields"
@@ -290,6 +307,8 @@ const (
 		"added to new namespaces"
 	remedyRunController = "Check that kube-controller-manager (with its namespace controller) or the nslifecycle " +
 		"manager is running"
+	remedyUserDependent = "Check that the webhooks and policies exempt the namespace controller " +
+		"(ServiceAccount kube-system/namespace-controller, or the one of the nslifecycle manager)"
 	remedyListControllers = "kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager"
 	remedyControllerLog   = "Check the log of the namespace controller in kube-controller-manager or in the nslifecycle " +
 		"manager"
@@ -306,7 +325,7 @@ const (
 	messageOnlyWildcards      = "%s; only identities that have all verbs may initialize the namespace, so it is " +
 		"unknown which of them is the initializer"
 	messageInitializerSubjects   = "%s; the identities with the initialize verb are unknown"
-	messageNoInitializerSubject  = "%s; only the control plane has the initialize verb for this namespace"
+	messageNoInitializerSubject  = "%s; RBAC grants the initialize verb for this namespace only to the control plane"
 	messageInitializerRunning    = "%s; it seems to be running"
 	messageInitializerUnknown    = "%s; it is unknown whether it is running"
 	messageInitializerNotRunning = "%s; it seems not to be running"
@@ -318,6 +337,8 @@ const (
 	evidenceLastChange   = "the Namespace was last changed at %s, by %q"
 	evidenceUnregistered = "no NamespaceInitializerConfiguration lists %s"
 
+	remedyInitializerFailing = "Resolve the problem that the initializer reports; it then removes its name from the " +
+		"pending list"
 	remedyStartInitializer   = "Start the controller of %s, or check its log"
 	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"
 	remedySkip               = "To use the namespace without the initializer, an administrator can remove it from the " +

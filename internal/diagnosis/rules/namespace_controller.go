@@ -22,7 +22,7 @@ var namespaceControllerRule = Rule{
 	Name: "namespace-controller", Stage: diagnosis.StageTerminating,
 	Needs: []diagnosis.Fact{
 		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
-		diagnosis.FactLeases,
+		diagnosis.FactLeases, diagnosis.FactAdmission,
 	},
 	find: view.findNamespaceController,
 }
@@ -30,16 +30,10 @@ var namespaceControllerRule = Rule{
 // unknownRule reports a namespace that makes no progress if no other rule has a finding.
 var unknownRule = Rule{
 	Name: "unknown", Stage: diagnosis.StageTerminating, isFallback: true,
-	Needs: []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress},
-	find:  view.findUnknown,
-}
-
-const namespaceResource = "namespaces"
-
-// deletionConditions are the conditions that a namespace controller writes.
-var deletionConditions = []corev1.NamespaceConditionType{
-	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
-	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
+	Needs: []diagnosis.Fact{
+		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
+	},
+	find: view.findUnknown,
 }
 
 func (f view) findNamespaceController() []diagnosis.Finding {
@@ -47,39 +41,80 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		!f.IsOverdue(f.Namespace.DeletionTimestamp.Time) || f.Progress.Observed() {
 		return nil
 	}
-	hasConditions := slices.ContainsFunc(deletionConditions, func(conditionType corev1.NamespaceConditionType) bool {
-		return f.Condition(conditionType) != nil
-	})
 	lease, texts := f.controllerLeases()
-	if hasConditions && (lease.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()) {
+	switch {
+	case !f.isControllerResponsible(lease):
+		return nil
+	case f.HasDeletionCondition():
+		return f.findNotContinued(lease, texts)
+	}
+	ago := f.Ago(f.Namespace.DeletionTimestamp.Time)
+	finding := f.unresponsiveFinding(fmt.Sprintf(messageNotProcessed, ago), texts)
+	if len(f.UserDependent) > 0 && !lease.isExpired() {
+		finding.Message = fmt.Sprintf(messageNotProcessedOrDenied, diagnosis.JoinNames(f.UserDependent), ago)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyUserDependent))
+	}
+	return []diagnosis.Finding{finding}
+}
+
+// isControllerResponsible reports whether the Namespace shows that no controller is running. If the writes of a running
+// controller are denied, the Namespace looks the same, unless dry runs of the writes succeed.
+func (f view) isControllerResponsible(lease leaseState) bool {
+	return len(f.namespaceRejection().dryRuns) == 0 && (f.isNamespaceWritable() || lease.isExpired())
+}
+
+// findNotContinued finds a deletion that a controller started, but that no controller continues.
+func (f view) findNotContinued(lease leaseState, texts []string) []diagnosis.Finding {
+	isRunning := lease.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()
+	// Without a Lease, the last object may have been deleted a moment ago.
+	if isRunning || f.isEmptinessUnnoticed() && !lease.exists {
 		return nil
 	}
-	if f.isEmptinessUnnoticed() && !lease.exists {
-		return nil // The last object may have been deleted a moment ago.
+	reason := messageObjectsRemain
+	if f.IsEmpty() {
+		reason = messageEmptyUnnoticed
 	}
-	finding := diagnosis.Finding{
+	finding := f.unresponsiveFinding(fmt.Sprintf(messageNotContinued, reason), texts)
+	finding.Evidence = append(finding.Evidence, f.quoteConditions(diagnosis.DeletionConditions...)...)
+	return []diagnosis.Finding{finding}
+}
+
+func (f view) unresponsiveFinding(message string, evidence []string) diagnosis.Finding {
+	if f.isNamespaceWritable() {
+		evidence = append(evidence, evidenceWritable)
+	}
+	return f.aboutNamespace(diagnosis.Finding{
 		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Rank: diagnosis.RankInferred,
-		Message:  fmt.Sprintf(messageNotProcessed, f.Ago(f.Namespace.DeletionTimestamp.Time)),
-		Evidence: diagnosis.Inferred(texts...),
+		Message: message, Evidence: diagnosis.Inferred(evidence...),
 		Remedies: []diagnosis.Remedy{
 			diagnosis.Inspect(remedyRunController), diagnosis.Inspect(remedyListLeases),
 			diagnosis.Inspect(remedyListControllers),
 		},
 		Loss: lossNamespace,
-	}
-	if hasConditions {
-		reason := messageObjectsRemain
-		if f.isEmpty() {
-			reason = messageEmptyUnnoticed
-		}
-		finding.Message = fmt.Sprintf(messageNotContinued, reason)
-		finding.Evidence = append(finding.Evidence, f.quoteConditions(deletionConditions...)...)
-	}
-	return []diagnosis.Finding{f.aboutNamespace(finding)}
+	})
 }
 
 func (f view) aboutNamespace(finding diagnosis.Finding) diagnosis.Finding {
-	return finding.WithObjects([]diagnosis.Object{{Resource: namespaceResource, Name: f.Namespace.Name}})
+	return finding.WithObjects([]diagnosis.Object{{Resource: diagnosis.NamespaceType.String(), Name: f.Namespace.Name}})
+}
+
+// namespaceRejection contains the writes to the Namespace that the deletion needs and that fail.
+func (f view) namespaceRejection() rejection {
+	var failed rejection
+	for _, dryRun := range f.DryRuns {
+		if dryRun.IsOfNamespace() && dryRun.Err != nil {
+			failed.dryRuns = append(failed.dryRuns, dryRun)
+		}
+	}
+	return failed
+}
+
+// isNamespaceWritable reports whether dry runs of writes to the Namespace have succeeded. If the namespace is empty,
+// they include the removal of the finalizer.
+func (f view) isNamespaceWritable() bool {
+	return len(f.namespaceRejection().dryRuns) == 0 && slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
+		return dryRun.IsOfNamespace() && (dryRun.Finalizer != "" || !f.IsEmpty())
+	})
 }
 
 // isUntouched reports whether no remaining object is being deleted or known to be blocked, and the
@@ -94,18 +129,13 @@ func (f view) isUntouched() bool {
 		return object.DeletionTimestamp != nil
 	})
 	isRejected := slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool { return dryRun.Err != nil })
-	return !isDeleted && !isRejected && (len(objects) > 0 || f.isEmpty())
-}
-
-// isEmpty reports whether no remaining objects are known, and discovery is complete.
-func (f view) isEmpty() bool {
-	return len(f.Content) == 0 && f.ResourceTypes != nil && f.ResourceTypes.Err() == nil
+	return !isDeleted && !isRejected && (len(objects) > 0 || f.IsEmpty())
 }
 
 // isEmptinessUnnoticed reports whether the namespace is empty but a condition still reports remaining
 // objects. The namespace controller lists the content again within a minute.
 func (f view) isEmptinessUnnoticed() bool {
-	return f.isEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
+	return f.IsEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
 }
 
 // controllerLeases returns the state of the Leases of the namespace controllers, and a description
@@ -137,7 +167,8 @@ func (f view) findUnknown() []diagnosis.Finding {
 		Cause: diagnosis.CauseUnknown, Rank: diagnosis.RankInferred, Message: messageUnknown,
 		Evidence: append(diagnosis.Proven(fmt.Sprintf(evidenceTerminating,
 			diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time),
-			strings.Join(f.finalizersIn(specFinalizers), ", "))), f.quoteConditions(deletionConditions...)...),
+			strings.Join(f.finalizersIn(specFinalizers), ", "))),
+			append(f.namespaceRejection().evidence(), f.quoteConditions(diagnosis.DeletionConditions...)...)...),
 		Remedies: []diagnosis.Remedy{
 			diagnosis.Inspect(shell.Command(remedyGetNamespace, f.Namespace.Name)), diagnosis.Inspect(remedyControllerLog),
 		},
@@ -164,7 +195,7 @@ func (f view) hasTime() bool {
 func (f view) lastStep() time.Time {
 	last := f.Namespace.DeletionTimestamp.Time
 	for _, condition := range f.Namespace.Status.Conditions {
-		if slices.Contains(deletionConditions, condition.Type) && condition.LastTransitionTime.After(last) {
+		if slices.Contains(diagnosis.DeletionConditions, condition.Type) && condition.LastTransitionTime.After(last) {
 			last = condition.LastTransitionTime.Time
 		}
 	}

@@ -20,7 +20,7 @@ import (
 var namespaceFinalizerRule = Rule{
 	Name: "namespace-finalizers", Stage: diagnosis.StageTerminating,
 	Needs: append([]diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactInitializers,
+		diagnosis.FactContent, diagnosis.FactInitializers, diagnosis.FactDryRuns,
 	}, ownerNeeds...),
 	find: view.findNamespaceFinalizers,
 }
@@ -32,12 +32,15 @@ const (
 )
 
 func (f view) findNamespaceFinalizers() []diagnosis.Finding {
-	if !f.IsOverdue(f.lastStep()) || !f.isEmpty() {
+	if !f.IsOverdue(f.lastStep()) || !f.IsEmpty() {
 		return nil
 	}
 	hasKubernetes := slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 	var findings []diagnosis.Finding
-	for _, finalizer := range f.ExternalNamespaceFinalizers() {
+	isRejected := func(finalizer string) bool {
+		return f.isRemovalRejected(diagnosis.NamespaceType.GroupResource(), finalizer)
+	}
+	for _, finalizer := range slices.DeleteFunc(f.ExternalNamespaceFinalizers(), isRejected) {
 		finding := f.namespaceFinalizerFinding(finalizer, specFinalizers, diagnosis.CauseNamespaceFinalizer)
 		f.addInitializer(&finding, finalizer)
 		finding.Remedies = append(finding.Remedies,
@@ -47,10 +50,10 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 		}
 		findings = append(findings, finding)
 	}
-	if hasKubernetes || len(findings) > 0 {
+	if hasKubernetes || len(f.ExternalNamespaceFinalizers()) > 0 {
 		return findings // The owners of finalizers in metadata.finalizers may wait for these namespace finalizers.
 	}
-	for _, finalizer := range f.Namespace.Finalizers {
+	for _, finalizer := range slices.DeleteFunc(slices.Clone(f.Namespace.Finalizers), isRejected) {
 		finding := f.namespaceFinalizerFinding(finalizer, metadataFinalizers, diagnosis.CauseNamespaceMetadataFinalizer)
 		finding.Remedies = append(finding.Remedies,
 			diagnosis.Resolve(f.forceCommand(flagMetadataFinalizer, finalizer)))

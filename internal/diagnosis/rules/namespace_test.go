@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -42,6 +43,7 @@ func TestFindNamespaceCauses(t *testing.T) {
 		return func(facts *diagnosis.Facts) { facts.Namespace.DeletionTimestamp.Time = now.Add(-ago) }
 	}
 	object := []string{"namespaces/shop"}
+	writable, policy := withNamespaceWrites(nil), answer(422, metav1.StatusReasonInvalid, policyText)
 	left := withContent(contentOf(configMaps, makeObject("a")))
 	runCases(t, map[string]diagnoseCase{
 		"a remaining namespace finalizer": {
@@ -92,17 +94,57 @@ func TestFindNamespaceCauses(t *testing.T) {
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, literal(messageNotProcessed), "renewed 60m ago", object}},
 		},
 		"a namespace controller without a Lease": {
-			facts: makeTerminating(silent, noLeases, left),
+			facts: makeTerminating(silent, noLeases, left, writable),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, literal(messageNotProcessed), fmt.Sprintf(evidenceNoLease, "kube-controller-manager"), object}},
 		},
 		"no namespace controller before the progress deadline": {facts: makeTerminating(silent, noLeases, left, deletedAgo(29*time.Second))},
 		"a namespace controller that is busy or disabled": {
-			facts: makeTerminating(silent, left),
+			facts: makeTerminating(silent, left, writable),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, "", "renewed 1s ago", object}},
 		},
 		"a namespace controller whose Lease cannot be read": {
-			facts: makeTerminating(silent, noLeases, left, withUnread(diagnosis.SourceLeases)),
+			facts: makeTerminating(silent, noLeases, left, withUnread(diagnosis.SourceLeases), writable),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, "", evidenceLeasesUnread, object}},
+		},
+		"a namespace controller whose writes a policy can deny": {
+			facts: makeTerminating(silent, left, writable, func(facts *diagnosis.Facts) { facts.UserDependent = []string{`webhook "w"`} }),
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, `denied to its user by webhook "w"`, "", object}},
+		},
+		"a Namespace without conditions, and unknown whether it can be written": {
+			facts: makeTerminating(silent, left),
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.RankInferred, "1 configmaps still exists", "", nil}},
+		},
+		"a Namespace without conditions, without a Lease, and unknown whether it can be written": {
+			facts: makeTerminating(silent, noLeases, left),
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.RankInferred, "1 configmaps still exists", "", nil}},
+		},
+		"an empty Namespace of which only the status can be written": {
+			facts: makeTerminating(silent, noLeases, withDryRuns(makeNamespaceWrite("", nil))),
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.RankInferred, messageUnknown, "", nil}},
+		},
+		"a policy that denies writes to the Namespace": {
+			facts: makeTerminating(silent, staleLease, withNamespaceWrites(policy), withPolicy(false, false)),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, `finalizer kubernetes cannot be removed from namespaces "shop"`, literal(evidenceDryRunStatus), object}},
+		},
+		"a policy that denies writes to the status of the Namespace": {
+			facts: makeTerminating(silent, noLeases, left, withDryRuns(makeNamespaceWrite("", policy)), withPolicy(true, false)),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, literal(rejectedStatus), "it is precious", object}},
+		},
+		"a webhook that denies writes to the Namespace": {
+			facts: makeTerminating(silent, withNamespaceWrites(answer(403, metav1.StatusReasonForbidden, deniedText))),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, "guard.example.com", "it is precious", object}},
+		},
+		"a failing webhook for writes to the Namespace": {
+			facts: makeTerminating(silent, withNamespaceWrites(internalError(deadText))),
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankProven, "finalizer kubernetes", "", object}},
+		},
+		"an unexplained failure of writes to the Namespace": {
+			facts: makeTerminating(silent, noLeases, withNamespaceWrites(internalError("the disk is full"))),
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.RankInferred, messageUnknown, "the disk is full", nil}},
+		},
+		"a policy that denies the removal of a namespace finalizer": {
+			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withDryRuns(makeNamespaceWrite("openshift.com/origin", policy)), withPolicy(false, false)),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, "finalizer openshift.com/origin", "", object}},
 		},
 		"a namespace controller that stopped during finalization": {
 			facts: makeTerminating(left, staleLease),

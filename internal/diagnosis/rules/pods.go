@@ -22,7 +22,7 @@ import (
 var podRule = Rule{
 	Name: "pods", Stage: diagnosis.StageTerminating,
 	Needs: append([]diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns,
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns, diagnosis.FactAdmission,
 	}, ownerNeeds...),
 	find: view.findPods,
 }
@@ -39,11 +39,14 @@ func (f view) findPods() []diagnosis.Finding {
 	for node, pods := range diagnosis.Sorted(groups.byNode) {
 		findings = append(findings, f.nodeFinding(node, pods))
 	}
+	groups.others = slices.DeleteFunc(groups.others, func(pod diagnosis.RemainingObject) bool {
+		return f.isDeletionDeniedToAll(pod) // The kubelet cannot delete it.
+	})
 	if len(groups.others) > 0 {
 		findings = append(findings, f.kubeletFinding(groups.others))
 	}
 	for finalizer, pods := range diagnosis.Sorted(groups.byFinalizer) {
-		if !f.isRemovalRejected(pods[0], finalizer) && !f.IsFinalizerProgressing(finalizer) {
+		if !f.isRemovalRejected(pods[0].GroupResource(), finalizer) && !f.IsFinalizerProgressing(finalizer) {
 			findings = append(findings, f.podFinalizerFinding(finalizer, pods))
 		}
 	}

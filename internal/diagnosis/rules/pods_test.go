@@ -48,6 +48,7 @@ func TestFindPods(t *testing.T) {
 	withFinalizer := func(finalizer string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Finalizers, pod.Status.Phase = []string{finalizer}, corev1.PodSucceeded }
 	}
+	denied := withDryRuns(makeDryRun(diagnosis.VerbDelete, pods, "web", "", answer(422, metav1.StatusReasonInvalid, policyText)))
 	object := []string{"pods/web"}
 	runCases(t, map[string]diagnoseCase{
 		"a pod on a node that does not exist": {
@@ -65,6 +66,17 @@ func TestFindPods(t *testing.T) {
 		"a pod on a ready node": {
 			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionTrue), claim),
 			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.RankProven, fmt.Sprintf(messagePodKubeletNode, "worker-1"), "grace period of 30s", object}},
+		},
+		"a pod on a ready node that the kubelet cannot delete": {
+			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionTrue), denied, withPolicy(false, false)),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, `pods "web" cannot be deleted`, "", object}},
+		},
+		"a pod on a ready node that the diagnosis cannot delete": {
+			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionTrue), denied, withPolicy(true, false)),
+			want: []want{
+				{diagnosis.CausePodNotTerminating, diagnosis.RankProven, "", "", object},
+				{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, "", "", object},
+			},
 		},
 		"a pod on a node that cannot be read": {
 			facts: makeTerminating(withPod("web", nil), withUnread(diagnosis.SourceNodes)),

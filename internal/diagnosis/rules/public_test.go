@@ -101,7 +101,7 @@ func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 		"a Lease of the control plane":   withLeases(makeLease("kube-system", "kube-scheduler", "widgets.example.com", now)),
 		"an existing ServiceAccount":     withBinding("other", true),
 		"a missing ServiceAccount":       withBinding("other", false),
-		"a missing permission":           func(facts *diagnosis.Facts) { withWorkloads(makeOperator(1))(facts); withReview(false)(facts) },
+		"a missing permission":           func(facts *diagnosis.Facts) { withWorkloads(makeOperator(1))(facts); withReview("patch")(facts) },
 		"several kinds of evidence": func(facts *diagnosis.Facts) {
 			withWorkloads(elsewhere, dead)(facts)
 			withBinding("other", false)(facts)

@@ -26,7 +26,7 @@ type Rule struct {
 func All() []Rule {
 	return []Rule{
 		initializerRule,
-		discoveryRule, crdRule, storageRule, admissionRule, finalizerRule, podRule, volumeRule, cloudRule,
+		discoveryRule, crdRule, storageRule, permissionRule, admissionRule, finalizerRule, podRule, volumeRule, cloudRule,
 		foregroundRule, namespaceFinalizerRule, namespaceControllerRule,
 		unknownRule,
 	}

@@ -5,7 +5,6 @@ package rules
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,15 +18,14 @@ import (
 const manyObjects = 1000
 
 // storageRule finds why requests of the namespace controller fail: stored objects are unreadable,
-// there are too many objects, or the controller is throttled or lacks permissions.
+// there are too many objects, or the controller is throttled.
 var storageRule = Rule{
 	Name: "storage", Stage: diagnosis.StageTerminating,
 	Needs: []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactAPIServices, diagnosis.FactProgress},
 	find: func(f view) []diagnosis.Finding {
 		findings := f.findUnreadable()
 		findings = append(findings, f.findTooManyObjects()...)
-		findings = append(findings, f.findThrottled()...)
-		return append(findings, f.findForbidden()...)
+		return append(findings, f.findThrottled()...)
 	},
 }
 
@@ -106,24 +104,4 @@ func (f view) findThrottled() []diagnosis.Finding {
 		return nil
 	}
 	return []diagnosis.Finding{finding}
-}
-
-// findForbidden finds permissions that the namespace controller lacks according to its condition.
-// Permissions that only the diagnosis lacks are not a cause.
-func (f view) findForbidden() []diagnosis.Finding {
-	permission, ok := denial.ParseMissingPermission(f.ConditionMessage(corev1.NamespaceDeletionContentFailure))
-	if !ok {
-		return nil
-	}
-	resource := strings.TrimSuffix(permission.Resource+"."+permission.Group, ".")
-	return []diagnosis.Finding{{
-		Cause: diagnosis.CauseForbidden, Rank: diagnosis.RankPublished,
-		Message: fmt.Sprintf(messageForbidden, f.UnlessPublic(fmt.Sprintf("user %q", permission.User), "it"),
-			permission.Verb, resource),
-		Evidence: f.quoteConditions(corev1.NamespaceDeletionContentFailure),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Resolve(remedyForbidden),
-			diagnosis.Inspect(shell.Command(remedyCanI, permission.Verb, resource, f.Namespace.Name, permission.User)),
-		},
-	}}
 }

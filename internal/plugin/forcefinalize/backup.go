@@ -9,20 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"runtime"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/files"
 )
-
-// backupMode allows only the owner of the file to read a backup, because backups can contain
-// Secrets.
-const backupMode = 0o600
 
 // Backup writes all objects in the namespace to the new file plan.Backup. It returns the number of
 // written objects and the names of the missing objects. If objects are missing, it fails unless the
@@ -97,33 +91,14 @@ func filterExisting(objects []*RemainingObject, current *clusterState) []string 
 	return names
 }
 
-// createFile writes a new file and syncs it, because the file might soon be the only copy of the
-// objects.
+// createFile writes the backup to a new file.
 func createFile(name string, text []byte) error {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, backupMode)
-	if errors.Is(err, fs.ErrExist) {
+	err := files.Create(name, text)
+	switch {
+	case errors.Is(err, fs.ErrExist):
 		return errBackupExists(name)
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("failed to write the backup: %w", err)
 	}
-	_, err = file.Write(text)
-	err = errors.Join(err, file.Sync(), file.Close(), syncDirectory(filepath.Dir(name)))
-	if err != nil {
-		return errors.Join(fmt.Errorf("failed to write the backup: %w", err), os.Remove(name))
-	}
 	return nil
-}
-
-// syncDirectory syncs a directory, so that a new file survives a power failure. Windows neither
-// supports nor needs this.
-func syncDirectory(name string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	directory, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(directory.Sync(), directory.Close())
 }

@@ -28,7 +28,15 @@ const KindTemplate = "NamespaceTemplate"
 
 // ReadTemplate reads the only NamespaceTemplate in a file. Objects of other kinds are ignored.
 func ReadTemplate(file string, stdin io.Reader) (*v1alpha1.NamespaceTemplate, error) {
-	document, err := readDocument(file, stdin, metav1.TypeMeta{
+	content, err := readFile(file, stdin)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTemplate(file, content)
+}
+
+func decodeTemplate(file string, content []byte) (*v1alpha1.NamespaceTemplate, error) {
+	document, err := findDocument(file, content, metav1.TypeMeta{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: KindTemplate,
 	})
 	if err != nil {
@@ -56,8 +64,16 @@ func setDefaults(spec *v1alpha1.NamespaceTemplateSpec) {
 
 // ReadNamespace reads the only Namespace in a file.
 func ReadNamespace(file string, stdin io.Reader) (*corev1.Namespace, error) {
+	content, err := readFile(file, stdin)
+	if err != nil {
+		return nil, err
+	}
+	return decodeNamespace(file, content)
+}
+
+func decodeNamespace(file string, content []byte) (*corev1.Namespace, error) {
 	kind := metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Namespace"}
-	document, err := readDocument(file, stdin, kind)
+	document, err := findDocument(file, content, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +84,8 @@ func ReadNamespace(file string, stdin io.Reader) (*corev1.Namespace, error) {
 	return namespace, nil
 }
 
-// readDocument returns the only document of a type in a file.
-func readDocument(file string, stdin io.Reader, of metav1.TypeMeta) ([]byte, error) {
-	content, err := readFile(file, stdin)
-	if err != nil {
-		return nil, fmt.Errorf("failed to read %s: %w", file, err)
-	}
+// findDocument returns the only document of a type in the content of a file.
+func findDocument(file string, content []byte, of metav1.TypeMeta) ([]byte, error) {
 	var found [][]byte
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
@@ -108,9 +120,15 @@ func decodeStrict(document []byte, into any) error {
 	return errors.Join(append(strict, err)...)
 }
 
-func readFile(file string, stdin io.Reader) ([]byte, error) {
+// readFile reads a file that the user passes, which can be a symbolic link or a pipe.
+func readFile(file string, stdin io.Reader) (content []byte, err error) {
 	if file == Stdin {
-		return io.ReadAll(stdin)
+		content, err = io.ReadAll(stdin)
+	} else {
+		content, err = os.ReadFile(file)
 	}
-	return os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read %s: %w", file, err)
+	}
+	return content, nil
 }

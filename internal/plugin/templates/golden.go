@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
+
+	"github.com/nslifecycle/nslifecycle/internal/plugin/files"
 )
 
 // The files of golden tests. A suite is a directory with a template. Each of its directories that
@@ -60,7 +62,7 @@ func RunTests(ctx context.Context, paths []string, update bool) ([]Result, error
 	return results, ctx.Err()
 }
 
-// findSuites returns the templates of the suites in a directory, or the given file.
+// findSuites returns the templates of the suites in a directory, or the given file. Symbolic links are not followed.
 func findSuites(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -85,7 +87,16 @@ func findSuites(path string) ([]string, error) {
 // runSuite runs the test cases of a template. Without test cases, the suite fails.
 func runSuite(ctx context.Context, file string, update bool) []Result {
 	fail := func(err error) []Result { return []Result{{Name: filepath.Dir(file), Err: err}} }
-	object, err := ReadTemplate(file, nil)
+	tree, err := files.OpenTree(filepath.Dir(file))
+	if err != nil {
+		return fail(err)
+	}
+	defer tree.Close()
+	content, err := tree.Read(filepath.Base(file))
+	if err != nil {
+		return fail(err)
+	}
+	object, err := decodeTemplate(file, content)
 	if err != nil {
 		return fail(err)
 	}
@@ -103,7 +114,8 @@ func runSuite(ctx context.Context, file string, update bool) []Result {
 	slices.Sort(namespaces)
 	results := make([]Result, 0, len(namespaces))
 	for _, namespace := range namespaces {
-		results = append(results, runCase(ctx, template, filepath.Dir(namespace), update))
+		test := testCase{tree, filepath.Dir(file), filepath.Base(filepath.Dir(namespace))}
+		results = append(results, test.run(ctx, template, update))
 	}
 	return results
 }
@@ -113,36 +125,52 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
 }
 
-func runCase(ctx context.Context, template *Template, directory string, update bool) Result {
-	result := Result{Name: directory}
-	file, actual, err := renderCase(ctx, template, filepath.Join(directory, NamespaceFile))
+// testCase is a directory in the directory of a suite.
+type testCase struct {
+	tree  *files.Tree
+	suite string
+	name  string
+}
+
+// path returns the path of a file for messages.
+func (c testCase) path(file string) string { return filepath.Join(c.suite, c.name, file) }
+
+func (c testCase) read(file string) ([]byte, error) { return c.tree.Read(filepath.Join(c.name, file)) }
+
+func (c testCase) run(ctx context.Context, template *Template, update bool) Result {
+	result := Result{Name: c.path("")}
+	file, actual, err := c.render(ctx, template)
 	if err != nil {
 		result.Err = err
 		return result
 	}
-	expectedFile, expected, err := readExpected(directory)
+	expectedFile, expected, err := c.readExpected()
 	isMissing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case err != nil && !isMissing:
 		result.Err = err
 	case !isMissing && expectedFile == file && normalize(expected) == normalize(actual):
 	case update:
-		result.Updated = filepath.Join(directory, file)
-		result.Err = replaceExpected(directory, file, actual)
+		result.Updated = c.path(file)
+		result.Err = c.replaceExpected(file, actual)
 	case isMissing:
 		result.Err = fmt.Errorf(msgNoExpectation, ExpectedFile, ErrorFile)
 	default:
 		result.Diff, result.Err = difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 			A: difflib.SplitLines(normalize(expected)), B: difflib.SplitLines(normalize(actual)),
-			FromFile: filepath.Join(directory, expectedFile), ToFile: "actual " + file, Context: 3,
+			FromFile: c.path(expectedFile), ToFile: "actual " + file, Context: 3,
 		})
 	}
 	return result
 }
 
-// renderCase returns the actual result, and the name of the file for it.
-func renderCase(ctx context.Context, template *Template, file string) (name, text string, err error) {
-	namespace, err := ReadNamespace(file, nil)
+// render returns the actual result, and the name of the file for it.
+func (c testCase) render(ctx context.Context, template *Template) (name, text string, err error) {
+	content, err := c.read(NamespaceFile)
+	if err != nil {
+		return "", "", err
+	}
+	namespace, err := decodeNamespace(c.path(NamespaceFile), content)
 	if err != nil {
 		return "", "", err
 	}
@@ -162,33 +190,33 @@ func renderCase(ctx context.Context, template *Template, file string) (name, tex
 
 // readExpected returns the name and the content of the file with the expected result. The error is
 // fs.ErrNotExist if there is none.
-func readExpected(directory string) (name, text string, err error) {
-	objects, objectsErr := os.ReadFile(filepath.Join(directory, ExpectedFile))
-	failure, failureErr := os.ReadFile(filepath.Join(directory, ErrorFile))
+func (c testCase) readExpected() (name, text string, err error) {
+	objects, objectsErr := c.read(ExpectedFile)
+	failure, failureErr := c.read(ErrorFile)
 	switch {
 	case objectsErr == nil && failureErr == nil:
 		return "", "", fmt.Errorf(msgBothExpected, ExpectedFile, ErrorFile)
 	case objectsErr == nil:
 		return ExpectedFile, string(objects), nil
-	case failureErr == nil:
-		return ErrorFile, string(failure), nil
 	case !errors.Is(objectsErr, fs.ErrNotExist):
 		return "", "", objectsErr
+	case failureErr == nil:
+		return ErrorFile, string(failure), nil
 	}
 	return "", "", failureErr
 }
 
 // replaceExpected writes the expected result, and deletes a file with the other kind of result.
-func replaceExpected(directory, file, text string) error {
+func (c testCase) replaceExpected(file, text string) error {
 	for _, name := range []string{ExpectedFile, ErrorFile} {
 		if name == file {
 			continue
 		}
-		if err := os.Remove(filepath.Join(directory, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := c.tree.Remove(filepath.Join(c.name, name)); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(directory, file), []byte(text), fileMode)
+	return c.tree.Replace(filepath.Join(c.name, file), []byte(text), fileMode)
 }
 
 // normalize returns text with the line breaks of this package, and exactly one at its end.
