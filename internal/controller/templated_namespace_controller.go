@@ -51,7 +51,6 @@ const (
 
 	actionApplyTemplate   = "ApplyTemplate"
 	reasonNotEffective    = "NotEffective"
-	reasonNotRecorded     = "NotRecorded"
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
 
@@ -186,9 +185,18 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nswrite.IgnoreStale(r.refuse(ctx, &namespace, result.Refusal))
 	}
+	isCurrent, err := r.write(ctx, &namespace, result)
+	err = nswrite.IgnoreStale(err)
+	switch {
+	case err != nil:
+		r.Applier.NotRecorded(&namespace, &result, err)
+	case !isCurrent:
+		r.Tracker.Processed(req.Name)
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
 	r.report(ctx, &namespace, result)
-	if err := r.write(ctx, &namespace, result); err != nil {
-		return ctrl.Result{RequeueAfter: conflictRetry}, nswrite.IgnoreStale(err)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: r.retryAfter(req, result)}, nil
 }
@@ -278,6 +286,9 @@ func (r *TemplatedNamespaceReconciler) report(
 			nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotEffective, actionApplyTemplate,
 				found.String())
 		}
+	}
+	for _, found := range result.Kept {
+		nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, found.Reason, actionApplyTemplate, found.String())
 	}
 	r.StatusChanged(r.Tracker.Set(namespace.Name, result.Templates))
 }
