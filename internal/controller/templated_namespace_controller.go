@@ -185,16 +185,23 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nswrite.IgnoreStale(r.refuse(ctx, &namespace, result.Refusal))
 	}
-	isCurrent, err := r.write(ctx, &namespace, result)
+	return r.finish(ctx, req, &namespace, result)
+}
+
+// finish writes and then reports the result of a pass: a Namespace contains only what it records.
+func (r *TemplatedNamespaceReconciler) finish(
+	ctx context.Context, req ctrl.Request, namespace *corev1.Namespace, result template.Result,
+) (ctrl.Result, error) {
+	isCurrent, err := r.write(ctx, namespace, result)
 	err = nswrite.IgnoreStale(err)
 	switch {
 	case err != nil:
-		r.Applier.NotRecorded(&namespace, &result, err)
+		r.Applier.NotRecorded(namespace, &result, err)
 	case !isCurrent:
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	r.report(ctx, &namespace, result)
+	r.report(ctx, namespace, result)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -102,8 +102,8 @@ func (p *pass) write(
 	switch {
 	case apierrors.IsInvalid(err):
 		response, existed, err = p.replace(ctx, target, p.result.Templates[position].Revision, want, own, err)
-	case !isForced && conflictsOnlyWithOwnKeys(err):
-		response, err = p.adoptRestored(ctx, target, want)
+	case decided == ActionCreate && adopt == v1alpha1.AdoptIfEqual && nswrite.IsConflict(err):
+		response, err = p.adoptEqual(ctx, target, want, err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -156,8 +156,8 @@ func (p *pass) release(
 ) (*metav1.PartialObjectMetadata, error) {
 	others := otherOwners(applied, target.template.Name)
 	if len(others) > maxReleases {
-		return nil, problemf(ReasonConflict, "%s %q has fields of %d other templates in its managedFields, more than the %d that it can have moved "+
-			"from: remove these entries", want.manifest.GetKind(), want.manifest.GetName(), len(others), maxReleases)
+		return nil, problemf(ReasonConflict, "%s %q has fields of %d other templates in its managedFields, more than the %d "+
+			"that it can have moved from: remove these entries", want.manifest.GetKind(), want.manifest.GetName(), len(others), maxReleases)
 	}
 	for _, other := range others {
 		var err error

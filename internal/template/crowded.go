@@ -57,7 +57,8 @@ func (p *pass) existing(
 ) (*metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := p.Live.List(ctx, list, client.InNamespace(p.namespace.Name), client.MatchingFields{metav1.ObjectNameField: name})
+	err := p.Live.List(ctx, list, client.InNamespace(p.namespace.Name),
+		client.MatchingFields{metav1.ObjectNameField: name})
 	if err != nil {
 		p.Writer.resetIfUnserved(err)
 		return nil, fmt.Errorf("failed to list %s %q: %w", kind.Kind, name, err)

@@ -5,11 +5,9 @@ package template
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -95,7 +93,11 @@ func TestOwnership(t *testing.T) {
 			g.Expect(test.ownership.isAdopted(applied)).To(Equal(test.isAdopted))
 			mayReplace, reason := test.ownership.mayReplace(configMaps.GroupKind())
 			g.Expect(mayReplace).To(Equal(test.mayReplace))
-			g.Expect(reason == "").To(Equal(mayReplace))
+			if mayReplace {
+				g.Expect(reason).To(BeEmpty())
+			} else {
+				g.Expect(reason).NotTo(BeEmpty())
+			}
 			mayReplace, _ = test.ownership.mayReplace(schema.GroupKind{Kind: "PersistentVolumeClaim"})
 			g.Expect(mayReplace).To(BeFalse(), "it holds data")
 		})
@@ -114,35 +116,24 @@ func TestEarlier(t *testing.T) {
 	g.Expect(state.earlier(key, "a")).To(BeNil())
 }
 
-func TestConflictsOnlyWithOwnKeys(t *testing.T) {
-	conflict := func(fields ...string) error {
-		var causes []metav1.StatusCause
-		for _, field := range fields {
-			causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: field, Message: "x"})
-		}
-		return apierrors.NewApplyConflict(causes, "x")
+// A Namespace does not count as updated to what it does not record.
+func TestNotRecorded(t *testing.T) {
+	g := NewWithT(t)
+	unchanged, changed := Entry{Revision: "b"}, Entry{Revision: "b", Objects: []ObjectState{recordedConfigMap("config")}}
+	namespace := namespaceWithUID("ns")
+	namespace.Annotations = map[string]string{
+		v1alpha1.AnnotationTemplates: State{"unchanged": unchanged, "changed": {Revision: "a"}}.String(),
 	}
-	uid := ".metadata.annotations." + v1alpha1.AnnotationNamespaceUID
-	tests := map[string]struct {
-		err  error
-		want bool
-	}{
-		"annotation":           {conflict(uid), true},
-		"all keys":             {fmt.Errorf("x: %w", conflict(uid, ".metadata.labels.nslifecycle.dev/template", ".metadata.labels.nslifecycle.dev/locked")), true},
-		"a field too":          {conflict(uid, ".data.key"), false},
-		"a longer key":         {conflict(uid + "x"), false},
-		"no causes":            {conflict(), false},
-		"a changed object":     {apierrors.NewConflict(schema.GroupResource{}, "config", errors.New("x")), false},
-		"another error":        {errors.New("x"), false},
-		"an invalid object":    {apierrors.NewInvalid(schema.GroupKind{}, "config", nil), false},
-		"a different cause":    {apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: uid}}, "x"), false},
-		"denied by a webhook":  {apierrors.NewApplyConflict(nil, `admission webhook "a" denied the request: x`), false},
-		"no error":             {nil, false},
-		"a conflict of labels": {conflict(".metadata.labels.team"), false},
+	applier := &Applier{Rollouts: &Rollouts{}}
+	applier.Rollouts.Set(rolledOut, Plan{Latest: "b", Current: "a"})
+	result := Result{
+		State:     State{"unchanged": unchanged, "changed": changed},
+		Templates: []Outcome{{Template: "changed", uid: rolledOut, Revision: "b"}, {Template: "unchanged"}},
+		Kept:      []Problem{{Reason: ReasonObjectKept}},
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(conflictsOnlyWithOwnKeys(test.err)).To(Equal(test.want))
-		})
-	}
+	applier.NotRecorded(namespace, &result, errors.New("x"))
+	g.Expect(result.Templates[0].Problems).To(HaveExactElements(Problem{Template: "changed", Reason: ReasonNotRecorded, Message: "x"}))
+	g.Expect(result.Templates[1].Problems).To(BeEmpty())
+	g.Expect(result.Kept).To(BeEmpty(), "they are still recorded")
+	g.Expect(applier.Rollouts.IsBlocked(rolledOut, "ns")).To(BeTrue())
 }

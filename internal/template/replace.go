@@ -5,16 +5,13 @@ package template
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
@@ -44,6 +41,8 @@ func (p *pass) replace(
 	switch {
 	case nswrite.IsConflict(err):
 		return nil, true, immutable(want.manifest, "another client has created it", rejected)
+	case apierrors.IsForbidden(err):
+		return nil, true, immutable(want.manifest, err.Error(), rejected)
 	case err != nil:
 		return nil, true, fmt.Errorf("failed to delete %s %q, which cannot be changed: %w", kind.Kind, name, err)
 	case !isGone:
@@ -54,8 +53,8 @@ func (p *pass) replace(
 }
 
 func immutable(manifest *unstructured.Unstructured, reason string, rejected error) error {
-	return problemf(ReasonFieldImmutable, "%s %q cannot be changed, and is not replaced, because %s; the operator creates "+
-		"it again after you delete it: %w", manifest.GetKind(), manifest.GetName(), reason, rejected)
+	return problemf(ReasonFieldImmutable, "%s %q cannot be changed, and is not replaced, because %s; the operator "+
+		"creates it again after you delete it: %w", manifest.GetKind(), manifest.GetName(), reason, rejected)
 }
 
 // isValid reports whether the API server would create the object of a manifest under another name. If so, it rejects
@@ -70,51 +69,4 @@ func (p *pass) isValid(ctx context.Context, target target, manifest *unstructure
 		return false, nil
 	}
 	return !existed, err
-}
-
-// ownKeys are the fields that the operator adds to each object, as in the causes of a conflict.
-var ownKeys = sets.New(
-	".metadata.annotations."+v1alpha1.AnnotationNamespaceUID,
-	".metadata.labels."+v1alpha1.LabelTemplate,
-	".metadata.labels."+v1alpha1.LabelLocked,
-)
-
-// conflictsOnlyWithOwnKeys reports whether an object differs from a manifest only in the keys of the operator. A backup
-// of an object contains those of an earlier Namespace or template.
-func conflictsOnlyWithOwnKeys(err error) bool {
-	var status apierrors.APIStatus
-	if !nswrite.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	causes := status.Status().Details.Causes
-	for _, cause := range causes {
-		if cause.Type != metav1.CauseTypeFieldManagerConflict || !ownKeys.Has(cause.Field) {
-			return false
-		}
-	}
-	return len(causes) > 0
-}
-
-// adoptRestored applies an object that was restored from a backup. It overrides the keys of the operator, but no other
-// field: the version that is compared is the version that is changed.
-func (p *pass) adoptRestored(
-	ctx context.Context, target target, want desired,
-) (*metav1.PartialObjectMetadata, error) {
-	current, err := p.existing(ctx, want.manifest.GroupVersionKind(), want.manifest.GetName())
-	switch {
-	case err != nil:
-		return nil, err
-	case current == nil:
-		return nil, errUnconfirmed
-	}
-	options := metav1.PatchOptions{Force: ptr.To(false), DryRun: []string{metav1.DryRunAll}}
-	if _, _, err := p.Writer.apply(ctx, target, want.manifest, options); !conflictsOnlyWithOwnKeys(err) && err != nil {
-		return nil, err
-	}
-	target.resourceVersion = current.ResourceVersion
-	response, _, err := p.Writer.apply(ctx, target, want.manifest, metav1.PatchOptions{Force: ptr.To(true)})
-	if nswrite.IsConflict(err) {
-		return nil, fmt.Errorf("%w: %w", errUnconfirmed, err)
-	}
-	return response, err
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
@@ -202,6 +203,29 @@ var _ = Describe("A change that the API server does not permit for an existing o
 		createOpen(ctx, added)
 		class, _ = valueOf(Default, ctx, added, claims, "spec", "storageClassName")
 		Expect(class).To(Equal("slow"))
+	})
+
+	It("is reported if the ServiceAccount may not delete objects, and reaches new namespaces", func(ctx context.Context) {
+		name := framework.Unique("cautious")
+		Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name},
+		})).To(Succeed())
+		cluster.Bind(ctx, name, []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbFurnish}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch"}},
+		}, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: name})
+		cluster.AllowImpersonation(ctx, name)
+		template := newTemplate(framework.Unique("cautious"), only("team", immutable("ConfigMap", "a")),
+			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ServiceAccountName = name })
+		create(ctx, template)
+		old := selectedBy(template.Name)
+		createOpen(ctx, old)
+		change(ctx, template.Name, only("team", immutable("ConfigMap", "b")))
+		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"FieldImmutable"}))
+		added := selectedBy(template.Name)
+		createOpen(ctx, added)
+		value, _ := valueOf(Default, ctx, added, core("ConfigMap"), "data", "key")
+		Expect(value).To(Equal("b"))
 	})
 
 	It("waits for the finalizers of the existing object", func(ctx context.Context) {
