@@ -157,7 +157,8 @@ func (p *pass) release(
 	others := otherOwners(applied, target.template.Name)
 	if len(others) > maxReleases {
 		return nil, problemf(ReasonConflict, "%s %q has fields of %d other templates in its managedFields, more than the %d "+
-			"that it can have moved from: remove these entries", want.manifest.GetKind(), want.manifest.GetName(), len(others), maxReleases)
+			"that it can have moved from: remove these entries", want.manifest.GetKind(), want.manifest.GetName(), len(others),
+			maxReleases)
 	}
 	for _, other := range others {
 		var err error
