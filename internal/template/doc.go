@@ -25,8 +25,8 @@
 //
 // Users can write all metadata of an object. Only the annotation of the Namespace, which PolicyGuard protects, shows
 // what the operator has created: type ownership derives all decisions from it and the UID of the object. An object
-// that is not recorded is adopted, and an adopted object is never deleted. Two other facts also show it: the status code
-// of the response to the operator's own request, until the operator stops, and the metadata of an object in an
+// that is not recorded is adopted, and an adopted object is never deleted. Two other facts show it, too: the status
+// code of the response to the operator's own request, until the operator stops, and the metadata of an object in an
 // initializing Namespace, in which only the operator and users with the same rights can write. The operator does not
 // record that it intends to create an object: after a crash, it could not distinguish its object from that of a user.
 //
