@@ -345,7 +345,8 @@ func (r *TemplateReconciler) countOutdated(
 		isStale := r.Applier.IsStale(namespace)
 		if !isStale && !isOpen(initialization.ParseState(namespace)) ||
 			initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) ||
-			!template.IsOutdated(current, namespace, state, revision) {
+			!template.IsOutdated(current, namespace, state, revision) ||
+			r.Rollouts.IsBlocked(current.UID, namespace.UID) {
 			continue
 		}
 		if isStale {

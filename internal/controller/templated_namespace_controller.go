@@ -51,7 +51,6 @@ const (
 
 	actionApplyTemplate   = "ApplyTemplate"
 	reasonNotEffective    = "NotEffective"
-	reasonNotRecorded     = "NotRecorded"
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
 
@@ -186,9 +185,25 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 		r.Tracker.Processed(req.Name)
 		return ctrl.Result{}, nswrite.IgnoreStale(r.refuse(ctx, &namespace, result.Refusal))
 	}
-	r.report(ctx, &namespace, result)
-	if err := r.write(ctx, &namespace, result); err != nil {
-		return ctrl.Result{RequeueAfter: conflictRetry}, nswrite.IgnoreStale(err)
+	return r.finish(ctx, req, &namespace, result)
+}
+
+// finish writes and then reports the result of a pass: a Namespace contains only what it records.
+func (r *TemplatedNamespaceReconciler) finish(
+	ctx context.Context, req ctrl.Request, namespace *corev1.Namespace, result template.Result,
+) (ctrl.Result, error) {
+	isCurrent, err := r.write(ctx, namespace, result)
+	err = nswrite.IgnoreStale(err)
+	switch {
+	case err != nil:
+		r.Applier.NotRecorded(namespace, &result, err)
+	case !isCurrent:
+		r.Tracker.Processed(req.Name)
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	r.report(ctx, namespace, result)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: r.retryAfter(req, result)}, nil
 }
@@ -278,6 +293,9 @@ func (r *TemplatedNamespaceReconciler) report(
 			nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotEffective, actionApplyTemplate,
 				found.String())
 		}
+	}
+	for _, found := range result.Kept {
+		nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, found.Reason, actionApplyTemplate, found.String())
 	}
 	r.StatusChanged(r.Tracker.Set(namespace.Name, result.Templates))
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,29 +22,30 @@ import (
 )
 
 // write opens a new Namespace that contains everything, in the request that records its state and sets its
-// conditions. It records the state of an open Namespace if it has changed.
+// conditions. It records the state of an open Namespace if it has changed. It reports whether the Namespace was as the
+// pass has processed it; otherwise, the watch event for the change follows.
 func (r *TemplatedNamespaceReconciler) write(
 	ctx context.Context, processed *corev1.Namespace, result template.Result,
-) error {
+) (isCurrent bool, err error) {
 	recorded, state := processed.Annotations[v1alpha1.AnnotationTemplates], result.State.String()
 	isInitializing := template.IsInitializedHere(processed)
 	if blocking := result.Blocking(); isInitializing && blocking != nil {
-		return r.publish(ctx, processed, *blocking, result)
+		return true, r.publish(ctx, processed, *blocking, result)
 	}
 	if !isInitializing && state == recorded {
-		return nil
+		return true, nil
 	}
 	// Conditions can have been written since the pass began.
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, client.ObjectKeyFromObject(processed), &namespace); err != nil {
-		return client.IgnoreNotFound(err)
+		return false, client.IgnoreNotFound(err)
 	}
 	var patched *corev1.Namespace
 	var completion initialization.Completion
-	err := nswrite.RetryOnConflict(ctx, r.Live, &namespace, func(current *corev1.Namespace, version string) error {
+	err = nswrite.RetryOnConflict(ctx, r.Live, &namespace, func(current *corev1.Namespace, version string) error {
 		if current.UID != processed.UID || current.Annotations[v1alpha1.AnnotationTemplates] != recorded ||
 			template.IsInitializedHere(current) != isInitializing {
-			return nil // The watch event for the change follows.
+			return nil
 		}
 		annotations := map[string]string{}
 		if state != recorded {
@@ -60,9 +60,9 @@ func (r *TemplatedNamespaceReconciler) write(
 	})
 	switch {
 	case err != nil:
-		return r.notRecorded(processed, err)
+		return false, fmt.Errorf("failed to record the templates of namespace %q: %w", processed.Name, err)
 	case patched == nil:
-		return nil
+		return false, nil
 	}
 	r.Applier.Recorded(patched, result.State)
 	if isInitializing {
@@ -73,16 +73,5 @@ func (r *TemplatedNamespaceReconciler) write(
 			"templates", slices.Sorted(maps.Keys(result.State)), "duration", now.Sub(processed.CreationTimestamp.Time))
 		recordEvents(r.Recorder, processed, completion.Events)
 	}
-	return nil
-}
-
-// notRecorded returns an error, and records an Event if the API server rejects the record, for example
-// because the annotations are too large.
-func (r *TemplatedNamespaceReconciler) notRecorded(namespace *corev1.Namespace, err error) error {
-	err = fmt.Errorf("failed to record the templates of namespace %q: %w", namespace.Name, err)
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotRecorded, actionApplyTemplate,
-			err.Error())
-	}
-	return err
+	return true, nil
 }

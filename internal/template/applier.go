@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,6 +61,8 @@ type Applier struct {
 	unsynced waiting
 	states   states
 	full     fullPasses
+	// creations are known until the Namespace records them.
+	creations creations
 }
 
 // Result is the outcome of a pass over one Namespace.
@@ -68,6 +71,8 @@ type Result struct {
 	State State
 	// Templates are the outcomes of the applicable templates, sorted by name.
 	Templates []Outcome
+	// Kept are objects that are no longer recorded and that the operator has not created.
+	Kept []Problem
 	// Refusal is why the initialization of the Namespace must fail; empty if it must not.
 	Refusal string
 	// Elapsed is the time since the first pass over a new Namespace.
@@ -79,6 +84,7 @@ type Result struct {
 // Outcome is the outcome of a pass for one template.
 type Outcome struct {
 	Template string
+	uid      types.UID
 	// Revision is the revision that the Namespace should contain now.
 	Revision string
 	// Problems are why the Namespace does not contain all objects.
@@ -189,7 +195,7 @@ func (a *Applier) Apply(
 	// An object can move from one template to another. Nothing is deleted before all claims are known.
 	for _, done := range all {
 		p.finishTemplate(ctx, done)
-		p.report(done.template, done.position)
+		p.Rollouts.report(p.namespace.UID, p.result.Templates[done.position])
 	}
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		if _, ok := p.result.State[name]; !ok {
@@ -260,13 +266,32 @@ func (a *Applier) Forget(namespace *corev1.Namespace) {
 		}
 	}
 	a.states.forget(namespace.UID)
+	a.creations.forget(namespace.UID)
 	a.full.forget(namespace.UID)
 }
 
 // Recorded is called with the response to the request that recorded the state of a Namespace.
 func (a *Applier) Recorded(namespace *corev1.Namespace, state State) {
 	a.waiting.forget(namespace.UID)
+	a.creations.forget(namespace.UID)
 	a.states.set(namespace.UID, state, namespace.ResourceVersion)
+}
+
+// NotRecorded adds a problem to the result if the state of a Namespace could not be recorded, for example because its
+// users leave no space for the annotation. The Namespace then does not count as updated.
+func (a *Applier) NotRecorded(namespace *corev1.Namespace, result *Result, err error) {
+	recorded, _ := ParseState(namespace)
+	result.Kept = nil
+	for i := range result.Templates {
+		outcome := &result.Templates[i]
+		if apiequality.Semantic.DeepEqual(recorded[outcome.Template], result.State[outcome.Template]) {
+			continue
+		}
+		outcome.Problems = append(outcome.Problems, Problem{
+			Template: outcome.Template, Reason: ReasonNotRecorded, Message: err.Error(),
+		})
+		a.Rollouts.report(namespace.UID, *outcome)
+	}
 }
 
 // IsStale reports whether a Namespace from the cache is older than the operator's last write. The watch event
@@ -283,7 +308,9 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 	revision, wait, ok := p.Rollouts.choose(template.UID, p.namespace, p.isInitializing, recorded, p.Clock.Now())
 	p.result.retry(wait)
 	position := len(p.result.Templates)
-	p.result.Templates = append(p.result.Templates, Outcome{Template: template.Name, Revision: revision})
+	p.result.Templates = append(p.result.Templates, Outcome{
+		Template: template.Name, uid: template.UID, Revision: revision,
+	})
 	if !ok {
 		p.isUnclaimed = true
 		p.keep(template.Name, position, recorded)
@@ -304,7 +331,7 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 		p.isUnclaimed = true
 		p.keep(template.Name, position, recorded)
 		err = p.fail(position, toProblem(template.Name, "", err), err)
-		p.report(template, position)
+		p.Rollouts.report(p.namespace.UID, p.result.Templates[position])
 		return nil, err
 	}
 	done := &applied{template: template, position: position, recorded: recorded, want: want, isPartial: isPartial}
@@ -313,20 +340,16 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 		if state != nil {
 			done.objects = append(done.objects, *state)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errUnconfirmed):
+			p.result.retry(unconfirmedRetry)
+		case err != nil:
 			if err := p.fail(position, toProblem(template.Name, object.name, err), err); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return done, nil
-}
-
-// report reports to the rollout whether the revision could be applied.
-func (p *pass) report(template *v1alpha1.NamespaceTemplate, position int) {
-	outcome := p.result.Templates[position]
-	hasFailed := slices.ContainsFunc(outcome.Problems, func(found Problem) bool { return !found.IsConflict() })
-	p.Rollouts.report(template.UID, p.namespace.UID, outcome.Revision, hasFailed)
 }
 
 // fail adds a problem to the result. It returns errors that concern the whole pass.
@@ -352,13 +375,13 @@ func (p *pass) keep(name string, position int, recorded Entry) {
 }
 
 // finishTemplate deletes obsolete objects, and records the state, after all objects of all templates were
-// applied. After a failure, or if the template contains no object at all, which is more likely to be a
+// applied. If an object was never applied, or if the template contains no object at all, which is more likely to be a
 // mistake, the obsolete objects remain recorded.
 func (p *pass) finishTemplate(ctx context.Context, done applied) {
 	template, result := done.template, &p.result.Templates[done.position]
 	next := Entry{Revision: done.recorded.Revision, Objects: done.objects}
 	remaining := obsolete(done.recorded, done.want, func(key objectKey) bool { _, ok := p.claims[key]; return ok })
-	isComplete := !isIncomplete(result.Problems)
+	isComplete := hasApplied(done.want, done.objects, func(key objectKey) bool { return p.claims[key] != done.position })
 	switch {
 	case !isComplete || p.isUnclaimed || len(done.want) == 0:
 	case template.Spec.Removal.FromTemplate == v1alpha1.RemovalKeep:
@@ -370,7 +393,7 @@ func (p *pass) finishTemplate(ctx context.Context, done applied) {
 		isComplete = len(remaining) == 0
 	}
 	next.Objects = append(next.Objects, remaining...)
-	if isComplete && !done.isPartial {
+	if isComplete && !isIncomplete(result.Problems) && !done.isPartial {
 		next.Revision = result.Revision
 	} else if next.Revision != result.Revision {
 		next.Target = result.Revision

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -40,9 +41,13 @@ func (p *pass) applyObject(
 	if err != nil {
 		return recorded, err
 	}
-	applied, decided := recorded, decide(p.namespace.UID, want, recorded, current)
+	own := ownership{
+		namespace: p.namespace.UID, isInitializing: p.isInitializing, recorded: recorded,
+		earlier: p.state.earlier(key, template.Name), created: p.creations.get(p.namespace.UID, key), current: current,
+	}
+	applied, decided := recorded, own.decide(want.content)
 	if decided == actionNone && p.isFull {
-		if decided, err = p.compare(ctx, template, want, recorded); err != nil {
+		if decided, err = p.compare(ctx, template, want, recorded, current); err != nil {
 			return recorded, err
 		}
 	}
@@ -51,9 +56,13 @@ func (p *pass) applyObject(
 	case actionWait:
 		return recorded, problemf(ReasonTerminating, "the current %s %q is being deleted", kind.Kind, key.name)
 	default:
-		if applied, current, err = p.write(ctx, template, want, recorded, current, decided); err != nil {
+		if applied, current, err = p.write(ctx, template, position, want, own, decided); err != nil {
 			return recorded, err
 		}
+	}
+	if current != nil && current.isTerminating {
+		return applied, problemf(ReasonTerminating, "%s %q has the content of the template, but is being deleted", kind.Kind,
+			key.name)
 	}
 	p.checkReadiness(ctx, template, position, want, current)
 	return applied, nil
@@ -74,33 +83,39 @@ func (p *pass) claimed(other int, name string, want desired) error {
 
 // write applies an object, unless other clients keep changing it.
 func (p *pass) write(
-	ctx context.Context, template *v1alpha1.NamespaceTemplate, want desired, recorded *ObjectState,
-	previous *observed, decided Action,
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, position int, want desired, own ownership, decided Action,
 ) (*ObjectState, *observed, error) {
 	target := target{template: template, namespace: p.namespace, isLocked: want.isLocked}
 	adopt := template.Spec.Sync.Adopt
-	isForced := decided != ActionCreate || adopt == v1alpha1.AdoptAlways
 	round := roundKey{namespace: p.namespace.UID, object: keyOf(want.manifest)}
-	wasChanged := decided == ActionRestore && !p.rounds.isUnrecorded(round, recorded, previous)
-	var err error
-	switch {
-	case wasChanged:
-		err = p.checkRounds(ctx, target, want, round)
-	case decided == ActionCreate && adopt == v1alpha1.AdoptNever:
-		err = p.checkAbsent(ctx, target, want)
+	wasChanged := decided == ActionRestore && !p.rounds.isUnrecorded(round, own.recorded, own.current)
+	if wasChanged {
+		if err := p.checkRounds(ctx, target, want, round, own.current); err != nil {
+			return nil, nil, err
+		}
 	}
-	if err != nil {
+	if err := p.checkExisting(ctx, target, want, own, decided); err != nil {
 		return nil, nil, err
 	}
+	isForced := decided != ActionCreate || adopt == v1alpha1.AdoptAlways
 	response, existed, err := p.Writer.apply(ctx, target, want.manifest, metav1.PatchOptions{Force: &isForced})
+	switch {
+	case apierrors.IsInvalid(err):
+		response, existed, err = p.replace(ctx, target, p.result.Templates[position].Revision, want, own, err)
+	case decided == ActionCreate && adopt == v1alpha1.AdoptIfEqual && nswrite.IsConflict(err):
+		response, err = p.adoptEqual(ctx, target, want, err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	p.Recorder.Wrote(template.Name, decided)
-	for _, other := range otherOwners(response, template.Name) {
-		// The object has moved from another template, whose fields must not remain.
-		if response, err = p.Writer.release(ctx, target, other, want.manifest); err != nil {
-			return nil, nil, fmt.Errorf("failed to take over the object of template %q: %w", other, err)
+	if !existed {
+		own.created = response.UID
+		p.creations.add(p.namespace.UID, round.object, response.UID)
+	}
+	if own.recorded == nil {
+		if response, err = p.release(ctx, target, want, response); err != nil {
+			return nil, nil, err
 		}
 	}
 	current := p.Objects.record(want.manifest.GroupVersionKind(), p.namespace.Name, response)
@@ -110,36 +125,49 @@ func (p *pass) write(
 	state := &ObjectState{
 		Name: want.name, APIVersion: want.manifest.GetAPIVersion(), Kind: want.manifest.GetKind(),
 		ObjectName: want.manifest.GetName(), UID: current.uid, Content: want.content, Fields: current.fields,
-		IsAdopted: p.isAdopted(round.object, recorded, previous, response, existed),
+		IsAdopted: own.isAdopted(response),
 	}
 	return state, current, nil
 }
 
-// isAdopted reports whether an object existed before the operator applied it for the first time.
-func (p *pass) isAdopted(
-	key objectKey, recorded *ObjectState, previous *observed, response *metav1.PartialObjectMetadata, existed bool,
-) bool {
-	if recorded == nil && previous != nil {
-		recorded = p.state[previous.template].find(key) // The object has moved from another template.
-	}
-	if recorded != nil && recorded.UID == response.UID {
-		return recorded.IsAdopted
-	}
-	return existed && (!previous.isOwn(p.namespace.UID) || hasOtherManagers(response))
-}
-
 // checkRounds returns a problem if other clients keep changing an object.
-func (p *pass) checkRounds(ctx context.Context, target target, want desired, round roundKey) error {
+func (p *pass) checkRounds(
+	ctx context.Context, target target, want desired, round roundKey, current *observed,
+) error {
 	delay, count := p.rounds.next(round, target.template.Spec.Sync.Conflicts, p.Clock.Now())
 	if p.result.retry(delay); delay == 0 {
 		return nil
 	}
-	message := p.rounds.conflict(round, func() string { return p.conflict(ctx, target, want, count) })
+	message := p.rounds.conflict(round, func() string { return p.conflict(ctx, target, want, count, current) })
 	return problemf(ReasonConflict, "%s", message)
 }
 
 // releasedFields are the fields that a template has after Writer.release.
 const releasedFields = `{"f:metadata":{"f:annotations":{"f:` + v1alpha1.AnnotationNamespaceUID + `":{}}}}`
+
+// maxReleases limits the requests because of the managedFields of one object. An object moves from one template to
+// another, but a user can write as many field managers as the object has space for.
+const maxReleases = 4
+
+// release removes the fields that other templates have set, when a template applies an object for the first time. The
+// object has moved from them. Later, other field managers of templates are like those of any other client.
+func (p *pass) release(
+	ctx context.Context, target target, want desired, applied *metav1.PartialObjectMetadata,
+) (*metav1.PartialObjectMetadata, error) {
+	others := otherOwners(applied, target.template.Name)
+	if len(others) > maxReleases {
+		return nil, problemf(ReasonConflict, "%s %q has fields of %d other templates in its managedFields, more than the %d "+
+			"that it can have moved from: remove these entries", want.manifest.GetKind(), want.manifest.GetName(), len(others),
+			maxReleases)
+	}
+	for _, other := range others {
+		var err error
+		if applied, err = p.Writer.release(ctx, target, other, want.manifest); err != nil {
+			return nil, fmt.Errorf("failed to take over the object of template %q: %w", other, err)
+		}
+	}
+	return applied, nil
+}
 
 // otherOwners returns the other templates that have set fields of an object.
 func otherOwners(object *metav1.PartialObjectMetadata, template string) []string {
@@ -161,25 +189,15 @@ func hasOtherManagers(response *metav1.PartialObjectMetadata) bool {
 	})
 }
 
-// checkAbsent returns a problem if an object exists.
-func (p *pass) checkAbsent(ctx context.Context, target target, want desired) error {
-	options := metav1.PatchOptions{Force: ptr.To(true), DryRun: []string{metav1.DryRunAll}}
-	_, existed, err := p.Writer.apply(ctx, target, want.manifest, options)
-	if err == nil && existed {
-		return problemf(ReasonAlreadyExists, "%s %q exists already, and the template does not adopt objects",
-			want.manifest.GetKind(), want.manifest.GetName())
-	}
-	return err
-}
-
 // conflict describes which other clients change an object. The API server names them if the operator
 // does not force the change.
-func (p *pass) conflict(ctx context.Context, target target, want desired, count int) string {
-	options := metav1.PatchOptions{Force: ptr.To(false), DryRun: []string{metav1.DryRunAll}}
-	_, _, err := p.Writer.apply(ctx, target, want.manifest, options)
+func (p *pass) conflict(ctx context.Context, target target, want desired, count int, current *observed) string {
 	detail := "another client deletes it or removes fields"
-	if nswrite.IsConflict(err) {
-		detail = err.Error()
+	if current != nil && !current.isCrowded {
+		options := metav1.PatchOptions{Force: ptr.To(false), DryRun: []string{metav1.DryRunAll}}
+		if _, _, err := p.Writer.apply(ctx, target, want.manifest, options); nswrite.IsConflict(err) {
+			detail = err.Error()
+		}
 	}
 	return fmt.Sprintf("%s %q was restored %d times, and another client changes it again: %s",
 		want.manifest.GetKind(), want.manifest.GetName(), count, detail)

@@ -21,11 +21,20 @@
 // v1alpha1.PolicyTemplateObjects rejects an object that was rendered for a Namespace that has been
 // deleted and recreated since.
 //
-// # Deletion
+// # Ownership
 //
-// An object is deleted only if the annotation of the Namespace records its UID, if it has the label of
-// the template, if the operator has created it, if all objects of the template were applied before, and if
-// it is known that no other template of the Namespace contains it.
+// Users can write all metadata of an object. Only the annotation of the Namespace, which PolicyGuard protects, shows
+// what the operator has created: type ownership derives all decisions from it and the UID of the object. An object
+// that is not recorded is adopted, and an adopted object is never deleted. Two other facts show it, too: the status
+// code of the response to the operator's own request, until the operator stops, and the metadata of an object in an
+// initializing Namespace, in which only the operator and users with the same rights can write. The operator does not
+// record that it intends to create an object: after a crash, it could not distinguish its object from that of a user.
+//
+// An object is deleted only if the operator has created it, if the content of all objects of the template was applied,
+// and if it is known that no other template of the Namespace contains it.
 // The decision is confirmed with the Namespace and the template in the API server, and the request
-// contains the UID and the resource version of the object.
+// contains the UID of the object. The object remains recorded until it does not exist.
+//
+// If the API server rejects a change as invalid, but would create the object under another name, then the change is not
+// permitted. The operator deletes an object that it has created and creates it again, unless the kind can hold data.
 package template

@@ -61,14 +61,18 @@ func (f *fullPasses) forget(namespace types.UID) {
 // sufficient: the API server updates them when it applies an empty list again.
 func (p *pass) compare(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, want desired, recorded *ObjectState,
+	current *observed,
 ) (Action, error) {
+	if current.isCrowded {
+		return ActionRestore, nil
+	}
 	target := target{template: template, namespace: p.namespace, isLocked: want.isLocked}
 	applied, err := p.Writer.preview(ctx, target, want.manifest)
 	if err != nil || fieldsOf(applied.GetManagedFields(), template.Name) == recorded.Fields {
 		return actionNone, err
 	}
-	current, err := p.Writer.previewUnchanged(ctx, target, want.manifest)
-	if err != nil || apiequality.Semantic.DeepEqual(withoutServerFields(current), withoutServerFields(applied)) {
+	unchanged, err := p.Writer.previewUnchanged(ctx, target, want.manifest)
+	if err != nil || apiequality.Semantic.DeepEqual(withoutServerFields(unchanged), withoutServerFields(applied)) {
 		return actionNone, err
 	}
 	return ActionRestore, nil

@@ -29,9 +29,10 @@ import (
 )
 
 const (
-	// annotationFields and annotationCounted exist only in the cache.
+	// These annotations exist only in the cache.
 	annotationFields  = "fields"
 	annotationCounted = "counted"
+	annotationCrowded = "crowded"
 
 	// ownWriteTimeout is how long the response to a write replaces a cache that does not contain the
 	// object yet. The watch is late by milliseconds normally.
@@ -262,7 +263,7 @@ func observe(object client.Object) *observed {
 		template:     object.GetLabels()[v1alpha1.LabelTemplate],
 		namespaceUID: types.UID(annotations[v1alpha1.AnnotationNamespaceUID]),
 		fields:       annotations[annotationFields], isCounted: annotations[annotationCounted] != "",
-		isTerminating: object.GetDeletionTimestamp() != nil,
+		isTerminating: object.GetDeletionTimestamp() != nil, isCrowded: annotations[annotationCrowded] != "",
 	}
 }
 
@@ -289,7 +290,7 @@ func fieldsOf(entries []metav1.ManagedFieldsEntry, template string) string {
 
 // strip returns only the metadata that observe reads.
 func strip(metadata *metav1.ObjectMeta, fields string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
+	stripped := metav1.ObjectMeta{
 		Name: metadata.Name, Namespace: metadata.Namespace, UID: metadata.UID,
 		ResourceVersion: metadata.ResourceVersion, DeletionTimestamp: metadata.DeletionTimestamp,
 		Labels: map[string]string{v1alpha1.LabelTemplate: metadata.Labels[v1alpha1.LabelTemplate]},
@@ -298,6 +299,10 @@ func strip(metadata *metav1.ObjectMeta, fields string) metav1.ObjectMeta {
 			annotationFields:                fields,
 		},
 	}
+	if isCrowded(metadata.ManagedFields) {
+		stripped.Annotations[annotationCrowded] = "true"
+	}
+	return stripped
 }
 
 // stripObject is the transform of the cache. The cache also calls it for stripped objects, which have no

@@ -221,6 +221,13 @@ func TestStripObject(t *testing.T) {
 	again, err := stripObject(stripped)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(observe(again.(client.Object))).To(Equal(want), "the cache strips objects twice")
+	for len(full.ManagedFields) <= maxManagers {
+		g.Expect(isCrowded(full.ManagedFields)).To(BeFalse())
+		full.ManagedFields = append(full.ManagedFields, full.ManagedFields[0])
+	}
+	stripped, err = stripObject(full)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(observe(stripped.(client.Object)).isCrowded).To(BeTrue())
 	hard := corev1.ResourceList{"pods": resource.MustParse("1")}
 	for name, test := range map[string]struct {
 		spec, status corev1.ResourceList

@@ -4,6 +4,8 @@
 package template
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,11 +49,8 @@ type observed struct {
 	isTerminating bool
 	// isCounted is true if the object is a ResourceQuota that kube-controller-manager has counted.
 	isCounted bool
-}
-
-// isOwn reports whether the operator has applied the object in this Namespace.
-func (o *observed) isOwn(namespace types.UID) bool {
-	return o != nil && o.namespaceUID == namespace && o.fields != ""
+	// isCrowded is true if the object has too many field managers.
+	isCrowded bool
 }
 
 // Action is what the operator does with an object. The values are also values of a metric label.
@@ -73,7 +72,7 @@ const (
 const (
 	// actionNone: the object is as recorded.
 	actionNone Action = ""
-	// actionWait waits for the deletion of the current object.
+	// actionWait waits for the deletion of an object that the Namespace does not record.
 	actionWait Action = "wait"
 )
 
@@ -84,26 +83,6 @@ func Actions() []Action { return []Action{ActionCreate, ActionUpdate, ActionRest
 type Recorder interface {
 	// Wrote counts a request that the API server has accepted.
 	Wrote(template string, action Action)
-}
-
-// decide returns what to do with an object. recorded is nil if the Namespace does not record the
-// object, and current is nil if it does not exist or does not have the label of a template.
-func decide(namespace types.UID, want desired, recorded *ObjectState, current *observed) Action {
-	switch {
-	case current != nil && current.isTerminating:
-		return actionWait
-	case recorded == nil && current.isOwn(namespace):
-		// The operator has stopped between the write of the object and that of the annotation, or the object
-		// has moved from another template.
-		return ActionUpdate
-	case recorded == nil:
-		return ActionCreate
-	case recorded.Content != want.content:
-		return ActionUpdate
-	case current == nil || current.uid != recorded.UID || current.fields != recorded.Fields:
-		return ActionRestore
-	}
-	return actionNone
 }
 
 // obsolete returns the recorded objects that neither the template nor another one contains any more.
@@ -121,7 +100,13 @@ func obsolete(state Entry, want []desired, claimed func(objectKey) bool) []Objec
 	return found
 }
 
-// mayDelete reports whether the operator has created the object that exists under the recorded name.
-func mayDelete(template string, recorded ObjectState, current *observed) bool {
-	return current != nil && current.uid == recorded.UID && current.template == template && !recorded.IsAdopted
+// hasApplied reports whether the content of each object that a template contains, and that no other template applies
+// instead, was applied. Another client can have changed an object since.
+func hasApplied(want []desired, applied []ObjectState, isElsewhere func(objectKey) bool) bool {
+	entry := Entry{Objects: applied}
+	return !slices.ContainsFunc(want, func(object desired) bool {
+		key := keyOf(object.manifest)
+		state := entry.find(key)
+		return !isElsewhere(key) && (state == nil || state.Content != object.content)
+	})
 }

@@ -27,42 +27,6 @@ func recordedConfigMap(name string) ObjectState {
 	}
 }
 
-func TestDecide(t *testing.T) {
-	recorded := recordedConfigMap("config")
-	current := observed{uid: objectUID, template: "a", namespaceUID: namespaceUID, fields: "fields"}
-	with := func(change func(*observed)) *observed {
-		changed := current
-		change(&changed)
-		return &changed
-	}
-	tests := map[string]struct {
-		content  string
-		recorded *ObjectState
-		current  *observed
-		want     Action
-	}{
-		"as recorded":                 {"content", &recorded, &current, actionNone},
-		"new":                         {"content", nil, nil, ActionCreate},
-		"new, object of a user":       {"content", nil, with(func(o *observed) { o.fields = "" }), ActionCreate},
-		"new, recreated Namespace":    {"content", nil, with(func(o *observed) { o.namespaceUID = "other" }), ActionCreate},
-		"applied but not recorded":    {"content", nil, &current, ActionUpdate},
-		"moved from another template": {"content", nil, with(func(o *observed) { o.template = "b" }), ActionUpdate},
-		"changed manifest":            {"other", &recorded, &current, ActionUpdate},
-		"changed manifest, deleted":   {"other", &recorded, nil, ActionUpdate},
-		"changed by another client":   {"content", &recorded, with(func(o *observed) { o.fields = "other" }), ActionRestore},
-		"deleted":                     {"content", &recorded, nil, ActionRestore},
-		"recreated":                   {"content", &recorded, with(func(o *observed) { o.uid = "other" }), ActionRestore},
-		"terminating":                 {"other", &recorded, with(func(o *observed) { o.isTerminating = true }), actionWait},
-		"terminating, not recorded":   {"content", nil, with(func(o *observed) { o.isTerminating = true }), actionWait},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			g.Expect(decide(namespaceUID, wantConfigMap("config", test.content), test.recorded, test.current)).To(Equal(test.want))
-		})
-	}
-}
-
 func TestObsolete(t *testing.T) {
 	one, two := recordedConfigMap("one"), recordedConfigMap("two")
 	recorded := Entry{Objects: []ObjectState{one, two}}
@@ -91,25 +55,34 @@ func TestObsolete(t *testing.T) {
 	}
 }
 
-func TestMayDelete(t *testing.T) {
-	recorded := recordedConfigMap("config")
-	adopted := recorded
-	adopted.IsAdopted = true
+func TestHasApplied(t *testing.T) {
+	one, two := wantConfigMap("one", "content"), wantConfigMap("two", "content")
+	with := func(change func(*ObjectState)) ObjectState {
+		changed := recordedConfigMap("two")
+		change(&changed)
+		return changed
+	}
+	applied := []ObjectState{recordedConfigMap("one")}
 	tests := map[string]struct {
-		recorded ObjectState
-		current  *observed
-		want     bool
+		want    []desired
+		applied []ObjectState
+		result  bool
 	}{
-		"created":         {recorded, &observed{uid: objectUID, template: "a"}, true},
-		"adopted":         {adopted, &observed{uid: objectUID, template: "a"}, false},
-		"recreated":       {recorded, &observed{uid: "other", template: "a"}, false},
-		"other template":  {recorded, &observed{uid: objectUID, template: "b"}, false},
-		"without a label": {recorded, &observed{uid: objectUID}, false},
-		"deleted":         {recorded, nil, false},
+		"all":                         {[]desired{one}, applied, true},
+		"another object also remains": {[]desired{one}, append(applied, recordedConfigMap("two")), true},
+		"one not applied":             {[]desired{one, two}, applied, false},
+		"one with earlier content": {
+			[]desired{one, two}, append(applied, with(func(o *ObjectState) { o.Content = "earlier" })), false,
+		},
+		"one with unknown content": {
+			[]desired{one, wantConfigMap("two", "")}, append(applied, with(func(*ObjectState) {})), false,
+		},
+		"one that another template applies": {[]desired{one, wantConfigMap("elsewhere", "content")}, applied, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(mayDelete("a", test.recorded, test.current)).To(Equal(test.want))
+			isElsewhere := func(key objectKey) bool { return key.name == "elsewhere" }
+			NewWithT(t).Expect(hasApplied(test.want, test.applied, isElsewhere)).To(Equal(test.result))
 		})
 	}
 }

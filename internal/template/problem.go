@@ -38,6 +38,12 @@ const (
 	ReasonAlreadyExists = "AlreadyExists"
 	// ReasonApplyFailed: the API server rejected the object.
 	ReasonApplyFailed = "ApplyFailed"
+	// ReasonFieldImmutable: the API server does not permit the change of the existing object.
+	ReasonFieldImmutable = "FieldImmutable"
+	// ReasonNotRecorded: the API server rejects the record of the objects in the annotation of the Namespace.
+	ReasonNotRecorded = "NotRecorded"
+	// ReasonObjectKept: the operator does not delete an object that it has not created.
+	ReasonObjectKept = "ObjectKept"
 	// ReasonTerminating: the current object is being deleted.
 	ReasonTerminating = "ObjectTerminating"
 	// ReasonNotCounted: kube-controller-manager has not counted the ResourceQuota yet.
@@ -75,6 +81,13 @@ func (p Problem) String() string {
 // retried until the object or the template changes.
 func (p Problem) IsConflict() bool {
 	return p.Reason == ReasonConflict || p.Reason == ReasonClaimed || p.Reason == ReasonAlreadyExists
+}
+
+// isLocal reports whether the problem lies in what the Namespace contains already, and not in the revision of the
+// template: it cannot occur in a new Namespace. Otherwise, the users of one Namespace could stop a rollout.
+func (p Problem) isLocal() bool {
+	return p.IsConflict() || p.Reason == ReasonTerminating || p.Reason == ReasonFieldImmutable ||
+		p.Reason == ReasonNotRecorded
 }
 
 // isIncomplete reports whether problems leave the Namespace without an object. An object that another

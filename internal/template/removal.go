@@ -58,30 +58,28 @@ func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1al
 func (p *pass) prune(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string, objects []ObjectState,
 ) (remaining []ObjectState, problems []Problem) {
-	isConfirmed, name := false, template.Name
+	isConfirmed := false
 	for _, object := range slices.Backward(objects) {
-		object.APIVersion = p.Writer.servedVersion(object)
-		current, err := p.current(ctx, object)
-		switch {
-		case err == nil && (current == nil || current.isTerminating || !mayDelete(name, object, current)):
+		if object.IsAdopted {
+			p.keepObject(template.Name, object)
 			continue
-		case err == nil && !isConfirmed:
+		}
+		var err error
+		if !isConfirmed {
 			err = p.confirm(ctx, template, revision)
 			isConfirmed = err == nil
 		}
 		if err == nil {
-			err = p.Writer.delete(ctx, template.Spec.ServiceAccountName, p.namespace.Name, object, current)
+			err = p.pruneObject(ctx, template, object)
 		}
 		switch {
 		case err == nil:
-			p.Recorder.Wrote(name, ActionDelete)
-		case nswrite.IsNotFound(err):
-		case errors.Is(err, errUnconfirmed) || errors.Is(err, errNotSynced) || nswrite.IsConflict(err):
+		case errors.Is(err, errUnconfirmed):
 			remaining = append(remaining, object)
 			p.result.retry(unconfirmedRetry)
 		default:
 			remaining = append(remaining, object)
-			problems = append(problems, toProblem(name, object.Name,
+			problems = append(problems, toProblem(template.Name, object.Name,
 				fmt.Errorf("failed to delete %s %q: %w", object.Kind, object.ObjectName, err)))
 		}
 	}
@@ -89,19 +87,52 @@ func (p *pass) prune(
 	return remaining, problems
 }
 
-// current returns the metadata of a recorded object, or nil if it or its kind does not exist.
-func (p *pass) current(ctx context.Context, object ObjectState) (*observed, error) {
+// keepObject reports an object that is no longer recorded, but remains.
+func (p *pass) keepObject(template string, object ObjectState) {
+	p.result.Kept = append(p.result.Kept, Problem{
+		Template: template, Object: object.Name, Reason: ReasonObjectKept,
+		Message: fmt.Sprintf("the template no longer contains %s %q, which the operator has not created and does not delete",
+			object.Kind, object.ObjectName),
+	})
+}
+
+// pruneObject deletes an object that the operator has created. It returns an error unless the object does not exist any
+// more. The label of the object does not matter, since its users can remove it.
+func (p *pass) pruneObject(ctx context.Context, template *v1alpha1.NamespaceTemplate, object ObjectState) error {
+	object.APIVersion = p.Writer.servedVersion(object)
 	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
 	if _, err := p.Writer.mapping(kind); err != nil {
 		if toProblem("", "", err).Reason == ReasonKindNotFound {
 			err = p.Writer.confirmUnserved(ctx, kind)
 		}
-		return nil, err
+		return err
 	}
-	if err := p.Objects.ensure(ctx, kind); err != nil {
-		return nil, err
+	isGone, err := p.Writer.delete(ctx, template.Spec.ServiceAccountName, p.namespace.Name, object, object.UID)
+	switch {
+	case nswrite.IsConflict(err):
+		return p.confirmReplaced(ctx, template.Name, object)
+	case err != nil:
+		return err
+	case !isGone:
+		return problemf(ReasonTerminating, "it is being deleted")
 	}
-	return p.Objects.get(ctx, kind, p.namespace.Name, object.ObjectName)
+	p.Recorder.Wrote(template.Name, ActionDelete)
+	return nil
+}
+
+// confirmReplaced returns an error unless another client has deleted a recorded object and created another one.
+func (p *pass) confirmReplaced(ctx context.Context, template string, object ObjectState) error {
+	current, err := p.existing(ctx, schema.FromAPIVersionAndKind(object.APIVersion, object.Kind), object.ObjectName)
+	switch {
+	case err != nil:
+		return err
+	case current == nil:
+		return nil
+	case current.UID == object.UID:
+		return errUnconfirmed
+	}
+	p.keepObject(template, object)
+	return nil
 }
 
 // confirm reads the Namespace and the template from the API server. It returns an error unless they are

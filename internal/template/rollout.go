@@ -44,6 +44,8 @@ type rollout struct {
 	slots map[types.UID]time.Time
 	// failed has the Namespaces to which the latest revision cannot be applied.
 	failed map[types.UID]bool
+	// blocked has the Namespaces that prevent it themselves. They do not count for the rollout.
+	blocked map[types.UID]bool
 	// wasPaused is true if failures have paused the rollout since the last call of Set.
 	wasPaused bool
 }
@@ -58,7 +60,7 @@ func (r *Rollouts) Set(template types.UID, plan Plan) bool {
 	}
 	known, ok := r.byUID[template]
 	if !ok {
-		known = &rollout{failed: map[types.UID]bool{}, slots: map[types.UID]time.Time{}}
+		known = &rollout{failed: map[types.UID]bool{}, blocked: map[types.UID]bool{}, slots: map[types.UID]time.Time{}}
 		r.byUID[template] = known
 	}
 	hasChanged := !ok || known.Latest != plan.Latest || known.Current != plan.Current ||
@@ -66,6 +68,7 @@ func (r *Rollouts) Set(template types.UID, plan Plan) bool {
 		known.Rollout.PauseAfterFailures != plan.Rollout.PauseAfterFailures
 	if known.Latest != plan.Latest {
 		clear(known.failed)
+		clear(known.blocked)
 	}
 	if hasChanged || known.Rollout.RatePerSecond != plan.Rollout.RatePerSecond {
 		clear(known.slots)
@@ -116,7 +119,7 @@ func (r *Rollouts) choose(
 	switch {
 	case isInitializing:
 		return current.Current, 0, true
-	case current.failed[namespace.UID]:
+	case current.failed[namespace.UID] || current.blocked[namespace.UID]:
 		// The pause because of failures ends when the revision has been applied to such Namespaces.
 		return current.Latest, 0, true
 	}
@@ -158,18 +161,30 @@ func IsCanary(rollout *v1alpha1.TemplateRollout, namespace *corev1.Namespace) bo
 }
 
 // report records whether a revision could be applied to a Namespace.
-func (r *Rollouts) report(template, namespace types.UID, revision string, hasFailed bool) {
+func (r *Rollouts) report(namespace types.UID, outcome Outcome) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	known, ok := r.byUID[outcome.uid]
+	if !ok || outcome.Revision != known.Latest {
+		return
+	}
+	delete(known.failed, namespace)
+	delete(known.blocked, namespace)
+	switch {
+	case slices.ContainsFunc(outcome.Problems, func(found Problem) bool { return !found.isLocal() }):
+		known.failed[namespace] = true
+		known.wasPaused = known.wasPaused || known.hasTooManyFailures()
+	case isIncomplete(outcome.Problems):
+		known.blocked[namespace] = true
+	}
+}
+
+// IsBlocked reports whether a Namespace prevents itself that it gets the latest revision of a template.
+func (r *Rollouts) IsBlocked(template, namespace types.UID) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	known, ok := r.byUID[template]
-	switch {
-	case !ok || revision != known.Latest:
-	case hasFailed:
-		known.failed[namespace] = true
-		known.wasPaused = known.wasPaused || known.hasTooManyFailures()
-	default:
-		delete(known.failed, namespace)
-	}
+	return ok && known.blocked[namespace]
 }
 
 // forget forgets a Namespace, except for the given templates.
@@ -179,6 +194,7 @@ func (r *Rollouts) forget(namespace types.UID, except ...*v1alpha1.NamespaceTemp
 	for uid, known := range r.byUID {
 		if !slices.ContainsFunc(except, func(t *v1alpha1.NamespaceTemplate) bool { return t.UID == uid }) {
 			delete(known.failed, namespace)
+			delete(known.blocked, namespace)
 			delete(known.slots, namespace)
 		}
 	}

@@ -21,6 +21,54 @@ func namespaceWithUID(uid types.UID) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: uid, Labels: map[string]string{"uid": string(uid)}}}
 }
 
+func outcomeWith(revision string, reasons ...string) Outcome {
+	outcome := Outcome{uid: rolledOut, Revision: revision}
+	for _, reason := range reasons {
+		outcome.Problems = append(outcome.Problems, Problem{Reason: reason})
+	}
+	return outcome
+}
+
+// What the users of a Namespace can cause does not count for the rollout, but the Namespace keeps the revision.
+func TestRolloutsReport(t *testing.T) {
+	tests := map[string]struct {
+		outcome           Outcome
+		isPaused, blocked bool
+	}{
+		"applied":                        {outcome: outcomeWith("b")},
+		"failed":                         {outcome: outcomeWith("b", ReasonApplyFailed), isPaused: true},
+		"an earlier revision failed":     {outcome: outcomeWith("a", ReasonApplyFailed)},
+		"another template has an object": {outcome: outcomeWith("b", ReasonClaimed)},
+		"failed and a conflict":          {outcome: outcomeWith("b", ReasonConflict, ReasonForbidden), isPaused: true},
+		"a conflict":                     {outcome: outcomeWith("b", ReasonConflict), blocked: true},
+		"an object of a user":            {outcome: outcomeWith("b", ReasonAlreadyExists), blocked: true},
+		"a finalizer":                    {outcome: outcomeWith("b", ReasonTerminating), blocked: true},
+		"an immutable field":             {outcome: outcomeWith("b", ReasonFieldImmutable), blocked: true},
+		"no space for the record":        {outcome: outcomeWith("b", ReasonNotRecorded), blocked: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			rollouts, plan := &Rollouts{}, Plan{Latest: "b", Current: "a"}
+			rollouts.Set(rolledOut, plan)
+			rollouts.report("ns", test.outcome)
+			g.Expect(rollouts.IsPaused(rolledOut)).To(Equal(test.isPaused))
+			g.Expect(rollouts.IsBlocked(rolledOut, "ns")).To(Equal(test.blocked))
+			plan.Rollout.Paused = true
+			rollouts.Set(rolledOut, plan)
+			revision, _, _ := rollouts.choose(rolledOut, namespaceWithUID("ns"), false, Entry{Revision: "a"}, time.Now())
+			want := "a"
+			if test.isPaused || test.blocked {
+				want = "b"
+			}
+			g.Expect(revision).To(Equal(want))
+			plan.Latest = "c"
+			rollouts.Set(rolledOut, plan)
+			g.Expect(rollouts.IsPaused(rolledOut) || rollouts.IsBlocked(rolledOut, "ns")).To(BeFalse())
+		})
+	}
+}
+
 func TestRolloutsChoose(t *testing.T) {
 	paused := v1alpha1.TemplateRollout{Paused: true}
 	dev := v1alpha1.TemplateRollout{Canary: &v1alpha1.NamespaceSelector{
@@ -66,7 +114,7 @@ func TestRolloutsChoose(t *testing.T) {
 			rollouts := &Rollouts{}
 			rollouts.Set(rolledOut, test.plan)
 			if test.failed != "" {
-				rollouts.report(rolledOut, test.failed, test.plan.Latest, true)
+				rollouts.report(test.failed, outcomeWith(test.plan.Latest, ReasonApplyFailed))
 			}
 			got, wait, known := rollouts.choose(
 				rolledOut, namespaceWithUID("ns"), test.isInitializing, test.recorded, time.Now())
@@ -90,7 +138,7 @@ func TestRolloutsLimitTheRate(t *testing.T) {
 // The pause because of failures ends, and Set reports this, as soon as there are fewer failures.
 func TestRolloutsResume(t *testing.T) {
 	tests := map[string]func(*Rollouts){
-		"the revision is applied":      func(r *Rollouts) { r.report(rolledOut, "ns", "b", false) },
+		"the revision is applied":      func(r *Rollouts) { r.report("ns", outcomeWith("b")) },
 		"the namespace is deleted":     func(r *Rollouts) { r.forget("ns") },
 		"the template does not select": func(r *Rollouts) { r.forget("ns", &v1alpha1.NamespaceTemplate{}) },
 	}
@@ -99,7 +147,7 @@ func TestRolloutsResume(t *testing.T) {
 			g := NewWithT(t)
 			rollouts, plan := &Rollouts{}, Plan{Latest: "b", Current: "a"}
 			g.Expect(rollouts.Set(rolledOut, plan)).To(BeTrue())
-			rollouts.report(rolledOut, "ns", "b", true)
+			rollouts.report("ns", outcomeWith("b", ReasonApplyFailed))
 			rollouts.forget("ns", &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{UID: rolledOut}})
 			g.Expect(rollouts.IsPaused(rolledOut)).To(BeTrue())
 			g.Expect(rollouts.Set(rolledOut, plan)).To(BeFalse())
@@ -117,7 +165,7 @@ func TestRolloutsReportAShortPause(t *testing.T) {
 	g := NewWithT(t)
 	rollouts, plan := &Rollouts{}, Plan{Latest: "b", Current: "a"}
 	rollouts.Set(rolledOut, plan)
-	rollouts.report(rolledOut, "ns", "b", true)
-	rollouts.report(rolledOut, "ns", "b", false)
+	rollouts.report("ns", outcomeWith("b", ReasonApplyFailed))
+	rollouts.report("ns", outcomeWith("b"))
 	g.Expect(rollouts.Set(rolledOut, plan)).To(BeTrue())
 }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
@@ -161,11 +162,20 @@ func (w *Writer) reset() bool {
 	return true
 }
 
+// resetIfUnserved repeats the discovery if the API server does not serve a resource any more.
+func (w *Writer) resetIfUnserved(err error) {
+	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		w.reset()
+	}
+}
+
 // target is what a write concerns.
 type target struct {
 	template  *v1alpha1.NamespaceTemplate
 	namespace *corev1.Namespace
 	isLocked  bool
+	// resourceVersion is the version that must be changed; empty if any.
+	resourceVersion string
 }
 
 // request is a PATCH request for an object.
@@ -191,6 +201,9 @@ func (w *Writer) prepare(target target, manifest *unstructured.Unstructured) (re
 		return request{}, err
 	}
 	manifest = WithOwnMetadata(target.template.Name, target.namespace, manifest, target.isLocked)
+	if target.resourceVersion != "" {
+		manifest.SetResourceVersion(target.resourceVersion)
+	}
 	body, err := encode(manifest)
 	if err != nil {
 		return request{}, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
@@ -233,9 +246,7 @@ func (w *Writer) apply(
 	var code int
 	response, err = prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
 		Patch(context.WithValue(ctx, statusKey{}, &code), prepared.name, types.ApplyPatchType, prepared.body, options)
-	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		w.reset() // The API server does not serve the resource any more.
-	}
+	w.resetIfUnserved(err)
 	return response, code != http.StatusCreated, err
 }
 
@@ -262,6 +273,20 @@ func (w *Writer) previewUnchanged(
 	}
 	prepared.body = []byte("{}")
 	return prepared.dryRun(ctx, types.MergePatchType, metav1.PatchOptions{})
+}
+
+// resetManagers removes the managedFields of an object, if it exists.
+func (w *Writer) resetManagers(ctx context.Context, target target, manifest *unstructured.Unstructured) error {
+	prepared, err := w.prepare(target, manifest)
+	if err != nil {
+		return err
+	}
+	_, err = prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
+		Patch(ctx, prepared.name, types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
+	if err != nil && !nswrite.IsNotFound(err) {
+		return fmt.Errorf("failed to remove the managedFields of %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
+	}
+	return nil
 }
 
 func (r request) dryRun(
@@ -317,22 +342,31 @@ func WithOwnMetadata(
 	return manifest
 }
 
-// delete deletes an object if it still has the observed UID and resource version.
+// delete deletes an object with a UID. It reports whether the object does not exist any more: finalizers, and the grace
+// period of Pods, can delay that.
 func (w *Writer) delete(
-	ctx context.Context, serviceAccount, namespace string, object ObjectState, current *observed,
-) error {
+	ctx context.Context, serviceAccount, namespace string, object ObjectState, uid types.UID,
+) (isGone bool, err error) {
 	resource, err := w.mapping(schema.FromAPIVersionAndKind(object.APIVersion, object.Kind))
 	if err != nil {
-		return err
+		return false, err
 	}
 	clients, err := w.as(serviceAccount)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return clients.metadata.Resource(resource).Namespace(namespace).Delete(ctx, object.ObjectName, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: &current.uid, ResourceVersion: &current.resourceVersion},
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
-	})
+	var code int
+	err = clients.metadata.Resource(resource).Namespace(namespace).
+		Delete(context.WithValue(ctx, statusKey{}, &code), object.ObjectName, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &uid},
+			// It means the same as the propagation policy Background. Only with it, the status code shows whether the
+			// object still exists.
+			OrphanDependents: ptr.To(false), //nolint:staticcheck // There is no other way that needs no request.
+		})
+	if nswrite.IsNotFound(err) {
+		return true, nil
+	}
+	return code != http.StatusAccepted, err
 }
 
 // read returns a Secret or ConfigMap.

@@ -169,28 +169,6 @@ var _ = Describe("New namespaces whose templates change", func() {
 	})
 })
 
-var _ = Describe("Objects that cannot be changed", func() {
-	It("are reported and not deleted", func(ctx context.Context) {
-		secret := func(kind string) string {
-			return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"secret"},"type":"` + kind + `"}`
-		}
-		template := newTemplate(framework.Unique("immutable"), only("secret", secret("example.com/a")))
-		create(ctx, template)
-		namespace := selectedBy(template.Name)
-		createOpen(ctx, namespace)
-		before := get(ctx, namespace, "secret", &corev1.Secret{})
-		change(ctx, template.Name, only("secret", secret("example.com/b")))
-		Eventually(func(g Gomega) {
-			current := &v1alpha1.NamespaceTemplate{}
-			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
-			g.Expect(current.Status.Failures).To(HaveLen(1))
-			g.Expect(current.Status.Failures[0]).To(And(
-				HaveField("Object", "secret"), HaveField("Message", ContainSubstring("immutable"))))
-		}).WithContext(ctx).Should(Succeed())
-		Expect(get(ctx, namespace, "secret", &corev1.Secret{}).UID).To(Equal(before.UID))
-	})
-})
-
 var _ = Describe("A copy", func() {
 	It("is not applied to its source, and its failure does not affect other objects", func(ctx context.Context) {
 		source := &corev1.ConfigMap{

@@ -30,6 +30,7 @@ func objectsOf(ctx context.Context, namespace *corev1.Namespace) map[string]meta
 	found := map[string]metav1.ObjectMeta{}
 	for kind, group := range map[string]metav1.GroupVersion{
 		"ConfigMap": {Version: "v1"}, "LimitRange": {Version: "v1"}, "ResourceQuota": {Version: "v1"},
+		"Secret": {Version: "v1"}, "Service": {Version: "v1"},
 		"NetworkPolicy": metav1.GroupVersion(networkingv1.SchemeGroupVersion),
 		"RoleBinding":   metav1.GroupVersion(rbacv1.SchemeGroupVersion),
 	} {
