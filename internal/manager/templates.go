@@ -70,6 +70,9 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 	applier.Sources = template.NewSources(writer, metadataClient, options.Clock, func(source v1alpha1.TemplateCopy) {
 		reconciler.EnqueueCopiesOf(source)
 	})
+	if err := mgr.Add(applier.Sources); err != nil {
+		return nil, fmt.Errorf("failed to add the watches of sources: %w", err)
+	}
 	if err := status.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("failed to set up the template reconciler: %w", err)
 	}
