@@ -90,7 +90,7 @@ func (r *TemplateReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Kind[client.Object](
 			r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(r.enqueueUsersOf))).
 		WatchesRawSource(r.Requests.Source()).
-		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
+		WithOptions(controller.Options{RateLimiter: newRetryLimiter(5 * time.Millisecond)}).
 		Complete(r)
 }
 

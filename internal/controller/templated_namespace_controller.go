@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,7 +40,7 @@ import (
 )
 
 const (
-	// firstTemplateRetry is the delay after the first problem. It doubles up to maxRetryDelay.
+	// firstTemplateRetry is the delay after the first problem.
 	firstTemplateRetry = 50 * time.Millisecond
 	// newPerOpenWorker is the number of workers for new Namespaces per worker for open ones. With fewer
 	// requests for open Namespaces, the API server responds to those for new ones faster.
@@ -77,7 +76,7 @@ type TemplatedNamespaceReconciler struct {
 	// Requests enqueues Namespaces.
 	Requests *Requests
 
-	retries workqueue.TypedRateLimiter[reconcile.Request]
+	retries *retryLimiter
 	// busy has the names of the Namespaces that are being reconciled. Both controllers can have a request
 	// for a Namespace that has just opened.
 	busy sync.Map
@@ -92,7 +91,7 @@ type TemplatedNamespaceReconciler struct {
 // change of a template, thousands of open Namespaces can be outdated, and new ones must not wait for them. Both
 // controllers get all requests.
 func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.retries = newRateLimiter(firstTemplateRetry)
+	r.retries = newRetryLimiter(firstTemplateRetry)
 	forNew := r.newBuilder(mgr).Named(templateInitializationControllerName)
 	if err := forNew.WithOptions(r.options(r.Workers)).Complete(r.reconciler(false)); err != nil {
 		return err
@@ -121,7 +120,7 @@ func (r *TemplatedNamespaceReconciler) newBuilder(mgr ctrl.Manager) *ctrl.Builde
 
 func (r *TemplatedNamespaceReconciler) options(workers int) controller.Options {
 	return controller.Options{
-		MaxConcurrentReconciles: workers, RateLimiter: newRateLimiter(5 * time.Millisecond),
+		MaxConcurrentReconciles: workers, RateLimiter: newRetryLimiter(5 * time.Millisecond),
 	}
 }
 
