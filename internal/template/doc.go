@@ -25,7 +25,8 @@
 //
 // An object is deleted only if the annotation of the Namespace records its UID, if it has the label of
 // the template, if the operator has created it, if all objects of the template were applied before, and if
-// it is known that no other template of the Namespace contains it.
+// it is known that no other template of the Namespace contains it. If labels or parameters of the Namespace no longer
+// include it, this must be so for some time, because some clients remove labels for a moment.
 // The decision is confirmed with the Namespace and the template in the API server, and the request
 // contains the UID and the resource version of the object.
 package template

@@ -51,14 +51,17 @@ type compiled struct {
 	size int
 	// kinds are the kinds of the objects, sorted.
 	kinds []schema.GroupVersionKind
+	// names are the names of the objects in the template.
+	names sets.Set[string]
 }
 
 func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 	result := &compiled{
 		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, kinds: kindsOf(spec),
-		size: initialization.TemplateSize(spec),
+		size: initialization.TemplateSize(spec), names: sets.New[string](),
 	}
 	for _, object := range spec.Objects {
+		result.names.Insert(object.Name)
 		if object.Copy != nil {
 			result.copies = append(result.copies, *object.Copy)
 		}
