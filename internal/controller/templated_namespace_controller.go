@@ -258,7 +258,8 @@ func (r *TemplatedNamespaceReconciler) report(
 	ctx context.Context, namespace *corev1.Namespace, result template.Result,
 ) {
 	known, isOpening := r.Tracker.Problems(namespace.Name), result.Blocking() == nil
-	for _, outcome := range result.Templates {
+	tracked := template.Tracked(result.Templates)
+	for _, outcome := range tracked {
 		for _, found := range outcome.Problems {
 			if !slices.Contains(known, found) {
 				if found.IsConflict() {
@@ -278,7 +279,7 @@ func (r *TemplatedNamespaceReconciler) report(
 				found.String())
 		}
 	}
-	r.StatusChanged(r.Tracker.Set(namespace.Name, result.Templates))
+	r.StatusChanged(r.Tracker.Set(namespace.Name, tracked))
 }
 
 // EnqueueSelected enqueues the Namespaces that a template selects or that record it.

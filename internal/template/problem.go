@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
@@ -121,7 +122,7 @@ func toProblem(template, object string, err error) Problem {
 	case nswrite.IsConflict(err):
 		reason = ReasonConflict
 	}
-	return Problem{Template: template, Object: object, Reason: reason, Message: err.Error()}
+	return Problem{Template: template, Object: object, Reason: reason, Message: nscondition.Shorten(err.Error(), maxFailureMessage)}
 }
 
 func sortProblems(problems []Problem) {
