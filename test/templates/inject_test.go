@@ -67,7 +67,7 @@ var _ = Describe("Injection with templates", func() {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-", Labels: labels}}
 				Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
 				Expect(initialization.SplitNames(framework.PendingOf(namespace))).
-					To(Equal(initialization.Names(initialization.Selected(set, labels))), of)
+					To(Equal(initialization.Names(initialization.Selected(set, namespace.Labels))), of)
 			}
 		}
 	}, SpecTimeout(5*time.Minute))
