@@ -51,6 +51,9 @@ const (
 	actionApplyTemplate   = "ApplyTemplate"
 	reasonNotEffective    = "NotEffective"
 	reasonNotRecorded     = "NotRecorded"
+	reasonNotApplied      = "TemplateNotApplied"
+	noteNotApplied        = "template %q selects the namespace, but is applied only to namespaces that are created with it: " +
+		"set existingNamespaces in the template, or create the namespace again"
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
 
@@ -278,6 +281,10 @@ func (r *TemplatedNamespaceReconciler) report(
 			nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotEffective, actionApplyTemplate,
 				found.String())
 		}
+	}
+	for _, name := range result.Late {
+		nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotApplied, actionApplyTemplate,
+			fmt.Sprintf(noteNotApplied, name))
 	}
 	r.StatusChanged(r.Tracker.Set(namespace.Name, tracked))
 }

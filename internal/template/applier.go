@@ -62,6 +62,7 @@ type Applier struct {
 	states   states
 	full     fullPasses
 	absences absences
+	late     lateSelections
 }
 
 // Result is the outcome of a pass over one Namespace.
@@ -70,6 +71,8 @@ type Result struct {
 	State State
 	// Templates are the outcomes of the applicable templates, sorted by name.
 	Templates []Outcome
+	// Late are the names of the templates that select the Namespace since its labels have changed, but are not applied.
+	Late []string
 	// Refusal is why the initialization of the Namespace must fail; empty if it must not.
 	Refusal string
 	// Elapsed is the time since the first pass over a new Namespace.
@@ -203,6 +206,7 @@ func (a *Applier) Apply(
 		}
 	}
 	a.absences.retain(namespace.UID, p.absent)
+	p.result.Late = a.late.update(namespace, lateTemplates(templates, namespace, p.result.State))
 	if p.isFull {
 		p.result.retry(a.full.done(namespace.UID, a.FullPass, a.Clock.Now()))
 	}
@@ -269,6 +273,7 @@ func (a *Applier) Forget(namespace *corev1.Namespace) {
 	a.states.forget(namespace.UID)
 	a.full.forget(namespace.UID)
 	a.absences.retain(namespace.UID, nil)
+	a.late.forget(namespace.UID)
 }
 
 // Recorded is called with the response to the request that recorded the state of a Namespace.
