@@ -48,11 +48,11 @@ const (
 	// waitingReportDelay is how long a new Namespace waits before the operator reports what it waits for.
 	waitingReportDelay = 3 * time.Second
 
-	actionApplyTemplate   = "ApplyTemplate"
-	reasonNotEffective    = "NotEffective"
-	reasonNotRecorded     = "NotRecorded"
-	reasonNotApplied      = "TemplateNotApplied"
-	noteNotApplied        = "template %q selects the namespace, but is applied only to namespaces that are created with it: " +
+	actionApplyTemplate = "ApplyTemplate"
+	reasonNotEffective  = "NotEffective"
+	reasonNotRecorded   = "NotRecorded"
+	reasonNotApplied    = "TemplateNotApplied"
+	noteNotApplied      = "template %q selects the namespace, but is applied only to namespaces that are created with it: " +
 		"set existingNamespaces in the template, or create the namespace again"
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
@@ -348,10 +348,14 @@ func (r *TemplatedNamespaceReconciler) enqueueUsersOf(ctx context.Context, accou
 	})
 }
 
-// EnqueueCopiesOf enqueues the Namespaces of the templates that copy a source.
+// EnqueueCopiesOf enqueues the templates that copy a source, and their Namespaces.
 func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.TemplateCopy) {
 	r.enqueueMatching(context.Background(), func(t *v1alpha1.NamespaceTemplate) bool {
-		return r.Applier.Programs.HasCopyOf(t, changed)
+		hasCopy := r.Applier.Programs.HasCopyOf(t, changed)
+		if hasCopy {
+			r.StatusChanged([]string{t.Name}) // The namespace of the source can be new.
+		}
+		return hasCopy
 	})
 }
 

@@ -67,9 +67,8 @@ func setupTemplates(mgr ctrl.Manager, options Options) (*template.Validator, err
 		StatusChanged: status.StatusChanged, Requests: namespaces,
 	}
 	status.PlanChanged, status.Authorized = reconciler.EnqueueSelected, reconciler.EnqueueSelected
-	applier.Sources = template.NewSources(writer, metadataClient, options.Clock, func(source v1alpha1.TemplateCopy) {
-		reconciler.EnqueueCopiesOf(source)
-	})
+	applier.Sources = template.NewSources(writer, mgr.GetAPIReader(), metadataClient, options.Clock,
+		func(source v1alpha1.TemplateCopy) { reconciler.EnqueueCopiesOf(source) })
 	if err := mgr.Add(applier.Sources); err != nil {
 		return nil, fmt.Errorf("failed to add the watches of sources: %w", err)
 	}

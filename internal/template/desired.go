@@ -90,7 +90,7 @@ func (p *pass) complete(ctx context.Context, template *v1alpha1.NamespaceTemplat
 		return want
 	}
 	var source sourceContent
-	if source, want.err = p.Sources.get(ctx, template.Spec.ServiceAccountName, *object.Copy); want.err == nil {
+	if source, want.err = p.Sources.get(ctx, template, *object.Copy); want.err == nil {
 		want.manifest, want.err = copyOf(source.object, p.namespace.Name)
 	}
 	if want.err != nil {

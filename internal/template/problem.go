@@ -27,6 +27,8 @@ const (
 	ReasonKindNotFound = "KindNotFound"
 	// ReasonSourceNotFound: the source of a copy does not exist.
 	ReasonSourceNotFound = "SourceNotFound"
+	// ReasonSourceReplaced: the namespace of the source of a copy was deleted and created again.
+	ReasonSourceReplaced = "SourceNamespaceReplaced"
 	// ReasonServiceAccountNotFound: the ServiceAccount of the template does not exist.
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
 	// ReasonForbidden: the ServiceAccount or the operator lacks permissions.

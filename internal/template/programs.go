@@ -5,6 +5,7 @@ package template
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -203,6 +204,20 @@ func (p *Programs) HasCopyOf(template *v1alpha1.NamespaceTemplate, source v1alph
 		}
 	}
 	return false
+}
+
+// sourceNamespaces returns the namespaces of the sources of all copies in compiled revisions of a template.
+func (p *Programs) sourceNamespaces(template *v1alpha1.NamespaceTemplate) sets.Set[string] {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	known := p.of(template)
+	names := sets.New[string]()
+	for _, revision := range append(slices.Collect(maps.Values(known.old)), known.latest) {
+		for _, source := range revision.copies {
+			names.Insert(source.Namespace)
+		}
+	}
+	return names
 }
 
 // retain forgets the templates that no longer exist, and returns the sources of all copies in compiled

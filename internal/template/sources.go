@@ -5,7 +5,9 @@ package template
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,10 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -30,6 +34,9 @@ const contentLifetime = 10 * time.Second
 // sourceInterval is the minimum time between two checks of a source that other clients keep changing.
 const sourceInterval = time.Second
 
+// maxSourceNamespaces is the maximum length of status.sourceNamespaces.
+const maxSourceNamespaces = 64
+
 // sourceReadTimeout limits the reads after a change of a source.
 const sourceReadTimeout = 30 * time.Second
 
@@ -37,7 +44,9 @@ const sourceReadTimeout = 30 * time.Second
 // as the ServiceAccount of the template when the metadata has changed or the last read is old. It keeps
 // only what is copied, and no metadata except names and versions.
 type Sources struct {
-	writer   *Writer
+	writer *Writer
+	// live reads Namespaces from the API server.
+	live     client.Reader
 	metadata metadata.Interface
 	// changed is called when the content of a source has changed.
 	changed func(source v1alpha1.TemplateCopy)
@@ -63,6 +72,8 @@ type contentKey struct {
 type sourceContent struct {
 	object *unstructured.Unstructured
 	uid    types.UID
+	// namespaceUID is the UID of the Namespace that contained the source. No later Namespace contained it.
+	namespaceUID types.UID
 	// resourceVersion is that of the source when it was read.
 	resourceVersion string
 	// id identifies the content. It contains the UID of the source, which only users who can read the source know:
@@ -73,10 +84,10 @@ type sourceContent struct {
 
 // NewSources returns Sources. The metadata client has the permissions of the operator.
 func NewSources(
-	writer *Writer, client metadata.Interface, now clock.PassiveClock, changed func(v1alpha1.TemplateCopy),
+	writer *Writer, live client.Reader, client metadata.Interface, now clock.PassiveClock, changed func(v1alpha1.TemplateCopy),
 ) *Sources {
 	return &Sources{
-		writer: writer, metadata: client, clock: now, changed: changed,
+		writer: writer, live: live, metadata: client, clock: now, changed: changed,
 		watched: map[v1alpha1.TemplateCopy]watchedSource{}, contents: map[contentKey]sourceContent{},
 	}
 }
@@ -105,22 +116,70 @@ func (s *Sources) retain(needed map[v1alpha1.TemplateCopy]bool, accounts map[str
 	}
 }
 
-// get returns the content of a source. It returns errNotSynced if the watch has just started.
-func (s *Sources) get(ctx context.Context, serviceAccount string, source v1alpha1.TemplateCopy) (sourceContent, error) {
+// get returns the content of a source of a template. It returns errNotSynced if the watch has just started, and an error
+// if the namespace of the source is not the one that the status of the template records.
+func (s *Sources) get(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, source v1alpha1.TemplateCopy,
+) (sourceContent, error) {
 	known, err := s.observe(source)
 	if err != nil {
 		return sourceContent{}, err
 	}
-	key := contentKey{serviceAccount, source}
+	key := contentKey{template.Spec.ServiceAccountName, source}
 	s.mutex.Lock()
-	last, ok := s.contents[key]
+	content, ok := s.contents[key]
 	s.mutex.Unlock()
 	// A read can return a newer object than the watch.
-	if ok && last.uid == known.UID && s.clock.Since(last.readAt) < contentLifetime &&
-		!isNewer(known.ResourceVersion, last.resourceVersion) {
-		return last, nil
+	if !ok || content.uid != known.UID || s.clock.Since(content.readAt) >= contentLifetime ||
+		isNewer(known.ResourceVersion, content.resourceVersion) {
+		if content, err = s.read(ctx, key); err != nil {
+			return sourceContent{}, err
+		}
 	}
-	return s.read(ctx, key)
+	return content, checkSourceNamespace(template, source.Namespace, content.namespaceUID)
+}
+
+// checkSourceNamespace returns an error unless a template records the UID of the namespace of a source.
+func checkSourceNamespace(template *v1alpha1.NamespaceTemplate, name string, uid types.UID) error {
+	for _, recorded := range template.Status.SourceNamespaces {
+		switch {
+		case recorded.Name != name:
+		case recorded.UID == uid:
+			return nil
+		default:
+			return problemf(ReasonSourceReplaced, "namespace %q of the source of the copy was deleted and created again; to "+
+				"accept the new one, run: kubectl patch nstemplate %s --subresource=status --type=merge "+
+				"--patch='{\"status\":{\"sourceNamespaces\":null}}'", name, template.Name)
+		}
+	}
+	return problemf(ReasonNotSynced, "the status of the template does not record namespace %q yet: %w", name, errNotSynced)
+}
+
+// SourceNamespaces returns the namespaces of the sources of a template that its status must record: those that it
+// records, except unused ones if isComplete, and those of sources that exist since.
+func (a *Applier) SourceNamespaces(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, isComplete bool,
+) ([]v1alpha1.TemplateSourceNamespace, error) {
+	used := a.Programs.sourceNamespaces(template)
+	recorded := slices.DeleteFunc(slices.Clone(template.Status.SourceNamespaces),
+		func(n v1alpha1.TemplateSourceNamespace) bool { return isComplete && !used.Has(n.Name) })
+	for _, name := range sets.List(used) {
+		isRecorded := func(n v1alpha1.TemplateSourceNamespace) bool { return n.Name == name }
+		if slices.ContainsFunc(recorded, isRecorded) || len(recorded) == maxSourceNamespaces {
+			continue
+		}
+		namespace := metav1.PartialObjectMetadata{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		err := a.Live.Get(ctx, client.ObjectKey{Name: name}, &namespace)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("failed to get namespace %q: %w", name, err)
+		case namespace.DeletionTimestamp == nil:
+			recorded = append(recorded, v1alpha1.TemplateSourceNamespace{Name: name, UID: namespace.UID})
+		}
+	}
+	return recorded, nil
 }
 
 // read reads the content of a source from the API server.
@@ -135,8 +194,19 @@ func (s *Sources) read(ctx context.Context, key contentKey) (sourceContent, erro
 	case err != nil:
 		return sourceContent{}, err
 	}
+	// The Namespace is read after the source, which therefore is not in a later Namespace.
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := s.live.Get(ctx, client.ObjectKey{Name: key.source.Namespace}, namespace); err != nil {
+		if apierrors.IsNotFound(err) {
+			return sourceContent{}, sourceNotFound(key.source)
+		}
+		return sourceContent{}, fmt.Errorf("failed to get namespace %q: %w", key.source.Namespace, err)
+	}
 	copied := copiedFields(object)
 	content := sourceContent{
+		namespaceUID: namespace.UID,
+
 		object: copied, uid: object.GetUID(), resourceVersion: object.GetResourceVersion(),
 		id: hashOf(object.GetUID(), copied.Object), readAt: readAt,
 	}

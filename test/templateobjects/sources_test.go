@@ -16,6 +16,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 // copying makes a template contain only a copy of a source.
@@ -87,6 +88,59 @@ var _ = Describe("The source of a copy", func() {
 		Expect(cluster.Admin.Update(ctx, source)).To(Succeed())
 		for _, namespace := range namespaces {
 			expectValue(ctx, namespace, source.Name, "b")
+		}
+	})
+
+	It("is not copied from a namespace that was deleted and created again, until an administrator accepts it", func(ctx context.Context) {
+		origin := wrappers.MakeNamespace(framework.Unique("origin")).Obj()
+		source := newSource(origin.Name, "a")
+		template := newTemplate(framework.Unique("replaced"), copying(source))
+		create(ctx, template)
+		By("a namespace that is created after the template")
+		namespace := selectedBy(template.Name)
+		Expect(creator.Create(ctx, namespace)).To(Succeed())
+		expectWaiting(ctx, namespace, "SourceNotFound")
+		Expect(cluster.Admin.Create(ctx, origin)).To(Succeed())
+		Expect(cluster.Admin.Create(ctx, source.DeepCopy())).To(Succeed())
+		expectOpen(ctx, namespace)
+		expectValue(ctx, namespace, source.Name, "a")
+		By("its replacement by another user")
+		Expect(cluster.Admin.Delete(ctx, origin.DeepCopy())).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, origin.DeepCopy())
+		Expect(cluster.Admin.Create(ctx, wrappers.MakeNamespace(origin.Name).Obj())).To(Succeed())
+		other := source.DeepCopy()
+		other.Data["key"] = "theirs"
+		Expect(cluster.Admin.Create(ctx, other)).To(Succeed())
+		failures := func() []v1alpha1.TemplateFailure {
+			current := &v1alpha1.NamespaceTemplate{}
+			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
+			return current.Status.Failures
+		}
+		isReplaced := ContainElement(And(HaveField("Namespace", namespace.Name), HaveField("Reason", "SourceNamespaceReplaced"),
+			HaveField("Message", ContainSubstring("sourceNamespaces"))))
+		Eventually(failures).WithContext(ctx).Should(isReplaced)
+		later := selectedBy(template.Name)
+		Expect(creator.Create(ctx, later)).To(Succeed())
+		expectWaiting(ctx, later, "SourceNamespaceReplaced")
+		By("a restart, and another change of the template")
+		restartManager(ctx, nil)
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Objects = append(spec.Objects, objectNamed("config", configMap("config", "x")))
+		})
+		expectValue(ctx, namespace, "config", "x")
+		Eventually(failures).WithContext(ctx).Should(isReplaced)
+		Consistently(func() string {
+			return get(ctx, namespace, source.Name, &corev1.ConfigMap{}).Data["key"]
+		}).WithContext(ctx).Should(Equal("a"))
+		err := cluster.Admin.Get(ctx, client.ObjectKey{Namespace: later.Name, Name: source.Name}, &corev1.ConfigMap{})
+		Expect(client.IgnoreNotFound(err)).To(Succeed())
+		Expect(err).To(HaveOccurred())
+		By("accepting the new namespace")
+		Expect(cluster.Admin.Status().Patch(ctx, template.DeepCopy(), client.RawPatch(types.MergePatchType,
+			[]byte(`{"status":{"sourceNamespaces":null}}`)))).To(Succeed())
+		expectOpen(ctx, later)
+		for _, copied := range []*corev1.Namespace{namespace, later} {
+			expectValue(ctx, copied, source.Name, "theirs")
 		}
 	})
 })
