@@ -52,8 +52,8 @@ const (
 	reasonNotEffective  = "NotEffective"
 	reasonNotRecorded   = "NotRecorded"
 	reasonNotApplied    = "TemplateNotApplied"
-	noteNotApplied      = "template %q selects the namespace, but is applied only to namespaces that are created with it: " +
-		"set existingNamespaces in the template, or create the namespace again"
+	noteNotApplied      = "template %q selects the namespace, but is applied only to namespaces that are created with " +
+		"it: set existingNamespaces in the template, or create the namespace again"
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
 

@@ -15,8 +15,8 @@
 //   - Objects of templates: names, the label and the UID that the operator has written, and hashes. A UID that is too
 //     long to be one is omitted (template.CacheOptions).
 //   - Sources of copies: names and versions; the copied data, at most 1 MiB each, which authors of templates choose.
-//   - ServiceAccounts, ControllerRevisions, the certificate of the webhooks and Leases of API servers: only administrators
-//     can write them. Configurations, templates and policies: the same.
+//   - ServiceAccounts, ControllerRevisions, the certificate of the webhooks, Leases of API servers, configurations,
+//     templates and policies: only administrators can write them.
 //   - Failures of templates: ten per Namespace and template, with messages of 1 KiB.
 //   - Restorations and absent objects: names and hashes, for at most 256 objects of each Namespace.
 //   - Finalization and diagnosis: counts and the findings of each terminating or initializing Namespace.

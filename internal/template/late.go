@@ -29,8 +29,8 @@ func lateTemplates(templates []v1alpha1.NamespaceTemplate, namespace *corev1.Nam
 	return names
 }
 
-// lateSelections has the late templates of Namespaces, to recognize those that a change of labels adds. After a restart,
-// the first pass adds none.
+// lateSelections has the late templates of Namespaces, to recognize those that a change of labels adds. After a
+// restart, the first pass adds none.
 type lateSelections struct {
 	mutex sync.Mutex
 	byUID map[types.UID]lateSelection

@@ -124,7 +124,8 @@ func toProblem(template, object string, err error) Problem {
 	case nswrite.IsConflict(err):
 		reason = ReasonConflict
 	}
-	return Problem{Template: template, Object: object, Reason: reason, Message: nscondition.Shorten(err.Error(), maxFailureMessage)}
+	message := nscondition.Shorten(err.Error(), maxFailureMessage)
+	return Problem{Template: template, Object: object, Reason: reason, Message: message}
 }
 
 func sortProblems(problems []Problem) {

@@ -84,10 +84,11 @@ type sourceContent struct {
 
 // NewSources returns Sources. The metadata client has the permissions of the operator.
 func NewSources(
-	writer *Writer, live client.Reader, client metadata.Interface, now clock.PassiveClock, changed func(v1alpha1.TemplateCopy),
+	writer *Writer, live client.Reader, objects metadata.Interface, now clock.PassiveClock,
+	changed func(v1alpha1.TemplateCopy),
 ) *Sources {
 	return &Sources{
-		writer: writer, live: live, metadata: client, clock: now, changed: changed,
+		writer: writer, live: live, metadata: objects, clock: now, changed: changed,
 		watched: map[v1alpha1.TemplateCopy]watchedSource{}, contents: map[contentKey]sourceContent{},
 	}
 }
@@ -116,8 +117,8 @@ func (s *Sources) retain(needed map[v1alpha1.TemplateCopy]bool, accounts map[str
 	}
 }
 
-// get returns the content of a source of a template. It returns errNotSynced if the watch has just started, and an error
-// if the namespace of the source is not the one that the status of the template records.
+// get returns the content of a source of a template. It returns errNotSynced if the watch has just started, and an
+// error if the namespace of the source is not the one that the status of the template records.
 func (s *Sources) get(
 	ctx context.Context, template *v1alpha1.NamespaceTemplate, source v1alpha1.TemplateCopy,
 ) (sourceContent, error) {
@@ -205,9 +206,7 @@ func (s *Sources) read(ctx context.Context, key contentKey) (sourceContent, erro
 	}
 	copied := copiedFields(object)
 	content := sourceContent{
-		namespaceUID: namespace.UID,
-
-		object: copied, uid: object.GetUID(), resourceVersion: object.GetResourceVersion(),
+		object: copied, uid: object.GetUID(), namespaceUID: namespace.UID, resourceVersion: object.GetResourceVersion(),
 		id: hashOf(object.GetUID(), copied.Object), readAt: readAt,
 	}
 	s.mutex.Lock()

@@ -82,7 +82,8 @@ func (t *Tracker) IsComplete(namespaces []corev1.Namespace) bool {
 	return t.isComplete
 }
 
-// Set replaces the results of a Namespace, which must be bounded by Tracked. It returns the templates whose status has changed.
+// Set replaces the results of a Namespace, which must be bounded by Tracked. It returns the templates whose status has
+// changed.
 func (t *Tracker) Set(namespace string, results []Outcome) []string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
