@@ -75,7 +75,7 @@ var _ = Describe("A label that is absent for a moment", func() {
 	)
 
 	It("ends it after the delay of deregistration", func(ctx context.Context) {
-		template := newTemplate(framework.Unique("gone"), prune)
+		template := newTemplate(framework.Unique("unset"), prune)
 		create(ctx, template)
 		namespace := selectedBy(template.Name)
 		namespace.Labels["size"] = "l"
