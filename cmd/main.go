@@ -33,6 +33,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
+	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/version"
@@ -225,6 +226,7 @@ func run(restConfig *rest.Config, opts options) error {
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme.New(),
 		Cache:                         manager.CacheOptions(opts.Server, opts.Controllers),
+		NewClient:                     nscache.NewClient,
 		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.probeAddress,
 		LeaderElection:                opts.leaderElect,

@@ -6,6 +6,7 @@ package v1alpha1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TemplateAccess specifies who can choose a template.
@@ -446,6 +447,15 @@ type NamespaceTemplateStatus struct {
 	// +optional
 	CurrentRevision string `json:"currentRevision,omitempty"`
 
+	// sourceNamespaces are the namespaces of the sources of copies. If one of them is deleted and created
+	// again, which other users may have done, the operator copies nothing from the new one until its
+	// entry is removed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	SourceNamespaces []TemplateSourceNamespace `json:"sourceNamespaces,omitempty"`
+
 	// namespaces are the numbers of Namespaces by state.
 	// +optional
 	Namespaces *TemplateNamespaceCounts `json:"namespaces,omitempty"`
@@ -455,6 +465,18 @@ type NamespaceTemplateStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Failures []TemplateFailure `json:"failures,omitempty"`
+}
+
+// TemplateSourceNamespace identifies the namespace of the source of a copy.
+type TemplateSourceNamespace struct {
+	// name is the name of the Namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// uid is the UID of the Namespace when the operator first read it for this template.
+	// +required
+	UID types.UID `json:"uid"`
 }
 
 // TemplateNamespaceCounts are numbers of Namespaces.

@@ -94,7 +94,7 @@ func (r *TemplateReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Kind[client.Object](
 			r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(r.enqueueUsersOf))).
 		WatchesRawSource(r.Requests.Source()).
-		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
+		WithOptions(controller.Options{RateLimiter: newRetryLimiter(5 * time.Millisecond)}).
 		Complete(r)
 }
 
@@ -317,15 +317,21 @@ func (r *TemplateReconciler) planRollout(
 		}
 		plan.IsCanaryPhase = canaries > 0
 	}
+	sources, err := r.Applier.SourceNamespaces(ctx, current, plan.Current == plan.Latest)
+	if err != nil {
+		return err
+	}
+	hasNewSources := !slices.Equal(current.Status.SourceNamespaces, sources)
 	// If Namespaces got a revision before it was recorded, they could get the next one without a rollout.
-	if current.Status.CurrentRevision != plan.Current {
+	if current.Status.CurrentRevision != plan.Current || hasNewSources {
 		base := current.DeepCopy()
 		current.Status.Revision, current.Status.CurrentRevision = template.Revision(&current.Spec), plan.Current
+		current.Status.SourceNamespaces = sources
 		if err := r.patchStatus(ctx, base, current); err != nil {
 			return err
 		}
 	}
-	if r.Rollouts.Set(current.UID, plan) {
+	if r.Rollouts.Set(current.UID, plan) || hasNewSources {
 		r.PlanChanged(ctx, current)
 	}
 	return nil

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,7 +40,7 @@ import (
 )
 
 const (
-	// firstTemplateRetry is the delay after the first problem. It doubles up to maxRetryDelay.
+	// firstTemplateRetry is the delay after the first problem.
 	firstTemplateRetry = 50 * time.Millisecond
 	// newPerOpenWorker is the number of workers for new Namespaces per worker for open ones. With fewer
 	// requests for open Namespaces, the API server responds to those for new ones faster.
@@ -49,8 +48,11 @@ const (
 	// waitingReportDelay is how long a new Namespace waits before the operator reports what it waits for.
 	waitingReportDelay = 3 * time.Second
 
-	actionApplyTemplate   = "ApplyTemplate"
-	reasonNotEffective    = "NotEffective"
+	actionApplyTemplate = "ApplyTemplate"
+	reasonNotEffective  = "NotEffective"
+	reasonNotApplied    = "TemplateNotApplied"
+	noteNotApplied      = "template %q selects the namespace, but is applied only to namespaces that are created with " +
+		"it: set existingNamespaces in the template, or create the namespace again"
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
 
@@ -76,7 +78,7 @@ type TemplatedNamespaceReconciler struct {
 	// Requests enqueues Namespaces.
 	Requests *Requests
 
-	retries workqueue.TypedRateLimiter[reconcile.Request]
+	retries *retryLimiter
 	// busy has the names of the Namespaces that are being reconciled. Both controllers can have a request
 	// for a Namespace that has just opened.
 	busy sync.Map
@@ -91,7 +93,7 @@ type TemplatedNamespaceReconciler struct {
 // change of a template, thousands of open Namespaces can be outdated, and new ones must not wait for them. Both
 // controllers get all requests.
 func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.retries = newRateLimiter(firstTemplateRetry)
+	r.retries = newRetryLimiter(firstTemplateRetry)
 	forNew := r.newBuilder(mgr).Named(templateInitializationControllerName)
 	if err := forNew.WithOptions(r.options(r.Workers)).Complete(r.reconciler(false)); err != nil {
 		return err
@@ -120,7 +122,7 @@ func (r *TemplatedNamespaceReconciler) newBuilder(mgr ctrl.Manager) *ctrl.Builde
 
 func (r *TemplatedNamespaceReconciler) options(workers int) controller.Options {
 	return controller.Options{
-		MaxConcurrentReconciles: workers, RateLimiter: newRateLimiter(5 * time.Millisecond),
+		MaxConcurrentReconciles: workers, RateLimiter: newRetryLimiter(5 * time.Millisecond),
 	}
 }
 
@@ -274,7 +276,8 @@ func (r *TemplatedNamespaceReconciler) report(
 	ctx context.Context, namespace *corev1.Namespace, result template.Result,
 ) {
 	known, isOpening := r.Tracker.Problems(namespace.Name), result.Blocking() == nil
-	for _, outcome := range result.Templates {
+	tracked := template.Tracked(result.Templates)
+	for _, outcome := range tracked {
 		for _, found := range outcome.Problems {
 			if !slices.Contains(known, found) {
 				if found.IsConflict() {
@@ -297,7 +300,11 @@ func (r *TemplatedNamespaceReconciler) report(
 	for _, found := range result.Kept {
 		nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, found.Reason, actionApplyTemplate, found.String())
 	}
-	r.StatusChanged(r.Tracker.Set(namespace.Name, result.Templates))
+	for _, name := range result.Late {
+		nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotApplied, actionApplyTemplate,
+			fmt.Sprintf(noteNotApplied, name))
+	}
+	r.StatusChanged(r.Tracker.Set(namespace.Name, tracked))
 }
 
 // EnqueueSelected enqueues the Namespaces that a template selects or that record it.
@@ -359,10 +366,14 @@ func (r *TemplatedNamespaceReconciler) enqueueUsersOf(ctx context.Context, accou
 	})
 }
 
-// EnqueueCopiesOf enqueues the Namespaces of the templates that copy a source.
+// EnqueueCopiesOf enqueues the templates that copy a source, and their Namespaces.
 func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.TemplateCopy) {
 	r.enqueueMatching(context.Background(), func(t *v1alpha1.NamespaceTemplate) bool {
-		return r.Applier.Programs.HasCopyOf(t, changed)
+		hasCopy := r.Applier.Programs.HasCopyOf(t, changed)
+		if hasCopy {
+			r.StatusChanged([]string{t.Name}) // The namespace of the source can be new.
+		}
+		return hasCopy
 	})
 }
 

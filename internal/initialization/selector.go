@@ -13,7 +13,8 @@ import (
 )
 
 // Selected returns the initializers that a new Namespace with these labels gets, in order. The
-// inject policy implements the same rules.
+// inject policy implements the same rules. With a generateName, the policy does not know the label
+// kubernetes.io/metadata.name yet, and assumes that no selector lists its value.
 func Selected(set *v1alpha1.NamespaceInitializerSet, labels map[string]string) []v1alpha1.EffectiveInitializer {
 	hasTemplate := len(SelectedTemplates(set, labels)) > 0
 	var selected []v1alpha1.EffectiveInitializer

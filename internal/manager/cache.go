@@ -6,6 +6,7 @@ package manager
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,10 +18,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// CacheOptions returns the options of a cache that strips managedFields. Of all policies and
+// CacheOptions returns the options of a cache that strips managedFields and bounds Namespaces: its client must be
+// nscache.NewClient. Of all policies and
 // Leases, the cache contains only the policies of this project and the Leases of API servers. Of all
 // MutatingWebhookConfigurations, it contains only the one of the hold webhooks.
 func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
@@ -28,8 +31,9 @@ func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 	utilruntime.Must(err)
 	policies := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
 	options := cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultTransform: stripDefault,
 		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Namespace{}: {Transform: nscache.BoundNamespace(controllers.Runs(Initialization))},
 			&coordinationv1.Lease{}: {
 				Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
 					LabelSelector: labels.SelectorFromSet(labels.Set{
@@ -49,6 +53,14 @@ func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 		options.ByObject[object] = policies
 	}
 	return options
+}
+
+func stripDefault(object any) (any, error) {
+	object, err := cache.TransformStripManagedFields()(object)
+	if err != nil {
+		return nil, err
+	}
+	return nscache.StripMetadata(object)
 }
 
 // policyObjects returns the types of policies that the controllers read. Preflight runs only if

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -20,11 +21,11 @@ import (
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)
 	// An informer for a kind that is not served would prevent the cache from starting.
-	g.Expect(CacheOptions(compat.Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(5))
-	g.Expect(CacheOptions(compat.Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(3))
-	g.Expect(CacheOptions(compat.Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(5))
+	g.Expect(CacheOptions(compat.Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(6))
+	g.Expect(CacheOptions(compat.Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(4))
+	g.Expect(CacheOptions(compat.Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(6))
 	options := CacheOptions(compat.Server{}, nil)
-	g.Expect(options.ByObject).To(HaveLen(7))
+	g.Expect(options.ByObject).To(HaveLen(8))
 	for object, cached := range options.ByObject {
 		if _, isWebhooks := object.(*admissionv1.MutatingWebhookConfiguration); isWebhooks {
 			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + v1alpha1.HoldConfiguration))
@@ -32,6 +33,14 @@ func TestCacheOptions(t *testing.T) {
 		}
 		if _, isWebhooks := object.(*admissionv1.ValidatingWebhookConfiguration); isWebhooks {
 			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + v1alpha1.TemplatesConfiguration))
+			continue
+		}
+		if _, isNamespace := object.(*corev1.Namespace); isNamespace {
+			namespace := wrappers.MakeNamespace("x").Label("app", "web").Obj()
+			namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+			kept, err := cached.Transform(namespace)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(kept).To(Equal(wrappers.MakeNamespace("x").Label("app", "web").Obj()))
 			continue
 		}
 		if _, isLease := object.(*coordinationv1.Lease); isLease {
@@ -44,9 +53,8 @@ func TestCacheOptions(t *testing.T) {
 		g.Expect(cached.Label.Matches(labels.Set{"app": "other"})).To(BeFalse(), "%T", object)
 	}
 
-	namespace := wrappers.MakeNamespace("x").Label("app", "web").Obj()
-	namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	kept, err := options.DefaultTransform(namespace)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
+	kept, err := options.DefaultTransform(lease)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(kept).To(Equal(wrappers.MakeNamespace("x").Label("app", "web").Obj()))
+	g.Expect(kept).To(Equal(&coordinationv1.Lease{}))
 }

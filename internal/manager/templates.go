@@ -69,9 +69,11 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.V
 		StatusChanged: status.StatusChanged, Requests: namespaces,
 	}
 	status.PlanChanged, status.Authorized = reconciler.EnqueueSelected, reconciler.EnqueueSelected
-	applier.Sources = template.NewSources(writer, metadataClient, options.Clock, func(source v1alpha1.TemplateCopy) {
-		reconciler.EnqueueCopiesOf(source)
-	})
+	applier.Sources = template.NewSources(writer, mgr.GetAPIReader(), metadataClient, options.Clock,
+		func(source v1alpha1.TemplateCopy) { reconciler.EnqueueCopiesOf(source) })
+	if err := mgr.Add(applier.Sources); err != nil {
+		return nil, fmt.Errorf("failed to add the watches of sources: %w", err)
+	}
 	if err := status.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("failed to set up the template reconciler: %w", err)
 	}

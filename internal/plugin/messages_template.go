@@ -54,6 +54,8 @@ const (
 	msgStatusNamespaces = "Namespaces: %d selected, %d ready, %d pending, %d failed, %d conflicted."
 	msgStatusCurrent    = "New namespaces get revision %s until the rollout has completed."
 	msgStatusOutdated   = "Without this revision: %s"
+	msgStatusLate       = "Selected, but not created with the template, which is not applied to them because " +
+		"existingNamespaces is false: %s"
 )
 
 // Messages of the template rollout commands. They follow those of kubectl rollout.

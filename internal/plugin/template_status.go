@@ -41,6 +41,8 @@ type templateStatus struct {
 	v1alpha1.NamespaceTemplateStatus
 	// Outdated are the names of the selected namespaces that do not record the revision of the spec.
 	Outdated []string `json:"outdated"`
+	// Late are the names of the namespaces that the template selects, but that were not created with it.
+	Late []string `json:"late"`
 }
 
 func newTemplateStatusCommand(session *session) *cobra.Command {
@@ -74,7 +76,7 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 		Metadata: metav1.ObjectMeta{
 			Name: object.Name, UID: object.UID, Generation: object.Generation, CreationTimestamp: object.CreationTimestamp,
 		},
-		NamespaceTemplateStatus: object.Status, Outdated: []string{},
+		NamespaceTemplateStatus: object.Status, Outdated: []string{}, Late: []string{},
 	}
 	if namespaces, err := o.listNamespaces(ctx, ""); err != nil {
 		o.warnf("%v", err)
@@ -83,8 +85,12 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 			if isOutdated(object, &namespaces[i]) {
 				status.Outdated = append(status.Outdated, namespaces[i].Name)
 			}
+			if isLate(object, &namespaces[i]) {
+				status.Late = append(status.Late, namespaces[i].Name)
+			}
 		}
 		slices.Sort(status.Outdated)
+		slices.Sort(status.Late)
 	}
 	if o.output.IsStructured() {
 		err = o.output.Print(o.Out, "TemplateStatus", status)
@@ -104,6 +110,12 @@ func isOutdated(object *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace)
 		return template.Selects(object, namespace)
 	}
 	return template.IsOutdated(object, namespace, state, object.Status.Revision)
+}
+
+// isLate reports whether the template selects a namespace that was not created with it.
+func isLate(object *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
+	state, err := template.ParseState(namespace)
+	return err == nil && template.IsLate(object, namespace, state)
 }
 
 // isBlocked reports whether a user must act.
@@ -133,19 +145,26 @@ func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status
 		fmt.Fprintf(&text, "\n"+msgStatusNamespaces+"\n", counts.Selected, counts.Ready, counts.Pending, counts.Failed,
 			counts.Conflicted)
 	}
-	if len(status.Outdated) > 0 {
-		names := status.Outdated[:min(len(status.Outdated), maxOutdated)]
-		list := strings.Join(names, ", ")
-		if more := len(status.Outdated) - len(names); more > 0 {
-			list += fmt.Sprintf(", and %d more", more)
-		}
-		fmt.Fprintln(&text, printer.Wrap(fmt.Sprintf(msgStatusOutdated, list), width))
-	}
+	writeNames(&text, msgStatusOutdated, status.Outdated, width)
+	writeNames(&text, msgStatusLate, status.Late, width)
 	if err := writeFailures(&text, status.Failures, printer.Width(o.Out)); err != nil {
 		return err
 	}
 	_, err := o.Out.Write(text.Bytes())
 	return err
+}
+
+// writeNames writes the first names of namespaces, if there are any.
+func writeNames(text *bytes.Buffer, format string, all []string, width int) {
+	if len(all) == 0 {
+		return
+	}
+	names := all[:min(len(all), maxOutdated)]
+	list := strings.Join(names, ", ")
+	if more := len(all) - len(names); more > 0 {
+		list += fmt.Sprintf(", and %d more", more)
+	}
+	fmt.Fprintln(text, printer.Wrap(fmt.Sprintf(format, list), width))
 }
 
 // writeCondition writes a condition. Its message can have several lines, for example missing RBAC rules.

@@ -194,12 +194,17 @@ func IsInjected(
 ) bool {
 	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 	got := initialization.SplitNames(list)
-	returned := maps.Clone(namespace.Labels)
-	if _, ok := sent[corev1.LabelMetadataName]; !ok {
-		delete(returned, corev1.LabelMetadataName) // The API server adds this label after admission.
+	sent = maps.Clone(sent)
+	if name, ok := namespace.Labels[corev1.LabelMetadataName]; ok {
+		// The API server replaces this label after admission, because the name is generated. The policy evaluates it as a
+		// name that no selector lists.
+		if sent == nil {
+			sent = map[string]string{}
+		}
+		sent[corev1.LabelMetadataName] = name
 	}
 	before, after := initialization.Names(initialization.Selected(set, sent)),
-		initialization.Names(initialization.Selected(set, returned))
+		initialization.Names(initialization.Selected(set, namespace.Labels))
 	var expected []v1alpha1.EffectiveInitializer
 	for _, initializer := range set.Initializers {
 		before, after := slices.Contains(before, initializer.Name), slices.Contains(after, initializer.Name)

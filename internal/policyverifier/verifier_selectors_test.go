@@ -39,7 +39,10 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 			{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist},
 		}}
 	}
-	without, unnamed := missing("team"), missing(corev1.LabelMetadataName)
+	without := missing("team")
+	named := &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpExists},
+	}}
 	type set = []v1alpha1.EffectiveInitializer
 
 	for name, test := range map[string]struct {
@@ -127,7 +130,7 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 			before:   map[string]string{"tier": "x"}, want: v1alpha1.ReasonEnforcementPending,
 		},
 		"the API server adds the name label after admission, and an initializer is missing": {
-			wanted: set{selecting("d.e.f", "", unnamed)},
+			wanted: set{selecting("d.e.f", "", named)},
 			after:  map[string]string{corev1.LabelMetadataName: "probe"}, want: v1alpha1.ReasonEnforcementPending,
 		},
 	} {

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,6 +64,8 @@ type Applier struct {
 	full     fullPasses
 	// creations are known until the Namespace records them.
 	creations creations
+	absences  absences
+	late      lateSelections
 }
 
 // Result is the outcome of a pass over one Namespace.
@@ -73,6 +76,8 @@ type Result struct {
 	Templates []Outcome
 	// Kept are objects that are no longer recorded and that the operator has not created.
 	Kept []Problem
+	// Late are the names of the templates that select the Namespace since its labels have changed, but are not applied.
+	Late []string
 	// Refusal is why the initialization of the Namespace must fail; empty if it must not.
 	Refusal string
 	// Elapsed is the time since the first pass over a new Namespace.
@@ -135,6 +140,8 @@ type pass struct {
 	result         Result
 	// claims has the templates that contain an object.
 	claims map[objectKey]int
+	// absent is what the Namespace no longer contains although no template has changed.
+	absent map[absenceKey]bool
 	// isUnclaimed is true if it is unknown which objects a template contains.
 	isUnclaimed bool
 	// isFull is true in a full pass.
@@ -149,6 +156,8 @@ type applied struct {
 	recorded Entry
 	objects  []ObjectState
 	want     []desired
+	// names are the names of all objects of the revision, also of those that the Namespace does not contain.
+	names sets.Set[string]
 	// isPartial is true if some objects are created only after the Namespace opens.
 	isPartial bool
 }
@@ -165,7 +174,7 @@ func (a *Applier) Apply(
 	isInitializing := IsInitializedHere(namespace)
 	p := &pass{
 		Applier: a, namespace: namespace, isInitializing: isInitializing, state: state,
-		result: Result{State: State{}}, claims: map[objectKey]int{},
+		result: Result{State: State{}}, claims: map[objectKey]int{}, absent: map[absenceKey]bool{},
 	}
 	selected := a.applicable(templates, namespace, state)
 	a.Rollouts.forget(namespace.UID, selected...)
@@ -202,6 +211,8 @@ func (a *Applier) Apply(
 			p.removeTemplate(ctx, name, templates)
 		}
 	}
+	a.absences.retain(namespace.UID, p.absent)
+	p.result.Late = a.late.update(namespace, lateTemplates(templates, namespace, p.result.State))
 	if p.isFull {
 		p.result.retry(a.full.done(namespace.UID, a.FullPass, a.Clock.Now()))
 	}
@@ -268,6 +279,8 @@ func (a *Applier) Forget(namespace *corev1.Namespace) {
 	a.states.forget(namespace.UID)
 	a.creations.forget(namespace.UID)
 	a.full.forget(namespace.UID)
+	a.absences.retain(namespace.UID, nil)
+	a.late.forget(namespace.UID)
 }
 
 // Recorded is called with the response to the request that recorded the state of a Namespace.
@@ -334,7 +347,9 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 		p.Rollouts.report(p.namespace.UID, p.result.Templates[position])
 		return nil, err
 	}
-	done := &applied{template: template, position: position, recorded: recorded, want: want, isPartial: isPartial}
+	done := &applied{
+		template: template, position: position, recorded: recorded, want: want, names: program.names, isPartial: isPartial,
+	}
 	for _, object := range want {
 		state, err := p.applyObject(ctx, template, position, object, recorded.find(keyOf(object.manifest)))
 		if state != nil {
@@ -382,15 +397,16 @@ func (p *pass) finishTemplate(ctx context.Context, done applied) {
 	next := Entry{Revision: done.recorded.Revision, Objects: done.objects}
 	remaining := obsolete(done.recorded, done.want, func(key objectKey) bool { _, ok := p.claims[key]; return ok })
 	isComplete := hasApplied(done.want, done.objects, func(key objectKey) bool { return p.claims[key] != done.position })
-	switch {
-	case !isComplete || p.isUnclaimed || len(done.want) == 0:
-	case template.Spec.Removal.FromTemplate == v1alpha1.RemovalKeep:
-		remaining = nil
-	default:
+	if isComplete && !p.isUnclaimed && len(done.want) > 0 {
+		removable, absent := p.removable(template.Name, done.names, remaining)
 		var problems []Problem
-		remaining, problems = p.prune(ctx, template, result.Revision, remaining)
-		result.Problems = append(result.Problems, problems...)
-		isComplete = len(remaining) == 0
+		if template.Spec.Removal.FromTemplate != v1alpha1.RemovalKeep {
+			removable, problems = p.prune(ctx, template, result.Revision, removable)
+			result.Problems = append(result.Problems, problems...)
+			isComplete = len(removable) == 0
+			absent = append(absent, removable...)
+		}
+		remaining = absent
 	}
 	next.Objects = append(next.Objects, remaining...)
 	if isComplete && !isIncomplete(result.Problems) && !done.isPartial {
@@ -400,4 +416,19 @@ func (p *pass) finishTemplate(ctx context.Context, done applied) {
 	}
 	sortProblems(result.Problems)
 	p.result.State[template.Name] = next
+}
+
+// removable separates obsolete objects that may be removed now from those that must be absent for longer: the revision
+// contains them, but the labels or parameters of the Namespace exclude them.
+func (p *pass) removable(
+	template string, names sets.Set[string], obsolete []ObjectState,
+) (removable, absent []ObjectState) {
+	for _, object := range obsolete {
+		if names.Has(object.Name) && !p.isAbsent(absenceKey{template: template, object: object.key()}) {
+			absent = append(absent, object)
+		} else {
+			removable = append(removable, object)
+		}
+	}
+	return removable, absent
 }

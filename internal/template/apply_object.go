@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
@@ -199,6 +200,6 @@ func (p *pass) conflict(ctx context.Context, target target, want desired, count 
 			detail = err.Error()
 		}
 	}
-	return fmt.Sprintf("%s %q was restored %d times, and another client changes it again: %s",
-		want.manifest.GetKind(), want.manifest.GetName(), count, detail)
+	return nscondition.Shorten(fmt.Sprintf("%s %q was restored %d times, and another client changes it again: %s",
+		want.manifest.GetKind(), want.manifest.GetName(), count, detail), maxFailureMessage)
 }

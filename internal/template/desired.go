@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -90,14 +89,14 @@ func (p *pass) complete(ctx context.Context, template *v1alpha1.NamespaceTemplat
 		want.content = ObjectContent(object.Manifest, object.Locked)
 		return want
 	}
-	var source *unstructured.Unstructured
-	if source, want.err = p.Sources.get(ctx, template.Spec.ServiceAccountName, *object.Copy); want.err == nil {
-		want.manifest, want.err = copyOf(source, p.namespace.Name)
+	var source sourceContent
+	if source, want.err = p.Sources.get(ctx, template, *object.Copy); want.err == nil {
+		want.manifest, want.err = copyOf(source.object, p.namespace.Name)
 	}
 	if want.err != nil {
 		want.manifest = identityOf(*object.Copy, p.namespace.Name)
 		return want
 	}
-	want.content = hashOf(source.GetUID(), source.GetResourceVersion(), object.Locked)
+	want.content = hashOf(source.id, object.Locked)
 	return want
 }

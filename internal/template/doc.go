@@ -17,6 +17,9 @@
 //
 // # Recreated Namespaces
 //
+// The status of a template records the UIDs of the namespaces of its sources before anything is copied. The content of
+// a source is read before the UID of its namespace, so it is never that of a later namespace.
+//
 // Each object has an annotation with the UID of its Namespace. The policy
 // v1alpha1.PolicyTemplateObjects rejects an object that was rendered for a Namespace that has been
 // deleted and recreated since.
@@ -31,7 +34,8 @@
 // record that it intends to create an object: after a crash, it could not distinguish its object from that of a user.
 //
 // An object is deleted only if the operator has created it, if the content of all objects of the template was applied,
-// and if it is known that no other template of the Namespace contains it.
+// and if it is known that no other template of the Namespace contains it. If labels or parameters of the Namespace no
+// longer include it, this must be so for some time, because some clients remove labels for a moment.
 // The decision is confirmed with the Namespace and the template in the API server, and the request
 // contains the UID of the object. The object remains recorded until it does not exist.
 //

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
@@ -144,10 +145,13 @@ func (l *limits) waitForCache(ctx context.Context, cached, live client.Reader) e
 		return nil
 	}
 	// The order matters: the cache must be at least as recent as the response.
-	var want, got corev1.NamespaceList
-	if err := live.List(ctx, &want); err != nil {
-		return fmt.Errorf("failed to list namespaces: %w", err)
+	isWaitingLive := map[types.UID]bool{}
+	if err := nscache.ListLive(ctx, live, func(namespace *corev1.Namespace) {
+		isWaitingLive[namespace.UID] = IsInitializedHere(namespace)
+	}); err != nil {
+		return err
 	}
+	var got corev1.NamespaceList
 	if err := cached.List(ctx, &got, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("failed to list namespaces: %w", err)
 	}
@@ -155,9 +159,8 @@ func (l *limits) waitForCache(ctx context.Context, cached, live client.Reader) e
 	for i := range got.Items {
 		waiting[got.Items[i].UID] = IsInitializedHere(&got.Items[i])
 	}
-	for i := range want.Items {
-		isWaiting, ok := waiting[want.Items[i].UID]
-		if (!ok || isWaiting) && !IsInitializedHere(&want.Items[i]) {
+	for uid, isWaitingNow := range isWaitingLive {
+		if isWaiting, ok := waiting[uid]; (!ok || isWaiting) && !isWaitingNow {
 			return errNotSynced
 		}
 	}

@@ -288,14 +288,21 @@ func fieldsOf(entries []metav1.ManagedFieldsEntry, template string) string {
 	return ""
 }
 
+// maxUID is the length of a UID. Annotations of tenants can have any size.
+const maxUID = 36
+
 // strip returns only the metadata that observe reads.
 func strip(metadata *metav1.ObjectMeta, fields string) metav1.ObjectMeta {
+	namespaceUID := metadata.Annotations[v1alpha1.AnnotationNamespaceUID]
+	if len(namespaceUID) > maxUID {
+		namespaceUID = "" // It is not the UID of a Namespace.
+	}
 	stripped := metav1.ObjectMeta{
 		Name: metadata.Name, Namespace: metadata.Namespace, UID: metadata.UID,
 		ResourceVersion: metadata.ResourceVersion, DeletionTimestamp: metadata.DeletionTimestamp,
 		Labels: map[string]string{v1alpha1.LabelTemplate: metadata.Labels[v1alpha1.LabelTemplate]},
 		Annotations: map[string]string{
-			v1alpha1.AnnotationNamespaceUID: metadata.Annotations[v1alpha1.AnnotationNamespaceUID],
+			v1alpha1.AnnotationNamespaceUID: namespaceUID,
 			annotationFields:                fields,
 		},
 	}

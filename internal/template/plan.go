@@ -28,8 +28,7 @@ type desired struct {
 	// name is the name of the object in the template.
 	name     string
 	manifest *unstructured.Unstructured
-	// content is the hash of the manifest. For a copy, it identifies the version of the source instead:
-	// users who can read Namespaces could otherwise guess the content of a Secret.
+	// content is the hash of the manifest. For a copy, it is that of sourceContent.id.
 	content  string
 	when     v1alpha1.TemplateObjectTime
 	isLocked bool

@@ -96,13 +96,13 @@ func TestCopyOf(t *testing.T) {
 			"labels": map[string]any{"a": "b"}, "annotations": map[string]any{"c": "d"}, "ownerReferences": []any{},
 		},
 	}}
-	manifest, err := copyOf(source, "ns")
+	manifest, err := copyOf(copiedFields(source), "ns")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(manifest.Object).To(Equal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": map[string]any{"key": "dmFsdWU="},
 		"metadata": map[string]any{"name": "source", "namespace": "ns"},
 	}))
 	source.Object["type"] = "kubernetes.io/service-account-token"
-	_, err = copyOf(source, "ns")
+	_, err = copyOf(copiedFields(source), "ns")
 	g.Expect(toProblem("", "", err).Reason).To(Equal(ReasonInvalidObject))
 }

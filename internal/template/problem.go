@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
@@ -26,6 +27,8 @@ const (
 	ReasonKindNotFound = "KindNotFound"
 	// ReasonSourceNotFound: the source of a copy does not exist.
 	ReasonSourceNotFound = "SourceNotFound"
+	// ReasonSourceReplaced: the namespace of the source of a copy was deleted and created again.
+	ReasonSourceReplaced = "SourceNamespaceReplaced"
 	// ReasonServiceAccountNotFound: the ServiceAccount of the template does not exist.
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
 	// ReasonForbidden: the ServiceAccount or the operator lacks permissions.
@@ -134,7 +137,8 @@ func toProblem(template, object string, err error) Problem {
 	case nswrite.IsConflict(err):
 		reason = ReasonConflict
 	}
-	return Problem{Template: template, Object: object, Reason: reason, Message: err.Error()}
+	message := nscondition.Shorten(err.Error(), maxFailureMessage)
+	return Problem{Template: template, Object: object, Reason: reason, Message: message}
 }
 
 func sortProblems(problems []Problem) {

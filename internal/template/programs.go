@@ -5,6 +5,7 @@ package template
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -52,14 +53,17 @@ type compiled struct {
 	size int
 	// kinds are the kinds of the objects, sorted.
 	kinds []schema.GroupVersionKind
+	// names are the names of the objects in the template.
+	names sets.Set[string]
 }
 
 func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 	result := &compiled{
 		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, kinds: kindsOf(spec),
-		size: initialization.TemplateSize(spec),
+		size: initialization.TemplateSize(spec), names: sets.New[string](),
 	}
 	for _, object := range spec.Objects {
+		result.names.Insert(object.Name)
 		if object.Copy != nil {
 			result.copies = append(result.copies, *object.Copy)
 		}
@@ -210,6 +214,20 @@ func (p *Programs) HasCopyOf(template *v1alpha1.NamespaceTemplate, source v1alph
 		}
 	}
 	return false
+}
+
+// sourceNamespaces returns the namespaces of the sources of all copies in compiled revisions of a template.
+func (p *Programs) sourceNamespaces(template *v1alpha1.NamespaceTemplate) sets.Set[string] {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	known := p.of(template)
+	names := sets.New[string]()
+	for _, revision := range append(slices.Collect(maps.Values(known.old)), known.latest) {
+		for _, source := range revision.copies {
+			names.Insert(source.Namespace)
+		}
+	}
+	return names
 }
 
 // retain forgets the templates that no longer exist, and returns the sources of all copies in compiled

@@ -37,6 +37,9 @@ func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1al
 	policy := template.Spec.Removal.OnUnmatch
 	if template.DeletionTimestamp != nil {
 		policy = template.Spec.Removal.OnDelete
+	} else if !p.isAbsent(absenceKey{template: name}) {
+		p.result.State[name] = recorded
+		return
 	}
 	if policy != v1alpha1.RemovalPrune {
 		return

@@ -13,12 +13,15 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// Selects reports whether a template selects a Namespace, by name or by its selector.
+// Selects reports whether a template selects a Namespace, by name or by its selector. The cache does not know all
+// labels of a partial Namespace, which the template then may select.
 func Selects(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
-	return initialization.SelectsTemplate(template.Name, template.Spec.NamespaceSelector, namespace.Labels)
+	return nscache.IsPartial(namespace) ||
+		initialization.SelectsTemplate(template.Name, template.Spec.NamespaceSelector, namespace.Labels)
 }
 
 // IsInitializedHere reports whether the templates of a Namespace are applied before it opens.
@@ -60,7 +63,10 @@ func hasTimedOut(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespa
 func IsOutdated(
 	template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State, revision string,
 ) bool {
-	recorded := state[template.Name]
+	recorded, isRecorded := state[template.Name]
+	if nscache.IsPartial(namespace) && !isRecorded {
+		return false // The rollout does not wait for a Namespace that the template may not select.
+	}
 	isKept := recorded.Revision != "" && template.Spec.Sync.Mode == v1alpha1.SyncOnce && !IsInitializedHere(namespace)
 	return namespace.DeletionTimestamp == nil && !isKept && recorded.Revision != revision &&
 		Applies(template, namespace, state)

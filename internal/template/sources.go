@@ -5,6 +5,9 @@ package template
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,10 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -25,12 +31,24 @@ import (
 // ServiceAccount is not allowed to read the source any more. The API server itself recognizes this late.
 const contentLifetime = 10 * time.Second
 
+// sourceInterval is the minimum time between two checks of a source that other clients keep changing.
+const sourceInterval = time.Second
+
+// maxSourceNamespaces is the maximum length of status.sourceNamespaces.
+const maxSourceNamespaces = 64
+
+// sourceReadTimeout limits the reads after a change of a source.
+const sourceReadTimeout = 30 * time.Second
+
 // Sources provides the sources of copies. It watches the metadata of each source, and reads the content
-// as the ServiceAccount of the template when the metadata has changed or the last read is old.
+// as the ServiceAccount of the template when the metadata has changed or the last read is old. It keeps
+// only what is copied, and no metadata except names and versions.
 type Sources struct {
-	writer   *Writer
+	writer *Writer
+	// live reads Namespaces from the API server.
+	live     client.Reader
 	metadata metadata.Interface
-	// changed is called when a source has changed.
+	// changed is called when the content of a source has changed.
 	changed func(source v1alpha1.TemplateCopy)
 
 	mutex   sync.Mutex
@@ -50,19 +68,36 @@ type contentKey struct {
 	source         v1alpha1.TemplateCopy
 }
 
+// sourceContent is what is copied, without the metadata of the source.
 type sourceContent struct {
 	object *unstructured.Unstructured
+	uid    types.UID
+	// namespaceUID is the UID of the Namespace that contained the source. No later Namespace contained it.
+	namespaceUID types.UID
+	// resourceVersion is that of the source when it was read.
+	resourceVersion string
+	// id identifies the content. It contains the UID of the source, which only users who can read the source know:
+	// users who can read Namespaces, which record the id, could otherwise guess the content of a Secret.
+	id     string
 	readAt time.Time
 }
 
 // NewSources returns Sources. The metadata client has the permissions of the operator.
 func NewSources(
-	writer *Writer, client metadata.Interface, now clock.PassiveClock, changed func(v1alpha1.TemplateCopy),
+	writer *Writer, live client.Reader, objects metadata.Interface, now clock.PassiveClock,
+	changed func(v1alpha1.TemplateCopy),
 ) *Sources {
 	return &Sources{
-		writer: writer, metadata: client, clock: now, changed: changed,
+		writer: writer, live: live, metadata: objects, clock: now, changed: changed,
 		watched: map[v1alpha1.TemplateCopy]watchedSource{}, contents: map[contentKey]sourceContent{},
 	}
+}
+
+// Start stops all watches when the context is done.
+func (s *Sources) Start(ctx context.Context) error {
+	<-ctx.Done()
+	s.retain(nil, nil)
+	return nil
 }
 
 // retain stops the watches of sources, and forgets the ServiceAccounts, that are no longer needed.
@@ -82,37 +117,123 @@ func (s *Sources) retain(needed map[v1alpha1.TemplateCopy]bool, accounts map[str
 	}
 }
 
-// get returns the content of a source. It returns errNotSynced if the watch has just started.
+// get returns the content of a source of a template. It returns errNotSynced if the watch has just started, and an
+// error if the namespace of the source is not the one that the status of the template records.
 func (s *Sources) get(
-	ctx context.Context, serviceAccount string, source v1alpha1.TemplateCopy,
-) (*unstructured.Unstructured, error) {
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, source v1alpha1.TemplateCopy,
+) (sourceContent, error) {
 	known, err := s.observe(source)
 	if err != nil {
-		return nil, err
+		return sourceContent{}, err
 	}
-	key := contentKey{serviceAccount, source}
+	key := contentKey{template.Spec.ServiceAccountName, source}
 	s.mutex.Lock()
-	last, ok := s.contents[key]
+	content, ok := s.contents[key]
 	s.mutex.Unlock()
-	now := s.clock.Now()
 	// A read can return a newer object than the watch.
-	if ok && last.object.GetUID() == known.UID && now.Sub(last.readAt) < contentLifetime &&
-		!isNewer(known.ResourceVersion, last.object.GetResourceVersion()) {
-		return last.object, nil
+	if !ok || content.uid != known.UID || s.clock.Since(content.readAt) >= contentLifetime ||
+		isNewer(known.ResourceVersion, content.resourceVersion) {
+		if content, err = s.read(ctx, key); err != nil {
+			return sourceContent{}, err
+		}
 	}
-	content, err := s.writer.read(ctx, serviceAccount, &source)
+	return content, checkSourceNamespace(template, source.Namespace, content.namespaceUID)
+}
+
+// checkSourceNamespace returns an error unless a template records the UID of the namespace of a source.
+func checkSourceNamespace(template *v1alpha1.NamespaceTemplate, name string, uid types.UID) error {
+	for _, recorded := range template.Status.SourceNamespaces {
+		switch {
+		case recorded.Name != name:
+		case recorded.UID == uid:
+			return nil
+		default:
+			return problemf(ReasonSourceReplaced, "namespace %q of the source of the copy was deleted and created again; to "+
+				"accept the new one, run: kubectl patch nstemplate %s --subresource=status --type=merge "+
+				"--patch='{\"status\":{\"sourceNamespaces\":null}}'", name, template.Name)
+		}
+	}
+	return problemf(ReasonNotSynced, "the status of the template does not record namespace %q yet: %w", name, errNotSynced)
+}
+
+// SourceNamespaces returns the namespaces of the sources of a template that its status must record: those that it
+// records, except unused ones if isComplete, and those of sources that exist since.
+func (a *Applier) SourceNamespaces(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, isComplete bool,
+) ([]v1alpha1.TemplateSourceNamespace, error) {
+	used := a.Programs.sourceNamespaces(template)
+	recorded := slices.DeleteFunc(slices.Clone(template.Status.SourceNamespaces),
+		func(n v1alpha1.TemplateSourceNamespace) bool { return isComplete && !used.Has(n.Name) })
+	for _, name := range sets.List(used) {
+		isRecorded := func(n v1alpha1.TemplateSourceNamespace) bool { return n.Name == name }
+		if slices.ContainsFunc(recorded, isRecorded) || len(recorded) == maxSourceNamespaces {
+			continue
+		}
+		namespace := metav1.PartialObjectMetadata{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		err := a.Live.Get(ctx, client.ObjectKey{Name: name}, &namespace)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("failed to get namespace %q: %w", name, err)
+		case namespace.DeletionTimestamp == nil:
+			recorded = append(recorded, v1alpha1.TemplateSourceNamespace{Name: name, UID: namespace.UID})
+		}
+	}
+	return recorded, nil
+}
+
+// read reads the content of a source from the API server.
+func (s *Sources) read(ctx context.Context, key contentKey) (sourceContent, error) {
+	readAt := s.clock.Now()
+	object, err := s.writer.read(ctx, key.serviceAccount, &key.source)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, sourceNotFound(source)
+		return sourceContent{}, sourceNotFound(key.source)
 	case apierrors.IsForbidden(err):
-		return nil, problemf(ReasonForbidden, "failed to read the source of the copy: %w", err)
+		return sourceContent{}, problemf(ReasonForbidden, "failed to read the source of the copy: %w", err)
 	case err != nil:
-		return nil, err
+		return sourceContent{}, err
+	}
+	// The Namespace is read after the source, which therefore is not in a later Namespace.
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := s.live.Get(ctx, client.ObjectKey{Name: key.source.Namespace}, namespace); err != nil {
+		if apierrors.IsNotFound(err) {
+			return sourceContent{}, sourceNotFound(key.source)
+		}
+		return sourceContent{}, fmt.Errorf("failed to get namespace %q: %w", key.source.Namespace, err)
+	}
+	copied := copiedFields(object)
+	content := sourceContent{
+		object: copied, uid: object.GetUID(), namespaceUID: namespace.UID, resourceVersion: object.GetResourceVersion(),
+		id: hashOf(object.GetUID(), copied.Object), readAt: readAt,
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.contents[key] = sourceContent{object: content, readAt: now}
+	s.contents[key] = content
 	return content, nil
+}
+
+// hasChanged reports whether a source, of which the metadata has changed, may have other content than before for any
+// ServiceAccount that has read it.
+func (s *Sources) hasChanged(source v1alpha1.TemplateCopy) bool {
+	before := map[contentKey]string{}
+	s.mutex.Lock()
+	for key, content := range s.contents {
+		if key.source == source {
+			before[key] = content.id
+		}
+	}
+	s.mutex.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), sourceReadTimeout)
+	defer cancel()
+	for key, id := range before {
+		if content, err := s.read(ctx, key); err != nil || content.id != id {
+			return true
+		}
+	}
+	return len(before) == 0
 }
 
 // observe returns the metadata of a source, and starts the watch if necessary.
@@ -143,14 +264,54 @@ func (s *Sources) watch(source v1alpha1.TemplateCopy) watchedSource {
 		toolscache.Indexers{}, func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, source.Name).String()
 		}).Informer()
-	changed := func(any) { s.changed(source) }
+	// Setting a transform fails only if the informer was started.
+	_ = informer.SetTransform(stripSource)
+	touched := make(chan struct{}, 1)
+	touch := func(any) {
+		select {
+		case touched <- struct{}{}:
+		default: // A check that starts later is queued.
+		}
+	}
 	// AddEventHandler fails only if the informer was stopped.
 	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(_, object any) { changed(object) },
+		AddFunc: touch, DeleteFunc: touch, UpdateFunc: func(_, object any) { touch(object) },
 	})
 	watched := watchedSource{informer: informer, stop: make(chan struct{})}
 	go informer.Run(watched.stop)
+	go s.follow(source, touched, watched.stop)
 	return watched
+}
+
+// follow reports changes of the content of a source until it is stopped. A change of its metadata only, which can be
+// frequent, concerns no Namespace.
+func (s *Sources) follow(source v1alpha1.TemplateCopy, touched, stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-touched:
+		}
+		if s.hasChanged(source) {
+			s.changed(source)
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(sourceInterval):
+		}
+	}
+}
+
+// stripSource is the transform of the watch of a source.
+func stripSource(object any) (any, error) {
+	full, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	return &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: full.Namespace, Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion,
+	}}, nil
 }
 
 func sourceNotFound(source v1alpha1.TemplateCopy) error {
@@ -158,22 +319,30 @@ func sourceNotFound(source v1alpha1.TemplateCopy) error {
 		source.Kind, source.Name, source.Namespace)
 }
 
-// copyOf returns the manifest of a copy in a namespace, without the metadata of the source.
-func copyOf(source *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
-	secretType, _, _ := unstructured.NestedString(source.Object, "type")
-	if secretType == string(corev1.SecretTypeServiceAccountToken) {
-		return nil, problemf(ReasonInvalidObject,
-			"Secret %q is a token of a ServiceAccount, which cannot be copied to another namespace", source.GetName())
-	}
-	manifest := identityOf(v1alpha1.TemplateCopy{
+// copiedFields returns the fields of a source that are copied, and its name. The copy of an immutable object must
+// follow a source that is replaced.
+func copiedFields(source *unstructured.Unstructured) *unstructured.Unstructured {
+	copied := identityOf(v1alpha1.TemplateCopy{
 		APIVersion: source.GetAPIVersion(), Kind: source.GetKind(), Name: source.GetName(),
-	}, namespace)
-	// The copy of an immutable object must follow a source that is replaced.
+	}, "")
 	for _, key := range []string{"type", "data", "binaryData"} {
 		if value, ok := source.Object[key]; ok {
-			manifest.Object[key] = value
+			copied.Object[key] = value
 		}
 	}
+	return copied
+}
+
+// copyOf returns the manifest of a copy in a namespace.
+func copyOf(copied *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
+	secretType, _, _ := unstructured.NestedString(copied.Object, "type")
+	if secretType == string(corev1.SecretTypeServiceAccountToken) {
+		return nil, problemf(ReasonInvalidObject,
+			"Secret %q is a token of a ServiceAccount, which cannot be copied to another namespace", copied.GetName())
+	}
+	manifest := &unstructured.Unstructured{Object: maps.Clone(copied.Object)}
+	// Contents are shared by all Namespaces, so the metadata must not be changed in place.
+	manifest.Object["metadata"] = map[string]any{"name": copied.GetName(), "namespace": namespace}
 	return manifest, nil
 }
 
@@ -183,6 +352,8 @@ func identityOf(source v1alpha1.TemplateCopy, namespace string) *unstructured.Un
 	manifest.SetAPIVersion(source.APIVersion)
 	manifest.SetKind(source.Kind)
 	manifest.SetName(source.Name)
-	manifest.SetNamespace(namespace)
+	if namespace != "" {
+		manifest.SetNamespace(namespace)
+	}
 	return manifest
 }

@@ -21,7 +21,27 @@ const (
 	maxFailures = 10
 	// maxFailureMessage is the maximum length of a message in the status in bytes.
 	maxFailureMessage = 1024
+	// maxTracked is the number of problems that are kept and recorded as Events for each Namespace and template.
+	maxTracked = 10
 )
+
+// Tracked returns the outcomes with the problems that are kept: the first ones, among which is the one that decides how
+// the Namespace is counted.
+func Tracked(outcomes []Outcome) []Outcome {
+	tracked := slices.Clone(outcomes)
+	for i := range tracked {
+		problems := tracked[i].Problems
+		if len(problems) <= maxTracked {
+			continue
+		}
+		failure := slices.IndexFunc(problems, func(p Problem) bool { return !p.IsConflict() })
+		tracked[i].Problems = slices.Clone(problems[:maxTracked])
+		if failure >= maxTracked {
+			tracked[i].Problems[maxTracked-1] = problems[failure]
+		}
+	}
+	return tracked
+}
 
 // Tracker counts Namespaces by template and state. It is rebuilt after a restart, by the first pass over
 // all Namespaces.
@@ -62,7 +82,8 @@ func (t *Tracker) IsComplete(namespaces []corev1.Namespace) bool {
 	return t.isComplete
 }
 
-// Set replaces the results of a Namespace. It returns the templates whose status has changed.
+// Set replaces the results of a Namespace, which must be bounded by Tracked. It returns the templates whose status has
+// changed.
 func (t *Tracker) Set(namespace string, results []Outcome) []string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
+	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -70,6 +71,7 @@ func RunManager(
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                 scheme.New(),
 		Cache:                  manager.CacheOptions(options.Server, options.Controllers),
+		NewClient:              nscache.NewClient,
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
 		// The tests start several managers in one process.

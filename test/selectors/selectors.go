@@ -101,6 +101,7 @@ func Labels() map[string]map[string]string {
 		"protected":   {v1alpha1.LabelDeletionProtection: "true"},
 		"ours":        {v1alpha1.LabelInitializing: "true", v1alpha1.Prefix + "x": "a"},
 		"wrong-name":  {"kubernetes.io/metadata.name": "shop"},
+		"other-name":  {"kubernetes.io/metadata.name": "other"},
 		"many":        {},
 		"almost-many": {},
 	}

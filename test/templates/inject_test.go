@@ -67,9 +67,9 @@ var _ = Describe("Injection with templates", func() {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-", Labels: labels}}
 				Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
 				Expect(initialization.SplitNames(framework.PendingOf(namespace))).
-					To(Equal(initialization.Names(initialization.Selected(set, labels))), of)
+					To(Equal(initialization.Names(initialization.Selected(set, namespace.Labels))), of)
 				Expect(initialization.SplitNames(namespace.Annotations[v1alpha1.AnnotationSelectedTemplates])).
-					To(Equal(initialization.SelectedTemplates(set, labels)), of)
+					To(Equal(initialization.SelectedTemplates(set, namespace.Labels)), of)
 			}
 		}
 	}, SpecTimeout(5*time.Minute))

@@ -61,6 +61,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.TemplateRemovalApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateRollout"):
 		return &apiv1alpha1.TemplateRolloutApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateSourceNamespace"):
+		return &apiv1alpha1.TemplateSourceNamespaceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateSync"):
 		return &apiv1alpha1.TemplateSyncApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateVariable"):

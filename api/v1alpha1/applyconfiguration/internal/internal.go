@@ -321,6 +321,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: revision
       type:
         scalar: string
+    - name: sourceNamespaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSourceNamespace
+          elementRelationship: associative
+          keys:
+          - name
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.ReadinessMode
   scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
@@ -497,6 +505,15 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 100
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSourceNamespace
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: uid
+      type:
+        namedType: io.k8s.apimachinery.pkg.types.UID
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSync
   map:
     fields:

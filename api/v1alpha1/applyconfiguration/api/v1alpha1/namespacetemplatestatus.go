@@ -22,6 +22,10 @@ type NamespaceTemplateStatusApplyConfiguration struct {
 	Revision *string `json:"revision,omitempty"`
 	// currentRevision is the last revision that has reached all open Namespaces. New Namespaces get it.
 	CurrentRevision *string `json:"currentRevision,omitempty"`
+	// sourceNamespaces are the namespaces of the sources of copies. If one of them is deleted and created
+	// again, which other users may have done, the operator copies nothing from the new one until its
+	// entry is removed.
+	SourceNamespaces []TemplateSourceNamespaceApplyConfiguration `json:"sourceNamespaces,omitempty"`
 	// namespaces are the numbers of Namespaces by state.
 	Namespaces *TemplateNamespaceCountsApplyConfiguration `json:"namespaces,omitempty"`
 	// failures are the first failures, sorted by Namespace.
@@ -60,6 +64,19 @@ func (b *NamespaceTemplateStatusApplyConfiguration) WithRevision(value string) *
 // If called multiple times, the CurrentRevision field is set to the value of the last call.
 func (b *NamespaceTemplateStatusApplyConfiguration) WithCurrentRevision(value string) *NamespaceTemplateStatusApplyConfiguration {
 	b.CurrentRevision = &value
+	return b
+}
+
+// WithSourceNamespaces adds the given value to the SourceNamespaces field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the SourceNamespaces field.
+func (b *NamespaceTemplateStatusApplyConfiguration) WithSourceNamespaces(values ...*TemplateSourceNamespaceApplyConfiguration) *NamespaceTemplateStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithSourceNamespaces")
+		}
+		b.SourceNamespaces = append(b.SourceNamespaces, *values[i])
+	}
 	return b
 }
 
