@@ -10,11 +10,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +27,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
@@ -56,18 +55,13 @@ const writesNotHeld = "The manager does not hold early writes, so the gate polic
 type options struct {
 	manager.Options
 
-	metricsAddress string
-	metricsSecure  bool
-	metricsCertDir string
-	probeAddress   string
-	leaderElect    bool
-	enableHTTP2    bool
-	qps            float64
-	burst          int
-	leaseName      string
-	isCheck        bool
-	checkTimeout   time.Duration
-	isVersion      bool
+	leaderElect  bool
+	qps          float64
+	burst        int
+	leaseName    string
+	isCheck      bool
+	checkTimeout time.Duration
+	isVersion    bool
 
 	// Hold of manager.Options is set to these options if the address is not "0".
 	hold hold.Options
@@ -76,6 +70,7 @@ type options struct {
 	controllers    string
 	finalizerToken string
 	settlingTime   string
+	clientNames    string
 }
 
 // parse validates the flags and converts the values of some flags to fields of manager.Options.
@@ -90,6 +85,9 @@ func (o *options) parse() error {
 	}
 	if o.hold.Address != "0" {
 		o.Hold = &o.hold
+		if o.clientNames != "" {
+			o.hold.ClientNames = strings.Split(o.clientNames, ",")
+		}
 		errs = append(errs, o.hold.Validate())
 	}
 	return errors.Join(errs...)
@@ -97,13 +95,13 @@ func (o *options) parse() error {
 
 func (o *options) bind(flags *flag.FlagSet) {
 	o.OwnNamespace = os.Getenv("POD_NAMESPACE")
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0",
+	flags.StringVar(&o.Metrics.Address, "metrics-bind-address", "0",
 		`The address of the metrics endpoint, for example ":8443"; "0" disables it.`)
-	flags.BoolVar(&o.metricsSecure, "metrics-secure", true,
+	flags.BoolVar(&o.Metrics.IsSecure, "metrics-secure", true,
 		"Serve metrics over HTTPS, with authentication and authorization by the API server.")
-	flags.StringVar(&o.metricsCertDir, "metrics-cert-path", "",
+	flags.StringVar(&o.Metrics.CertDir, "metrics-cert-path", "",
 		"The directory with tls.crt and tls.key for the metrics endpoint. If empty, a self-signed certificate is used.")
-	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081",
+	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081",
 		`The address of /healthz and /readyz; "0" disables them.`)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
 		"Enable leader election, so that only one manager is active at a time.")
@@ -120,7 +118,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.settlingTime, "settling-time", "auto",
 		"The grace period between the deletion of a namespace and the earliest check that it is empty, for example 5s. "+
 			"auto means 1s if there is one API server and no admission webhook that can delay a request, and 5s otherwise.")
-	flags.BoolVar(&o.enableHTTP2, "enable-http2", false,
+	flags.BoolVar(&o.Metrics.EnableHTTP2, "enable-http2", false,
 		"Serve metrics over HTTP/2, which is disabled by default because of CVE-2023-44487 and CVE-2023-39325.")
 	// There is no limit by default. A client-side limit only delays requests and does not
 	// reduce their number (docs/benchmarks.md).
@@ -162,6 +160,11 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The Secret with the certificate of the webhooks, in --system-namespace.")
 	flags.BoolVar(&o.hold.IsRotated, "hold-certificate-rotation", true,
 		"Issue and rotate the certificate of the webhooks. Disable it if cert-manager issues the certificate.")
+	flags.StringVar(&o.hold.ClientCAFile, "webhook-client-ca-file", "",
+		"A PEM file with the CAs of the client certificates with which API servers call the webhooks. If empty, the "+
+			"webhooks also answer other clients.")
+	flags.StringVar(&o.clientNames, "webhook-client-allowed-names", "",
+		"A comma-separated list of the common names of these certificates. If empty, all names are allowed.")
 	flags.BoolVar(&o.isCheck, "check", false,
 		"Check the installation in the cluster, print the results, and exit. The exit status is 0 if all checks pass.")
 	// After an installation, a manager must start and become the leader, and the API server can take
@@ -224,11 +227,12 @@ func run(restConfig *rest.Config, opts options) error {
 		}
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                        scheme.New(),
-		Cache:                         manager.CacheOptions(opts.Server, opts.Controllers),
-		NewClient:                     nscache.NewClient,
-		Metrics:                       metricsOptions(opts),
-		HealthProbeBindAddress:        opts.probeAddress,
+		Scheme:    scheme.New(),
+		Cache:     manager.CacheOptions(opts.Server, opts.Controllers),
+		NewClient: nscache.NewClient,
+		// The servers of controller-runtime accept any number of connections.
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress:        "0",
 		LeaderElection:                opts.leaderElect,
 		LeaderElectionID:              opts.leaseName,
 		LeaderElectionNamespace:       opts.SystemNamespace,
@@ -258,19 +262,4 @@ func (o *options) preflight(ctx context.Context, restConfig *rest.Config) error 
 	}
 	o.Server, err = manager.Preflight(ctx, client)
 	return err
-}
-
-func metricsOptions(opts options) metricsserver.Options {
-	metrics := metricsserver.Options{
-		BindAddress:   opts.metricsAddress,
-		SecureServing: opts.metricsSecure,
-		CertDir:       opts.metricsCertDir,
-	}
-	if opts.metricsSecure {
-		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
-	}
-	if !opts.enableHTTP2 {
-		metrics.TLSOpts = append(metrics.TLSOpts, func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} })
-	}
-	return metrics
 }

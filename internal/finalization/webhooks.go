@@ -40,8 +40,7 @@ var clusterScoped = map[string][]string{
 // meantime.
 //
 // DelayingWebhooks ignores selectors and matchConditions, because labels can change. It does not return
-// the hold webhooks of this project: they reject a CREATE if its namespace is deleted while they hold
-// it, unless they do not respond.
+// the hold webhooks of this project: they admit no CREATE that they have held, unless they do not respond.
 func DelayingWebhooks(
 	mutating []admissionv1.MutatingWebhookConfiguration, validating []admissionv1.ValidatingWebhookConfiguration,
 ) []string {

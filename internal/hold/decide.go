@@ -4,65 +4,51 @@
 package hold
 
 import (
-	"maps"
-	"strings"
-
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// phase is what a Namespace means for a held write.
-type phase int
+// decision is what happens to a write.
+type decision int
 
 const (
-	// phasePending: the write must wait.
-	phasePending phase = iota
-	// phaseWritable: the gate admits writes.
-	phaseWritable
-	// phaseFailed: the initialization has failed, and the gate never admits the write.
-	phaseFailed
-	// phaseTerminating: the Namespace is being deleted.
-	phaseTerminating
+	// decideResend: the client sends the write again.
+	decideResend decision = iota
+	// decideHold: the write waits for the initialization.
+	decideHold
+	// decideFail: the initialization has failed, and the gate never admits the write.
+	decideFail
+	// decideAllow: the gate decides, because it admits deletions, and updates of objects that are being deleted.
+	decideAllow
 )
 
-// phaseOf returns the phase of a Namespace. Like the gate, it regards only the label as the sign of
-// a pending initialization.
-func phaseOf(namespace *corev1.Namespace) phase {
+// decide returns the decision about a write that has not been held. The Namespace is from the cache, and nil if
+// the cache does not contain it. Only an initializing Namespace, with the same label as for the gate, makes a
+// difference: otherwise, the response does not depend on whether the Namespace exists.
+func decide(operation admissionv1.Operation, namespace *corev1.Namespace) decision {
 	switch {
+	case namespace == nil || !hasLabel(namespace):
+		return decideResend
+	case namespace.DeletionTimestamp != nil && operation == admissionv1.Create:
+		return decideResend
 	case namespace.DeletionTimestamp != nil:
-		return phaseTerminating
-	case !hasLabel(namespace):
-		return phaseWritable
+		return decideAllow
 	case initialization.ParseState(namespace).Phase == initialization.PhaseFailed:
-		return phaseFailed
+		return decideFail
 	}
-	return phasePending
+	return decideHold
+}
+
+// hasEnded reports whether there is nothing to wait for any more. The Namespaces are those when the hold
+// began and now, which is nil if it does not exist.
+func hasEnded(before, now *corev1.Namespace) bool {
+	return now == nil || now.UID != before.UID || decide(admissionv1.Create, now) != decideHold
 }
 
 func hasLabel(namespace *corev1.Namespace) bool {
 	_, ok := namespace.Labels[v1alpha1.LabelInitializing]
 	return ok
-}
-
-// mustResend reports whether a held write could differ from one that is sent after the
-// initialization: the API server has already evaluated plugins and selectors for it.
-func mustResend(request *admissionv1.AdmissionRequest, before, after *corev1.Namespace) bool {
-	return before.UID != after.UID || !maps.Equal(foreignLabels(before), foreignLabels(after)) ||
-		isPod(request.Resource) && request.Operation != admissionv1.Delete
-}
-
-// isPod reports whether LimitRanger and ServiceAccount set defaults for a resource.
-func isPod(resource metav1.GroupVersionResource) bool {
-	return resource.Group == "" && resource.Resource == "pods"
-}
-
-// foreignLabels returns the labels that are not part of the state of the initialization.
-func foreignLabels(namespace *corev1.Namespace) map[string]string {
-	labels := maps.Clone(namespace.Labels)
-	maps.DeleteFunc(labels, func(key, _ string) bool { return strings.HasPrefix(key, v1alpha1.Prefix) })
-	return labels
 }

@@ -43,75 +43,60 @@ func withFailure(n *corev1.Namespace) {
 func deleted(n *corev1.Namespace)   { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 func relabeled(n *corev1.Namespace) { n.Labels["istio-injection"] = "enabled" }
 func recreated(n *corev1.Namespace) { n.UID = "2" }
+func labeled(n *corev1.Namespace)   { n.Labels[v1alpha1.LabelInitializing] = "" }
 
 func TestDecide(t *testing.T) {
-	makeRequest := func(operation admissionv1.Operation, resource string) *admissionv1.AdmissionRequest {
-		return &admissionv1.AdmissionRequest{
-			Namespace: "shop", Name: "web", Operation: operation,
-			Resource: metav1.GroupVersionResource{Version: "v1", Resource: resource},
-		}
-	}
-	create, update, pod := makeRequest(admissionv1.Create, "configmaps"),
-		makeRequest(admissionv1.Update, "configmaps"), makeRequest(admissionv1.Create, "pods")
 	tests := map[string]struct {
-		isSecond bool
-		request  *admissionv1.AdmissionRequest
+		operation admissionv1.Operation
+		namespace *corev1.Namespace
+		want      decision
+	}{
+		"initializing":                         {admissionv1.Create, makeNamespace(), decideHold},
+		"initializing, DELETE":                 {admissionv1.Delete, makeNamespace(), decideHold},
+		"label without a pending list":         {admissionv1.Create, makeNamespace(initialized, labeled), decideHold},
+		"unknown":                              {admissionv1.Create, nil, decideResend},
+		"initialized":                          {admissionv1.Create, makeNamespace(initialized), decideResend},
+		"initialized and terminating, CREATE":  {admissionv1.Create, makeNamespace(initialized, deleted), decideResend},
+		"initialized and terminating, UPDATE":  {admissionv1.Update, makeNamespace(initialized, deleted), decideResend},
+		"failed":                               {admissionv1.Create, makeNamespace(withFailure), decideFail},
+		"terminating, CREATE":                  {admissionv1.Create, makeNamespace(deleted), decideResend},
+		"terminating, UPDATE":                  {admissionv1.Update, makeNamespace(deleted), decideAllow},
+		"terminating, DELETE":                  {admissionv1.Delete, makeNamespace(deleted), decideAllow},
+		"failed and terminating, another kind": {admissionv1.Connect, makeNamespace(withFailure, deleted), decideAllow},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(decide(test.operation, test.namespace)).To(Equal(test.want))
+		})
+	}
+}
+
+// TestAnswer verifies that no write that was held is allowed.
+func TestAnswer(t *testing.T) {
+	tests := map[string]struct {
 		after    *corev1.Namespace
 		want     Outcome
-		wantCode int32 // 0 if allowed
+		wantCode int32
 	}{
-		"initialized": {request: create, after: makeNamespace(initialized), want: OutcomeReleased},
-		"initialized, but the API server calls the second webhook": {
-			isSecond: true, request: create, after: makeNamespace(initialized),
-			want: OutcomeResend, wantCode: http.StatusTooManyRequests,
-		},
-		"initialized, a Pod": {
-			request: pod, after: makeNamespace(initialized), want: OutcomeResend, wantCode: http.StatusTooManyRequests,
-		},
-		"initialized with other labels": {
-			request: create, after: makeNamespace(initialized, relabeled),
-			want: OutcomeResend, wantCode: http.StatusTooManyRequests,
-		},
-		"deleted, created again and initialized": {
-			request: create, after: makeNamespace(initialized, recreated),
-			want: OutcomeResend, wantCode: http.StatusTooManyRequests,
-		},
-		"still initializing": {
-			request: create, after: makeNamespace(), want: OutcomeTimedOut, wantCode: http.StatusTooManyRequests,
-		},
-		"label without a pending list": {
-			request: create, want: OutcomeTimedOut, wantCode: http.StatusTooManyRequests,
-			after: makeNamespace(initialized, func(n *corev1.Namespace) { n.Labels[v1alpha1.LabelInitializing] = "" }),
-		},
-		"failed": {
-			request: create, after: makeNamespace(withFailure), want: OutcomeFailed, wantCode: http.StatusForbidden,
-		},
-		"terminating, CREATE": {
-			request: create, after: makeNamespace(deleted), want: OutcomeFailed, wantCode: http.StatusForbidden,
-		},
-		"initialized and terminating, CREATE": {
-			request: create, after: makeNamespace(initialized, deleted),
-			want: OutcomeFailed, wantCode: http.StatusForbidden,
-		},
-		"terminating, UPDATE": {request: update, after: makeNamespace(deleted), want: OutcomeReleased},
-		"no longer exists":    {request: create, want: OutcomeFailed, wantCode: http.StatusNotFound},
+		"initialized":                    {makeNamespace(initialized), OutcomeResend, http.StatusTooManyRequests},
+		"initialized, with other labels": {makeNamespace(initialized, relabeled), OutcomeResend, http.StatusTooManyRequests},
+		"still initializing":             {makeNamespace(), OutcomeTimedOut, http.StatusTooManyRequests},
+		"initializing, other labels":     {makeNamespace(relabeled), OutcomeTimedOut, http.StatusTooManyRequests},
+		"failed":                         {makeNamespace(withFailure), OutcomeFailed, http.StatusForbidden},
+		"recreated, and failed":          {makeNamespace(recreated, withFailure), OutcomeResend, http.StatusTooManyRequests},
+		"recreated":                      {makeNamespace(recreated), OutcomeResend, http.StatusTooManyRequests},
+		"terminating":                    {makeNamespace(deleted), OutcomeResend, http.StatusTooManyRequests},
+		"no longer exists":               {nil, OutcomeResend, http.StatusTooManyRequests},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			outcome, response := handler{isSecond: test.isSecond}.decide(test.request, makeNamespace(), test.after)
+			outcome, response := answer(makeNamespace(), test.after)
 			g.Expect(outcome).To(Equal(test.want))
-			g.Expect(response.Allowed).To(Equal(test.wantCode == 0))
-			g.Expect(response.Patches).To(BeEmpty())
-			if test.wantCode == 0 {
-				return
-			}
+			g.Expect(response.Allowed).To(BeFalse())
 			g.Expect(response.Result.Code).To(Equal(test.wantCode))
-			err := &apierrors.StatusError{ErrStatus: *response.Result}
-			seconds, isRetried := apierrors.SuggestsClientDelay(err)
+			seconds, isRetried := apierrors.SuggestsClientDelay(&apierrors.StatusError{ErrStatus: *response.Result})
 			g.Expect(isRetried && seconds > 0).To(Equal(test.wantCode == http.StatusTooManyRequests))
-			g.Expect(apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)).To(
-				Equal(test.after != nil && test.after.DeletionTimestamp != nil))
 		})
 	}
 }

@@ -2,25 +2,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hold lets writes to an initializing Namespace wait instead of failing: a mutating admission
-// webhook (config/hold) changes nothing, and responds when the initialization has completed. The gate
-// policy, which the API server evaluates afterwards, then admits the write. Without the webhook, the
-// gate rejects the write.
+// webhook (config/hold) responds when the initialization has completed, and asks the client to send the write
+// again (status 429 with Retry-After). Clients with client-go do so. Without the webhook, the gate policy rejects
+// the write.
 //
-// # Stale API servers
+// # No held write is admitted
 //
-// The webhook learns of the completion from its own watch, and the API server that called it may
-// learn of it later. Its gate would then reject a released write. Therefore the configuration has two
-// webhooks with the same namespaceSelector. The API server evaluates each selector immediately before
-// it calls the webhook, with the same Namespace informer that the gate uses
-// (k8s.io/apiserver, pkg/admission/plugin/webhook/mutating/dispatcher.go). If it calls the second
-// webhook for a Namespace that is already initialized, its informer is stale, and the webhook asks
-// the client to send the write again. Otherwise its gate admits the write. This works with any number
-// of API servers, because each of them is asked for its own state.
+// The API server has evaluated all that precedes the webhook with the Namespace as it was before the hold, and
+// does not repeat it: the built-in plugins, such as LimitRanger and ServiceAccount, then MutatingAdmissionPolicies,
+// then webhooks by the name of their configuration (AllOrderedPlugins in kubernetes,
+// pkg/kubeapiserver/options/plugins.go). Policies read the labels, annotations, status and resourceVersion of the
+// Namespace as namespaceObject (CreateNamespaceObject in apiserver, pkg/admission/plugin/cel/condition.go), select by
+// its labels, and have parameters in it, which initializers create. A mutation by the webhook would cause a
+// reinvocation, but only of built-in plugins and of those policies and webhooks with reinvocationPolicy IfNeeded
+// (dispatcher.go in apiserver, pkg/admission/plugin/policy/mutating and pkg/admission/plugin/webhook/mutating). So
+// for every write, the result could differ from that of a write after the initialization. A write that is sent
+// again is processed like any other.
 //
-// # Writes that must be sent again
+// Therefore, the webhook needs no read from the API server, and it does not matter whether its cache or the one
+// of the API server is behind: the API server calls the webhook until it has observed the end of the initialization.
 //
-// The plugins LimitRanger and ServiceAccount of the API server, and selectors of policies and of
-// webhooks, are evaluated before or while a write is held. A Pod, and any write whose Namespace
-// received other labels in the meantime, is therefore never released. The client is asked to send it
-// again, and the API server admits it like any other write to an initialized Namespace.
+// # Peers
+//
+// Any Pod that reaches the server can send it reviews. Such reviews take a slot only if the Namespace is initializing.
 package hold

@@ -11,10 +11,13 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // memory is a reader with at most one Namespace.
@@ -45,26 +48,24 @@ func (m *memory) Get(_ context.Context, key client.ObjectKey, object client.Obje
 func TestWait(t *testing.T) {
 	initializing := makeNamespace()
 	tests := map[string]struct {
-		before *corev1.Namespace // in the cache
 		events []*corev1.Namespace
 		want   time.Duration
 	}{
-		"initialized":                {before: initializing, events: []*corev1.Namespace{makeNamespace(initialized)}, want: time.Second},
-		"failed":                     {before: initializing, events: []*corev1.Namespace{makeNamespace(withFailure)}, want: time.Second},
-		"deleted":                    {before: initializing, events: []*corev1.Namespace{nil}, want: time.Second},
-		"recreated":                  {before: initializing, events: []*corev1.Namespace{makeNamespace(recreated)}, want: time.Second},
-		"another label":              {before: initializing, events: []*corev1.Namespace{makeNamespace(relabeled)}, want: time.Minute},
-		"never initialized":          {before: initializing, want: time.Minute},
-		"not in the cache yet":       {events: []*corev1.Namespace{initializing, makeNamespace(initialized)}, want: 2 * time.Second},
-		"an older one in the cache":  {before: makeNamespace(recreated), events: []*corev1.Namespace{nil, initializing}, want: time.Minute},
-		"already changed in a cache": {before: makeNamespace(initialized), want: 0},
+		"initialized":       {events: []*corev1.Namespace{makeNamespace(initialized)}, want: time.Second},
+		"failed":            {events: []*corev1.Namespace{makeNamespace(withFailure)}, want: time.Second},
+		"deleted":           {events: []*corev1.Namespace{makeNamespace(deleted)}, want: time.Second},
+		"removed":           {events: []*corev1.Namespace{nil}, want: time.Second},
+		"recreated":         {events: []*corev1.Namespace{makeNamespace(recreated)}, want: time.Second},
+		"another label":     {events: []*corev1.Namespace{makeNamespace(relabeled)}, want: time.Minute},
+		"never initialized": {want: time.Minute},
+		"later":             {events: []*corev1.Namespace{makeNamespace(relabeled), makeNamespace(initialized)}, want: 2 * time.Second},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				cache := &memory{namespace: test.before}
-				holder := &Holder{config: Config{Namespaces: cache}}
+				cache := &memory{namespace: initializing}
+				holder := &Holder{config: Config{Namespaces: cache, Duration: time.Minute}}
 				go func() {
 					for _, namespace := range test.events {
 						time.Sleep(time.Second)
@@ -72,12 +73,42 @@ func TestWait(t *testing.T) {
 						holder.changes.notify(initializing.Name)
 					}
 				}()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
 				start := time.Now()
-				holder.wait(ctx, initializing)
+				_, err := holder.wait(t.Context(), initializing)
+				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(time.Since(start)).To(Equal(test.want))
 			})
 		})
 	}
 }
+
+// TestUnknown verifies that the response does not depend on whether a namespace exists, and takes no slot.
+func TestUnknown(t *testing.T) {
+	g := NewWithT(t)
+	cache := &memory{}
+	recorder := &recorder{}
+	holder := &Holder{config: Config{Namespaces: cache, Duration: time.Minute, Metrics: recorder}}
+	request := &webhooks.Request{Namespace: "shop", Operation: admissionv1.Create}
+	unknown, err := holder.Handle(t.Context(), request)
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, namespace := range []*corev1.Namespace{
+		makeNamespace(initialized), makeNamespace(initialized, deleted), makeNamespace(initialized, withFailure),
+	} {
+		cache.set(namespace)
+		response, err := holder.Handle(t.Context(), request)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response).To(Equal(unknown))
+	}
+	g.Expect(recorder.answered).To(HaveEach(OutcomeResend))
+
+	cache.set(makeNamespace())
+	over, err := holder.Handle(t.Context(), request)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(over.Result.Message).To(ContainSubstring("too many writes"))
+}
+
+// recorder records the outcomes of writes that were not held.
+type recorder struct{ answered []Outcome }
+
+func (r *recorder) Held() func(Outcome)      { return func(Outcome) {} }
+func (r *recorder) Answered(outcome Outcome) { r.answered = append(r.answered, outcome) }

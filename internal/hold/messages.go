@@ -13,8 +13,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-const messageNotRead = "Failed to read the namespace of a write"
-
 // Errors of the flags.
 const (
 	msgInvalidDuration = "--hold-duration %s must be positive"
@@ -42,11 +40,7 @@ func overLimitMessage(namespace *corev1.Namespace) string {
 }
 
 func resendMessage(namespace string) string {
-	return fmt.Sprintf("namespace %q has just been initialized; send the request again", namespace)
-}
-
-func terminatingMessage(namespace string) string {
-	return fmt.Sprintf("unable to create new content in namespace %s because it is being terminated", namespace)
+	return fmt.Sprintf("namespace %q has just been created, initialized or deleted; send the request again", namespace)
 }
 
 func failedMessage(namespace *corev1.Namespace) string {

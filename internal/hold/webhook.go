@@ -5,131 +5,80 @@ package hold
 
 import (
 	"context"
-	"net/http"
+	"errors"
+	"fmt"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// Paths of the webhooks in config/hold.
-const (
-	holdPath   = "/hold"
-	resendPath = "/resend"
-)
+// path is the path of the webhook in config/hold.
+const path = "/hold"
 
-// responseTime is reserved for the response to reach the API server before its timeout.
-const responseTime = time.Second
-
-// Register registers both webhooks at a server. They serve on every replica, whichever is the leader.
-func Register(ctx context.Context, server webhook.Server, informers cache.Informers, config Config) error {
+// Register registers the webhook at a server. It serves on every replica, whichever is the leader.
+func Register(ctx context.Context, server *webhooks.Server, informers cache.Informers, config Config) error {
 	holder := &Holder{config: config, slots: slots{limits: config.Limits}}
 	if err := holder.changes.watch(ctx, informers); err != nil {
 		return err
 	}
-	server.Register(holdPath, &admission.Webhook{
-		Handler:         handler{Holder: holder},
-		WithContextFunc: withTimeout,
-	})
-	server.Register(resendPath, &admission.Webhook{
-		Handler:         handler{Holder: holder, isSecond: true},
-		WithContextFunc: withTimeout,
-	})
+	server.Register(webhooks.Webhook{Path: path, Handle: holder.Handle})
 	return nil
 }
 
-// handler serves one of the two webhooks.
-type handler struct {
-	*Holder
-	// isSecond is true for the webhook that is called only by an API server whose informer is stale,
-	// or if the first one was not available.
-	isSecond bool
+// Handle implements webhooks.Webhook. If the Namespace cannot be read, the gate decides.
+func (h *Holder) Handle(ctx context.Context, request *webhooks.Request) (*admissionv1.AdmissionResponse, error) {
+	namespace, err := h.get(ctx, request.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("failed to get Namespace %q: %w", request.Namespace, err)
+	}
+	switch decide(request.Operation, namespace) {
+	case decideHold:
+		return h.hold(ctx, request, namespace)
+	case decideFail:
+		h.config.Metrics.Answered(OutcomeFailed)
+		return failed(namespace), nil
+	case decideAllow:
+		h.config.Metrics.Answered(OutcomeAllowed)
+		return &admissionv1.AdmissionResponse{Allowed: true}, nil
+	}
+	h.config.Metrics.Answered(OutcomeResend)
+	return tryAgain(request.Namespace, resendDelay, resendMessage(request.Namespace)), nil
 }
 
-// Handle implements admission.Handler. If the Namespace cannot be read, the gate decides.
-func (h handler) Handle(ctx context.Context, request admission.Request) admission.Response {
-	before, err := h.find(ctx, request.Namespace)
-	if err != nil {
-		log.FromContext(ctx).Error(err, messageNotRead, "namespace", request.Namespace)
-		return admission.Allowed("")
-	}
-	if before == nil || phaseOf(before) != phasePending {
-		outcome, response := h.decide(&request.AdmissionRequest, before, before)
-		h.config.Metrics.Answered(outcome)
-		return response
-	}
-	if !h.slots.acquire(request.UserInfo.Username) {
+func (h *Holder) hold(
+	ctx context.Context, request *webhooks.Request, before *corev1.Namespace,
+) (*admissionv1.AdmissionResponse, error) {
+	if !h.slots.acquire(request.Username) {
 		h.config.Metrics.Answered(OutcomeOverLimit)
-		return tryAgain(before.Name, retryAfter(before, time.Now()), overLimitMessage(before))
+		return tryAgain(before.Name, retryAfter(before, time.Now()), overLimitMessage(before)), nil
 	}
-	defer h.slots.release(request.UserInfo.Username)
-	outcome, response := OutcomeCanceled, admission.Response{}
+	defer h.slots.release(request.Username)
+	request.Serving()
 	done := h.config.Metrics.Held()
-	defer func() { done(outcome) }()
-
-	h.waitFor(ctx, before)
-	if ctx.Err() != nil {
-		return response
+	after, err := h.wait(ctx, before)
+	if err == nil && errors.Is(ctx.Err(), context.Canceled) {
+		err = ctx.Err()
 	}
-	// The API server has checked that the Namespace is not terminating before it called the webhook,
-	// and does not check it again. The watch may lag behind its deletion.
-	after, err := get(ctx, h.config.Live, before.Name)
 	if err != nil {
-		log.FromContext(ctx).Info(messageNotRead, "namespace", request.Namespace, "error", err.Error())
-		after = before
+		done(OutcomeCanceled)
+		return nil, fmt.Errorf("failed to wait for Namespace %q: %w", before.Name, err)
 	}
-	outcome, response = h.decide(&request.AdmissionRequest, before, after)
-	return response
+	outcome, response := answer(before, after)
+	done(outcome)
+	return response, nil
 }
 
-// decide returns the response to a write. The Namespace is nil if it does not exist.
-func (h handler) decide(
-	request *admissionv1.AdmissionRequest, before, after *corev1.Namespace,
-) (Outcome, admission.Response) {
-	if after == nil {
-		return OutcomeFailed, notFound(request.Namespace)
-	}
-	switch phaseOf(after) {
-	case phaseWritable:
-		if h.isSecond || mustResend(request, before, after) {
-			return OutcomeResend, tryAgain(after.Name, resendDelay, resendMessage(after.Name))
-		}
-		return OutcomeReleased, admission.Allowed("")
-	case phaseFailed:
+// answer returns the response to a write that was held.
+func answer(before, after *corev1.Namespace) (Outcome, *admissionv1.AdmissionResponse) {
+	switch {
+	case !hasEnded(before, after):
+		return OutcomeTimedOut, tryAgain(before.Name, resendDelay, pendingMessage(after))
+	case after != nil && after.UID == before.UID && decide(admissionv1.Create, after) == decideFail:
 		return OutcomeFailed, failed(after)
-	case phaseTerminating:
-		if request.Operation == admissionv1.Create {
-			return OutcomeFailed, terminating(request, after)
-		}
-		// The gate admits deletions, and updates of objects that are being deleted.
-		return OutcomeReleased, admission.Allowed("")
 	}
-	return OutcomeTimedOut, tryAgain(after.Name, resendDelay, pendingMessage(after))
-}
-
-type timeoutKey struct{}
-
-// withTimeout adds the timeout of the API server to the context.
-func withTimeout(ctx context.Context, request *http.Request) context.Context {
-	timeout, err := time.ParseDuration(request.URL.Query().Get("timeout"))
-	if err != nil {
-		return ctx
-	}
-	return context.WithValue(ctx, timeoutKey{}, timeout)
-}
-
-// waitFor waits for a Namespace, but not so long that the API server times out: it would then ignore
-// the webhook, and the gate would reject the write.
-func (h *Holder) waitFor(ctx context.Context, namespace *corev1.Namespace) {
-	duration := h.config.Duration
-	if timeout, ok := ctx.Value(timeoutKey{}).(time.Duration); ok {
-		duration = min(duration, timeout-responseTime)
-	}
-	ctx, cancel := context.WithTimeout(ctx, duration)
-	defer cancel()
-	h.wait(ctx, namespace)
+	return OutcomeResend, tryAgain(before.Name, resendDelay, resendMessage(before.Name))
 }

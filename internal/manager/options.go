@@ -52,6 +52,10 @@ type Options struct {
 	// Hold configures the webhooks that hold writes to initializing Namespaces; nil disables them. They
 	// require the initialization controllers.
 	Hold *hold.Options
+	// ProbeAddress is the address of /healthz and /readyz, and Metrics describes the server of the metrics. Empty
+	// addresses and "0" disable them.
+	ProbeAddress string
+	Metrics      MetricsOptions
 	// Clock measures durations. It defaults to the real clock.
 	Clock clock.PassiveClock
 	// ServerClock is compared with timestamps of the API server and of other managers. It defaults to Clock.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/compat"
@@ -84,10 +85,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 		cached = append(cached, policyverifier.ValidatingObjects()...)
 	}
-	if err := setupWebhooks(ctx, mgr, options, validator); err != nil {
+	ready := map[string]healthz.Checker{}
+	if err := setupWebhooks(ctx, mgr, options, validator, ready); err != nil {
 		return err
 	}
-	return addProbes(ctx, mgr, cached)
+	if err := addMetrics(ctx, mgr, options.Metrics); err != nil {
+		return err
+	}
+	return addProbes(ctx, mgr, options.ProbeAddress, cached, ready)
 }
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create

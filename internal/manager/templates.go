@@ -80,5 +80,5 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.V
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("failed to set up the reconciler of namespaces with templates: %w", err)
 	}
-	return &template.Validator{Writer: writer, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace}, nil
+	return template.NewValidator(writer, mgr.GetAPIReader(), options.SystemNamespace), nil
 }

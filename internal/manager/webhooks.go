@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
@@ -17,9 +18,10 @@ import (
 )
 
 // setupWebhooks adds the webhooks that hold writes, and the one for templates unless validator is nil, if the
-// options enable them.
+// options enable them. It adds the check of their server to those of the readiness probe.
 func setupWebhooks(
 	ctx context.Context, mgr ctrl.Manager, options Options, validator *template.Validator,
+	ready map[string]healthz.Checker,
 ) error {
 	if options.Hold == nil || !options.Controllers.Runs(Initialization) {
 		return nil
@@ -32,8 +34,9 @@ func setupWebhooks(
 	if err != nil {
 		return fmt.Errorf("failed to set up the server of the webhooks: %w", err)
 	}
+	ready["hold"] = server.IsReady
 	if validator != nil {
-		validator.Register(server, mgr.GetScheme())
+		validator.Register(server)
 	}
 	if options.Hold.URL != "" {
 		reconciler := &controller.TemplateWebhookReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
@@ -42,11 +45,11 @@ func setupWebhooks(
 		}
 	}
 	if err := hold.Register(ctx, server, mgr.GetCache(), hold.Config{
-		Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Duration: options.Hold.Duration, Limits: options.Hold.Limits, Metrics: metrics.HoldRecorder{},
+		Namespaces: mgr.GetClient(),
+		Duration:   options.Hold.Duration, Limits: options.Hold.Limits, Metrics: metrics.HoldRecorder{},
 		Stopping: ctx.Done(),
 	}); err != nil {
-		return fmt.Errorf("failed to set up the hold webhooks: %w", err)
+		return fmt.Errorf("failed to set up the hold webhook: %w", err)
 	}
 	return nil
 }

@@ -10,129 +10,90 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
-	"strconv"
+	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/nslifecycle/nslifecycle/internal/limitedhttp"
 )
 
-// certificateDelay is the time after which a replica without a certificate is ready. The leader issues the certificate.
-// During an upgrade, it can be a replica that does not, and that stops only when this one is ready.
-const certificateDelay = 30 * time.Second
+const (
+	// refusalInterval is the time between two log lines about refused reviews.
+	refusalInterval = time.Minute
+	// shutdownTimeout limits the time for the last responses.
+	shutdownTimeout = 10 * time.Second
+)
 
-// Options configure the server of the webhooks.
-type Options struct {
-	// Address is the host and the port that the webhooks are served at. The host may be empty.
-	Address string
-	// Secret is the name of the Secret with the certificate, in the system namespace.
-	Secret string
-	// IsRotated makes the manager issue and rotate the certificate.
-	IsRotated bool
-	// Service is the name of the Service of the webhooks, in the system namespace.
-	Service string
-	// URL is the address of the webhooks for an API server that cannot reach the Service; empty
-	// otherwise. Its host must be a DNS name: the rotator issues no certificates for IP addresses.
-	URL string
+// Server serves webhooks at one address. The server of controller-runtime has fixed limits, and its webhooks
+// accept 7 MiB of YAML.
+type Server struct {
+	// IsReady is a check for the readiness probe.
+	IsReady healthz.Checker
+
+	address  string
+	tls      *tls.Config
+	log      logr.Logger
+	mux      *http.ServeMux
+	refusals *rate.Sometimes
+
+	isServing atomic.Bool
 }
 
-// Validate returns an error if the options are invalid.
-func (o *Options) Validate() error {
-	var errs []error
-	if _, _, err := splitAddress(o.Address); err != nil {
-		errs = append(errs, fmt.Errorf(msgInvalidAddress, o.Address))
+func newServer(address string, config *tls.Config, log logr.Logger) *Server {
+	return &Server{
+		address: address, tls: config, log: log, mux: http.NewServeMux(),
+		refusals: &rate.Sometimes{Interval: refusalInterval},
 	}
-	if o.URL != "" {
-		if _, err := o.host(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
-// host returns the host name in URL.
-func (o *Options) host() (string, error) {
-	base, err := url.Parse(o.URL)
-	if err != nil || base.Scheme != "https" || base.Hostname() == "" || net.ParseIP(base.Hostname()) != nil {
-		return "", fmt.Errorf(msgInvalidURL, o.URL)
-	}
-	return base.Hostname(), nil
+// Register adds a webhook, before the server is started.
+func (s *Server) Register(webhook Webhook) {
+	s.mux.Handle(webhook.Path, newHandler(webhook, s.log, s.refusals))
 }
 
-// NewServer adds the server of the webhooks, and the controllers of its certificate, to a manager. The
-// caller registers the webhooks.
-func NewServer(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespace string) (webhook.Server, error) {
-	host, port, err := splitAddress(options.Address)
+// NeedLeaderElection implements manager.LeaderElectionRunnable. The server runs on every replica.
+func (*Server) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable. The manager starts it when its caches have synced.
+func (s *Server) Start(ctx context.Context) error {
+	tcp, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("failed to listen at %s: %w", s.address, err)
 	}
-	names := []string{options.Service + "." + systemNamespace + ".svc"}
-	if options.URL != "" {
-		name, err := options.host()
-		if err != nil {
-			return nil, err
+	return s.serve(ctx, tcp)
+}
+
+func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
+	server := limitedhttp.NewServer(s.mux)
+	// Webhooks answer the last requests when the manager stops.
+	server.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
+	stop := context.AfterFunc(ctx, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
 		}
-		names = slices.Insert(names, 0, name) // The rotator compares the certificate only with the first name.
-	}
-	secret := types.NamespacedName{Namespace: systemNamespace, Name: options.Secret}
-	certificate, err := watchCertificate(ctx, mgr, secret)
-	if err != nil {
-		return nil, err
-	}
-	if options.IsRotated {
-		if err := rotate(mgr, secret, names, port); err != nil {
-			return nil, err
-		}
-	}
-	server := webhook.NewServer(webhook.Options{
-		Host: host, Port: port,
-		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
-			config.GetCertificate = certificate.Get
-			// HTTP/2 is vulnerable to CVE-2023-44487, and would send all writes through one connection to
-			// one replica.
-			config.NextProtos = []string{"http/1.1"}
-		}},
 	})
-	isReady := server.StartedChecker()
-	if options.IsRotated {
-		isReady = readyCheck(certificate, isReady)
+	defer stop()
+	s.isServing.Store(true)
+	err := server.Serve(limitedhttp.Limit(tcp, s.tls))
+	s.isServing.Store(false)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
 	}
-	return server, errors.Join(mgr.Add(server), mgr.AddReadyzCheck("hold", isReady))
+	return err
 }
 
-// readyCheck returns the check of a server whose certificate a manager issues.
-func readyCheck(certificate *Certificate, isServing healthz.Checker) healthz.Checker {
-	begin := time.Now()
-	return func(request *http.Request) error {
-		if certificate.current.Load() == nil && time.Since(begin) > certificateDelay {
-			return nil
+// check returns a check that succeeds while the server can answer.
+func (s *Server) check(certificate *Certificate) healthz.Checker {
+	return func(*http.Request) error {
+		if !s.isServing.Load() {
+			return errors.New(messageNotServing)
 		}
-		return isServing(request)
+		_, err := certificate.Get(nil)
+		return err
 	}
-}
-
-func splitAddress(address string) (host string, port int, err error) {
-	host, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return "", 0, err
-	}
-	port, err = strconv.Atoi(text)
-	return host, port, err
-}
-
-// SetURL changes the address of a webhook and preserves its path.
-func SetURL(target *admissionregistrationv1.WebhookClientConfig, base string) {
-	var path string
-	if target.Service != nil {
-		path = ptr.Deref(target.Service.Path, "")
-	} else if current, err := url.Parse(ptr.Deref(target.URL, "")); err == nil {
-		path = current.Path
-	}
-	target.URL, target.Service = new(base+path), nil
 }

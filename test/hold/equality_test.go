@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,30 +17,47 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-var _ = Describe("An object of a held write", func() {
-	It("equals an object that is created after the initialization", func(ctx context.Context) {
-		mutateSelected(ctx)
+var _ = DescribeTable("An object of a held write equals one that is created after the initialization",
+	func(ctx context.Context, change func(ctx context.Context, namespace string), key, value string) {
+		mutate(ctx)
 		namespace := cluster.CreateInitializing(ctx, "equal").Name
-		create := func(name string) map[string]client.Object {
-			objects := makeObjects(namespace, name)
-			for _, object := range objects {
-				Expect(cluster.Ordinary.Create(ctx, object)).To(Succeed())
-			}
-			return objects
-		}
-		held := make(chan map[string]client.Object, 1)
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"`+removedLabel+`":""}}}`)
+		held := makeObjects(namespace, "held")
 		before := receivedWrites()
-		go func() {
-			defer GinkgoRecover()
-			defer close(held)
-			held <- create("held")
-		}()
-		Eventually(receivedWrites).WithContext(ctx).Should(BeNumerically(">", before))
-
-		By("adding defaults and a label that selects the namespace for a policy")
+		var writes errgroup.Group
+		for _, object := range held {
+			writes.Go(func() error { return cluster.Ordinary.Create(ctx, object) })
+		}
+		Eventually(receivedWrites).WithContext(ctx).Should(BeNumerically(">=", before+float64(len(held))))
+		change(ctx, namespace)
+		cluster.Finish(ctx, namespace)
+		Expect(writes.Wait()).To(Succeed())
+		for kind, want := range makeObjects(namespace, "later") {
+			Expect(cluster.Ordinary.Create(ctx, want)).To(Succeed())
+			Expect(normalized(held[kind])).To(Equal(normalized(want)), kind)
+			Expect(want.GetAnnotations()).To(HaveKeyWithValue(key, value), kind)
+		}
+	},
+	Entry("whatever happens", func(context.Context, string) {}, "example.com/initializing", "false"),
+	Entry("if a label is added that selects a policy", func(ctx context.Context, namespace string) {
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"`+selectedLabel+`":""}}}`)
+	}, "example.com/selected", "true"),
+	Entry("if a label is removed", func(ctx context.Context, namespace string) {
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"`+removedLabel+`":null}}}`)
+	}, "example.com/label", "false"),
+	Entry("if an annotation is set", func(ctx context.Context, namespace string) {
+		patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"test.example.com/annotation":"set"}}}`)
+	}, "example.com/annotation", "set"),
+	Entry("if the parameters of a policy are created", func(ctx context.Context, namespace string) {
+		Expect(cluster.Initializer.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: parameters, Namespace: namespace}, Data: map[string]string{"team": "blue"},
+		})).To(Succeed())
+	}, "example.com/parameter", "blue"),
+	Entry("if a LimitRange is created", func(ctx context.Context, namespace string) {
 		Expect(cluster.Initializer.Create(ctx, &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Name: "defaults", Namespace: namespace},
 			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -47,28 +65,21 @@ var _ = Describe("An object of a held write", func() {
 				Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 			}}},
 		})).To(Succeed())
-		addLabel(ctx, namespace)
-		cluster.Finish(ctx, namespace)
+	}, "example.com/initializing", "false"),
+)
 
-		var got map[string]client.Object
-		Eventually(held).WithContext(ctx).Should(Receive(&got))
-		for kind, want := range create("later") {
-			Expect(normalized(got[kind])).To(Equal(normalized(want)), kind)
-		}
-		pod := got["Pod"].(*corev1.Pod)
-		Expect(pod.Spec.Containers[0].Resources.Limits).To(HaveKey(corev1.ResourceMemory))
-		Expect(pod.Annotations).To(HaveKey("example.com/mutated"))
-	})
-})
+const (
+	// selectedLabel selects namespaces for a mutating policy. removedLabel is removed by the initializer.
+	selectedLabel = "test.example.com/selected"
+	removedLabel  = "test.example.com/removed"
+	// parameters is the name of the ConfigMap with the parameters of a policy, in the namespace.
+	parameters = "parameters"
+)
 
-// selectedLabel selects namespaces for a mutating policy.
-const selectedLabel = "test.example.com/selected"
-
-func addLabel(ctx context.Context, name string) {
+func patchNamespace(ctx context.Context, name, patch string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+selectedLabel+`":""}}}`))
-	Expect(cluster.Initializer.Patch(ctx, namespace, patch)).To(Succeed())
+	Expect(cluster.Initializer.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 func makeObjects(namespace, name string) map[string]client.Object {
@@ -100,12 +111,41 @@ func normalized(object client.Object) client.Object {
 	return object
 }
 
-// mutateSelected adds an annotation to all objects in namespaces with selectedLabel.
-func mutateSelected(ctx context.Context) {
+// mutate installs policies that annotate new objects with what they evaluate.
+func mutate(ctx context.Context) {
 	GinkgoHelper()
-	selected := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("selected"))
-	addLabel(ctx, selected.Name)
-	name := framework.Unique("mutate")
+	installPolicy(ctx, "selected", `"example.com/selected": "true"`, nil, &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: selectedLabel, Operator: metav1.LabelSelectorOpExists}},
+	})
+	installPolicy(ctx, "parameter", `"example.com/parameter": params.data.team`, &admissionregistrationv1.ParamRef{
+		Name: parameters, ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
+	}, nil)
+	installPolicy(ctx, "namespace", `
+		"example.com/annotation": namespaceObject.metadata.?annotations[?"test.example.com/annotation"].orValue(""),
+		"example.com/label": string("`+removedLabel+`" in namespaceObject.metadata.labels),
+		"example.com/initializing": string("`+v1alpha1.LabelInitializing+`" in namespaceObject.metadata.labels)`, nil, nil)
+
+	// The API server compiles a policy a few milliseconds after its creation.
+	probes := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("probes")).Name
+	patchNamespace(ctx, probes, `{"metadata":{"labels":{"`+selectedLabel+`":""}}}`)
+	Expect(cluster.Admin.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: parameters, Namespace: probes}, Data: map[string]string{"team": "red"},
+	})).To(Succeed())
+	Eventually(func(g Gomega) {
+		probe := makeObjects(probes, "probe")["Service"]
+		g.Expect(cluster.Admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(probe.GetAnnotations()).To(And(HaveKey("example.com/selected"), HaveKey("example.com/parameter"),
+			HaveKey("example.com/label")))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// installPolicy installs a policy that adds annotations, which are entries of a map in CEL.
+func installPolicy(
+	ctx context.Context, name, annotations string,
+	parameters *admissionregistrationv1.ParamRef, selector *metav1.LabelSelector,
+) {
+	GinkgoHelper()
+	name = framework.Unique(name)
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
@@ -125,33 +165,23 @@ func mutateSelected(ctx context.Context) {
 			Mutations: []admissionregistrationv1.Mutation{{
 				PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
 				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
-					Expression: `Object{metadata: Object.metadata{annotations: {"example.com/mutated": "true"}}}`,
+					Expression: `Object{metadata: Object.metadata{annotations: {` + annotations + `}}}`,
 				},
 			}},
 		},
 	}
 	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
-			PolicyName: name,
-			MatchResources: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-					{Key: selectedLabel, Operator: metav1.LabelSelectorOpExists},
-				}},
-			},
-		},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name, ParamRef: parameters},
+	}
+	if parameters != nil {
+		policy.Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
+	}
+	if selector != nil {
+		binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: selector}
 	}
 	for _, object := range []client.Object{policy, binding} {
 		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, object)).To(Succeed()) })
 	}
-	// The API server compiles a policy a few milliseconds after its creation.
-	Eventually(func(g Gomega) {
-		probe := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: selected.Name},
-			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
-		}
-		g.Expect(cluster.Admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-		g.Expect(probe.Annotations).To(HaveKey("example.com/mutated"))
-	}).WithContext(ctx).Should(Succeed())
 }

@@ -47,8 +47,8 @@ func startCreate(ctx context.Context, user *framework.User, namespace, name stri
 	return done
 }
 
-// expectReleased expects that a held write ends before its time limit, and returns its error.
-func expectReleased(ctx context.Context, held <-chan result) error {
+// expectEnded expects that a held write ends before its time limit, and returns its error.
+func expectEnded(ctx context.Context, held <-chan result) error {
 	GinkgoHelper()
 	var got result
 	Eventually(held).WithContext(ctx).Should(Receive(&got))

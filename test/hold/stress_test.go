@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -31,25 +32,21 @@ var _ = Describe("Held writes", func() {
 		fill(ctx, 20, []kubernetes.Interface{cluster.Ordinary.Clientset(), second.As(cluster.Ordinary).Clientset()})
 	})
 
-	It("succeed while the certificate and its CA are replaced", func(ctx context.Context) {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			Namespace: controlplane.SystemNamespace, Name: options.Secret,
-		}}
-		rotations, stop := context.WithCancel(ctx)
-		var background sync.WaitGroup
-		background.Go(func() {
-			defer GinkgoRecover()
-			for rotations.Err() == nil {
-				Expect(cluster.Admin.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`)))).To(Succeed())
-				select {
-				case <-time.After(500 * time.Millisecond):
-				case <-rotations.Done():
-				}
-			}
-		})
-		fill(ctx, 20, []kubernetes.Interface{cluster.Ordinary.Clientset()})
-		stop()
-		background.Wait()
+	It("are not interrupted when the certificate and its CA are replaced", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("rotated")).Name
+		held := startCreate(ctx, cluster.Ordinary, namespace, "web")
+		secret := &corev1.Secret{}
+		key := client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: options.Secret}
+		Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
+		before := secret.Data[corev1.TLSCertKey]
+		Expect(cluster.Admin.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`)))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
+			g.Expect(secret.Data[corev1.TLSCertKey]).NotTo(Or(BeEmpty(), Equal(before)))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(held).NotTo(Receive())
+		cluster.Finish(ctx, namespace)
+		Expect(expectEnded(ctx, held)).To(Satisfy(apierrors.IsTooManyRequests))
 	})
 })
 

@@ -28,9 +28,7 @@ const (
 	violationResult       = "an initialized namespace has a failure result"
 	violationStored       = "a user without the verb writes to an initializing namespace"
 	violationOrphan       = "a write is stored after its namespace was removed"
-	violationOther        = "a held write is stored in another namespace of the same name"
-	violationSelectors    = "a held write is released although selectors were evaluated with other labels"
-	violationHeldRejected = "the gate rejects a released write"
+	violationHeld         = "a write is stored for which policies were evaluated before it was held"
 	violationWrongTarget  = "the operator changes a namespace that it has not read"
 	violationNotFailed    = "the operator deletes a namespace whose initialization has not failed"
 	violationSkipFinished = "the operator skips or fails an initializer that has completed"
@@ -42,7 +40,6 @@ const (
 // Limits in docs/design.md, which are no violations.
 const (
 	limitOldNamespace = "the gate evaluates the old namespace for an UPDATE in a namespace that was created again"
-	limitLateCache    = "the gate rejects a released write, because the API server has just observed the creation"
 )
 
 // names is a set of initializers. The lowest bit is the first one in the list.
@@ -102,8 +99,8 @@ func namesOf(list []string) names {
 type namespace struct {
 	uid uint8 // 0 if the Namespace does not exist
 	// initializers is the list at creation, pending the current list.
-	initializers, pending                          names
-	hasLabel, hasFailed, isTerminating, hasChanged bool
+	initializers, pending              names
+	hasLabel, hasFailed, isTerminating bool
 	// finished are the initializers that have removed themselves or were skipped. No actor reads it.
 	finished names
 }
@@ -197,8 +194,6 @@ type initializationModel struct {
 	policy v1alpha1.InitializerFailurePolicy
 	// hasWrites adds writes of users to objects, and hasHold the webhooks that hold them.
 	hasWrites, hasHold bool
-	// hasChanges adds users that change the labels of the Namespace.
-	hasChanges bool
 	// hasMistakes adds users and initializers that try to forge the state.
 	hasMistakes bool
 	// hasSubjects makes each initializer the only subject of itself.
@@ -274,12 +269,6 @@ func (m *initializationModel) addUser(s initState, next *transitions[initState])
 		changed.isTerminating = true
 		to.history = s.history.add(changed)
 		next.addExternal("the user deletes the namespace", to, "")
-		if m.hasChanges && !current.hasChanged {
-			changed = current
-			changed.hasChanged = true
-			to.history = s.history.add(changed)
-			next.addExternal("the user changes a label of the namespace", to, "")
-		}
 	} else if m.isObserved(s, current.uid) || !m.has(ruleGracePeriod) {
 		to := s
 		to.history, to.objectIn = s.history.add(namespace{}), 0

@@ -23,13 +23,8 @@ const (
 	ruleOrder              rule = "only the first initializer is removed"
 )
 
-// Rules of the hold webhooks.
-const (
-	ruleSecondWebhook     rule = "second webhook"
-	ruleReleaseLive       rule = "read the namespace before a release"
-	ruleReleaseSameUID    rule = "release only for the same namespace"
-	ruleReleaseSameLabels rule = "release only with the same labels"
-)
+// ruleSendAgain is a rule of the hold webhooks.
+const ruleSendAgain rule = "held writes are sent again"
 
 // Rules of initializers and of the operator during the initialization.
 const (

@@ -29,13 +29,6 @@ var scenarios = map[string]func(without rule) (Result, error){
 			without: without, servers: 3, namespaces: 2, initializers: firstInitializer, hasWrites: true, hasHold: true,
 		})
 	},
-	// The same through one API server, while users change labels of the namespace.
-	"labels": func(without rule) (Result, error) {
-		return Check(&initializationModel{
-			without: without, servers: 1, namespaces: 2, initializers: firstInitializer, hasWrites: true, hasHold: true,
-			hasChanges: true,
-		})
-	},
 	// Writes through two API servers without webhooks.
 	"gate": func(without rule) (Result, error) {
 		return Check(&initializationModel{
@@ -146,16 +139,8 @@ var initializationTests = map[rule]ruleTest{
 	ruleResultWhilePending: {"fail", violationResult, []string{"decides to fail", "completes", "writes"}},
 	ruleSubjects:           {"subjects", violationOpenEarly, []string{"second removes all names"}},
 	ruleOrder:              {"subjects", violationOrder, []string{"second completes"}},
-	ruleSecondWebhook: {"writes", violationHeldRejected, []string{
-		"completes", "calls the first webhook and releases the write", "the gate rejects the write"}},
-	ruleReleaseLive: {"writes", violationOrphan, []string{
-		"completes", "deletes the namespace", "calls the first webhook", "is finalized and removed",
-		"finds the namespace in its cache and releases the write", "is stored"}},
-	ruleReleaseSameUID: {"writes", violationOther, []string{
-		"deletes the namespace", "removed", "creates the namespace", "calls the first webhook", "completes",
-		"releases the write", "is stored"}},
-	ruleReleaseSameLabels: {"labels", violationSelectors, []string{
-		"changes a label", "calls the first webhook", "completes", "releases the write"}},
+	ruleSendAgain: {"writes", violationHeld, []string{
+		"calls the webhook", "completes", "the webhook admits the write", "is stored"}},
 	ruleInitializerUID: {"ignore", violationOpenEarly, []string{"removed", "creates the namespace", "completes"}},
 	ruleLiveNamespace:  {"ignore", violationSkipFinished, []string{"first completes", "decides to skip first"}},
 	ruleLiveRegistry: {"ignore", violationSkipEarly, []string{
@@ -254,8 +239,6 @@ func TestRulesAreTested(t *testing.T) {
 func TestLimits(t *testing.T) {
 	tests := map[string][]string{
 		limitOldNamespace: {"deletes the namespace", "completes", "removed", "creates the namespace", "UPDATE", "is stored"},
-		limitLateCache: {"creates the namespace", "calls the first webhook", "completes", "releases the write",
-			"does not call the second webhook", "API server", "the gate rejects the write"},
 	}
 	for limit, steps := range tests {
 		t.Run(limit, func(t *testing.T) {

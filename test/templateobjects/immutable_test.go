@@ -22,13 +22,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// roleBinding returns the manifest of a RoleBinding named "team".
-func roleBinding(role string) string {
-	return fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"team"},
-		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%q},
-		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"team"}]}`, role)
-}
-
 func claim(class string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"team"},"spec":{
 		"accessModes":["ReadWriteOnce"],"storageClassName":%q,"resources":{"requests":{"storage":"1Gi"}}}}`, class)
@@ -131,9 +124,9 @@ var _ = Describe("A change that the API server does not permit for an existing o
 				Expect(value).To(Equal(want))
 			}
 		},
-		Entry("roleRef", roleBinding("edit"), roleBinding("view"), none, "view", roleBindings, "roleRef", "name"),
-		Entry("roleRef of a locked RoleBinding", roleBinding("edit"), roleBinding("view"), withLock, "view", roleBindings, "roleRef", "name"),
-		Entry("roleRef, with removal Keep", roleBinding("edit"), roleBinding("view"), withKeep, "view", roleBindings, "roleRef", "name"),
+		Entry("roleRef", bindingTo("ClusterRole", "edit"), bindingTo("ClusterRole", "view"), none, "view", roleBindings, "roleRef", "name"),
+		Entry("roleRef of a locked RoleBinding", bindingTo("ClusterRole", "edit"), bindingTo("ClusterRole", "view"), withLock, "view", roleBindings, "roleRef", "name"),
+		Entry("roleRef, with removal Keep", bindingTo("ClusterRole", "edit"), bindingTo("ClusterRole", "view"), withKeep, "view", roleBindings, "roleRef", "name"),
 		Entry("type of a Secret", secret("Opaque"), secret("kubernetes.io/basic-auth"), none, "kubernetes.io/basic-auth", core("Secret"), "type"),
 		Entry("an immutable ConfigMap", immutable("ConfigMap", "a"), immutable("ConfigMap", "b"), none, "b", core("ConfigMap"), "data", "key"),
 		Entry("an immutable Secret", immutable("Secret", "a"), immutable("Secret", "b"), none, "Yg==", core("Secret"), "data", "key"),
@@ -169,9 +162,9 @@ var _ = Describe("A change that the API server does not permit for an existing o
 	})
 
 	It("is reported for an adopted object, and reaches new namespaces", func(ctx context.Context) {
-		template, old := createBefore(ctx, roleBinding("edit"))
+		template, old := createBefore(ctx, bindingTo("ClusterRole", "edit"))
 		_, uid := valueOf(Default, ctx, old, roleBindings)
-		change(ctx, template.Name, only("team", roleBinding("view")))
+		change(ctx, template.Name, only("team", bindingTo("ClusterRole", "view")))
 		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"FieldImmutable"}))
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "0 of 1", "1 failed")
 		expectEvents(ctx, old, "FieldImmutable")
@@ -229,14 +222,14 @@ var _ = Describe("A change that the API server does not permit for an existing o
 	})
 
 	It("waits for the finalizers of the existing object", func(ctx context.Context) {
-		template := newTemplate(framework.Unique("finalizer"), only("team", roleBinding("edit")))
+		template := newTemplate(framework.Unique("finalizer"), only("team", bindingTo("ClusterRole", "edit")))
 		create(ctx, template)
 		old := selectedBy(template.Name)
 		createOpen(ctx, old)
 		binding := get(ctx, old, "team", &rbacv1.RoleBinding{})
 		binding.Finalizers = []string{"test.example.com/wait"}
 		Expect(cluster.Admin.Update(ctx, binding)).To(Succeed())
-		change(ctx, template.Name, only("team", roleBinding("view")))
+		change(ctx, template.Name, only("team", bindingTo("ClusterRole", "view")))
 		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"ObjectTerminating"}))
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		Expect(cluster.Admin.Patch(ctx, binding, patch)).To(Succeed())

@@ -74,8 +74,8 @@ func (c *compiler) compileVariables(
 func (c *compiler) compileObjects(
 	path *field.Path, specs []v1alpha1.TemplateObject,
 ) ([]object, field.ErrorList) {
-	if len(specs) > maxObjects {
-		return nil, field.ErrorList{field.TooMany(path, len(specs), maxObjects)}
+	if len(specs) > MaxObjects {
+		return nil, field.ErrorList{field.TooMany(path, len(specs), MaxObjects)}
 	}
 	var result []object
 	var errs field.ErrorList

@@ -28,8 +28,8 @@ const (
 	maxPrecision = 32
 	// maxRange is the length of a list that lists.range returns.
 	maxRange = 1024
-	// maxObjects is the number of objects in a template.
-	maxObjects = 128
+	// MaxObjects is the number of objects in a template.
+	MaxObjects = 128
 	// maxManifestValues is the number of values in all objects of a template, with nested ones.
 	maxManifestValues = 64 << 10
 )

@@ -1,0 +1,116 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limitedhttp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+var errTooLarge = errors.New("the TLS handshake and the header are too large")
+
+// Limit bounds the number of connections of a listener whose request is not being served. The configuration of TLS can
+// be nil. Otherwise, it has GetCertificate.
+func Limit(tcp net.Listener, config *tls.Config) net.Listener {
+	limited := &listener{Listener: tcp, connections: NewQuota(MaxConnections)}
+	if config == nil {
+		return limited
+	}
+	return tls.NewListener(limited, limitSignatures(config))
+}
+
+type listener struct {
+	net.Listener
+	connections *Quota
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &Connection{Conn: accepted, ended: make(chan struct{})}
+	c.remaining.Store(maxHandshakeBytes)
+	// The server then closes the connection, which releases its use.
+	c.use = l.connections.use(c.Peer(), 1, sync.OnceFunc(func() {
+		close(c.ended)
+		_ = accepted.Close()
+	}))
+	c.use.renew()
+	return c, nil
+}
+
+// Connection is a TCP connection of a peer.
+type Connection struct {
+	net.Conn
+	use *Use
+	// ended is closed if the connection is closed in favor of another one.
+	ended chan struct{}
+	// remaining is the number of bytes that the peer can still send: crypto/tls and net/http would buffer
+	// several hundred KiB of an endless handshake or header.
+	remaining atomic.Int64
+}
+
+// connectionKey is the key of the connection in the context of a request.
+type connectionKey struct{}
+
+// ConnectionFrom returns the connection of a request.
+func ConnectionFrom(ctx context.Context) *Connection {
+	return ctx.Value(connectionKey{}).(*Connection)
+}
+
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, connectionOf(conn))
+}
+
+// connectionOf returns the TCP connection below a TLS connection.
+func connectionOf(conn net.Conn) *Connection {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	return conn.(*Connection)
+}
+
+// renewIdle makes a connection whose request has been served one of those that can be closed.
+func renewIdle(conn net.Conn, state http.ConnState) {
+	if state == http.StateIdle {
+		idle := connectionOf(conn)
+		idle.remaining.Store(maxHandshakeBytes)
+		idle.use.renew()
+	}
+}
+
+// AllowBody lets the peer send a body.
+func (c *Connection) AllowBody(size int64) { c.remaining.Store(size) }
+
+// Serving excludes the connection from those that can be closed, until its request has been served. The caller bounds
+// the number of these requests.
+func (c *Connection) Serving() { c.use.Release() }
+
+// Peer returns the host of the other end.
+func (c *Connection) Peer() string {
+	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	return host
+}
+
+// Read implements net.Conn.
+func (c *Connection) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.remaining.Add(-int64(n)) < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *Connection) Close() error {
+	c.use.Release()
+	return c.Conn.Close()
+}

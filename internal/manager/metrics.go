@@ -1,0 +1,97 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	certutil "k8s.io/client-go/util/cert"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+)
+
+// maxScrapes and scrapeBurst limit the requests for metrics per second. The API server authenticates each token.
+const maxScrapes, scrapeBurst = 50, 100
+
+// MetricsOptions configure the server of the metrics. The one of controller-runtime accepts any number of connections.
+type MetricsOptions struct {
+	Address string
+	// IsSecure makes the server require TLS, and authenticate and authorize requests.
+	IsSecure bool
+	// CertDir contains the certificate. If it contains none, the server uses a self-signed one.
+	CertDir string
+	// EnableHTTP2 makes the server accept HTTP/2.
+	EnableHTTP2 bool
+}
+
+func addMetrics(ctx context.Context, mgr ctrl.Manager, options MetricsOptions) error {
+	if options.Address == "" || options.Address == disabledAddress {
+		return nil
+	}
+	handler := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	var config *tls.Config
+	if options.IsSecure {
+		filter, err := filters.WithAuthenticationAndAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
+		if err != nil {
+			return fmt.Errorf("failed to set up the authorization of metrics: %w", err)
+		}
+		if handler, err = filter(mgr.GetLogger().WithName("metrics"), handler); err != nil {
+			return fmt.Errorf("failed to set up the authorization of metrics: %w", err)
+		}
+		if config, err = metricsTLS(mgr, options); err != nil {
+			return err
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", limitRate(handler))
+	return addServer(ctx, mgr, "metrics", options.Address, config, mux)
+}
+
+func limitRate(handler http.Handler) http.Handler {
+	limiter := rate.NewLimiter(maxScrapes, scrapeBurst)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !limiter.Allow() {
+			http.Error(w, http.StatusText(http.StatusTooManyRequests), http.StatusTooManyRequests)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+func metricsTLS(mgr ctrl.Manager, options MetricsOptions) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if options.EnableHTTP2 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	certificate := filepath.Join(options.CertDir, corev1.TLSCertKey)
+	if _, err := os.Stat(certificate); options.CertDir == "" || os.IsNotExist(err) {
+		certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{{127, 0, 0, 1}}, nil)
+		if err != nil {
+			return nil, fmt.Errorf("failed to generate a certificate for metrics: %w", err)
+		}
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			return nil, fmt.Errorf("failed to load the certificate for metrics: %w", err)
+		}
+		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
+		return config, nil
+	}
+	watcher, err := certwatcher.New(certificate, filepath.Join(options.CertDir, corev1.TLSPrivateKeyKey))
+	if err != nil {
+		return nil, fmt.Errorf("failed to load the certificate for metrics: %w", err)
+	}
+	config.GetCertificate = watcher.GetCertificate
+	return config, mgr.Add(watcher)
+}

@@ -1,0 +1,153 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/nslifecycle/nslifecycle/internal/limitedhttp"
+)
+
+// Webhook is an admission webhook. All have failurePolicy Ignore: if the server refuses a review, the API
+// server continues without it.
+type Webhook struct {
+	Path string
+	// NeedsObject makes the server decode the object of requests.
+	NeedsObject bool
+	// Handle returns the response to a request. If it returns an error, the API server ignores the webhook.
+	Handle func(context.Context, *Request) (*admissionv1.AdmissionResponse, error)
+}
+
+// handler receives reviews for a webhook, and limits what their peers can make it do before it knows them.
+type handler struct {
+	Webhook
+	buffers *limitedhttp.Quota
+	log     logr.Logger
+	// refusals limits the number of log lines about refused reviews.
+	refusals *rate.Sometimes
+}
+
+func newHandler(webhook Webhook, logger logr.Logger, refusals *rate.Sometimes) *handler {
+	return &handler{Webhook: webhook, buffers: limitedhttp.NewQuota(maxBuffered), log: logger, refusals: refusals}
+}
+
+// refusal is an error with the status of the response.
+type refusal struct {
+	code int
+	err  error
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			h.log.Error(fmt.Errorf("%v", panicked), messagePanic, "path", h.Path, "stack", string(debug.Stack()))
+			http.Error(w, messagePanic, http.StatusInternalServerError)
+		}
+	}()
+	review, refused := h.serve(w, r)
+	if refused != nil {
+		h.refusals.Do(func() {
+			h.log.Info(messageRefused, "path", h.Path, "peer", r.RemoteAddr, "reason", refused.err.Error())
+		})
+		w.Header().Set("Connection", "close")
+		http.Error(w, refused.err.Error(), refused.code)
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	_ = json.NewEncoder(w).Encode(review) // Fails only if the connection has failed.
+}
+
+const contentType = "application/json"
+
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReview, *refusal) {
+	if refused := refuse(r); refused != nil {
+		return nil, refused
+	}
+	conn := limitedhttp.ConnectionFrom(r.Context())
+	conn.AllowBody(2 * maxBody) // net/http limits the body to its Content-Length.
+	limit := maxHead
+	if h.NeedsObject {
+		limit += maxObject
+	}
+	buffer := h.buffers.Add(conn.Peer(), int(min(r.ContentLength, int64(limit))), func() { _ = conn.Close() })
+	defer buffer.Release()
+	request, err := h.receive(w, r, limit)
+	if err != nil {
+		return nil, &refusal{http.StatusBadRequest, err}
+	}
+	request.serving = func() {
+		buffer.Release()
+		conn.Serving()
+	}
+	ctx, cancel := withTimeout(log.IntoContext(r.Context(), h.log), r)
+	defer cancel()
+	response, err := h.Handle(ctx, request)
+	if err != nil {
+		return nil, &refusal{http.StatusServiceUnavailable, err}
+	}
+	response.UID = request.UID
+	return &admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Response: response,
+	}, nil
+}
+
+// refuse checks the header.
+func refuse(r *http.Request) *refusal {
+	switch {
+	case r.Method != http.MethodPost:
+		return &refusal{http.StatusMethodNotAllowed, errors.New("the method is not POST")}
+	case r.Header.Get("Content-Type") != contentType || r.Header.Get("Content-Encoding") != "":
+		return &refusal{http.StatusUnsupportedMediaType, errors.New("the content is not application/json")}
+	case r.ContentLength < 0:
+		return &refusal{http.StatusLengthRequired, errors.New("the header has no Content-Length")}
+	case r.ContentLength > maxBody:
+		return &refusal{http.StatusRequestEntityTooLarge, fmt.Errorf("the review is larger than %d bytes", maxBody)}
+	}
+	return nil
+}
+
+// receive decodes the beginning of the body and drops the rest, so that net/http notices when the API server
+// cancels the request.
+func (h *handler) receive(w http.ResponseWriter, r *http.Request, limit int) (*Request, error) {
+	request, err := decodeReview(io.LimitReader(r.Body, int64(limit)), h.NeedsObject)
+	if err != nil {
+		return nil, fmt.Errorf("failed to decode the review: %w", err)
+	}
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return nil, fmt.Errorf("failed to receive the review: %w", err)
+	}
+	// The timeout for receiving does not limit the response.
+	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("failed to set the deadline of the request: %w", err)
+	}
+	return request, nil
+}
+
+// responseTime is reserved for the response to reach the API server before its timeout. The API server would
+// then ignore the webhook.
+const responseTime = time.Second
+
+// withTimeout limits a context to the timeout of the API server.
+func withTimeout(ctx context.Context, r *http.Request) (context.Context, context.CancelFunc) {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil {
+		timeout = limitedhttp.AnswerTimeout
+	}
+	return context.WithTimeout(ctx, min(timeout, limitedhttp.AnswerTimeout)-responseTime)
+}
