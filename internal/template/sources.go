@@ -215,25 +215,26 @@ func (s *Sources) read(ctx context.Context, key contentKey) (sourceContent, erro
 	return content, nil
 }
 
-// hasChanged reports whether a source, of which the metadata has changed, may have other content than before for any
-// ServiceAccount that has read it.
-func (s *Sources) hasChanged(source v1alpha1.TemplateCopy) bool {
-	before := map[contentKey]string{}
+// hasChanged reports whether a source, of which the metadata has changed, has other content for any ServiceAccount than
+// was reported, and updates what was. A pass over a Namespace can have read the new content before.
+func (s *Sources) hasChanged(source v1alpha1.TemplateCopy, reported map[contentKey]string) bool {
+	var keys []contentKey
 	s.mutex.Lock()
-	for key, content := range s.contents {
+	for key := range s.contents {
 		if key.source == source {
-			before[key] = content.id
+			keys = append(keys, key)
 		}
 	}
 	s.mutex.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), sourceReadTimeout)
 	defer cancel()
-	for key, id := range before {
-		if content, err := s.read(ctx, key); err != nil || content.id != id {
-			return true
-		}
+	changed := len(keys) == 0
+	for _, key := range keys {
+		content, err := s.read(ctx, key)
+		changed = changed || err != nil || content.id != reported[key]
+		reported[key] = content.id
 	}
-	return len(before) == 0
+	return changed
 }
 
 // observe returns the metadata of a source, and starts the watch if necessary.
@@ -286,13 +287,14 @@ func (s *Sources) watch(source v1alpha1.TemplateCopy) watchedSource {
 // follow reports changes of the content of a source until it is stopped. A change of its metadata only, which can be
 // frequent, concerns no Namespace.
 func (s *Sources) follow(source v1alpha1.TemplateCopy, touched, stop <-chan struct{}) {
+	reported := map[contentKey]string{}
 	for {
 		select {
 		case <-stop:
 			return
 		case <-touched:
 		}
-		if s.hasChanged(source) {
+		if s.hasChanged(source, reported) {
 			s.changed(source)
 		}
 		select {
