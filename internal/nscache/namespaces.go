@@ -30,10 +30,11 @@ const (
 	annotationDigest = v1alpha1.Prefix + "/digest"
 )
 
-// stateAnnotations are the annotations that only holders of the verb "initialize" can change.
+// stateAnnotations are the annotations that only holders of the verb "initialize" can change, or no user.
 var stateAnnotations = []string{
 	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationInitializationResult,
-	v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationTemplates, v1alpha1.AnnotationInjectedAt,
+	v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationSelectedTemplates, v1alpha1.AnnotationTemplates,
+	v1alpha1.AnnotationInjectedAt,
 }
 
 // IsPartial reports whether the cache has omitted parts of a Namespace.

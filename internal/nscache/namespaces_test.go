@@ -6,12 +6,15 @@ package nscache
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -121,6 +124,25 @@ func TestBoundNamespace(t *testing.T) {
 			}
 			g.Expect(kept.Finalizers).To(HaveLen(min(len(namespace.Finalizers), maxFinalizers)))
 		})
+	}
+}
+
+// The policy restores the annotations on which decisions depend.
+func TestPartialNamespacesKeepTheState(t *testing.T) {
+	g := NewWithT(t)
+	policy, err := os.ReadFile("../../config/admission/complete.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	keys := sets.New(regexp.MustCompile(`nslifecycle\.dev/[a-z-]+`).FindAllString(string(policy), -1)...).
+		Delete(v1alpha1.LabelInitializing, v1alpha1.LabelPolicy)
+	g.Expect(keys.UnsortedList()).To(ContainElement(v1alpha1.AnnotationTemplates))
+	namespace := wrappers.MakeNamespace("ns").Obj()
+	namespace.Annotations = map[string]string{"a": large()}
+	for key := range keys {
+		namespace.Annotations[key] = "state"
+	}
+	kept := bound(g, namespace, true)
+	for key := range keys {
+		g.Expect(kept.Annotations).To(HaveKeyWithValue(key, "state"))
 	}
 }
 

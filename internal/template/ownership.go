@@ -9,13 +9,11 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 )
 
 // ownership is what is known about who has created an object. Whether the operator adopts, changes, replaces or deletes
@@ -78,26 +76,12 @@ func (o ownership) isAdopted(applied *metav1.PartialObjectMetadata) bool {
 	return applied.UID != o.created && !isOwn
 }
 
-// replaceable has the kinds whose objects contain only configuration or permissions. The operator replaces an object
-// of another kind never, because its deletion can delete data or stop a program.
-var replaceable = sets.New(
-	corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(),
-	corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(),
-	corev1.SchemeGroupVersion.WithKind("Service").GroupKind(),
-	corev1.SchemeGroupVersion.WithKind("ResourceQuota").GroupKind(),
-	corev1.SchemeGroupVersion.WithKind("LimitRange").GroupKind(),
-	rbacv1.SchemeGroupVersion.WithKind("Role").GroupKind(),
-	rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind(),
-	networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy").GroupKind(),
-	networkingv1.SchemeGroupVersion.WithKind("Ingress").GroupKind(),
-)
-
 // mayReplace reports whether the operator may delete the object and create it again. If it may not, it returns why.
 func (o ownership) mayReplace(kind schema.GroupKind) (bool, string) {
 	switch {
 	case o.creation() == "":
 		return false, "the operator has not created it"
-	case !replaceable.Has(kind):
+	case !permissions.MayReplace(kind):
 		return false, "its deletion can delete data or stop a program"
 	}
 	return true, ""

@@ -176,7 +176,7 @@ func (c *collector) objects(spec *v1alpha1.NamespaceTemplateSpec, isDeletedOnly 
 			c.write(target, verbCreate)
 			c.write(target, verbPatch)
 		}
-		if removesAny || hasImmutableFields(target.kind, target.manifest) {
+		if removesAny || hasImmutableFields(target.kind.GroupKind(), target.manifest) {
 			c.write(target, verbDelete)
 		}
 		if isDeletedOnly {
@@ -245,20 +245,31 @@ func (c *collector) targetsOf(spec *v1alpha1.NamespaceTemplateSpec) []target {
 	return targets
 }
 
-// hasImmutableFields reports whether a template can set fields of a kind that the API server does not permit to
-// change. The operator then deletes and recreates the object. The fields of other kinds are unknown.
-func hasImmutableFields(kind schema.GroupVersionKind, manifest map[string]any) bool {
-	switch kind.GroupKind().String() {
-	case "ConfigMap":
+// replaceable has the kinds with immutable fields whose objects contain only configuration or permissions. It reports
+// whether a manifest sets such a field.
+var replaceable = map[schema.GroupKind]func(manifest map[string]any) bool{
+	{Kind: "ConfigMap"}: func(manifest map[string]any) bool {
 		_, ok := manifest["immutable"]
 		return ok
-	case "ResourceQuota":
+	},
+	{Kind: "ResourceQuota"}: func(manifest map[string]any) bool {
 		spec, isMap := manifest["spec"].(map[string]any)
 		return !isMap || spec["scopes"] != nil || spec["scopeSelector"] != nil
-	case "LimitRange", "ServiceAccount", "NetworkPolicy.networking.k8s.io", "Role.rbac.authorization.k8s.io":
-		return false
-	}
-	return true
+	},
+	{Kind: "Secret"}:  always,
+	{Kind: "Service"}: always,
+	roleBindingKind:   always,
+}
+
+func always(map[string]any) bool { return true }
+
+// MayReplace reports whether the operator may delete an object of a kind and create it again to change an immutable
+// field. It never replaces an object of another kind, because the deletion can delete data or stop a program.
+func MayReplace(kind schema.GroupKind) bool { return replaceable[kind] != nil }
+
+func hasImmutableFields(kind schema.GroupKind, manifest map[string]any) bool {
+	isSet := replaceable[kind]
+	return isSet != nil && isSet(manifest)
 }
 
 // Impersonation returns what the operator must be granted to impersonate a ServiceAccount.

@@ -108,7 +108,7 @@ func TestFor(t *testing.T) {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Removal = keep },
 			want: []string{
 				"create delete patch configmaps [a]", "create delete patch resourcequotas [c]", "create patch resourcequotas [d]",
-				"create delete patch secrets [b]", "create delete patch widgets.example.com [e]",
+				"create delete patch secrets [b]", "create patch widgets.example.com [e]",
 				"bind clusterroles.rbac.authorization.k8s.io [admin]", "create delete patch rolebindings.rbac.authorization.k8s.io [team]",
 			},
 		},
