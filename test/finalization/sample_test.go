@@ -5,6 +5,7 @@ package finalization
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -166,6 +167,10 @@ func startAgent(ctx context.Context, binary string, deployment *appsv1.Deploymen
 	command := exec.Command(binary, append(args, "--health-probe-bind-address=0", "--kubeconfig="+kubeconfig)...)
 	command.Env = os.Environ()
 	for _, variable := range container.Env {
+		if limit := variable.ValueFrom.ResourceFieldRef; limit != nil {
+			command.Env = append(command.Env, fmt.Sprintf("%s=%d", variable.Name, container.Resources.Limits.Memory().Value()))
+			continue
+		}
 		Expect(variable.ValueFrom.FieldRef.FieldPath).To(Equal("metadata.namespace"))
 		command.Env = append(command.Env, variable.Name+"="+deployment.Namespace)
 	}

@@ -132,9 +132,9 @@ var _ = Describe("The documentation of metrics and logs", func() {
 		wanted := documented(operate, logRow, "")
 		logged := map[string]described{}
 		for _, line := range leader.logged("") {
-			controller := line["controller"].(string)
+			controller, isOfController := line["controller"].(string)
 			isOfTemplates := slices.Contains([]string{"template-initialization", "templated-namespace"}, controller)
-			if !strings.HasPrefix(controller, "namespace-") && !isOfTemplates {
+			if !isOfController || !strings.HasPrefix(controller, "namespace-") && !isOfTemplates {
 				continue
 			}
 			message := line["msg"].(string)
