@@ -227,7 +227,7 @@ const (
 
 	// ConditionAuthorized is False if the operator cannot impersonate the ServiceAccount of the template,
 	// or the ServiceAccount lacks permissions. The message contains RBAC objects that grant them. It is Unknown if
-	// the API server cannot tell, for example because an expression computes a name.
+	// the API server cannot determine this, for example because an expression computes a name.
 	ConditionAuthorized = "Authorized"
 
 	// ConditionProgressing is True while Namespaces do not contain the current revision.

@@ -49,7 +49,7 @@ func TestMissingPermissions(t *testing.T) {
 				`User "eve" cannot list resource "pods" in API group "" in the namespace "a"`,
 			[]MissingPermission{{"eve", "list", "pods", ""}},
 		},
-		"Calico, no get on the tier": {
+		"Calico, the tier cannot be read": {
 			`User "eve" cannot list networkpolicies.projectcalico.org in tier "default" and namespace "a" (user cannot get tier)`,
 			[]MissingPermission{{"eve", "get", "tiers", "projectcalico.org"}},
 		},

@@ -41,24 +41,16 @@ const reportingController = "nslifecycle"
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	options.setDefaults()
 	cached := []client.Object{&corev1.Namespace{}}
-	var self string
+	var validator *template.Validator
 	if options.Controllers.Runs(Initialization) {
 		var err error
-		if self, err = ownUser(ctx, mgr); err != nil {
-			return err
-		}
-		if err := setupInitialization(mgr, options, self); err != nil {
+		if validator, err = setupInitialization(ctx, mgr, options); err != nil {
 			return err
 		}
 		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
 		cached = append(cached, options.Server.PolicyObjects()...)
 	}
-	var validator *template.Validator
-	if options.Controllers.Runs(Initialization) && options.Controllers.Runs(Templates) {
-		var err error
-		if validator, err = setupTemplates(mgr, options, self); err != nil {
-			return err
-		}
+	if validator != nil {
 		cached = append(cached, &v1alpha1.NamespaceTemplate{})
 	}
 	if options.Controllers.Runs(Finalization) {
@@ -106,7 +98,20 @@ func ownUser(ctx context.Context, mgr ctrl.Manager) (string, error) {
 	return self.Status.UserInfo.Username, nil
 }
 
-func setupInitialization(mgr ctrl.Manager, options Options, self string) error {
+// setupInitialization adds the reconcilers of initializers and, if they are selected, of templates. It returns the
+// validator of templates, or nil without them.
+func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options) (*template.Validator, error) {
+	self, err := ownUser(ctx, mgr)
+	if err != nil {
+		return nil, err
+	}
+	if err := setupInitializers(mgr, options, self); err != nil || !options.Controllers.Runs(Templates) {
+		return nil, err
+	}
+	return setupTemplates(mgr, options, self)
+}
+
+func setupInitializers(mgr ctrl.Manager, options Options, self string) error {
 	verifier := compat.NewVerifier(mgr.GetClient(), options.ServerClock, options.Server)
 	if err := (&controller.ConfigurationReconciler{
 		Client:        mgr.GetClient(),

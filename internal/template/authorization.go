@@ -232,7 +232,7 @@ func (a *Authorizer) send(ctx context.Context, key reviewKey) (authorizationv1.S
 }
 
 // dryRun determines whether a ServiceAccount without the verb `bind` or `escalate` holds the permissions that an
-// object grants. No review can tell. The object is not stored. It is for the operator's namespace: the owners of
+// object grants. No review shows this. The object is not stored. It is for the operator's namespace: the owners of
 // other namespaces could influence the response, for example with a quota.
 func (r *reviewer) dryRun(ctx context.Context, permission permissions.Permission) reviewResult {
 	if r.result.isAccountMissing || r.result.isImpersonationDenied {

@@ -26,7 +26,7 @@ const (
 	ReasonTooMany      = "TooMany"
 	ReasonAuthorized   = "Authorized"
 	ReasonUnauthorized = "Unauthorized"
-	// ReasonUndetermined: the API server cannot tell whether the template can be applied.
+	// ReasonUndetermined: the API server cannot determine whether the template can be applied.
 	ReasonUndetermined = "Undetermined"
 	ReasonUpToDate     = "UpToDate"
 	ReasonUpdating     = "Updating"
