@@ -30,6 +30,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
@@ -355,11 +356,11 @@ func (r *TemplateReconciler) countOutdated(
 			r.Rollouts.IsBlocked(current.UID, namespace.UID) {
 			continue
 		}
-		if isStale {
+		if isStale || nscache.IsPartial(namespace) {
 			r.Requests.AddAfter(templateStatusInterval, current.Name)
 		}
 		outdated++
-		if template.IsCanary(&current.Spec.Rollout, namespace) {
+		if r.Rollouts.MayBeCanary(current, namespace) {
 			canaries++
 		}
 	}

@@ -34,6 +34,7 @@ func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1al
 		return
 	}
 	template := &templates[index]
+	p.Rollouts.unselect(template.UID, p.namespace.UID)
 	policy := template.Spec.Removal.OnUnmatch
 	if template.DeletionTimestamp != nil {
 		policy = template.Spec.Removal.OnDelete

@@ -11,10 +11,12 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscache"
 )
 
 // slotLifetime is how long after its slot a Namespace may be updated.
@@ -46,6 +48,9 @@ type rollout struct {
 	failed map[types.UID]bool
 	// blocked has the Namespaces that prevent it themselves. They do not count for the rollout.
 	blocked map[types.UID]bool
+	// unselected has the Namespaces that record the template although it no longer selects them, and others has those
+	// that are no canaries. The cache does not know the labels of partial Namespaces.
+	unselected, others map[types.UID]bool
 	// wasPaused is true if failures have paused the rollout since the last call of Set.
 	wasPaused bool
 }
@@ -60,12 +65,19 @@ func (r *Rollouts) Set(template types.UID, plan Plan) bool {
 	}
 	known, ok := r.byUID[template]
 	if !ok {
-		known = &rollout{failed: map[types.UID]bool{}, blocked: map[types.UID]bool{}, slots: map[types.UID]time.Time{}}
+		known = &rollout{
+			failed: map[types.UID]bool{}, blocked: map[types.UID]bool{}, unselected: map[types.UID]bool{},
+			others: map[types.UID]bool{}, slots: map[types.UID]time.Time{},
+		}
 		r.byUID[template] = known
 	}
 	hasChanged := !ok || known.Latest != plan.Latest || known.Current != plan.Current ||
 		known.IsCanaryPhase != plan.IsCanaryPhase || known.Rollout.Paused != plan.Rollout.Paused ||
-		known.Rollout.PauseAfterFailures != plan.Rollout.PauseAfterFailures
+		known.Rollout.PauseAfterFailures != plan.Rollout.PauseAfterFailures ||
+		!apiequality.Semantic.DeepEqual(known.Rollout.Canary, plan.Rollout.Canary)
+	if hasChanged {
+		clear(known.others)
+	}
 	if known.Latest != plan.Latest {
 		clear(known.failed)
 		clear(known.blocked)
@@ -116,6 +128,11 @@ func (r *Rollouts) choose(
 	if !ok {
 		return "", 0, false
 	}
+	if !isInitializing && current.IsCanaryPhase && !IsCanary(&current.Rollout, namespace) {
+		current.others[namespace.UID] = true
+	} else {
+		delete(current.others, namespace.UID)
+	}
 	switch {
 	case isInitializing:
 		return current.Current, 0, true
@@ -160,6 +177,18 @@ func IsCanary(rollout *v1alpha1.TemplateRollout, namespace *corev1.Namespace) bo
 	return rollout.Canary != nil && initialization.Selects(rollout.Canary, namespace.Labels)
 }
 
+// MayBeCanary reports whether a Namespace is updated first. The labels of a partial Namespace are unknown until the next
+// pass over it.
+func (r *Rollouts) MayBeCanary(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
+	if !nscache.IsPartial(namespace) {
+		return IsCanary(&template.Spec.Rollout, namespace)
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	known, ok := r.byUID[template.UID]
+	return template.Spec.Rollout.Canary != nil && (!ok || !known.others[namespace.UID])
+}
+
 // report records whether a revision could be applied to a Namespace.
 func (r *Rollouts) report(namespace types.UID, outcome Outcome) {
 	r.mutex.Lock()
@@ -179,12 +208,22 @@ func (r *Rollouts) report(namespace types.UID, outcome Outcome) {
 	}
 }
 
-// IsBlocked reports whether a Namespace prevents itself that it gets the latest revision of a template.
+// IsBlocked reports whether a Namespace prevents itself that it gets the latest revision of a template, or is no longer
+// selected by it.
 func (r *Rollouts) IsBlocked(template, namespace types.UID) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	known, ok := r.byUID[template]
-	return ok && known.blocked[namespace]
+	return ok && (known.blocked[namespace] || known.unselected[namespace])
+}
+
+// unselect records that a template no longer selects a Namespace that records it.
+func (r *Rollouts) unselect(template, namespace types.UID) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if known, ok := r.byUID[template]; ok {
+		known.unselected[namespace] = true
+	}
 }
 
 // forget forgets a Namespace, except for the given templates.
@@ -192,9 +231,11 @@ func (r *Rollouts) forget(namespace types.UID, except ...*v1alpha1.NamespaceTemp
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for uid, known := range r.byUID {
+		delete(known.unselected, namespace)
 		if !slices.ContainsFunc(except, func(t *v1alpha1.NamespaceTemplate) bool { return t.UID == uid }) {
 			delete(known.failed, namespace)
 			delete(known.blocked, namespace)
+			delete(known.others, namespace)
 			delete(known.slots, namespace)
 		}
 	}
