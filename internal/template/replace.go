@@ -5,7 +5,9 @@ package template
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,12 +24,18 @@ func (p *pass) replace(
 ) (response *metav1.PartialObjectMetadata, existed bool, err error) {
 	kind, name := want.manifest.GroupVersionKind(), want.manifest.GetName()
 	switch isValid, err := p.isValid(ctx, target, want.manifest); {
+	case apierrors.IsForbidden(err): // For example, a quota of the users of the namespace has no space for another object.
+		return nil, true, immutable(want.manifest, err.Error(), rejected)
 	case err != nil:
 		return nil, true, fmt.Errorf("%w; it is unknown whether only the change is invalid: %w", rejected, err)
 	case !isValid:
 		return nil, true, rejected
 	}
 	isAllowed, reason := own.mayReplace(kind.GroupKind())
+	if isAllowed && !namesField(rejected) {
+		// The name that isValid uses can matter to an admission policy, which then also rejects the new object.
+		isAllowed, reason = false, "an admission policy or webhook rejects the change"
+	}
 	if !isAllowed {
 		return nil, true, immutable(want.manifest, reason, rejected)
 	}
@@ -55,6 +63,13 @@ func (p *pass) replace(
 func immutable(manifest *unstructured.Unstructured, reason string, rejected error) error {
 	return problemf(ReasonFieldImmutable, "%s %q cannot be changed, and is not replaced, because %s; the operator "+
 		"creates it again after you delete it: %w", manifest.GetKind(), manifest.GetName(), reason, rejected)
+}
+
+// namesField reports whether the API server has rejected the value of a field. Admission policies name none.
+func namesField(rejected error) bool {
+	var status apierrors.APIStatus
+	return errors.As(rejected, &status) && status.Status().Details != nil &&
+		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
 }
 
 // isValid reports whether the API server would create the object of a manifest under another name. If so, it rejects

@@ -270,7 +270,7 @@ var _ = Describe("An object that exists already", func() {
 				current := &v1alpha1.NamespaceTemplate{}
 				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
 				g.Expect(current.Status.Failures).To(ConsistOf(And(
-					HaveField("Namespace", namespace.Name), HaveField("Object", "config"), HaveField("Reason", "ApplyFailed"),
+					HaveField("Namespace", namespace.Name), HaveField("Object", "config"), HaveField("Reason", "FieldImmutable"),
 					HaveField("Message", ContainSubstring("cannot be locked")))))
 			}).WithContext(ctx).Should(Succeed())
 			Expect(get(ctx, namespace, "config", &corev1.ConfigMap{}).Labels).To(BeEmpty())
