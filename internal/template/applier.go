@@ -140,6 +140,8 @@ type pass struct {
 	result         Result
 	// claims has the templates that contain an object.
 	claims map[objectKey]int
+	// sources has the sources of copies that are in the Namespace itself. They are not deleted.
+	sources map[objectKey]bool
 	// absent is what the Namespace no longer contains although no template has changed.
 	absent map[absenceKey]bool
 	// isUnclaimed is true if it is unknown which objects a template contains.
@@ -175,6 +177,7 @@ func (a *Applier) Apply(
 	p := &pass{
 		Applier: a, namespace: namespace, isInitializing: isInitializing, state: state,
 		result: Result{State: State{}}, claims: map[objectKey]int{}, absent: map[absenceKey]bool{},
+		sources: map[objectKey]bool{},
 	}
 	selected := a.applicable(templates, namespace, state)
 	a.Rollouts.forget(namespace.UID, selected...)
@@ -395,7 +398,7 @@ func (p *pass) keep(name string, position int, recorded Entry) {
 func (p *pass) finishTemplate(ctx context.Context, done applied) {
 	template, result := done.template, &p.result.Templates[done.position]
 	next := Entry{Revision: done.recorded.Revision, Objects: done.objects}
-	remaining := obsolete(done.recorded, done.want, func(key objectKey) bool { _, ok := p.claims[key]; return ok })
+	remaining := obsolete(done.recorded, done.want, p.isNeeded)
 	isComplete := hasApplied(done.want, done.objects, func(key objectKey) bool { return p.claims[key] != done.position })
 	if isComplete && !p.isUnclaimed && len(done.want) > 0 {
 		removable, absent := p.removable(template.Name, done.names, remaining)
@@ -416,6 +419,12 @@ func (p *pass) finishTemplate(ctx context.Context, done applied) {
 	}
 	sortProblems(result.Problems)
 	p.result.State[template.Name] = next
+}
+
+// isNeeded reports whether a template contains an object, or copies it from the Namespace.
+func (p *pass) isNeeded(key objectKey) bool {
+	_, ok := p.claims[key]
+	return ok || p.sources[key]
 }
 
 // removable separates obsolete objects that may be removed now from those that must be absent for longer: the revision

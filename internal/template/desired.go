@@ -71,6 +71,7 @@ func (p *pass) desired(
 			isPartial = true
 		case object.Copy != nil && object.Copy.Namespace == p.namespace.Name:
 			// The namespace of the source contains the object itself.
+			p.sources[keyOf(identityOf(*object.Copy, p.namespace.Name))] = true
 		default:
 			want = append(want, p.complete(ctx, template, object))
 		}

@@ -49,8 +49,7 @@ func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1al
 		p.result.State[name] = recorded
 		return
 	}
-	unclaimed := obsolete(recorded, nil, func(key objectKey) bool { _, ok := p.claims[key]; return ok })
-	remaining, problems := p.prune(ctx, template, "", unclaimed)
+	remaining, problems := p.prune(ctx, template, "", obsolete(recorded, nil, p.isNeeded))
 	if len(remaining) > 0 {
 		p.result.State[name] = Entry{Revision: recorded.Revision, Objects: remaining}
 		p.result.Templates = append(p.result.Templates, Outcome{Template: name, Problems: problems})

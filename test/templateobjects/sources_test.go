@@ -6,6 +6,7 @@ package templateobjects
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -142,5 +143,24 @@ var _ = Describe("The source of a copy", func() {
 		for _, copied := range []*corev1.Namespace{namespace, later} {
 			expectValue(ctx, copied, source.Name, "theirs")
 		}
+	})
+
+	It("is not deleted in its own namespace if the template contained it before", func(ctx context.Context) {
+		template := newTemplate(framework.Unique("src"), only("config", configMap("config", "a")))
+		create(ctx, template)
+		src, other := selectedBy(template.Name), selectedBy(template.Name)
+		createOpen(ctx, src)
+		createOpen(ctx, other)
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Objects = []v1alpha1.TemplateObject{{Name: "config", Copy: &v1alpha1.TemplateCopy{
+				APIVersion: "v1", Kind: "ConfigMap", Namespace: src.Name, Name: "config",
+			}}, objectNamed("more", configMap("more", "a"))}
+		})
+		Eventually(func() error {
+			return cluster.Admin.Get(ctx, client.ObjectKey{Namespace: src.Name, Name: "more"}, &corev1.ConfigMap{})
+		}).WithContext(ctx).Should(Succeed())
+		Consistently(func() error {
+			return cluster.Admin.Get(ctx, client.ObjectKey{Namespace: src.Name, Name: "config"}, &corev1.ConfigMap{})
+		}).WithContext(ctx).WithTimeout(9 * time.Second).Should(Succeed())
 	})
 })
