@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
@@ -67,4 +68,19 @@ func (p *pass) isAbsent(key absenceKey) bool {
 	remaining := p.absences.remaining(p.namespace.UID, key, p.Clock.Now())
 	p.result.retry(remaining)
 	return remaining == 0
+}
+
+// awaitSelection adds the templates to the result that have selected a new Namespace in the request that created it, but
+// do not select it now. If a label is absent only for a moment, the Namespace must not open without a template.
+func (p *pass) awaitSelection(templates []v1alpha1.NamespaceTemplate) {
+	for i := range templates {
+		template := &templates[i]
+		if template.DeletionTimestamp != nil || !hasSelected(template, p.namespace) || Selects(template, p.namespace) ||
+			p.isAbsent(absenceKey{template: template.Name}) {
+			continue
+		}
+		p.result.Templates = append(p.result.Templates, Outcome{Template: template.Name, Waiting: []Problem{{
+			Template: template.Name, Reason: ReasonNotSelected, Message: "the template does not select the namespace any more",
+		}}})
+	}
 }

@@ -214,6 +214,9 @@ func (a *Applier) Apply(
 			p.removeTemplate(ctx, name, templates)
 		}
 	}
+	if isInitializing {
+		p.awaitSelection(templates)
+	}
 	a.absences.retain(namespace.UID, p.absent)
 	p.result.Late = a.late.update(namespace, lateTemplates(templates, namespace, p.result.State))
 	if p.isFull {

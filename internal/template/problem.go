@@ -57,6 +57,8 @@ const (
 	ReasonRevisionNotFound = "RevisionNotFound"
 	// ReasonNotSynced: the operator cannot list the objects of a kind, or the source of a copy.
 	ReasonNotSynced = "WatchNotSynced"
+	// ReasonNotSelected: the labels of a new Namespace have changed, and the template may still select it again.
+	ReasonNotSelected = "NotSelected"
 	// ReasonTooManyObjects: the templates of the Namespace contain too many objects.
 	ReasonTooManyObjects = "TooManyObjects"
 )

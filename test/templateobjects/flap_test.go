@@ -5,6 +5,7 @@ package templateobjects
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -87,5 +88,23 @@ var _ = Describe("A label that is absent for a moment", func() {
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, "False", "All 1")
 		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "config"}, &corev1.ConfigMap{})).
 			To(Succeed())
+	})
+})
+
+var _ = Describe("A label that a new namespace lacks for a moment", func() {
+	It("does not open the namespace without the template", func(ctx context.Context) {
+		template := newTemplate(framework.Unique("blink"), only("config", configMap("config", "a")))
+		create(ctx, template)
+		cluster.StopManager()
+		ns := selectedBy(template.Name)
+		Expect(creator.Create(ctx, ns)).To(Succeed())
+		patchNamespace(ctx, ns, `{"metadata":{"labels":{"kind":null}}}`)
+		cluster.StartManager(ctx)
+		time.Sleep(500 * time.Millisecond)
+		patchNamespace(ctx, ns, fmt.Sprintf(`{"metadata":{"labels":{"kind":%q}}}`, template.Name))
+		expectOpen(ctx, ns)
+		Eventually(func() error {
+			return cluster.Admin.Get(ctx, client.ObjectKey{Namespace: ns.Name, Name: "config"}, &corev1.ConfigMap{})
+		}).WithContext(ctx).WithTimeout(5 * time.Second).Should(Succeed())
 	})
 })
