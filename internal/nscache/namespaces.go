@@ -125,7 +125,10 @@ func partial(namespace *corev1.Namespace, hasState bool) *corev1.Namespace {
 	}
 	size := 0
 	for _, condition := range namespace.Status.Conditions {
-		if size += conditionSize(&condition); isOwnCondition(condition.Type) && size <= maxConditions {
+		if !isOwnCondition(condition.Type) {
+			continue
+		}
+		if size += conditionSize(&condition); size <= maxConditions {
 			kept.Status.Conditions = append(kept.Status.Conditions, condition)
 		}
 	}

@@ -159,3 +159,11 @@ func TestPartialNamespacesShowChanges(t *testing.T) {
 	namespace.Annotations["a"] += "x"
 	g.Expect(bound(g, namespace, true).Annotations).NotTo(Equal(before.Annotations))
 }
+
+func TestPartialNamespacesKeepOwnConditions(t *testing.T) {
+	g := NewWithT(t)
+	namespace := wrappers.MakeNamespace("ns").Obj()
+	own := corev1.NamespaceCondition{Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue}
+	namespace.Status.Conditions = []corev1.NamespaceCondition{{Type: "example.com/Large", Message: large()}, own}
+	g.Expect(bound(g, namespace, true).Status.Conditions).To(ConsistOf(own))
+}
