@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/time/rate"
@@ -23,7 +25,8 @@ import (
 )
 
 // maxScrapes and scrapeBurst limit the requests for metrics per second. The API server authenticates each token.
-const maxScrapes, scrapeBurst = 50, 100
+// maxScrapesOfPeer limits those of one peer, so that a Pod cannot keep out Prometheus.
+const maxScrapes, scrapeBurst, maxScrapesOfPeer = 50, 100, 5
 
 // MetricsOptions configure the server of the metrics. The one of controller-runtime accepts any number of connections.
 type MetricsOptions struct {
@@ -59,15 +62,36 @@ func addMetrics(ctx context.Context, mgr ctrl.Manager, options MetricsOptions) e
 	return addServer(ctx, mgr, "metrics", options.Address, config, mux)
 }
 
+// limitRate limits the requests of all peers and of each peer.
 func limitRate(handler http.Handler) http.Handler {
-	limiter := rate.NewLimiter(maxScrapes, scrapeBurst)
+	limiter := &scrapeLimiter{all: rate.NewLimiter(maxScrapes, scrapeBurst)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !limiter.Allow() {
+		peer, _, _ := net.SplitHostPort(r.RemoteAddr)
+		if !limiter.allow(peer, time.Now()) {
 			http.Error(w, http.StatusText(http.StatusTooManyRequests), http.StatusTooManyRequests)
 			return
 		}
 		handler.ServeHTTP(w, r)
 	})
+}
+
+// scrapeLimiter counts the requests of each peer in the current second.
+type scrapeLimiter struct {
+	all *rate.Limiter
+
+	lock   sync.Mutex
+	begin  time.Time
+	byPeer map[string]int
+}
+
+func (l *scrapeLimiter) allow(peer string, now time.Time) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if now.Sub(l.begin) >= time.Second {
+		l.begin, l.byPeer = now, map[string]int{}
+	}
+	l.byPeer[peer]++
+	return l.byPeer[peer] <= maxScrapesOfPeer && l.all.AllowN(now, 1)
 }
 
 func metricsTLS(mgr ctrl.Manager, options MetricsOptions) (*tls.Config, error) {
