@@ -4,6 +4,7 @@
 package permissions
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -135,6 +136,7 @@ func (c *collector) add(permission Permission) {
 			known.Instead = union(known.Instead, permission.Instead)
 		} else {
 			known.Instead = nil
+			known.Uncertain = cmp.Or(known.Uncertain, permission.Uncertain)
 		}
 		if !grantsEqual(known.DryRun, permission.DryRun) {
 			known.DryRun = nil

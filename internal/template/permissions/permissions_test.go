@@ -256,6 +256,32 @@ func TestForAlternatives(t *testing.T) {
 	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("create delete escalate patch roles.rbac.authorization.k8s.io [reader]"))
 }
 
+// A second RoleBinding can exist without the Role of the template.
+func TestForAlternativeRoleBindings(t *testing.T) {
+	g := NewWithT(t)
+	another := strings.ReplaceAll(bindingToRole, "name: team", "name: another")
+	spec := specOf(t, role, bindingToRole, another)
+	spec.Objects[0].IncludeWhen, spec.Objects[1].IncludeWhen = "ns.name == 'a'", "ns.name == 'a'"
+	for range 2 {
+		grants, _ := For(Input{Spec: spec, SystemNamespace: system, ResourceOf: resourceOf})
+		index := slices.IndexFunc(grants[0].Permissions, func(p Permission) bool { return p.Verb == "bind" })
+		g.Expect(index).To(BeNumerically(">=", 0))
+		g.Expect(grants[0].Permissions[index].Instead).To(BeEmpty())
+		g.Expect(grants[0].Permissions[index].Uncertain).NotTo(BeEmpty())
+		slices.Reverse(spec.Objects)
+	}
+}
+
+// Any string can be a verb, a resource or a name in a Role.
+func TestRulesWithLineBreaks(t *testing.T) {
+	g := NewWithT(t)
+	hostile := strings.NewReplacer("get, list", `"get\n*"`, "pods, pods/log", `"pods\n*"`).Replace(role)
+	grants, _ := For(Input{Spec: specOf(t, hostile), SystemNamespace: system, ResourceOf: resourceOf})
+	g.Expect(Rules(grants[0].Permissions)).To(ContainElement(rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"pods\n*"}, Verbs: []string{"get\n*"},
+	}))
+}
+
 func TestForDryRun(t *testing.T) {
 	rules := func(count int) string {
 		return "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader}, rules: [{apiGroups: [" +

@@ -50,8 +50,8 @@ type ruleKey struct {
 	group, resources, verbs, names string
 }
 
-// separator is in no name.
-const separator = "\n"
+// separator is in no string that the API server has decoded, because it is not valid UTF-8.
+const separator = "\xff"
 
 // Rules returns the rules that grant permissions, sorted. They grant nothing else.
 func Rules(permissions []Permission) []rbacv1.PolicyRule {
