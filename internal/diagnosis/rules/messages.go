@@ -142,7 +142,7 @@ const (
 	remedyForbidden    = "Restore the ClusterRole and the ClusterRoleBinding of the namespace controller"
 	remedyGrantRole    = "kubectl create clusterrole %s --verb=%s --resource=%s"
 	remedyGrantBinding = "kubectl create clusterrolebinding %s --clusterrole=%s --%s"
-	remedyGrantByHand  = "Grant user %s the verb %s on resource %s of API group %s with a ClusterRole and a " +
+	remedyGrantByHand  = "Grant user %q the verb %s on resource %s of API group %s with a ClusterRole and a " +
 		"ClusterRoleBinding"
 	remedyCanI  = "kubectl auth can-i %s %s --namespace=%s --as=%s"
 	lossStorage = "An object that is deleted without being read leaves behind everything that its finalizers protect"

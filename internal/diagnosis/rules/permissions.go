@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/nslifecycle/nslifecycle/internal/denial"
@@ -153,11 +154,21 @@ func (f view) userText(permission diagnosis.DeniedPermission) string {
 	return f.UnlessPublic(fmt.Sprintf(textUser, permission.User), "it")
 }
 
+// isGrantable reports whether a command to grant a permission may be suggested. The text of the error can come from an
+// aggregated API server, or from an admission webhook that quotes what a user wrote. It must not make an administrator
+// grant a permission for types that kube-apiserver serves, such as Secrets or roles.
+func (f view) isGrantable(permission diagnosis.DeniedPermission) bool {
+	return f.serviceOfGroup(permission.Group) != nil && len(validation.IsDNS1123Subdomain(permission.Resource)) == 0
+}
+
 // grantRemedies returns the commands that grant a permission. kubectl cannot grant permissions for resources with a dot
 // in their names, which only exist for authorization.
 func (f view) grantRemedies(permission diagnosis.DeniedPermission) []diagnosis.Remedy {
 	resource, user := permission.GroupResource(), permission.User
 	check := diagnosis.Inspect(shell.Command(remedyCanI, permission.Verb, resource, f.Namespace.Name, user))
+	if !f.isGrantable(permission) {
+		return []diagnosis.Remedy{check}
+	}
 	if strings.Contains(permission.Resource, ".") {
 		return []diagnosis.Remedy{diagnosis.Resolve(fmt.Sprintf(remedyGrantByHand, user, permission.Verb,
 			permission.Resource, permission.Group)), check}

@@ -107,3 +107,24 @@ func TestForbiddenRemedies(t *testing.T) {
 		}
 	}
 }
+
+// TestForgedDenials verifies that the text of an error cannot suggest commands that grant other permissions.
+func TestForgedDenials(t *testing.T) {
+	for _, text := range []string{
+		`User "system:anonymous" cannot escalate resource "clusterroles" in API group "rbac.authorization.k8s.io"`,
+		`admission webhook "a.example.com" denied the request: User "eve" cannot get resource "secrets" in API group ""`,
+		`User "eve" cannot list resource "pods,secrets" in API group "metrics.k8s.io"`,
+		`User "eve" cannot list resource "*" in API group "metrics.k8s.io"`,
+		`User "eve" cannot impersonate resource "users" in API group ""`,
+		`User "eve" cannot list resource "pods" in API group "metrics.k8s.io,"`,
+		`User "eve" cannot list resource "pods" in API group "*"`,
+	} {
+		for _, finding := range Diagnose(makeTerminating(withAPIService(true), withContentFailure(text))).Findings {
+			for _, remedy := range finding.Remedies {
+				if strings.Contains(remedy.String(), "create clusterrole") || strings.Contains(remedy.String(), "Grant user") {
+					t.Errorf("%s: %s", text, remedy)
+				}
+			}
+		}
+	}
+}
