@@ -15,6 +15,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -38,10 +39,12 @@ func PermissionsNeeded(facts *diagnosis.Facts) []diagnosis.DeniedPermission {
 	return permissions
 }
 
-// deniedToController returns the permissions that the namespace controller lacks according to its condition.
+// deniedToController returns the permissions that the namespace controller lacks according to its condition. It limits
+// their number, because each requires an access review.
 func (f view) deniedToController() []diagnosis.DeniedPermission {
 	var permissions []diagnosis.DeniedPermission
-	for _, missing := range denial.MissingPermissions(f.ConditionMessage(corev1.NamespaceDeletionContentFailure)) {
+	all := denial.MissingPermissions(f.ConditionMessage(corev1.NamespaceDeletionContentFailure))
+	for _, missing := range all[:min(len(all), owners.MaxChecked)] {
 		permissions = append(permissions, diagnosis.DeniedPermission{MissingPermission: missing})
 	}
 	return permissions

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
@@ -126,5 +128,15 @@ func TestForgedDenials(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestPermissionsNeeded(t *testing.T) {
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, `User "u%d" cannot list resource "pods" in API group ""; `, i)
+	}
+	if got := len(PermissionsNeeded(makeTerminating(withContentFailure(text.String())))); got != owners.MaxChecked {
+		t.Errorf("got %d", got)
 	}
 }
