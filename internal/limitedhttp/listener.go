@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 var errTooLarge = errors.New("the TLS handshake and the header are too large")
@@ -36,13 +37,14 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Connection{Conn: accepted, ended: make(chan struct{})}
+	c := &Connection{Conn: accepted, accepted: time.Now(), ended: make(chan struct{})}
 	c.remaining.Store(maxHandshakeBytes)
 	// The server then closes the connection, which releases its use.
 	c.use = l.connections.use(c.Peer(), 1, sync.OnceFunc(func() {
 		close(c.ended)
 		_ = accepted.Close()
 	}))
+	c.use.isStalled = c.isStalled
 	c.use.renew()
 	return c, nil
 }
@@ -56,6 +58,11 @@ type Connection struct {
 	// remaining is the number of bytes that the peer can still send: crypto/tls and net/http would buffer
 	// several hundred KiB of an endless handshake or header.
 	remaining atomic.Int64
+
+	accepted time.Time
+	// waited is how long the current request has waited for its peer, without a current Read. waiting is when that
+	// began, relative to accepted; 0 if there is none.
+	waited, waiting atomic.Int64
 }
 
 // connectionKey is the key of the connection in the context of a request.
@@ -83,6 +90,7 @@ func renewIdle(conn net.Conn, state http.ConnState) {
 	if state == http.StateIdle {
 		idle := connectionOf(conn)
 		idle.remaining.Store(maxHandshakeBytes)
+		idle.waited.Store(0)
 		idle.use.renew()
 	}
 }
@@ -102,11 +110,24 @@ func (c *Connection) Peer() string {
 
 // Read implements net.Conn.
 func (c *Connection) Read(p []byte) (int, error) {
+	begin := int64(time.Since(c.accepted))
+	c.waiting.Store(begin)
 	n, err := c.Conn.Read(p)
+	c.waiting.Store(0)
+	c.waited.Add(int64(time.Since(c.accepted)) - begin)
 	if c.remaining.Add(-int64(n)) < 0 {
 		return 0, errTooLarge
 	}
 	return n, err
+}
+
+// isStalled reports whether the current request has waited for its peer for long.
+func (c *Connection) isStalled() bool {
+	waited := c.waited.Load()
+	if begin := c.waiting.Load(); begin > 0 {
+		waited += int64(time.Since(c.accepted)) - begin
+	}
+	return waited > int64(maxWait)
 }
 
 // Close implements net.Conn.

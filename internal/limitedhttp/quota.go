@@ -9,14 +9,14 @@ import (
 )
 
 // Quota bounds what all peers use at the same time. If it is exceeded, it ends the oldest use of the peer that
-// uses the most. A peer therefore cannot keep out other peers, neither by many uses nor by endless ones.
+// uses the most. A peer therefore cannot keep out other peers, neither by many uses nor by endless ones. Uses that wait
+// for their peers end first, so that many peers with a few of them cannot keep out one with more.
 type Quota struct {
 	capacity int
 
-	lock   sync.Mutex
-	used   int
-	byPeer map[string]int
-	uses   []*Use // the oldest first
+	lock sync.Mutex
+	used int
+	uses []*Use // the oldest first
 }
 
 // Use is what one connection or request uses of a quota.
@@ -24,6 +24,8 @@ type Use struct {
 	quota *Quota
 	peer  string
 	cost  int
+	// isStalled reports whether the use waits for its peer. It can be nil.
+	isStalled func() bool
 	// end is called if the quota ends the use.
 	end func()
 	// released is closed at the first release.
@@ -33,7 +35,7 @@ type Use struct {
 
 // NewQuota returns a quota.
 func NewQuota(capacity int) *Quota {
-	return &Quota{capacity: capacity, byPeer: map[string]int{}}
+	return &Quota{capacity: capacity}
 }
 
 // Add adds a use, and waits until the uses that it has ended are released. The caller releases it, also after the
@@ -70,32 +72,38 @@ func (q *Quota) insert(added *Use) []*Use {
 	}
 	q.uses = append(q.uses, added)
 	q.used += added.cost
-	q.byPeer[added.peer] += added.cost
 	var excess []*Use
 	for q.used > q.capacity {
-		i := q.oldestOfLargest()
+		i := q.next()
 		excess = append(excess, q.uses[i])
 		q.remove(i)
 	}
 	return excess
 }
 
-// oldestOfLargest returns the index of the oldest use of the peer that uses the most.
-func (q *Quota) oldestOfLargest() int {
-	largest := 0
-	for _, used := range q.byPeer {
-		largest = max(largest, used)
+// next returns the index of the use to end.
+func (q *Quota) next() int {
+	var candidates []*Use
+	for _, use := range q.uses {
+		if use.isStalled != nil && use.isStalled() {
+			candidates = append(candidates, use)
+		}
 	}
-	return slices.IndexFunc(q.uses, func(u *Use) bool { return q.byPeer[u.peer] == largest })
+	if len(candidates) == 0 {
+		candidates = q.uses
+	}
+	byPeer, largest := map[string]int{}, 0
+	for _, use := range candidates {
+		byPeer[use.peer] += use.cost
+		largest = max(largest, byPeer[use.peer])
+	}
+	oldest := slices.IndexFunc(candidates, func(u *Use) bool { return byPeer[u.peer] == largest })
+	return slices.Index(q.uses, candidates[oldest])
 }
 
 func (q *Quota) remove(i int) {
-	removed := q.uses[i]
+	q.used -= q.uses[i].cost
 	q.uses = slices.Delete(q.uses, i, i+1)
-	q.used -= removed.cost
-	if q.byPeer[removed.peer] -= removed.cost; q.byPeer[removed.peer] == 0 {
-		delete(q.byPeer, removed.peer)
-	}
 }
 
 // Release removes a use. It can be called more than once.

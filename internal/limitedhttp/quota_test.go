@@ -46,7 +46,6 @@ func TestQuota(t *testing.T) {
 			}
 			g.Expect(q.used).To(BeZero())
 			g.Expect(q.uses).To(BeEmpty())
-			g.Expect(q.byPeer).To(BeEmpty())
 		})
 	}
 }
@@ -61,6 +60,25 @@ func TestQuotaWithManyPeers(t *testing.T) {
 	}
 	g.Expect(ended).To(Equal(90))
 	g.Expect(q.used).To(Equal(10))
+}
+
+// TestQuotaEndsStalledUses verifies that many peers with a few uses that wait for them do not keep out one with more.
+func TestQuotaEndsStalledUses(t *testing.T) {
+	g := NewWithT(t)
+	q := NewQuota(10)
+	var ended []string
+	add := func(peer string, isStalled bool) {
+		added := q.use(peer, 1, func() { ended = append(ended, peer) })
+		added.isStalled = func() bool { return isStalled }
+		added.renew()
+	}
+	for range 4 {
+		add("busy", false)
+	}
+	for i := range 9 {
+		add(fmt.Sprint(i/2), true)
+	}
+	g.Expect(ended).To(Equal([]string{"0", "1", "2"}))
 }
 
 // TestQuotaWaits verifies that what a use has used is free before the next one begins.
