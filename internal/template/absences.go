@@ -70,8 +70,8 @@ func (p *pass) isAbsent(key absenceKey) bool {
 	return remaining == 0
 }
 
-// awaitSelection adds the templates to the result that have selected a new Namespace in the request that created it, but
-// do not select it now. If a label is absent only for a moment, the Namespace must not open without a template.
+// awaitSelection adds the templates to the result that have selected a new Namespace in the request that created it,
+// but do not select it now. If a label is absent only for a moment, the Namespace must not open without a template.
 func (p *pass) awaitSelection(templates []v1alpha1.NamespaceTemplate) {
 	for i := range templates {
 		template := &templates[i]

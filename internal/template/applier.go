@@ -142,6 +142,8 @@ type pass struct {
 	claims map[objectKey]int
 	// sources has the sources of copies that are in the Namespace itself. They are not deleted.
 	sources map[objectKey]bool
+	// planned has the revisions that the Namespace gets later, by template.
+	planned map[string]*compiled
 	// absent is what the Namespace no longer contains although no template has changed.
 	absent map[absenceKey]bool
 	// isUnclaimed is true if it is unknown which objects a template contains.
@@ -177,7 +179,7 @@ func (a *Applier) Apply(
 	p := &pass{
 		Applier: a, namespace: namespace, isInitializing: isInitializing, state: state,
 		result: Result{State: State{}}, claims: map[objectKey]int{}, absent: map[absenceKey]bool{},
-		sources: map[objectKey]bool{},
+		sources: map[objectKey]bool{}, planned: map[string]*compiled{},
 	}
 	selected := a.applicable(templates, namespace, state)
 	a.Rollouts.forget(namespace.UID, selected...)
@@ -216,14 +218,12 @@ func (a *Applier) Apply(
 	}
 	if isInitializing {
 		p.awaitSelection(templates)
+		a.states.set(namespace.UID, p.result.State, "")
 	}
 	a.absences.retain(namespace.UID, p.absent)
 	p.result.Late = a.late.update(namespace, lateTemplates(templates, namespace, p.result.State))
 	if p.isFull {
 		p.result.retry(a.full.done(namespace.UID, a.FullPass, a.Clock.Now()))
-	}
-	if isInitializing {
-		a.states.set(namespace.UID, p.result.State, "")
 	}
 	if !p.result.isUnsynced() {
 		a.unsynced.forget(namespace.UID)
@@ -336,7 +336,11 @@ func (p *pass) applyTemplate(ctx context.Context, template *v1alpha1.NamespaceTe
 		err := problemf(ReasonNotSynced, "the revision of the template is not recorded yet: %w", errNotSynced)
 		return nil, p.fail(position, toProblem(template.Name, "", err), err)
 	}
-	if !p.isInitializing && (revision == "" || recorded.Revision != "" && template.Spec.Sync.Mode == v1alpha1.SyncOnce) {
+	isDone := recorded.Revision != "" && template.Spec.Sync.Mode == v1alpha1.SyncOnce
+	if latest := p.Programs.latest(template); revision != latest.revision && !isDone {
+		p.planned[template.Name] = latest
+	}
+	if !p.isInitializing && (revision == "" || isDone) {
 		p.keep(template.Name, position, recorded)
 		return nil, nil
 	}
@@ -430,17 +434,29 @@ func (p *pass) isNeeded(key objectKey) bool {
 	return ok || p.sources[key]
 }
 
-// removable separates obsolete objects that may be removed now from those that must be absent for longer: the revision
-// contains them, but the labels or parameters of the Namespace exclude them.
+// removable separates obsolete objects that may be removed now from those that must be absent for longer, because the
+// revision contains them and only the labels or parameters of the Namespace exclude them, and from those that move to
+// another template, whose rollout has not reached the Namespace.
 func (p *pass) removable(
 	template string, names sets.Set[string], obsolete []ObjectState,
 ) (removable, absent []ObjectState) {
 	for _, object := range obsolete {
-		if names.Has(object.Name) && !p.isAbsent(absenceKey{template: template, object: object.key()}) {
+		key := object.key()
+		if p.isPlanned(template, key) || names.Has(object.Name) && !p.isAbsent(absenceKey{template: template, object: key}) {
 			absent = append(absent, object)
 		} else {
 			removable = append(removable, object)
 		}
 	}
 	return removable, absent
+}
+
+// isPlanned reports whether the Namespace can get an object later with another template.
+func (p *pass) isPlanned(template string, key objectKey) bool {
+	for name, revision := range p.planned {
+		if name != template && revision.mayContain(key) {
+			return true
+		}
+	}
+	return false
 }

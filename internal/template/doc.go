@@ -34,8 +34,9 @@
 // record that it intends to create an object: after a crash, it could not distinguish its object from that of a user.
 //
 // An object is deleted only if the operator has created it, if the content of all objects of the template was applied,
-// and if it is known that no other template of the Namespace contains it. If labels or parameters of the Namespace no
-// longer include it, this must be so for some time, because some clients remove labels for a moment.
+// and if it is known that no other template of the Namespace contains it, now or after its rollout. If labels or
+// parameters of the Namespace no longer include it, this must be so for some time, because some clients remove labels
+// for a moment.
 // The decision is confirmed with the Namespace and the template in the API server, and the request
 // contains the UID of the object. The object remains recorded until it does not exist.
 //

@@ -55,17 +55,30 @@ type compiled struct {
 	kinds []schema.GroupVersionKind
 	// names are the names of the objects in the template.
 	names sets.Set[string]
+	// contents are the objects that a Namespace can contain. The name is empty if an expression computes it.
+	contents sets.Set[objectKey]
+}
+
+// mayContain reports whether a Namespace with this revision can contain an object.
+func (c *compiled) mayContain(key objectKey) bool {
+	return c.contents.Has(key) || c.contents.Has(objectKey{kind: key.kind})
 }
 
 func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 	result := &compiled{
 		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, kinds: kindsOf(spec),
 		size: initialization.TemplateSize(spec), names: sets.New[string](),
+		contents: sets.New[objectKey](),
 	}
 	for _, object := range spec.Objects {
 		result.names.Insert(object.Name)
 		if object.Copy != nil {
 			result.copies = append(result.copies, *object.Copy)
+			result.contents.Insert(keyOf(identityOf(*object.Copy, "")))
+		} else if manifest, ok := manifestOf(object); ok {
+			key := keyOf(manifest)
+			key.name, _ = render.Literal(key.name)
+			result.contents.Insert(key)
 		}
 	}
 	result.program, result.errors = render.Compile(spec)
@@ -106,7 +119,8 @@ func (p *Programs) of(template *v1alpha1.NamespaceTemplate) *programs {
 func kindsOf(spec *v1alpha1.NamespaceTemplateSpec) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, object := range spec.Objects {
-		kind, ok := kindOf(object)
+		manifest, ok := manifestOf(object)
+		kind := manifest.GroupVersionKind()
 		if object.Copy != nil {
 			kind, ok = schema.FromAPIVersionAndKind(object.Copy.APIVersion, object.Copy.Kind), true
 		}
@@ -118,13 +132,11 @@ func kindsOf(spec *v1alpha1.NamespaceTemplateSpec) []schema.GroupVersionKind {
 	return kinds
 }
 
-// kindOf returns the kind of an object. It returns false for a copy, and for a manifest without a kind.
-func kindOf(object v1alpha1.TemplateObject) (schema.GroupVersionKind, bool) {
+// manifestOf returns the manifest of an object, with its expressions. It returns false for a copy, and for a manifest
+// without a kind.
+func manifestOf(object v1alpha1.TemplateObject) (*unstructured.Unstructured, bool) {
 	manifest := &unstructured.Unstructured{}
-	if object.Template == nil || manifest.UnmarshalJSON(object.Template.Raw) != nil {
-		return schema.GroupVersionKind{}, false
-	}
-	return manifest.GroupVersionKind(), true
+	return manifest, object.Template != nil && manifest.UnmarshalJSON(object.Template.Raw) == nil
 }
 
 // keep keeps an old revision.

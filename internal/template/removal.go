@@ -49,8 +49,9 @@ func (p *pass) removeTemplate(ctx context.Context, name string, templates []v1al
 		p.result.State[name] = recorded
 		return
 	}
-	remaining, problems := p.prune(ctx, template, "", obsolete(recorded, nil, p.isNeeded))
-	if len(remaining) > 0 {
+	removable, remaining := p.removable(name, nil, obsolete(recorded, nil, p.isNeeded))
+	removable, problems := p.prune(ctx, template, "", removable)
+	if remaining = append(remaining, removable...); len(remaining) > 0 {
 		p.result.State[name] = Entry{Revision: recorded.Revision, Objects: remaining}
 		p.result.Templates = append(p.result.Templates, Outcome{Template: name, Problems: problems})
 	}

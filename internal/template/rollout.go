@@ -177,8 +177,8 @@ func IsCanary(rollout *v1alpha1.TemplateRollout, namespace *corev1.Namespace) bo
 	return rollout.Canary != nil && initialization.Selects(rollout.Canary, namespace.Labels)
 }
 
-// MayBeCanary reports whether a Namespace is updated first. The labels of a partial Namespace are unknown until the next
-// pass over it.
+// MayBeCanary reports whether a Namespace is updated first. The labels of a partial Namespace are unknown until the
+// next pass over it.
 func (r *Rollouts) MayBeCanary(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
 	if !nscache.IsPartial(namespace) {
 		return IsCanary(&template.Spec.Rollout, namespace)

@@ -130,10 +130,11 @@ func (v *Validator) checkServiceAccount(ctx context.Context, name string) string
 
 // checkKind returns an error if the kind of an object is not namespaced, and a warning if it is unknown.
 func (v *Validator) checkKind(path *field.Path, object v1alpha1.TemplateObject) (string, *field.Error) {
-	kind, ok := kindOf(object)
+	manifest, ok := manifestOf(object)
 	if !ok {
 		return "", nil
 	}
+	kind := manifest.GroupVersionKind()
 	_, err := v.writer.mapping(kind)
 	var known *problem
 	if errors.As(err, &known) && known.reason == ReasonInvalidObject {
