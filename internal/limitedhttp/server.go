@@ -15,8 +15,8 @@ const (
 	// receiveTimeout limits the TLS handshake, and the time from the first byte of a request to its last. A peer in
 	// the same network needs milliseconds.
 	receiveTimeout = 5 * time.Second
-	// maxWait is how long the server waits for the parts of a request, in total, before the connection gives way to
-	// others first.
+	// maxWait is how long the server waits for the parts of a request, in total, before the connection is one of those
+	// that are closed first.
 	maxWait = 100 * time.Millisecond
 	// AnswerTimeout limits a request as a whole. The timeoutSeconds of a webhook are at most 30.
 	AnswerTimeout = 40 * time.Second
