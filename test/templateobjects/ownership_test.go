@@ -159,6 +159,9 @@ var _ = Describe("The operator deletes no object that it has not created", func(
 		})
 		create(ctx, created)
 		Eventually(applied).WithContext(ctx).Should(BeClosed())
+		Eventually(func() error { // The request is sent after the channel was closed.
+			return cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "config"}, &corev1.ConfigMap{})
+		}).WithContext(ctx).Should(Succeed())
 		restartManager(ctx, nil)
 		// A user could have created it meanwhile.
 		Expect(expectRecorded(ctx, namespace, created.Name).IsAdopted).To(BeTrue())

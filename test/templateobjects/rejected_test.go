@@ -101,6 +101,7 @@ var _ = Describe("An object that the operator may replace", func() {
 			}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 		}
 		reached(ctx, template.Name)
-		Expect(failuresOf(ctx, template.Name)).To(Equal([]string{"FieldImmutable"}))
+		Eventually(func() []string { return failuresOf(ctx, template.Name) }).WithContext(ctx).
+			Should(Equal([]string{"FieldImmutable"}))
 	})
 })

@@ -6,6 +6,7 @@ package templateobjects
 import (
 	"context"
 	_ "embed"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -98,6 +100,9 @@ func create(ctx context.Context, template *v1alpha1.NamespaceTemplate) {
 	Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, template))).To(Succeed())
+		// Otherwise, the operator would continue to prune objects while other specs count its requests.
+		Expect(client.IgnoreNotFound(cluster.Admin.Patch(ctx, template, client.RawPatch(types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 		Eventually(func(g Gomega) {
 			for _, entry := range cluster.EffectiveSet(g, ctx).Templates {
 				g.Expect(entry.Name).NotTo(Equal(template.Name))
@@ -108,6 +113,7 @@ func create(ctx context.Context, template *v1alpha1.NamespaceTemplate) {
 		probe := selectedBy(string(template.Spec.NamespaceSelector.MatchLabels["kind"]))
 		g.Expect(cluster.Admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(framework.PendingOf(probe)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
+		g.Expect(strings.Split(probe.Annotations[v1alpha1.AnnotationSelectedTemplates], ",")).To(ContainElement(template.Name))
 	}).WithContext(ctx).Should(Succeed())
 }
 
