@@ -42,7 +42,7 @@ var (
 	claims       = corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
 )
 
-// failureOf returns the reasons of the failures in the status of a template.
+// failuresOf returns the reasons of the failures in the status of a template.
 func failuresOf(ctx context.Context, name string) []string {
 	GinkgoHelper()
 	current := &v1alpha1.NamespaceTemplate{}
@@ -52,6 +52,19 @@ func failuresOf(ctx context.Context, name string) []string {
 		reasons = append(reasons, failure.Reason)
 	}
 	return reasons
+}
+
+// expectNewNamespacesGet creates a Namespace once new Namespaces get the latest revision, and checks a field of its
+// object.
+func expectNewNamespacesGet(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, want any, kind schema.GroupVersionKind, path ...string,
+) {
+	GinkgoHelper()
+	expectReached(ctx, template.Name)
+	added := selectedBy(template.Name)
+	createOpen(ctx, added)
+	value, _ := valueOf(Default, ctx, added, kind, path...)
+	Expect(value).To(Equal(want))
 }
 
 // createBefore returns an open Namespace with an object that the operator has not created, and a template that selects it.
@@ -168,10 +181,7 @@ var _ = Describe("A change that the API server does not permit for an existing o
 		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"FieldImmutable"}))
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "0 of 1", "1 failed")
 		expectEvents(ctx, old, "FieldImmutable")
-		added := selectedBy(template.Name)
-		createOpen(ctx, added)
-		role, _ := valueOf(Default, ctx, added, roleBindings, "roleRef", "name")
-		Expect(role).To(Equal("view"))
+		expectNewNamespacesGet(ctx, template, "view", roleBindings, "roleRef", "name")
 		role, current := valueOf(Default, ctx, old, roleBindings, "roleRef", "name")
 		Expect(role).To(Equal("edit"))
 		Expect(current).To(Equal(uid))
@@ -192,10 +202,7 @@ var _ = Describe("A change that the API server does not permit for an existing o
 		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"FieldImmutable"}))
 		class, _ := valueOf(Default, ctx, old, claims, "spec", "storageClassName")
 		Expect(class).To(Equal("fast"))
-		added := selectedBy(template.Name)
-		createOpen(ctx, added)
-		class, _ = valueOf(Default, ctx, added, claims, "spec", "storageClassName")
-		Expect(class).To(Equal("slow"))
+		expectNewNamespacesGet(ctx, template, "slow", claims, "spec", "storageClassName")
 	})
 
 	It("is reported if the ServiceAccount may not delete objects, and reaches new namespaces", func(ctx context.Context) {
@@ -215,10 +222,7 @@ var _ = Describe("A change that the API server does not permit for an existing o
 		createOpen(ctx, old)
 		change(ctx, template.Name, only("team", immutable("ConfigMap", "b")))
 		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"FieldImmutable"}))
-		added := selectedBy(template.Name)
-		createOpen(ctx, added)
-		value, _ := valueOf(Default, ctx, added, core("ConfigMap"), "data", "key")
-		Expect(value).To(Equal("b"))
+		expectNewNamespacesGet(ctx, template, "b", core("ConfigMap"), "data", "key")
 	})
 
 	It("waits for the finalizers of the existing object", func(ctx context.Context) {

@@ -29,15 +29,6 @@ var _ = Describe("The rollout to a large namespace", func() {
 		GinkgoHelper()
 		patchNamespace(ctx, ns, fmt.Sprintf(`{"metadata":{"annotations":{"fill":%q}}}`, strings.Repeat("x", 17<<10)))
 	}
-	reached := func(ctx context.Context, name string) {
-		GinkgoHelper()
-		Eventually(func(g Gomega) {
-			current := &v1alpha1.NamespaceTemplate{}
-			g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, current)).To(Succeed())
-			g.Expect(current.Status.CurrentRevision).To(Equal(current.Status.Revision))
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
-	}
-
 	It("does not wait for it as a canary, which it is not", func(ctx context.Context) {
 		template := newTemplate(framework.Unique("canary"), only("config", configMap("config", "a")),
 			func(spec *v1alpha1.NamespaceTemplateSpec) {
@@ -53,7 +44,7 @@ var _ = Describe("The rollout to a large namespace", func() {
 		fill(ctx, prod)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse)
 		change(ctx, template.Name, only("config", configMap("config", "b")))
-		reached(ctx, template.Name)
+		expectReached(ctx, template.Name)
 	})
 
 	It("begins with it if it is a canary", func(ctx context.Context) {
@@ -105,6 +96,6 @@ var _ = Describe("The rollout to a large namespace", func() {
 		}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
 		change(ctx, template.Name, only("config", configMap("config", "b")))
 		expectValue(ctx, other, "config", "b")
-		reached(ctx, template.Name)
+		expectReached(ctx, template.Name)
 	})
 })

@@ -70,10 +70,7 @@ var _ = Describe("The permissions with which the operator applies a template", f
 		expectAccount()
 		By("completing the rollout")
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Rollout.Paused = false })
-		Eventually(func(g Gomega) {
-			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
-			g.Expect(current.Status.CurrentRevision).To(Equal(current.Status.Revision))
-		}).WithContext(ctx).Should(Succeed())
+		expectReached(ctx, template.Name)
 		createOpen(ctx, selectedBy(template.Name))
 	})
 

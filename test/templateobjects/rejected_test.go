@@ -23,15 +23,6 @@ import (
 )
 
 var _ = Describe("An object that the operator may replace", func() {
-	reached := func(ctx context.Context, name string) {
-		GinkgoHelper()
-		Eventually(func(g Gomega) {
-			current := &v1alpha1.NamespaceTemplate{}
-			g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, current)).To(Succeed())
-			g.Expect(current.Status.CurrentRevision).To(Equal(current.Status.Revision))
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
-	}
-
 	It("is not deleted if an admission policy rejects its change", func(ctx context.Context) {
 		template := newTemplate(framework.Unique("named"), only("team", bindingTo("ClusterRole", "edit")))
 		create(ctx, template)
@@ -100,7 +91,7 @@ var _ = Describe("An object that the operator may replace", func() {
 				g.Expect(role).To(Equal("view"))
 			}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 		}
-		reached(ctx, template.Name)
+		expectReached(ctx, template.Name)
 		Eventually(func() []string { return failuresOf(ctx, template.Name) }).WithContext(ctx).
 			Should(Equal([]string{"FieldImmutable"}))
 	})

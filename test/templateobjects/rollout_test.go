@@ -254,10 +254,6 @@ var _ = Describe("The rollout of a changed template", func() {
 			spec.Rollout.Paused = false
 		})
 		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 5}))
-		current := &v1alpha1.NamespaceTemplate{}
-		Eventually(func(g Gomega) {
-			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), current)).To(Succeed())
-			g.Expect(current.Status.CurrentRevision).To(Equal(current.Status.Revision))
-		}).WithContext(ctx).Should(Succeed())
+		expectReached(ctx, template.Name)
 	})
 })
