@@ -102,6 +102,11 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  serverStopTimeout,
 	}
+	// Only this machine reaches the API server. By default, its address is that of the default route, which
+	// a machine without network does not have, and endpoints of the Service cannot be loopback addresses.
+	environment.ControlPlane.GetAPIServer().Configure().
+		Set("advertise-address", "127.0.0.1").
+		Set("endpoint-reconciler-type", "none")
 	for _, option := range options {
 		option(environment)
 	}
