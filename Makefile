@@ -210,7 +210,7 @@ test-coverage: helm kustomize promtool ## Run all tests with a coverage profile 
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 60m -coverprofile cover.out $(ARGS)
 
 # The API servers of test-versions, each pinned in hack/controlplane.
-VERSIONS ?= 1.30 1.31 1.32 1.33 1.34 1.35 1.36
+VERSIONS ?= 1.33 1.34 1.35 1.36 1.37
 
 .PHONY: test-versions
 test-versions: ## Run test/versions on the API servers of VERSIONS. Building them takes an hour.
@@ -307,7 +307,7 @@ verify-kustomize: kustomize
 
 .PHONY: verify-chart
 verify-chart: helm
-	"$(HELM)" lint --strict --kube-version=1.36 dist/chart
+	"$(HELM)" lint --strict --kube-version=1.37 dist/chart
 
 .PHONY: verify-workflows
 verify-workflows: actionlint

@@ -169,15 +169,7 @@ package_of() {
 }
 
 # The stamp of a binary depends on these flags, since they affect the build.
-build_flags="CGO_ENABLED=0 -trimpath -s -w gitVersion gitMajor gitMinor gitTreeState"
-tags=""
-if [[ "${other}" == 1.30 ]]; then
-  # The tag excludes the in-tree clients of cloud providers, which take longer to build than
-  # everything else together.
-  tags=providerless
-  build_flags+=" -tags=${tags}"
-fi
-readonly build_flags tags
+readonly build_flags="CGO_ENABLED=0 -trimpath -s -w gitVersion gitMajor gitMinor gitTreeState"
 
 hash_of_stdin() {
   if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -d ' ' -f 1
@@ -232,8 +224,8 @@ build() {
     started="${SECONDS}"
     say "Building ${name} ..."
     # Descriptor 9 is the lock, which a process that outlives the build must not hold.
-    (cd "${module}" && CGO_ENABLED=0 go build -trimpath -tags="${tags}" -ldflags "${ldflags}" \
-      -o "${scratch}/${name}" "$(package_of "${name}")") 3>&- 9>&- ||
+    (cd "${module}" && CGO_ENABLED=0 go build -trimpath -ldflags "${ldflags}" -o "${scratch}/${name}" \
+      "$(package_of "${name}")") 3>&- 9>&- ||
       die "Building ${name} failed. If modules cannot be downloaded here, set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd."
     # This order prevents incomplete binaries, and a new binary with an old stamp.
     rm -f "${built}/.${name}.stamp"
@@ -246,8 +238,7 @@ build() {
 
 # 2. The download (functions) ------------------------------------------------
 
-# The pinned modules define the minor release. It is at least 1.36, the first
-# release that serves MutatingAdmissionPolicy v1.
+# The pinned modules define the minor release.
 selector=""
 download_selector() {
   if [[ -z "${selector}" ]]; then

@@ -62,12 +62,9 @@ published() {
   return 1
 }
 
-# The GODEBUG settings of this release. Before 1.31 only the go line
-# determined them.
+# The GODEBUG settings of this release.
 default="$(sed -n 's/^[[:space:]]*\(godebug[[:space:]]*\)\{0,1\}default=\(go[0-9.]*\)$/\2/p' "${upstream}" | head -n 1)"
-if [[ -z "${default}" ]]; then
-  default="go$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' "${upstream}")"
-fi
+[[ -n "${default}" ]] || die "The go.mod of k8s.io/kubernetes ${version} sets no default GODEBUG."
 
 {
   echo "module github.com/nslifecycle/nslifecycle/hack/controlplane/${minor}"

@@ -208,7 +208,7 @@ func byName(objects []unstructured.Unstructured) map[string]*unstructured.Unstru
 
 // removeIgnoredNamespaces removes metadata.namespace, which the API server ignores, from
 // cluster-scoped objects. kustomize sets the field if it does not know that a kind is
-// cluster-scoped: v5.8.1, which kubectl 1.36 uses, sets it on more admission policies than v5.8.2.
+// cluster-scoped: v5.8.1, which kubectl 1.37 uses, sets it on more admission policies than v5.8.2.
 func removeIgnoredNamespaces(named map[string]*unstructured.Unstructured) {
 	GinkgoHelper()
 	for name, object := range named {

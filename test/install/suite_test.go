@@ -94,7 +94,7 @@ func manifest() string { return filepath.Join(controlplane.Root(), "dist", "inst
 // template renders the chart for the namespace of config/default, as `helm install` does.
 func template(ctx context.Context, args ...string) ([]unstructured.Unstructured, error) {
 	output, err := helm(ctx, append([]string{
-		"template", "nslifecycle", chart(), "--namespace=" + controlplane.SystemNamespace, "--kube-version=1.36",
+		"template", "nslifecycle", chart(), "--namespace=" + controlplane.SystemNamespace, "--kube-version=1.37",
 	}, args...)...)
 	if err != nil {
 		return nil, err
