@@ -135,6 +135,8 @@ func TestSkipReason(t *testing.T) {
 		"a modified ServiceAccount":  {object: `{apiVersion: v1, kind: ServiceAccount, imagePullSecrets: [{name: s}], metadata: {name: default}}`},
 		"an Event":                   {object: `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: e}}`, want: ReasonGenerated},
 		"a Lease":                    {object: `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: e}}`, want: ReasonGenerated},
+		"a certificate request of a kubelet": {object: `{apiVersion: certificates.k8s.io/v1, kind: PodCertificateRequest, ` +
+			`metadata: {name: r, ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: u}]}}`, want: ReasonGenerated},
 		"Endpoints of a Service with a selector": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: s}}`,
 			others: []string{service}, want: ReasonGenerated},
 		"Endpoints created by the user": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: t}}`, others: []string{service}},

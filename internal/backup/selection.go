@@ -77,7 +77,7 @@ func (s *selection) isControlled(object *unstructured.Unstructured) bool {
 // isGenerated reports whether the cluster creates an object by itself.
 func (s *selection) isGenerated(object *unstructured.Unstructured) bool {
 	switch groupKind(object).String() {
-	case "Event", "Event.events.k8s.io", "Lease.coordination.k8s.io":
+	case "Event", "Event.events.k8s.io", "Lease.coordination.k8s.io", "PodCertificateRequest.certificates.k8s.io":
 		return true
 	case "ConfigMap":
 		return object.GetName() == "kube-root-ca.crt"
