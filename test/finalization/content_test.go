@@ -47,8 +47,11 @@ var minimalObjects = map[schema.GroupResource]string{
 
 	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}: `{"spec":{"maxReplicas":1,` +
 		`"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"a"}}}`,
-	{Group: "batch", Resource: "cronjobs"}:                  `{"spec":{"schedule":"0 0 1 1 *","jobTemplate":{"spec":` + jobTemplate + `}}}`,
-	{Group: "batch", Resource: "jobs"}:                      `{"spec":` + jobTemplate + `}`,
+	{Group: "batch", Resource: "cronjobs"}: `{"spec":{"schedule":"0 0 1 1 *","jobTemplate":{"spec":` + jobTemplate + `}}}`,
+	{Group: "batch", Resource: "jobs"}:     `{"spec":` + jobTemplate + `}`,
+	{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}: `{"spec":{"signerName":"example.com/a",` +
+		`"podName":"a","podUID":"a","serviceAccountName":"a","serviceAccountUID":"a","nodeName":"a","nodeUID":"a",` +
+		`"stubPKCS10Request":"` + wrappers.MakeCertificateRequest() + `"}}`,
 	{Group: "coordination.k8s.io", Resource: "leases"}:      `{}`,
 	{Group: "discovery.k8s.io", Resource: "endpointslices"}: `{"addressType":"IPv4","endpoints":[]}`,
 	{Group: "events.k8s.io", Resource: "events"}: `{"eventTime":"2026-01-01T00:00:00.000000Z","type":"Normal",` +

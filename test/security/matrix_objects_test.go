@@ -3,6 +3,8 @@
 
 package security
 
+import "github.com/nslifecycle/nslifecycle/test/wrappers"
+
 type object = map[string]any
 
 var (
@@ -55,6 +57,10 @@ var matrixObjects = map[string]object{
 
 	"horizontalpodautoscalers.autoscaling": {"spec": object{
 		"maxReplicas": 1, "scaleTargetRef": object{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+	}},
+	"podcertificaterequests.certificates.k8s.io": {"spec": object{
+		"signerName": "example.com/s", "podName": "p", "podUID": "u", "serviceAccountName": "s", "serviceAccountUID": "u",
+		"nodeName": "n", "nodeUID": "u", "stubPKCS10Request": wrappers.MakeCertificateRequest(),
 	}},
 	"leases.coordination.k8s.io":      {"spec": object{}},
 	"endpointslices.discovery.k8s.io": {"addressType": "IPv4", "endpoints": []any{}},
