@@ -245,10 +245,13 @@ func makeHostileBindings(ctx context.Context, c client.Client, namespace string,
 		})).To(Succeed())
 	}
 	DeferCleanup(func(ctx context.Context) {
+		// An object cannot be patched after its namespace is deleted.
+		if err := c.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
+			return
+		}
 		var list rbacv1.RoleBindingList
 		Expect(c.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
 		for i := range list.Items {
-			// An object cannot be patched after its namespace is deleted.
 			Expect(client.IgnoreNotFound(c.Patch(ctx, &list.Items[i], withoutFinalizers))).To(Succeed())
 		}
 	})
