@@ -4,6 +4,7 @@
 package initialization
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,9 +13,25 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
+// unknownName is not a valid label value, so no selector lists it.
+const unknownName = "?"
+
+// SelectorLabels returns a copy of the labels that selectors are evaluated against when a Namespace is created. The name
+// is empty if it will be generated. The API server then sets the label kubernetes.io/metadata.name later, and
+// replaces a value in the request.
+func SelectorLabels(name string, labels map[string]string) map[string]string {
+	copied := maps.Clone(labels)
+	if name == "" {
+		if copied == nil {
+			copied = map[string]string{}
+		}
+		copied[corev1.LabelMetadataName] = unknownName
+	}
+	return copied
+}
+
 // Selected returns the initializers that a new Namespace with these labels gets, in order. The
-// inject policy implements the same rules. With a generateName, the policy does not know the label
-// kubernetes.io/metadata.name yet, and assumes that no selector lists its value.
+// inject policy implements the same rules.
 func Selected(set *v1alpha1.NamespaceInitializerSet, labels map[string]string) []v1alpha1.EffectiveInitializer {
 	hasTemplate := len(SelectedTemplates(set, labels)) > 0
 	var selected []v1alpha1.EffectiveInitializer

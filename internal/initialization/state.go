@@ -114,6 +114,9 @@ func SplitNames(list string) []string {
 // complete its initialization nor be deleted.
 var failurePattern = regexp.MustCompile(`(?s)^\s*[{]([^{}]|[{][^{}]*[}])*"status"\s*:\s*"Failure".*[}]\s*$`)
 
+// IsFailure reports whether the result of an initialization is a failure.
+func IsFailure(result string) bool { return failurePattern.MatchString(result) }
+
 // parseResult returns the failure that the result of a Namespace contains, and why the result is
 // invalid.
 func parseResult(namespace *corev1.Namespace) (failure *metav1.Status, problem string) {
@@ -124,7 +127,7 @@ func parseResult(namespace *corev1.Namespace) (failure *metav1.Status, problem s
 	var status metav1.Status
 	err := json.Unmarshal([]byte(text), &status)
 	switch {
-	case !failurePattern.MatchString(text):
+	case !IsFailure(text):
 		return nil, ignoredResultMessage(err, status.Status)
 	case err != nil:
 		// The fields that were decoded before the error are not reliable.

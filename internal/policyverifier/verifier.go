@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -182,7 +181,7 @@ func (v *Verifier) waitForInjection(
 	return injected, refusal, ctx.Err()
 }
 
-// IsInjected reports whether a Namespace that was created with these labels has exactly the
+// IsInjected reports whether a Namespace that was created with these labels and a generateName has exactly the
 // initializers that select it, and their finalizers.
 //
 // Policies of other projects can add or remove labels before or after the inject policy. If an
@@ -194,16 +193,7 @@ func IsInjected(
 ) bool {
 	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 	got := initialization.SplitNames(list)
-	sent = maps.Clone(sent)
-	if name, ok := namespace.Labels[corev1.LabelMetadataName]; ok {
-		// The API server replaces this label after admission, because the name is generated. The policy evaluates it as a
-		// name that no selector lists.
-		if sent == nil {
-			sent = map[string]string{}
-		}
-		sent[corev1.LabelMetadataName] = name
-	}
-	before, after := initialization.Names(initialization.Selected(set, sent)),
+	before, after := initialization.Names(initialization.Selected(set, initialization.SelectorLabels("", sent))),
 		initialization.Names(initialization.Selected(set, namespace.Labels))
 	var expected []v1alpha1.EffectiveInitializer
 	for _, initializer := range set.Initializers {

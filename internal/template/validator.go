@@ -58,7 +58,7 @@ func NewValidator(writer *Writer, live client.Reader, systemNamespace string) *V
 
 // Register registers the webhook at a server.
 func (v *Validator) Register(server *webhooks.Server) {
-	server.Register(webhooks.Webhook{Path: validatorPath, NeedsObject: true, Handle: v.Handle})
+	server.Register(webhooks.Webhook{Path: validatorPath, Fields: webhooks.Fields{"object": nil}, Handle: v.Handle})
 }
 
 // Handle implements webhooks.Webhook.

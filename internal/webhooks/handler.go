@@ -4,6 +4,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,15 +24,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/limitedhttp"
 )
 
-// Webhook is an admission webhook. All have failurePolicy Ignore: if the server refuses a review, the API
-// server continues without it.
+// Webhook is an admission webhook. If the server refuses a review, the API server continues without it, unless the
+// webhook has failurePolicy Fail, as the one that injects initializers does.
 type Webhook struct {
+	// Path is a path or, with a slash at its end, a prefix of paths.
 	Path string
-	// NeedsObject makes the server decode the object of requests.
-	NeedsObject bool
-	// Handle returns the response to a request. If it returns an error, the API server ignores the webhook.
-	Handle func(context.Context, *Request) (*admissionv1.AdmissionResponse, error)
+	// Fields are the parts of the object and of the oldObject of a request that the server decodes.
+	Fields Fields
+	// Handle returns the response to a request. If it returns an error, the server refuses the review.
+	Handle HandlerFunc
 }
+
+// HandlerFunc returns the response to a request.
+type HandlerFunc func(context.Context, *Request) (*admissionv1.AdmissionResponse, error)
 
 // handler receives reviews for a webhook, and limits what their peers can make it do before it knows them.
 type handler struct {
@@ -80,16 +86,18 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) (*admissionv1.Ad
 	}
 	conn := limitedhttp.ConnectionFrom(r.Context())
 	conn.AllowBody(2 * maxBody) // net/http limits the body to its Content-Length.
-	limit := maxHead
-	if h.NeedsObject {
-		limit += maxObject
-	}
+	limit := maxHead + len(h.Fields)*maxObject
 	buffer := h.buffers.Add(conn.Peer(), int(min(r.ContentLength, int64(limit))), func() { _ = conn.Close() })
 	defer buffer.Release()
 	request, err := h.receive(w, r, limit)
-	if err != nil {
+	switch {
+	case errors.Is(err, errTooLarge):
+		// With this status, the message of the API server contains the error.
+		return nil, &refusal{http.StatusRequestEntityTooLarge, err}
+	case err != nil:
 		return nil, &refusal{http.StatusBadRequest, err}
 	}
+	request.Subpath = strings.TrimPrefix(r.URL.Path, h.Path)
 	request.serving = func() {
 		buffer.Release()
 		conn.Serving()
@@ -122,15 +130,16 @@ func refuse(r *http.Request) *refusal {
 	return nil
 }
 
-// receive decodes the beginning of the body and drops the rest, so that net/http notices when the API server
+// receive decodes the fields at the beginning of the body and drops the rest, so that net/http notices when the API server
 // cancels the request.
 func (h *handler) receive(w http.ResponseWriter, r *http.Request, limit int) (*Request, error) {
-	request, err := decodeReview(io.LimitReader(r.Body, int64(limit)), h.NeedsObject)
-	if err != nil {
+	request, err := decodeReview(r.Body, h.Fields, limit)
+	if err != nil && !errors.Is(err, errTooLarge) {
 		return nil, fmt.Errorf("failed to decode the review: %w", err)
 	}
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		return nil, fmt.Errorf("failed to receive the review: %w", err)
+	// An API server that cannot send all of a review does not receive the response.
+	if _, copyErr := io.Copy(io.Discard, r.Body); err != nil || copyErr != nil {
+		return nil, fmt.Errorf("failed to receive the review: %w", cmp.Or(err, copyErr))
 	}
 	// The timeout for receiving does not limit the response.
 	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {

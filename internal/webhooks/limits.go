@@ -9,9 +9,10 @@ const (
 	// maxBody is the size of a review. A request to an API server has up to 3 MiB, and an object in etcd 1.5 MiB.
 	// JSON encodes each byte of both with up to 6 bytes.
 	maxBody = 32 << 20
-	// maxHead is the part of a review before the object, with all groups of the user.
+	// maxHead is the size of the fields of a review that are decoded before the objects.
 	maxHead = 64 << 10
-	// maxObject is the size of an object that a webhook decodes. A valid template contains at most 1 MiB.
+	// maxObject is the size of the fields of an object that a webhook decodes. A valid template contains at most 1 MiB, and
+	// the annotations of a Namespace 256 KiB, which JSON encodes with up to six times as many bytes.
 	maxObject = 2 << 20
 	// maxBuffered is the part of all reviews at one path that is buffered.
 	maxBuffered = 16 << 20

@@ -4,6 +4,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +24,11 @@ type Request struct {
 	Operation admissionv1.Operation
 	// Username is the name of the user.
 	Username string
-	// Object is the JSON of the object, if the webhook needs it. It has a bounded number of values.
-	Object json.RawMessage
+	// Subpath follows the path of the webhook, if that is a prefix.
+	Subpath string
+	// Object and OldObject are the JSON of the parts of the objects that the webhook decodes. They have a bounded number
+	// of values.
+	Object, OldObject json.RawMessage
 
 	serving func()
 }
@@ -39,64 +43,53 @@ func (r *Request) Serving() {
 
 var errNoReview = errors.New("the body is not an AdmissionReview with a request")
 
-// decodeReview decodes the beginning of an AdmissionReview. It is JSON, and never YAML, whose aliases expand.
-// kube-apiserver encodes the fields in the order of the type, so the object follows all other fields that are
-// used. What comes after them is not decoded.
-func decodeReview(body io.Reader, needsObject bool) (*Request, error) {
-	decoder := json.NewDecoder(body)
+// decodeReview decodes parts of an AdmissionReview, which have at most limit bytes. It is JSON, and never YAML, whose
+// aliases expand. kube-apiserver encodes the fields in the order of the type, so the objects follow all other fields that
+// are used. What comes after them is not read.
+func decodeReview(body io.Reader, fields Fields, limit int) (*Request, error) {
+	decoder := json.NewDecoder(prune(body, reviewFields(fields), limit))
 	if err := enter(decoder); err != nil {
 		return nil, err
 	}
-	for decoder.More() {
-		switch name, err := decoder.Token(); {
-		case err != nil:
-			return nil, err
-		case name == "request":
-			return decodeRequest(decoder, needsObject)
-		}
-		if err := decoder.Decode(&skipped{}); err != nil {
-			return nil, err
-		}
+	if name, err := decoder.Token(); err != nil || name != "request" {
+		return nil, cmp.Or(err, errNoReview)
 	}
-	return nil, errNoReview
+	return decodeRequest(decoder, fields)
 }
 
-func decodeRequest(decoder *json.Decoder, needsObject bool) (*Request, error) {
+func decodeRequest(decoder *json.Decoder, fields Fields) (*Request, error) {
 	request := &Request{}
 	var user struct {
 		Username string `json:"username"`
 	}
-	fields := map[json.Token]any{
+	targets := map[json.Token]any{
 		"uid": &request.UID, "resource": &request.Resource, "namespace": &request.Namespace, "name": &request.Name,
 		"operation": &request.Operation, "userInfo": &user,
+		fieldObject: &request.Object, fieldOldObject: &request.OldObject,
 	}
 	if err := enter(decoder); err != nil {
 		return nil, err
 	}
-	hasObject := false
-	for decoder.More() && !hasObject {
+	for remaining := max(len(fields), 1); remaining > 0 && decoder.More(); {
 		name, err := decoder.Token()
 		if err != nil {
 			return nil, err
 		}
-		var target any = &skipped{}
-		if field, ok := fields[name]; ok {
-			target = field
+		if name == fieldObject || name == fieldOldObject {
+			remaining--
 		}
-		if hasObject = name == "object"; hasObject && !needsObject {
+		if name == fieldObject && len(fields) == 0 {
 			break
-		} else if hasObject {
-			target = &request.Object
 		}
-		if err := decoder.Decode(target); err != nil {
+		if err := decoder.Decode(targets[name]); err != nil {
 			return nil, err
 		}
 	}
 	request.Username = user.Username
-	if request.UID == "" || needsObject && len(request.Object) == 0 {
+	if request.UID == "" || len(fields) > 0 && len(request.Object) == 0 || len(fields) > 1 && len(request.OldObject) == 0 {
 		return nil, errNoReview
 	}
-	return request, checkSize(request.Object)
+	return request, errors.Join(checkSize(request.Object), checkSize(request.OldObject))
 }
 
 // enter reads the beginning of a JSON object.
@@ -107,12 +100,6 @@ func enter(decoder *json.Decoder) error {
 	}
 	return err
 }
-
-// skipped is any JSON value, which is not decoded.
-type skipped struct{}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
 // checkSize limits the number, the nesting and the lists of values in valid JSON. It allocates nothing.
 func checkSize(data []byte) error {
@@ -126,7 +113,7 @@ func checkSize(data []byte) error {
 		case '[', '{':
 			values++
 			if depth++; depth > maxDepth {
-				return fmt.Errorf("values are nested more than %d levels", maxDepth)
+				return fmt.Errorf("%w: values are nested more than %d levels", errTooLarge, maxDepth)
 			}
 			lengths[depth], isList[depth] = 1, data[i] == '['
 		case ']', '}':
@@ -136,10 +123,10 @@ func checkSize(data []byte) error {
 			lengths[depth]++
 		}
 		if values > maxValues {
-			return fmt.Errorf("the object contains more than %d values", maxValues)
+			return fmt.Errorf("%w: an object contains more than %d values", errTooLarge, maxValues)
 		}
 		if isList[depth] && lengths[depth] > maxElements {
-			return fmt.Errorf("a list contains more than %d elements", maxElements)
+			return fmt.Errorf("%w: a list contains more than %d elements", errTooLarge, maxElements)
 		}
 	}
 	return nil

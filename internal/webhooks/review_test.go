@@ -5,7 +5,6 @@ package webhooks
 
 import (
 	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 
@@ -37,6 +36,8 @@ func encode(g Gomega, object string) string {
 	return string(data)
 }
 
+var allFields = Fields{"object": nil}
+
 func TestDecodeReview(t *testing.T) {
 	g := NewWithT(t)
 	review := encode(g, `{"spec":{"a":[1]}}`)
@@ -45,9 +46,14 @@ func TestDecodeReview(t *testing.T) {
 		Namespace: "shop", Name: "web", Operation: admissionv1.Update, Username: "alice",
 	}
 	// The object and what follows are not read.
-	g.Expect(decodeReview(strings.NewReader(review[:strings.Index(review, `"object"`)+8]), false)).To(Equal(want))
+	g.Expect(decodeReview(strings.NewReader(review[:strings.Index(review, `"object"`)+9]), nil, maxHead)).To(Equal(want))
 	want.Object = json.RawMessage(`{"spec":{"a":[1]}}`)
-	g.Expect(decodeReview(strings.NewReader(review), true)).To(Equal(want))
+	g.Expect(decodeReview(strings.NewReader(review), allFields, maxHead)).To(Equal(want))
+	want.OldObject = json.RawMessage(`{"old":true}`)
+	g.Expect(decodeReview(strings.NewReader(review), Fields{"object": nil, "oldObject": nil}, maxHead)).To(Equal(want))
+	want.Object, want.OldObject = json.RawMessage(`{"spec":{}}`), json.RawMessage(`{"old":null}`)
+	g.Expect(decodeReview(strings.NewReader(review),
+		Fields{"object": {"spec": {"b": nil}}, "oldObject": {"old": {}}}, maxHead)).To(Equal(want))
 }
 
 func TestRefusedReviews(t *testing.T) {
@@ -78,7 +84,7 @@ func TestRefusedReviews(t *testing.T) {
 	}
 	for name, body := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := decodeReview(strings.NewReader(body), true)
+			_, err := decodeReview(strings.NewReader(body), allFields, maxHead+maxObject)
 			NewWithT(t).Expect(err).To(HaveOccurred())
 		})
 	}
@@ -104,7 +110,7 @@ func TestCheckSize(t *testing.T) {
 func FuzzDecodeReview(f *testing.F) {
 	f.Add(`{"request":{"uid":"1","object":{"a":["\\\"",{}]}}}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		request, err := decodeReview(io.LimitReader(strings.NewReader(body), maxHead+maxObject), true)
+		request, err := decodeReview(strings.NewReader(body), allFields, maxHead+maxObject)
 		if err != nil {
 			return
 		}

@@ -1,0 +1,8 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package injection implements the policies inject and complete in Go, and serves them as webhooks to API servers without
+// MutatingAdmissionPolicy. The rules equal those in config/admission/inject.yaml and config/admission/complete.yaml:
+// test/admissioncases contains cases that both pass. Applied to an object that the policy has changed, a rule changes
+// nothing.
+package injection

@@ -1,0 +1,81 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injection
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// Inject changes a new Namespace that a user creates as the inject policy does. The set is nil if there is none.
+func Inject(namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, username string) {
+	labels := initialization.SelectorLabels(namespace.Name, namespace.Labels)
+	// Users cannot choose initializers or forge the requester.
+	maps.DeleteFunc(namespace.Labels, isReserved(v1alpha1.LabelDeletionProtection, v1alpha1.LabelTemplate))
+	maps.DeleteFunc(namespace.Annotations, isReserved(v1alpha1.AnnotationExpiresAt, v1alpha1.AnnotationTTL))
+	if set == nil || namespace.Name != "" && initialization.IsExempt(namespace.Name, set.SystemNamespace) {
+		return
+	}
+	addDefaults(namespace, set, labels)
+	selected := initialization.Selected(set, labels)
+	if len(selected) == 0 {
+		return
+	}
+	names := initialization.Names(selected)
+	setLabel(namespace, v1alpha1.LabelInitializing, "true")
+	setAnnotation(namespace, v1alpha1.AnnotationPendingInitializers, strings.Join(names, ","))
+	setAnnotation(namespace, v1alpha1.AnnotationInitializers, strings.Join(names, ","))
+	setAnnotation(namespace, v1alpha1.AnnotationRequestedBy, username)
+	templates := initialization.SelectedTemplates(set, labels)
+	if len(templates) > 0 && slices.Contains(names, v1alpha1.TemplatesInitializer) {
+		setAnnotation(namespace, v1alpha1.AnnotationSelectedTemplates, strings.Join(templates, ","))
+	}
+	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, initialization.MissingFinalizers(namespace, selected)...)
+}
+
+// isReserved returns a function that reports whether a key is reserved for the operator. Users can set the allowed
+// keys.
+func isReserved(allowed ...string) func(key, value string) bool {
+	return func(key, _ string) bool {
+		return strings.HasPrefix(key, v1alpha1.Prefix) && !slices.Contains(allowed, key)
+	}
+}
+
+// addDefaults adds the parameters with a default that the request does not set. The default of the first template is
+// used.
+func addDefaults(namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, labels map[string]string) {
+	selected := initialization.SelectedTemplates(set, labels)
+	for _, template := range set.Templates {
+		if !slices.Contains(selected, template.Name) {
+			continue
+		}
+		for _, parameter := range template.Parameters {
+			key := v1alpha1.PrefixParameter + parameter.Name
+			if _, isSet := namespace.Annotations[key]; isSet || parameter.Default == nil || parameter.Label != "" {
+				continue
+			}
+			setAnnotation(namespace, key, *parameter.Default)
+		}
+	}
+}
+
+func setLabel(namespace *corev1.Namespace, key, value string) {
+	if namespace.Labels == nil {
+		namespace.Labels = map[string]string{}
+	}
+	namespace.Labels[key] = value
+}
+
+func setAnnotation(namespace *corev1.Namespace, key, value string) {
+	if namespace.Annotations == nil {
+		namespace.Annotations = map[string]string{}
+	}
+	namespace.Annotations[key] = value
+}

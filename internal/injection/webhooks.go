@@ -1,0 +1,137 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injection
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+)
+
+const (
+	// PathInject is the path of the webhook for new namespaces, followed by the generation of the effective set.
+	PathInject = "/inject/"
+	// PathComplete and PathRestore are the paths of the webhooks for updates by users that may initialize the namespace,
+	// and by those that may not.
+	PathComplete = "/complete"
+	PathRestore  = "/restore"
+)
+
+// setTimeout is how long a creation waits for the set that its API server knows of. The informer receives it within
+// milliseconds.
+const setTimeout = 2 * time.Second
+
+// Register registers the webhooks at a server. They serve on every replica, whichever is the leader. They read only from
+// the cache, and answer within microseconds, so the number of concurrent requests has no bound of its own.
+func Register(ctx context.Context, server *webhooks.Server, informers cache.Informers) error {
+	sets := newSets()
+	if err := sets.watch(ctx, informers); err != nil {
+		return err
+	}
+	server.Register(webhooks.Webhook{Path: PathInject, Fields: createdFields, Handle: sets.inject})
+	server.Register(webhooks.Webhook{Path: PathComplete, Fields: updatedFields, Handle: complete(true)})
+	server.Register(webhooks.Webhook{Path: PathRestore, Fields: updatedFields, Handle: complete(false)})
+	return nil
+}
+
+// The parts of a review that the webhooks decode.
+var (
+	// Selectors can refer to every label. The values of annotations are not needed.
+	createdFields = webhooks.Fields{"object": {
+		"metadata": {
+			"name": nil, "labels": nil,
+			"annotations": {v1alpha1.Prefix: webhooks.KeyOnly, v1alpha1.PrefixParameter: webhooks.KeyOnly},
+		},
+		"spec": {"finalizers": nil},
+	}}
+	updatedFields = webhooks.Fields{"object": stateFields, "oldObject": stateFields}
+	stateFields   = webhooks.Fields{"metadata": {
+		"labels": {v1alpha1.LabelInitializing: nil},
+		"annotations": {
+			v1alpha1.AnnotationPendingInitializers: nil, v1alpha1.AnnotationInitializationResult: nil,
+			v1alpha1.AnnotationInitializers: nil, v1alpha1.AnnotationRequestedBy: nil,
+			v1alpha1.AnnotationSelectedTemplates: nil, v1alpha1.AnnotationTemplates: nil,
+		},
+	}}
+)
+
+// inject answers requests that create namespaces.
+func (s *sets) inject(ctx context.Context, request *webhooks.Request) (*admissionv1.AdmissionResponse, error) {
+	generation, err := strconv.ParseInt(request.Subpath, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("failed to parse the generation of NamespaceInitializerSet %q: %w",
+			v1alpha1.EffectiveSetName, err)
+	}
+	set, err := s.wait(ctx, generation)
+	if err != nil {
+		return nil, err
+	}
+	before, hasSpec, err := decode(request.Object)
+	if err != nil {
+		return nil, err
+	}
+	after := before.DeepCopy()
+	Inject(after, set, request.Username)
+	return respond(computePatch(before, after, hasSpec))
+}
+
+// complete returns the handler of updates by users that may, or may not, initialize the namespace. The match conditions
+// of the webhooks check this.
+func complete(mayInitialize bool) webhooks.HandlerFunc {
+	return func(_ context.Context, request *webhooks.Request) (*admissionv1.AdmissionResponse, error) {
+		old, _, err := decode(request.OldObject)
+		if err != nil {
+			return nil, err
+		}
+		before, hasSpec, err := decode(request.Object)
+		if err != nil {
+			return nil, err
+		}
+		after := before.DeepCopy()
+		Complete(old, after, mayInitialize)
+		return respond(computePatch(before, after, hasSpec))
+	}
+}
+
+// decode returns the parts of a Namespace that Fields name, and whether it has a spec.
+func decode(object []byte) (namespace *corev1.Namespace, hasSpec bool, err error) {
+	var decoded struct {
+		Metadata struct {
+			Name        string            `json:"name"`
+			Labels      map[string]string `json:"labels"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Spec *corev1.NamespaceSpec `json:"spec"`
+	}
+	if err := json.Unmarshal(object, &decoded); err != nil {
+		return nil, false, fmt.Errorf("failed to decode a Namespace: %w", err)
+	}
+	namespace = &corev1.Namespace{Spec: ptr.Deref(decoded.Spec, corev1.NamespaceSpec{})}
+	namespace.Name, namespace.Labels = decoded.Metadata.Name, decoded.Metadata.Labels
+	namespace.Annotations = decoded.Metadata.Annotations
+	return namespace, decoded.Spec != nil, nil
+}
+
+func respond(operations []operation) (*admissionv1.AdmissionResponse, error) {
+	response := &admissionv1.AdmissionResponse{Allowed: true}
+	if len(operations) == 0 {
+		return response, nil
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode a patch: %w", err)
+	}
+	response.Patch, response.PatchType = patch, ptr.To(admissionv1.PatchTypeJSONPatch)
+	return response, nil
+}
