@@ -55,6 +55,23 @@ func Complete(before, after *corev1.Namespace, mayInitialize bool) {
 	}
 }
 
+// CompleteAfterPolicy is Complete for users that may initialize the Namespace, if the policy can have run before. It does
+// not restore what the policy can have removed: the list and the label of a completed initialization, and empty
+// annotations. While other API servers do not enforce the policy, the guard policy decides about these.
+func CompleteAfterPolicy(before, after *corev1.Namespace) {
+	before = before.DeepCopy()
+	removable := []string{v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationTemplates}
+	if !isEmpty(after, v1alpha1.AnnotationPendingInitializers) { // Otherwise, the policy has not removed a result.
+		removable = append(removable, v1alpha1.AnnotationInitializationResult)
+	}
+	for _, key := range removable {
+		if _, ok := after.Annotations[key]; !ok {
+			delete(before.Annotations, key)
+		}
+	}
+	Complete(before, after, true)
+}
+
 // isSelected is the match condition of the policy.
 func isSelected(before, after *corev1.Namespace) bool {
 	_, wasLabeled := before.Labels[v1alpha1.LabelInitializing]

@@ -3,6 +3,8 @@
 
 // Package injection implements the policies inject and complete in Go, and serves them as webhooks to API servers without
 // MutatingAdmissionPolicy. The rules equal those in config/admission/inject.yaml and config/admission/complete.yaml:
-// test/admissioncases contains cases that both pass. Applied to an object that the policy has changed, a rule changes
-// nothing.
+// test/admissioncases contains cases that both pass.
+//
+// Policies run before webhooks. Inject changes nothing that the policy has injected. Complete would undo a completion by
+// the policy, so CompleteAfterPolicy replaces it where the policy can have run.
 package injection

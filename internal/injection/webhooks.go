@@ -26,6 +26,9 @@ const (
 	// and by those that may not.
 	PathComplete = "/complete"
 	PathRestore  = "/restore"
+	// PathCompleteAfterPolicy is PathComplete while an API server can enforce the complete policy. Otherwise, the webhook
+	// would restore the list that the policy has removed.
+	PathCompleteAfterPolicy = "/complete-after-policy"
 )
 
 // setTimeout is how long a creation waits for the set that its API server knows of. The informer receives it within
@@ -40,8 +43,9 @@ func Register(ctx context.Context, server *webhooks.Server, informers cache.Info
 		return err
 	}
 	server.Register(webhooks.Webhook{Path: PathInject, Fields: createdFields, Handle: sets.inject})
-	server.Register(webhooks.Webhook{Path: PathComplete, Fields: updatedFields, Handle: complete(true)})
-	server.Register(webhooks.Webhook{Path: PathRestore, Fields: updatedFields, Handle: complete(false)})
+	server.Register(webhooks.Webhook{Path: PathComplete, Fields: updatedFields, Handle: update(completed)})
+	server.Register(webhooks.Webhook{Path: PathCompleteAfterPolicy, Fields: updatedFields, Handle: update(CompleteAfterPolicy)})
+	server.Register(webhooks.Webhook{Path: PathRestore, Fields: updatedFields, Handle: update(restored)})
 	return nil
 }
 
@@ -86,9 +90,12 @@ func (s *sets) inject(ctx context.Context, request *webhooks.Request) (*admissio
 	return respond(computePatch(before, after, hasSpec))
 }
 
-// complete returns the handler of updates by users that may, or may not, initialize the namespace. The match conditions
-// of the webhooks check this.
-func complete(mayInitialize bool) webhooks.HandlerFunc {
+// The match conditions of the webhooks check whether the user may initialize the namespace.
+func completed(before, after *corev1.Namespace) { Complete(before, after, true) }
+func restored(before, after *corev1.Namespace)  { Complete(before, after, false) }
+
+// update returns the handler of updates.
+func update(change func(before, after *corev1.Namespace)) webhooks.HandlerFunc {
 	return func(_ context.Context, request *webhooks.Request) (*admissionv1.AdmissionResponse, error) {
 		old, _, err := decode(request.OldObject)
 		if err != nil {
@@ -99,7 +106,7 @@ func complete(mayInitialize bool) webhooks.HandlerFunc {
 			return nil, err
 		}
 		after := before.DeepCopy()
-		Complete(old, after, mayInitialize)
+		change(old, after)
 		return respond(computePatch(before, after, hasSpec))
 	}
 }

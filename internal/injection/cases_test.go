@@ -1,0 +1,104 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injection
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/admissioncases"
+)
+
+func TestInject(t *testing.T) {
+	set := admissioncases.Set()
+	for name, test := range admissioncases.Creations() {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			namespace := defaulted(test.Request())
+			Inject(namespace, set, test.User)
+			if namespace.Name != "" {
+				g.Expect(namespace.Labels).To(HaveKeyWithValue(corev1.LabelMetadataName, namespace.Name))
+			}
+			delete(namespace.Labels, corev1.LabelMetadataName)
+			expectObject(g, namespace, test.Want)
+		})
+	}
+}
+
+// TestInjectAfterPolicy verifies that Inject does not change what the policy has injected, if no selector refers to the
+// label that it adds.
+func TestInjectAfterPolicy(t *testing.T) {
+	set := admissioncases.Set()
+	set.Initializers = slices.DeleteFunc(set.Initializers, func(initializer v1alpha1.EffectiveInitializer) bool {
+		return strings.HasPrefix(initializer.Name, "forged.")
+	})
+	for name, test := range admissioncases.Creations() {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			once := defaulted(test.Request())
+			Inject(once, set, test.User)
+			twice := once.DeepCopy()
+			Inject(twice, set, test.User)
+			g.Expect(twice).To(Equal(once))
+			g.Expect(computePatch(once, twice, true)).To(BeEmpty())
+		})
+	}
+}
+
+// defaulted adds the label that the API server adds before admission.
+func defaulted(namespace *corev1.Namespace) *corev1.Namespace {
+	if namespace.Name != "" {
+		setLabel(namespace, corev1.LabelMetadataName, namespace.Name)
+	}
+	return namespace
+}
+
+func expectObject(g Gomega, namespace *corev1.Namespace, want admissioncases.Object) {
+	g.Expect(namespace.Labels).To(Or(Equal(want.Labels), And(BeEmpty(), HaveLen(len(want.Labels)))))
+	g.Expect(namespace.Annotations).To(Or(Equal(want.Annotations), And(BeEmpty(), HaveLen(len(want.Annotations)))))
+	g.Expect(namespace.Spec.Finalizers).To(Or(Equal(want.Finalizers), And(BeEmpty(), HaveLen(len(want.Finalizers)))))
+}
+
+func TestComplete(t *testing.T) {
+	starts := admissioncases.Starts()
+	for name, test := range admissioncases.Updates() {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before := starts[test.Start].DeepCopy()
+			want := test.Expected(before)
+			after := before.DeepCopy()
+			test.Change(after)
+			Complete(before, after, test.User == admissioncases.Initializer)
+			expectObject(g, after, admissioncases.Object{Labels: want.Labels, Annotations: want.Annotations})
+			if test.User == admissioncases.Initializer {
+				CompleteAfterPolicy(before, after)
+				expectObject(g, after, admissioncases.Object{Labels: want.Labels, Annotations: want.Annotations})
+			}
+		})
+	}
+}
+
+// TestCompleteAfterPolicy verifies the rules where the policy has not run.
+func TestCompleteAfterPolicy(t *testing.T) {
+	starts := admissioncases.Starts()
+	for name, test := range admissioncases.Updates() {
+		_, isCompletion := strings.CutPrefix(name, "completes")
+		if test.User != admissioncases.Initializer || !isCompletion {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before := starts[test.Start].DeepCopy()
+			want, after := test.Expected(before), before.DeepCopy()
+			test.Change(after)
+			CompleteAfterPolicy(before, after)
+			expectObject(g, after, admissioncases.Object{Labels: want.Labels, Annotations: want.Annotations})
+		})
+	}
+}
