@@ -4,14 +4,12 @@
 package injection
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/admissioncases"
 )
 
@@ -31,13 +29,9 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// TestInjectAfterPolicy verifies that Inject does not change what the policy has injected, if no selector refers to the
-// label that it adds.
+// TestInjectAfterPolicy verifies that Inject does not change what the policy has injected.
 func TestInjectAfterPolicy(t *testing.T) {
 	set := admissioncases.Set()
-	set.Initializers = slices.DeleteFunc(set.Initializers, func(initializer v1alpha1.EffectiveInitializer) bool {
-		return strings.HasPrefix(initializer.Name, "forged.")
-	})
 	for name, test := range admissioncases.Creations() {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

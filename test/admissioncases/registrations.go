@@ -71,7 +71,6 @@ func Configurations() []v1alpha1.NamespaceInitializerConfiguration {
 			initializer("named", settings{NamespaceSelector: expression(inNames, exists)}),
 			initializer("nameless", settings{NamespaceSelector: expression(inNames, missing)}),
 			initializer("shop-label", settings{Finalizer: finalizerShop, NamespaceSelector: label(inNames, "shop")}),
-			initializer("forged", settings{NamespaceSelector: expression(v1alpha1.LabelInitializing, exists)}),
 			initializer("protected", settings{NamespaceSelector: expression(v1alpha1.LabelDeletionProtection, exists)}),
 		),
 	}

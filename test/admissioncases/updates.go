@@ -159,6 +159,8 @@ var (
 	emptyMaps          = func(namespace *corev1.Namespace) { namespace.Labels, namespace.Annotations = pairs{}, pairs{} }
 	withoutOwn         = remove("note", "color", v1alpha1.LabelTemplate, v1alpha1.LabelDeletionProtection,
 		v1alpha1.PrefixParameter+"size", v1alpha1.PrefixParameter+"region")
+	stateless = remove(v1alpha1.LabelInitializing, v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers,
+		v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationInitializationResult)
 	emptyList = annotate(v1alpha1.AnnotationPendingInitializers, "")
 	noState   = remove(v1alpha1.LabelInitializing, v1alpha1.AnnotationPendingInitializers)
 	complete  = all(emptyList)
@@ -209,9 +211,9 @@ func Updates() map[string]Update {
 		"without the initializers, completed":     ordinary(StartCompleted, remove(v1alpha1.AnnotationInitializers), nil),
 		"without anything, not initialized":       ordinary(StartPlain, emptyMaps, withoutOwn),
 		"without anything, by status":             by(ordinary(StartFresh, emptyMaps, withoutOwn), Status),
-		"without anything, by finalize":           by(ordinary(StartFresh, emptyMaps, withoutOwn), Finalize),
+		"without anything, by finalize":           by(ordinary(StartFresh, stateless, nil), Finalize),
 		"without anything, completed, by status":  by(ordinary(StartCompleted, emptyMaps, withoutOwn), Status),
-		"without anything, failed, by finalize":   by(ordinary(StartFailed, emptyMaps, withoutOwn), Finalize),
+		"without anything, failed, by finalize":   by(ordinary(StartFailed, stateless, nil), Finalize),
 		"without anything, templated, by status":  by(ordinary(StartTemplated, emptyMaps, withoutOwn), Status),
 		"another label, completed, initializer":   initializer(StartCompleted, relabel("a", "b"), relabel("a", "b")),
 		"without anything, completed initializer": initializer(StartCompleted, emptyMaps, withoutOwn),
