@@ -42,11 +42,19 @@ func Register(ctx context.Context, server *webhooks.Server, informers cache.Info
 	if err := sets.watch(ctx, informers); err != nil {
 		return err
 	}
-	server.Register(webhooks.Webhook{Path: PathInject, Fields: createdFields, Handle: sets.inject})
-	server.Register(webhooks.Webhook{Path: PathComplete, Fields: updatedFields, Handle: update(completed)})
-	server.Register(webhooks.Webhook{Path: PathCompleteAfterPolicy, Fields: updatedFields, Handle: update(CompleteAfterPolicy)})
-	server.Register(webhooks.Webhook{Path: PathRestore, Fields: updatedFields, Handle: update(restored)})
+	for _, webhook := range sets.webhooks() {
+		server.Register(webhook)
+	}
 	return nil
+}
+
+func (s *sets) webhooks() []webhooks.Webhook {
+	return []webhooks.Webhook{
+		{Path: PathInject, Fields: createdFields, Handle: s.inject},
+		{Path: PathComplete, Fields: updatedFields, Handle: update(completed)},
+		{Path: PathCompleteAfterPolicy, Fields: updatedFields, Handle: update(CompleteAfterPolicy)},
+		{Path: PathRestore, Fields: updatedFields, Handle: update(restored)},
+	}
 }
 
 // The parts of a review that the webhooks decode.

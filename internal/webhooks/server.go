@@ -54,6 +54,15 @@ func (s *Server) Register(webhook Webhook) {
 	s.mux.Handle(webhook.Path, newHandler(webhook, s.log, s.refusals))
 }
 
+// NewHandler returns webhooks, for a server of limitedhttp.
+func NewHandler(log logr.Logger, webhooks ...Webhook) http.Handler {
+	server := newServer("", nil, log)
+	for _, webhook := range webhooks {
+		server.Register(webhook)
+	}
+	return server.mux
+}
+
 // NeedLeaderElection implements manager.LeaderElectionRunnable. The server runs on every replica.
 func (*Server) NeedLeaderElection() bool { return false }
 
