@@ -47,10 +47,6 @@ type handler struct {
 	refusals *rate.Sometimes
 }
 
-func newHandler(webhook Webhook, logger logr.Logger, refusals *rate.Sometimes) *handler {
-	return &handler{Webhook: webhook, buffers: limitedhttp.NewQuota(maxBuffered), log: logger, refusals: refusals}
-}
-
 // refusal is an error with the status of the response.
 type refusal struct {
 	code int

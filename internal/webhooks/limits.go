@@ -14,7 +14,7 @@ const (
 	// maxObject is the size of the fields of an object that a webhook decodes. A valid template contains at most 1 MiB, and
 	// the annotations of a Namespace 256 KiB, which JSON encodes with up to six times as many bytes.
 	maxObject = 2 << 20
-	// maxBuffered is the part of all reviews at one path that is buffered.
+	// maxBuffered is the part of all reviews that is buffered.
 	maxBuffered = 16 << 20
 
 	// maxValues is the number of JSON values in an object, maxElements the number of elements of a list, and

@@ -38,6 +38,7 @@ type Server struct {
 	log      logr.Logger
 	mux      *http.ServeMux
 	refusals *rate.Sometimes
+	buffers  *limitedhttp.Quota
 
 	isServing atomic.Bool
 }
@@ -45,13 +46,13 @@ type Server struct {
 func newServer(address string, config *tls.Config, log logr.Logger) *Server {
 	return &Server{
 		address: address, tls: config, log: log, mux: http.NewServeMux(),
-		refusals: &rate.Sometimes{Interval: refusalInterval},
+		refusals: &rate.Sometimes{Interval: refusalInterval}, buffers: limitedhttp.NewQuota(maxBuffered),
 	}
 }
 
 // Register adds a webhook, before the server is started.
 func (s *Server) Register(webhook Webhook) {
-	s.mux.Handle(webhook.Path, newHandler(webhook, s.log, s.refusals))
+	s.mux.Handle(webhook.Path, &handler{Webhook: webhook, buffers: s.buffers, log: s.log, refusals: s.refusals})
 }
 
 // NewHandler returns webhooks, for a server of limitedhttp.
