@@ -40,6 +40,17 @@ func review(object string) string {
 		`"operation":"CREATE","userInfo":{"username":"mallory"},"object":` + object + `}}`
 }
 
+// reviewOf returns a review of an update, as JSON.
+func reviewOf(object, oldObject string) string {
+	return strings.TrimSuffix(review(object), "}}") + `,"oldObject":` + oldObject + `}}`
+}
+
+// members returns an object with many members of a size in all.
+func members(size int) string {
+	member := `"nslifecycle.dev/pending-initializers":"",`
+	return "{" + strings.Repeat(member, size/len(member)) + `"a":"b"}`
+}
+
 // list returns an object whose spec has a list with many elements, of 7 MiB in all.
 func list(field, element string) string {
 	const size = 6 << 20
