@@ -145,7 +145,7 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # The suites that ginkgo runs in PROCS processes each. Every process has its own control
 # plane, so specs do not interfere. The specs mostly wait, hence more
 # processes than processors. The specs of servers run in one process, since each needs two API servers.
-PARALLEL_SUITES := finalization security causes integration diagnosis initializer hold templateobjects servers
+PARALLEL_SUITES := finalization security causes integration diagnosis initializer hold templateobjects servers admission mutation
 PROCS ?= 4
 # The suites that only test-long runs, in addition to the specs of PARALLEL_SUITES with the label "long".
 LONG_SUITES := chaos
@@ -157,7 +157,7 @@ PACKAGES ?= 2
 .PHONY: test
 test: helm kustomize promtool ginkgo ## Run all tests except test-long and test-versions.
 	@echo "Skipping $(LONG_SUITES:%=test/%) and specs with the label \"long\": run make test-long." >&2
-	@echo "Skipping test/versions: run make test-versions." >&2
+	@echo "Skipping other Kubernetes versions: run make test-versions." >&2
 	cd hack/image && go test ./...
 	cd test/benchmark && go test ./...
 	@$(use-control-plane-and-peer) $(MAKE) --no-print-directory -j2 --keep-going test-packages test-suites
@@ -209,18 +209,38 @@ test-repeat: ## Run make test, or make REPEAT, TIMES times, and print which test
 test-coverage: helm kustomize promtool ## Run all tests with a coverage profile in cover.out.
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 60m -coverprofile cover.out $(ARGS)
 
-# The API servers of test-versions, each pinned in hack/controlplane.
+# The API servers of test-versions, each pinned in hack/controlplane, and the suites that show the same behavior on all of
+# them.
 VERSIONS ?= 1.33 1.34 1.35 1.36 1.37
+VERSION_SUITES ?= admission finalization hold initializer install integration mutation security selfservice templateobjects templates timeouts
 
 .PHONY: test-versions
-test-versions: ## Run test/versions on the API servers of VERSIONS. Building them takes an hour.
+test-versions: helm kustomize ginkgo ## Run VERSION_SUITES on the API servers of VERSIONS. Building them takes an hour.
 	@failed=; for version in $(VERSIONS); do \
-		if ! assets="$$(hack/control-plane.sh --version="$$version")" || ! (set -x; NSLIFECYCLE_TEST_VERSIONS=1 \
-			KUBEBUILDER_ASSETS="$$assets" go test ./test/versions -count=1 -timeout 30m $(ARGS)); then \
+		if ! assets="$$(hack/control-plane.sh --version="$$version" --with-controller-manager)" || \
+			! KUBEBUILDER_ASSETS="$$assets" $(MAKE) --no-print-directory --keep-going test-version-suites test-version-packages; then \
 			failed="$$failed $$version"; \
 		fi; \
 	done; \
-	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
+	if [ -n "$$failed" ]; then echo "Suites failed with Kubernetes$$failed." >&2; exit 1; fi
+
+.PHONY: test-version-suites
+test-version-suites:
+	$(call run-suites,--label-filter='!long' $(ARGS) $(addprefix ./test/,$(filter $(PARALLEL_SUITES),$(VERSION_SUITES))))
+
+.PHONY: test-version-packages
+test-version-packages:
+	go test -count=1 -timeout 30m $(ARGS) $(addprefix ./test/,$(filter-out $(PARALLEL_SUITES),$(VERSION_SUITES)))
+
+# The API servers of test-api-server-upgrade, in the order of the upgrade.
+UPGRADE_VERSIONS ?= 1.35 1.36 1.37
+
+.PHONY: test-api-server-upgrade
+test-api-server-upgrade: ## Test upgrades and downgrades of API servers under load. Building them takes half an hour.
+	@directories=; for version in $(UPGRADE_VERSIONS); do \
+		assets="$$(hack/control-plane.sh --version="$$version")" || exit; directories="$${directories:+$$directories:}$$assets"; \
+	done; set -x; KUBEBUILDER_ASSETS="$${directories%%:*}" CHAOS_API_SERVERS="$$directories" \
+		go test ./test/chaos -count=1 -v -timeout 60m -ginkgo.focus='API servers' $(ARGS)
 
 # The suites of docs/reliability.md, with all specs. ARGS contains flags of go test, for example
 # ARGS=-ginkgo.seed=1. The output contains the seed and the report entries of the specs.
@@ -307,7 +327,7 @@ verify-kustomize: kustomize
 
 .PHONY: verify-chart
 verify-chart: helm
-	"$(HELM)" lint --strict --kube-version=1.37 dist/chart
+	"$(HELM)" lint --strict --kube-version=1.33 dist/chart
 
 .PHONY: verify-workflows
 verify-workflows: actionlint
@@ -366,6 +386,7 @@ build-installer: kustomize ## Write dist/install.yaml and the generated parts of
 		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/owners' '- ../../config/prometheus' \
 		>"$$overlay/kustomization.yaml"; \
 	"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/optional.yaml"; \
+	for file in config/mutating/*.yaml; do echo ---; cat "$$file"; done >>"$$overlay/optional.yaml"; \
 	go run ./hack/chart dist/install.yaml "$$overlay/optional.yaml" dist/chart/files
 
 # A separate module, so that the manager does not depend on the image builder.
@@ -419,14 +440,13 @@ deploy: kustomize ## Install everything, with the manager's image from IMG.
 	@$(render-install) $(KUBECTL) apply -f "$$overlay/install.yaml"
 
 # The manager loses its permissions, and never deletes the content of its own namespace. If the
-# built-in namespace controller is off, a local manager finalizes the namespace. config/compat
-# contains all objects of config/default except the policies of two kinds that API servers before
-# 1.36 do not serve. At this point, all policies are already deleted.
+# built-in namespace controller is off, a local manager finalizes the namespace. At this point, all policies are
+# already deleted.
 .PHONY: undeploy
 undeploy: kustomize build ## Remove everything, in an order that never blocks namespaces.
 	@$(delete-templates)
 	@$(delete-policies)
-	"$(KUSTOMIZE)" build config/compat | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
+	"$(KUSTOMIZE)" build config/default | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
 	@$(wait-for-system-namespace)
 
 ##@ Tools

@@ -48,9 +48,10 @@ const defaultSystemNamespace = "nslifecycle-system"
 const noCluster = "no cluster is configured: set KUBECONFIG or --kubeconfig, " +
 	"or run in a Pod; to try nslifecycle without a cluster, run: make demo"
 
-// writesNotHeld is logged if the webhooks are disabled.
-const writesNotHeld = "The manager does not hold early writes, so the gate policy rejects them; to hold them, set " +
-	"--hold-bind-address, and --hold-url if the API server cannot reach Services"
+// noWebhooks is logged if the webhooks are disabled.
+const noWebhooks = "The manager serves no webhooks, so the gate policy rejects early writes, and namespaces are " +
+	"initialized only if the API server serves MutatingAdmissionPolicy v1; to serve them, set --webhook-bind-address, " +
+	"and --webhook-url if the API server cannot reach Services"
 
 type options struct {
 	manager.Options
@@ -141,7 +142,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The number of stalled namespaces that are diagnosed concurrently.")
 	flags.BoolVar(&o.IsExpiryDryRun, "expiry-dry-run", false,
 		"Report expired namespaces without deleting them.")
-	flags.StringVar(&o.hold.Address, "hold-bind-address", "0",
+	flags.StringVar(&o.hold.Address, "webhook-bind-address", "0",
 		`The address of the webhooks, for example ":9443"; "0" disables them. They hold writes to initializing namespaces, `+
 			"and validate NamespaceTemplates. They require the initialization controller.")
 	flags.DurationVar(&o.hold.Duration, "hold-duration", 10*time.Second,
@@ -151,14 +152,14 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The number of writes that are held concurrently. Each occupies a seat of API Priority and Fairness.")
 	flags.IntVar(&o.hold.Limits.PerUser, "hold-max-writes-per-user", 5,
 		"The number of writes of one user that are held concurrently.")
-	flags.StringVar(&o.hold.URL, "hold-url", "",
+	flags.StringVar(&o.hold.URL, "webhook-url", "",
 		"The https URL of the webhooks, with a DNS name, for an API server that cannot reach Services, for example "+
 			"https://manager.example.com:9443. The manager sets it in the webhook configurations.")
-	flags.StringVar(&o.hold.Service, "hold-service", "nslifecycle-hold",
+	flags.StringVar(&o.hold.Service, "webhook-service", "nslifecycle-webhook",
 		"The Service of the webhooks, in --system-namespace.")
-	flags.StringVar(&o.hold.Secret, "hold-certificate-secret", "nslifecycle-hold-certificate",
+	flags.StringVar(&o.hold.Secret, "webhook-certificate-secret", "nslifecycle-webhook-certificate",
 		"The Secret with the certificate of the webhooks, in --system-namespace.")
-	flags.BoolVar(&o.hold.IsRotated, "hold-certificate-rotation", true,
+	flags.BoolVar(&o.hold.IsRotated, "webhook-certificate-rotation", true,
 		"Issue and rotate the certificate of the webhooks. Disable it if cert-manager issues the certificate.")
 	flags.StringVar(&o.hold.ClientCAFile, "webhook-client-ca-file", "",
 		"A PEM file with the CAs of the client certificates with which API servers call the webhooks. If empty, the "+
@@ -221,14 +222,13 @@ func run(restConfig *rest.Config, opts options) error {
 	opts.UseServerClock(restConfig)
 	log := ctrl.Log.WithName("setup")
 	if opts.Controllers.Runs(manager.Initialization) {
-		log.Info(opts.Server.String())
 		if opts.Hold == nil {
-			log.Info(writesNotHeld)
+			log.Info(noWebhooks)
 		}
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:    scheme.New(),
-		Cache:     manager.CacheOptions(opts.Server, opts.Controllers),
+		Cache:     manager.CacheOptions(opts.Controllers),
 		NewClient: nscache.NewClient,
 		// The servers of controller-runtime accept any number of connections.
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
@@ -250,8 +250,8 @@ func run(restConfig *rest.Config, opts options) error {
 	return mgr.Start(ctx)
 }
 
-// preflight sets o.Server if the initialization controllers run. It returns an error if the API
-// server does not meet their requirements.
+// preflight returns an error if the initialization controllers run and the API server does not meet their
+// requirements.
 func (o *options) preflight(ctx context.Context, restConfig *rest.Config) error {
 	if !o.Controllers.Runs(manager.Initialization) {
 		return nil
@@ -260,6 +260,5 @@ func (o *options) preflight(ctx context.Context, restConfig *rest.Config) error 
 	if err != nil {
 		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 	}
-	o.Server, err = manager.Preflight(ctx, client)
-	return err
+	return manager.Preflight(ctx, client)
 }

@@ -8,7 +8,7 @@
 #   KUBEBUILDER_ASSETS="$(hack/control-plane.sh)" go test ./...
 #
 # --with-controller-manager also gets kube-controller-manager. --version=1.35 gets
-# the kube-apiserver of another minor release, which must be pinned in
+# the kube-apiserver of another minor release, with the other binaries of the default one. It must be pinned in
 # hack/controlplane/<minor>. With this flag, KUBEBUILDER_ASSETS is ignored.
 #
 # Sources of the binaries:
@@ -86,27 +86,33 @@ for arg in "$@"; do
     *) die "Unknown argument ${arg}. The valid arguments are --with-controller-manager and --version=<minor>." ;;
   esac
 done
-readonly with_controller_manager
 
 if [[ -n "${other}" ]]; then
   unset KUBEBUILDER_ASSETS
   if [[ "${other}" == "$(minor_of "${module}")" ]]; then
     other=""
   else
-    "${with_controller_manager}" && die "kube-controller-manager is pinned only for $(minor_of "${module}")."
     [[ -f "${module}/${other}/go.mod" ]] ||
       die "Kubernetes ${other} is not pinned in hack/controlplane; run: hack/pin-control-plane.sh ${other}"
-    # etcd and kubectl are shared with the default version.
-    base="$("${BASH_SOURCE[0]}" 3>&-)"
+    # All binaries except kube-apiserver are those of the default version.
+    shared=(etcd kubectl)
+    arguments=()
+    if "${with_controller_manager}"; then
+      shared+=(kube-controller-manager)
+      arguments+=(--with-controller-manager)
+      with_controller_manager=false
+    fi
+    base="$("${BASH_SOURCE[0]}" "${arguments[@]}" 3>&-)"
     readonly base
     module="${module}/${other}"
     built="${bin}/controlplane-${other}"
     mkdir -p "${built}"
-    ln -sfn "${base}/etcd" "${built}/etcd"
-    ln -sfn "${base}/kubectl" "${built}/kubectl"
+    for name in "${shared[@]}"; do
+      ln -sfn "${base}/${name}" "${built}/${name}"
+    done
   fi
 fi
-readonly module built other
+readonly module built other with_controller_manager
 
 # The binaries of envtest archives, which do not include kube-controller-manager.
 readonly base_binaries=(kube-apiserver etcd kubectl)

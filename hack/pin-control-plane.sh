@@ -2,7 +2,7 @@
 # Copyright The nslifecycle Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Pins the kube-apiserver of another minor release, for test/versions:
+# Pins the kube-apiserver of another minor release, for make test-versions:
 #
 #   hack/pin-control-plane.sh 1.35           the latest patch release in the module proxy
 #   hack/pin-control-plane.sh 1.35 v1.35.4   the given patch release

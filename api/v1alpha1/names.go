@@ -37,12 +37,6 @@ const (
 	// the request that created it, comma-separated. It is immutable. Only these templates are applied while
 	// the Namespace is initializing, and limit the number of Namespaces of a user.
 	AnnotationSelectedTemplates = Prefix + "selected-templates"
-
-	// AnnotationInjectedAt contains the time when the operator added the pending list to the
-	// Namespace, in RFC 3339 format. Before that time, all users could write to the Namespace. The
-	// annotation exists only if the operator, instead of the API server, adds the list
-	// (config/compat). It is immutable.
-	AnnotationInjectedAt = Prefix + "injected-at"
 )
 
 // Labels and annotations that users set on a Namespace. The policies for them are not installed by
@@ -97,14 +91,7 @@ const (
 // add a prefix to their names.
 const LabelPolicy = Prefix + "policy"
 
-// LabelInjection is a label on the guard policy. Its value is InjectionByOperator if the operator,
-// instead of the API server, adds the pending list to new Namespaces (config/compat).
-const (
-	LabelInjection      = Prefix + "injection"
-	InjectionByOperator = "operator"
-)
-
-// The admission policies in config/admission.
+// The admission policies in config/admission and config/mutating.
 const (
 	// PolicyInject adds the list of pending initializers to a new Namespace.
 	PolicyInject = "inject"
@@ -146,8 +133,11 @@ const (
 	PolicyNamespaceOwners = "namespace-owners"
 )
 
-// The webhook configurations in config/hold.
+// The webhook configurations in config/webhook.
 const (
+	// InjectConfiguration is the name of the MutatingWebhookConfiguration that replaces the policies PolicyInject and
+	// PolicyComplete if the API server does not serve them. The MutatingAdmissionPolicy PolicyInject has the same name.
+	InjectConfiguration = "nslifecycle-inject"
 	// HoldConfiguration is the name of the MutatingWebhookConfiguration that holds writes to initializing
 	// Namespaces.
 	HoldConfiguration = "nslifecycle-hold"
@@ -159,10 +149,6 @@ const (
 // VerbInitialize is the RBAC verb on namespaces that allows users to write to initializing
 // namespaces and to change the pending list. It must be granted at cluster scope.
 const VerbInitialize = "initialize"
-
-// VerbInject is the RBAC verb on namespaces that allows the operator to add the pending list to new
-// Namespaces if the API server cannot (config/compat). Only the operator's ServiceAccount has it.
-const VerbInject = "inject"
 
 // VerbFurnish is the RBAC verb on namespaces that allows the ServiceAccounts of templates to write to
 // initializing namespaces. It does not allow changes to the pending list. It must be granted at cluster
@@ -302,8 +288,6 @@ const (
 	ReasonRefused = "Refused"
 	// ReasonPolicyMissing: a required admission policy is not installed.
 	ReasonPolicyMissing = "PolicyMissing"
-	// ReasonPolicyMismatch: the installed admission policies are for other API server versions.
-	ReasonPolicyMismatch = "PolicyMismatch"
 )
 
 // Reasons for ConditionHealthy.

@@ -58,12 +58,6 @@ type EffectiveInitializer struct {
 	// +kubebuilder:validation:MaxLength=253
 	Configuration string `json:"configuration,omitempty"`
 
-	// inForceSince is the time from which new Namespaces get this initializer. It is set only if
-	// the operator, instead of the API server, adds initializers to Namespaces (config/compat). A
-	// Namespace that was created before that time does not get the initializer.
-	// +optional
-	InForceSince *metav1.Time `json:"inForceSince,omitempty"`
-
 	InitializerSettings `json:",inline"`
 }
 

@@ -44,15 +44,16 @@ var fileOfKind = map[string]string{
 	"ClusterRoleBinding":               rbacFile,
 	"Role":                             rbacFile,
 	"RoleBinding":                      rbacFile,
-	"MutatingAdmissionPolicy":          admissionFile,
-	"MutatingAdmissionPolicyBinding":   admissionFile,
 	"ValidatingAdmissionPolicy":        admissionFile,
 	"ValidatingAdmissionPolicyBinding": admissionFile,
-	"ValidatingWebhookConfiguration":   holdFile,
+	"MutatingAdmissionPolicy":          "mutating.yaml",
+	"MutatingAdmissionPolicyBinding":   "mutating.yaml",
+	"MutatingWebhookConfiguration":     webhooksFile,
+	"ValidatingWebhookConfiguration":   webhooksFile,
 }
 
-// holdFile contains all objects of config/hold.
-const holdFile = "hold.yaml"
+// webhooksFile contains all objects of config/webhook.
+const webhooksFile = "webhooks.yaml"
 
 // ownersFile contains all objects of config/owners.
 const ownersFile = "owners.yaml"
@@ -72,8 +73,8 @@ var optionalFileOf = map[string]string{
 
 // fileOf returns the file of an object.
 func fileOf(kind, name string) string {
-	if strings.HasPrefix(name, "nslifecycle-hold") {
-		return holdFile
+	if strings.HasPrefix(name, "nslifecycle-webhook") {
+		return webhooksFile
 	}
 	return cmp.Or(optionalFileOf[kind+"/"+name], fileOfKind[kind])
 }

@@ -10,13 +10,18 @@ import (
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -29,10 +34,16 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
+
+// PolicyVerifier makes the API server enforce a NamespaceInitializerSet, and verifies whether it does.
+type PolicyVerifier interface {
+	Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error)
+}
 
 // ConfigurationReconciler merges all configurations into NamespaceInitializerSet/effective, and
 // reports in the status of each configuration whether the API server enforces it. All
@@ -42,13 +53,11 @@ type ConfigurationReconciler struct {
 	client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Policies verifies that the API server enforces the set.
+	// Policies makes the API server enforce the set, and verifies it.
 	Policies PolicyVerifier
-	// PolicyObjects contains an empty object of each policy and binding type that the API server serves.
-	PolicyObjects []client.Object
-	// Stamper sets the time since which each entry of the set has been enforced.
-	Stamper Stamper
-	Clock   clock.PassiveClock
+	// Mutation is what Policies uses to make API servers inject; nil if nothing has to be watched for it.
+	Mutation *mutation.Installer
+	Clock    clock.PassiveClock
 	// HealthChecker determines the health of the initializers.
 	HealthChecker *initializerhealth.Checker
 	// SystemNamespace is written to the set, so that the admission policies exempt this namespace.
@@ -84,12 +93,48 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return nil
 		})).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
-	for _, object := range r.PolicyObjects {
-		// A label identifies the guard policy. Changing a label does not change the generation.
-		controllerBuilder.Watches(object, everything, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})))
+	for _, object := range policyverifier.Objects() {
+		controllerBuilder.Watches(object, everything, builder.WithPredicates(hasPolicyChanged))
 	}
-	return controllerBuilder.Complete(r)
+	started, err := controllerBuilder.Build(r)
+	if err == nil && r.Mutation != nil {
+		r.Mutation.Watch = func(object client.Object) error {
+			return watchMutation(mgr, started, object, everything, hasPolicyChanged)
+		}
+	}
+	return err
+}
+
+// hasPolicyChanged ignores changes of the status. Labels identify policies, and do not change their generation.
+var hasPolicyChanged = predicate.Or[client.Object](
+	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
+
+// watchMutation watches the objects of package mutation, with a cache of their own: the cache of the manager must only
+// contain types that every API server serves.
+func watchMutation(
+	mgr ctrl.Manager, started controller.Controller, object client.Object, eventHandler handler.EventHandler,
+	predicates ...predicate.Predicate,
+) error {
+	selector := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.InjectConfiguration)}
+	if _, ok := object.(*admissionregistrationv1.MutatingWebhookConfiguration); !ok {
+		ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
+		if err != nil {
+			return err
+		}
+		selector = cache.ByObject{Label: labels.NewSelector().Add(*ours)}
+	}
+	objects, err := cache.New(mgr.GetConfig(), cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{object: selector},
+	})
+	if err != nil {
+		return fmt.Errorf("failed to create a cache for %T: %w", object, err)
+	}
+	if err := mgr.Add(objects); err != nil {
+		return err
+	}
+	return started.Watch(source.Kind(objects, object, eventHandler, predicates...))
 }
 
 // Reconcile writes the set and the statuses of all configurations.
@@ -164,12 +209,8 @@ func (r *ConfigurationReconciler) writeSet(
 		return nil, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	exists := err == nil
-	wanted, err := r.Stamper.Stamp(ctx, merged.Initializers, set.Initializers)
-	if err != nil {
-		return nil, err
-	}
 	current := set.DeepCopy()
-	set.Initializers, set.WaitingSubjects = wanted, merged.WaitingSubjects
+	set.Initializers, set.WaitingSubjects = merged.Initializers, merged.WaitingSubjects
 	set.Templates = effectiveTemplates
 	set.SystemNamespace, set.Operator = r.SystemNamespace, r.Operator
 	if exists && apiequality.Semantic.DeepEqual(set, current) {

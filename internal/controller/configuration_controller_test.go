@@ -327,13 +327,16 @@ func TestConfigurationReconcile(t *testing.T) {
 				funcs.Patch = policytest.FailingPatch(test.patchError)
 			}
 			reconciler := &ConfigurationReconciler{
-				Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
+				Clock:  clocktesting.NewFakePassiveClock(now),
 				Client: test.server.client(), Live: test.server.client(), Policies: newVerifier(funcs, test.installed...),
 				HealthChecker: newHealthChecker(), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
-			if test.wantRetry == 0 && test.wantError == "" && len(test.server.configurations) > 0 {
-				test.wantRetry = initializerhealth.Interval
+			if test.wantRetry == 0 && test.wantError == "" {
+				test.wantRetry = time.Minute // until the next discovery
+				if len(test.server.configurations) > 0 {
+					test.wantRetry = initializerhealth.Interval
+				}
 			}
 			g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: test.wantRetry}))
 			if test.wantError == "" {
@@ -354,7 +357,7 @@ func TestConfigurationReconcileWithOutdatedCache(t *testing.T) {
 	live := &configurationServer{configurations: []*wrappers.ConfigurationWrapper{configuration}}
 	cached := &configurationServer{set: policytest.Set("rbac.corp.com")}
 	reconciler := &ConfigurationReconciler{
-		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
+		Clock:  clocktesting.NewFakePassiveClock(now),
 		Client: cached.client(), Live: live.client(), Policies: newVerifier(interceptor.Funcs{}),
 		SystemNamespace: systemNamespace,
 	}
@@ -372,7 +375,7 @@ func TestConfigurationReconcileWithoutPolicyStatus(t *testing.T) {
 		set:            policytest.Set("rbac.corp.com"),
 	}
 	reconciler := &ConfigurationReconciler{
-		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
+		Clock:  clocktesting.NewFakePassiveClock(now),
 		Client: server.client(), Live: server.client(), Policies: newVerifier(interceptor.Funcs{List: policytest.FailingList}),
 		SystemNamespace: systemNamespace,
 	}

@@ -16,7 +16,7 @@
 //   - [HoldReconciler] configures the webhooks that hold early writes.
 //   - [ExpiryReconciler] deletes a Namespace at the time set in its annotations. It is off by default.
 //
-// Admission policies in the API server (config/admission) add the pending list, protect it, and
-// complete the initialization. Therefore, initialization does not depend on the reconcilers. On API
-// servers without MutatingAdmissionPolicy v1, package compat replaces some of these policies.
+// Admission policies in the API server (config/admission and config/mutating) add the pending list, protect it, and
+// complete the initialization. Therefore, initialization does not depend on the reconcilers. On API servers without
+// MutatingAdmissionPolicy v1, webhooks replace config/mutating (package mutation).
 package controller

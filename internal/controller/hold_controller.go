@@ -25,7 +25,7 @@ import (
 // HoldReconciler configures the webhooks that hold writes: it selects the writes by the
 // waitingSubjects of the effective set, and sets the URL of the webhooks, if there is one.
 //
-// Its permissions are in config/hold.
+// Its permissions are in config/webhook.
 type HoldReconciler struct {
 	client.Client
 	// URL is the address of the webhooks for an API server that cannot reach their Service; empty

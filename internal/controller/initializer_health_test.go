@@ -47,7 +47,7 @@ func TestConfigurationReconcileReportsHealth(t *testing.T) {
 	c := server.client()
 	passive := clocktesting.NewFakePassiveClock(now)
 	reconciler := &ConfigurationReconciler{
-		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
+		Clock:  clocktesting.NewFakePassiveClock(now),
 		Client: c, Live: c, SystemNamespace: systemNamespace, Policies: newVerifier(interceptor.Funcs{}),
 		HealthChecker: &initializerhealth.Checker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
 	}

@@ -67,7 +67,6 @@ func (s *waitServer) reconciler(recorder events.EventRecorder) *NamespaceReconci
 	}
 	var none error
 	return &NamespaceReconciler{
-		Injector: ServerInjects{},
 		Client: newFakeClient(interceptor.Funcs{
 			Get: get(&s.cached, &none), List: list(&s.cachedNames, &none), SubResourcePatch: s.patch,
 		}),
@@ -391,8 +390,7 @@ func TestNamespaceReconcileWritesInitializerTurn(t *testing.T) {
 			}
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Injector: ServerInjects{},
-				Client:   server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
+				Client: server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
 				ProgressInterval: time.Hour, // It does not delay the InitializerTurn condition.
 			}
 			reconciler.tracker.record(server.namespace, false, now)

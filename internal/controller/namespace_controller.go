@@ -64,8 +64,6 @@ type NamespaceReconciler struct {
 	// HasTemplates registers the initializer of NamespaceTemplates. Without it, Namespaces do not wait for this
 	// initializer.
 	HasTemplates bool
-	// Injector adds the pending list to new Namespaces if the API server does not add it.
-	Injector Injector
 
 	registry initializerRegistry
 	tracker  initializationTracker
@@ -100,9 +98,6 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, nil
 	}
 
-	if retryAfter, err := r.Injector.Inject(ctx, &namespace); err != nil || retryAfter > 0 {
-		return ctrl.Result{RequeueAfter: retryAfter}, nswrite.IgnoreStale(err)
-	}
 	registry, err := r.registry.update(ctx, r.Client, r.HasTemplates, &namespace, r.Clock.Now())
 	if err != nil {
 		return ctrl.Result{}, err

@@ -335,8 +335,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			g := NewWithT(t)
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Injector: ServerInjects{},
-				Client:   test.server.client(), Live: test.server.client(), Recorder: recorder,
+				Client: test.server.client(), Live: test.server.client(), Recorder: recorder,
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: apitypes.NamespacedName{Name: "x"}})
@@ -363,8 +362,7 @@ func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
 	server := &namespaceServer{namespace: waitingFor("a.corp.com")}
 	clock := clocktesting.NewFakePassiveClock(now)
 	reconciler := &NamespaceReconciler{
-		Injector: ServerInjects{},
-		Client:   server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
+		Client: server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
 		SystemNamespace: systemNamespace, ProgressInterval: interval,
 	}
 	// reconcile returns the number of writes, and RequeueAfter.
@@ -414,8 +412,7 @@ func TestNamespaceReconcileLimitsReportsOfProgress(t *testing.T) {
 			server := &namespaceServer{namespace: wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").
 				Initializers("a.corp.com").Pending(test.pending...).Obj()}
 			reconciler := &NamespaceReconciler{
-				Injector: ServerInjects{},
-				Client:   server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10),
+				Client: server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10),
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 				ProgressLimiter: flowcontrol.NewFakeNeverRateLimiter(),
 			}
@@ -435,8 +432,7 @@ func TestNamespaceReconcileDoesNotLimitSkips(t *testing.T) {
 	}
 	passive := clocktesting.NewFakePassiveClock(now)
 	reconciler := &NamespaceReconciler{
-		Injector: ServerInjects{},
-		Client:   server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10),
+		Client: server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10),
 		Clock: passive, SystemNamespace: systemNamespace, ProgressLimiter: flowcontrol.NewFakeNeverRateLimiter(),
 	}
 	_, err := reconciler.Reconcile(t.Context(), requestFor("x"))
@@ -458,8 +454,7 @@ func TestNamespaceReconcileNeverDeletesExemptNamespaces(t *testing.T) {
 				Initializers("rbac.corp.com").Result(`{"status":"Failure","message":"no"}`).Obj()}
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Injector: ServerInjects{},
-				Client:   server.client(), Live: server.client(), Recorder: recorder,
+				Client: server.client(), Live: server.client(), Recorder: recorder,
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
 			_, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: apitypes.NamespacedName{Name: name}})
@@ -615,4 +610,46 @@ func withoutConditions(namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 	result := namespace.Obj()
 	result.Status.Conditions = nil
 	return result
+}
+
+// The resource version prevents a write of conditions that were computed from an old version of a
+// Namespace.
+func TestNamespaceReconcileSendsTheResourceVersion(t *testing.T) {
+	g := NewWithT(t)
+	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Obj()
+	var body struct{ Metadata metav1.ObjectMeta }
+	api := newFakeClient(interceptor.Funcs{
+		Get: (&namespaceServer{namespace: namespace}).get,
+		SubResourcePatch: func(
+			_ context.Context, _ client.Client, _ string, object client.Object, patch client.Patch,
+			_ ...client.SubResourcePatchOption,
+		) error {
+			data, err := patch.Data(object)
+			return errors.Join(err, json.Unmarshal(data, &body))
+		},
+	})
+	reconciler := &NamespaceReconciler{
+		Client: api, Recorder: events.NewFakeRecorder(1),
+		Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
+	}
+	_, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(body.Metadata.UID).To(BeEquivalentTo("x-uid"))
+	g.Expect(body.Metadata.ResourceVersion).To(Equal("7"))
+}
+
+// A user who may write Namespaces can remove the policies for a moment.
+func TestNamespaceReconcileRemovesTheLabelOfAnEmptyList(t *testing.T) {
+	g := NewWithT(t)
+	namespace := wrappers.MakeNamespace("x").Initializers("rbac.corp.com").Pending("").ResourceVersion("7").Label("app", "web").Label(
+		v1alpha1.LabelInitializing, "true").Obj()
+	server := &namespaceServer{namespace: namespace}
+	recorder := events.NewFakeRecorder(10)
+	reconciler := &NamespaceReconciler{
+		Client: server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
+	}
+	_, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.writes).To(ConsistOf(ContainSubstring(`"nslifecycle.dev/initializing":null`)))
+	g.Expect(recorder.Events).To(HaveLen(1))
 }

@@ -100,7 +100,7 @@ func (r *NamespaceReconciler) repairLabel(
 	ctx context.Context, namespace *corev1.Namespace, decision initialization.Decision,
 ) error {
 	base := namespace.DeepCopy()
-	if decision.LabelRepair.Value == "" {
+	if *decision.LabelRepair == "" {
 		delete(namespace.Labels, v1alpha1.LabelInitializing)
 		// The guard policy does not allow the operator to remove only the label.
 		delete(namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
@@ -109,19 +109,14 @@ func (r *NamespaceReconciler) repairLabel(
 		if namespace.Labels == nil {
 			namespace.Labels = map[string]string{}
 		}
-		namespace.Labels[v1alpha1.LabelInitializing] = decision.LabelRepair.Value
+		namespace.Labels[v1alpha1.LabelInitializing] = *decision.LabelRepair
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, namespace, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
 		return fmt.Errorf("failed to repair label %s of namespace %q: %w", v1alpha1.LabelInitializing, namespace.Name, err)
 	}
-	if decision.LabelRepair.IsExpected {
-		log.FromContext(ctx).Info("Removed the label of a namespace whose pending list is empty", "uid", base.UID,
-			"label", v1alpha1.LabelInitializing)
-	} else {
-		log.FromContext(ctx).Info("Repaired the label of a namespace", "uid", base.UID,
-			"label", v1alpha1.LabelInitializing, "value", decision.LabelRepair.Value)
-	}
+	log.FromContext(ctx).Info("Repaired the label of a namespace", "uid", base.UID,
+		"label", v1alpha1.LabelInitializing, "value", *decision.LabelRepair)
 	recordEvents(r.Recorder, base, decision.Events)
 	return nil
 }

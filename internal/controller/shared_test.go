@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
 )
@@ -40,8 +41,9 @@ func newFakeClient(funcs interceptor.Funcs, objects ...client.Object) client.Cli
 
 // newVerifier returns a verifier of the given policies.
 func newVerifier(funcs interceptor.Funcs, installed ...client.Object) *policyverifier.Verifier {
+	fake := newFakeClient(funcs, installed...)
 	return &policyverifier.Verifier{
-		Client: newFakeClient(funcs, installed...),
-		Clock:  clocktesting.NewFakePassiveClock(now),
+		Client: fake, Live: fake, Clock: clocktesting.NewFakePassiveClock(now),
+		Mutation: &policytest.Mutation{State: mutation.State{ServesPolicies: true}},
 	}
 }

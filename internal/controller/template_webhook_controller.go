@@ -18,7 +18,7 @@ import (
 // TemplateWebhookReconciler sets the URL of the webhook for NamespaceTemplates, for an API server that
 // cannot reach its Service.
 //
-// Its permissions are in config/hold.
+// Its permissions are in config/webhook.
 type TemplateWebhookReconciler struct {
 	client.Client
 	URL string

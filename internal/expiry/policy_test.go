@@ -17,7 +17,7 @@ import (
 )
 
 // TestPolicyAcceptsParsedDates evaluates the rule for expires-at in config/expiry/expiry.yaml with all days of some
-// years, valid or not, as an API server of version 1.30 does. test/guardrails tests other values with an API server.
+// years, valid or not, as an API server of version 1.33 does. test/guardrails tests other values with an API server.
 func TestPolicyAcceptsParsedDates(t *testing.T) {
 	content, err := os.ReadFile("../../config/expiry/expiry.yaml")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestPolicyAcceptsParsedDates(t *testing.T) {
 		t.Fatal(err)
 	}
 	// New policies can use only what the previous version supports.
-	base, err := environment.MustBaseEnvSet(version.MajorMinor(1, 29)).Env(environment.NewExpressions)
+	base, err := environment.MustBaseEnvSet(version.MajorMinor(1, 32)).Env(environment.NewExpressions)
 	if err != nil {
 		t.Fatal(err)
 	}

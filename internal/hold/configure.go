@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// Names of webhooks and match conditions in config/hold.
+// Names of webhooks and match conditions in config/webhook.
 const (
 	holdWebhook = "hold.nslifecycle.dev"
 	// waitingSubjectsSuffix is the end of the names of the webhooks for waitingSubjects.

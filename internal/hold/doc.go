@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hold lets writes to an initializing Namespace wait instead of failing: a mutating admission
-// webhook (config/hold) responds when the initialization has completed, and asks the client to send the write
+// webhook (config/webhook) responds when the initialization has completed, and asks the client to send the write
 // again (status 429 with Retry-After). Clients with client-go do so. Without the webhook, the gate policy rejects
 // the write.
 //

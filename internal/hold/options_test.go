@@ -19,9 +19,9 @@ func TestValidate(t *testing.T) {
 	}{
 		"defaults":            {change: func(*Options) {}},
 		"a URL":               {change: func(o *Options) { o.URL = "https://manager.example.com:9443" }},
-		"a URL with IP":       {change: func(o *Options) { o.URL = "https://192.0.2.1:9443" }, want: "--hold-url"},
-		"a URL without TLS":   {change: func(o *Options) { o.URL = "http://manager.example.com" }, want: "--hold-url"},
-		"no port":             {change: func(o *Options) { o.Address = "localhost" }, want: "--hold-bind-address"},
+		"a URL with IP":       {change: func(o *Options) { o.URL = "https://192.0.2.1:9443" }, want: "--webhook-url"},
+		"a URL without TLS":   {change: func(o *Options) { o.URL = "http://manager.example.com" }, want: "--webhook-url"},
+		"no port":             {change: func(o *Options) { o.Address = "localhost" }, want: "--webhook-bind-address"},
 		"no duration":         {change: func(o *Options) { o.Duration = 0 }, want: "--hold-duration"},
 		"no writes":           {change: func(o *Options) { o.Limits.Total = 0 }, want: "--hold-max-writes"},
 		"no writes of a user": {change: func(o *Options) { o.Limits.PerUser = -1 }, want: "--hold-max-writes-per-user"},

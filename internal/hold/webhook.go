@@ -16,7 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// path is the path of the webhook in config/hold.
+// path is the path of the webhook in config/webhook.
 const path = "/hold"
 
 // Register registers the webhook at a server. It serves on every replica, whichever is the leader.

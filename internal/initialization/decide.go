@@ -18,9 +18,10 @@ import (
 type Decision struct {
 	// State is the state that the decision is based on.
 	State State
-	// LabelRepair changes the label v1alpha1.LabelInitializing. If it is set, the operator makes no
-	// other changes, because the watch event for the repair triggers the next decision.
-	LabelRepair *LabelRepair
+	// LabelRepair is the value that the label v1alpha1.LabelInitializing should have. If it is empty, the operator removes
+	// the label, a blank pending list and the result. If it is set, the operator makes no other changes, because the watch
+	// event for the repair triggers the next decision.
+	LabelRepair *string
 	// Conditions are the conditions to set.
 	Conditions []corev1.NamespaceCondition
 	// IsThrottled reports whether the conditions only report the start or the progress of an
@@ -51,16 +52,6 @@ type Event struct {
 	Type, Reason, Action, Note string
 }
 
-// LabelRepair makes the label v1alpha1.LabelInitializing match the pending list.
-type LabelRepair struct {
-	// Value is the value that the label should have. If it is empty, the operator removes the label,
-	// a blank pending list and the result.
-	Value string
-	// IsExpected reports whether the repair completes an initialization. This is expected only on
-	// API servers without the "complete" policy.
-	IsExpected bool
-}
-
 // RequiresLiveRead reports whether a decision skips initializers, sets a failure result, or deletes
 // the Namespace. Such a decision must be repeated with objects that are read from the API server
 // instead of the cache.
@@ -74,7 +65,7 @@ func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace stri
 		return decision
 	}
 	if decision.State.LabelRepair != nil {
-		decision.decideLabelRepair(namespace)
+		decision.decideLabelRepair()
 		return decision
 	}
 	if decision.State.Phase == PhaseFailed {
@@ -89,16 +80,13 @@ func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace stri
 	return decision
 }
 
-func (d *Decision) decideLabelRepair(namespace *corev1.Namespace) {
-	d.LabelRepair = &LabelRepair{Value: *d.State.LabelRepair}
+func (d *Decision) decideLabelRepair() {
+	d.LabelRepair = d.State.LabelRepair
 	note := messageLabelSet
-	if d.LabelRepair.Value == "" {
-		_, d.LabelRepair.IsExpected = namespace.Annotations[v1alpha1.AnnotationInjectedAt]
+	if *d.LabelRepair == "" {
 		note = messageLabelRemoved
 	}
-	if !d.LabelRepair.IsExpected {
-		d.Events = []Event{{corev1.EventTypeWarning, eventRepaired, actionRepair, note}}
-	}
+	d.Events = []Event{{corev1.EventTypeWarning, eventRepaired, actionRepair, note}}
 }
 
 func (d *Decision) decideConditions(namespace *corev1.Namespace, timeout *Timeout, now metav1.Time) {

@@ -263,12 +263,6 @@ func TestDecideConditions(t *testing.T) {
 				corev1.EventTypeWarning, "InitializationRepaired", "Repair", messageLabelSet,
 			}},
 		},
-		// Without the "complete" policy, the operator completes every initialization by removing
-		// the label.
-		"the label of a namespace that the operator initialized is removed": {
-			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Annotation(v1alpha1.AnnotationInjectedAt, "x").
-				Annotation(v1alpha1.AnnotationPendingInitializers, ""),
-		},
 		"terminating": {namespace: wrappers.MakeNamespace("x").Initializers(rbac).Terminating(now)},
 	}
 	for name, test := range tests {

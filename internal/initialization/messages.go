@@ -104,12 +104,6 @@ func withProblem(message, problem string) string {
 
 func notDeleted(reason string) string { return "; the namespace is not deleted: " + reason }
 
-func longWindowMessage(duration time.Duration) string {
-	return fmt.Sprintf("all users could write to it for %s before the operator added the pending initializers, so it may "+
-		"contain objects that users created; delete it manually, or correct the annotation %s",
-		duration, v1alpha1.AnnotationInitializationResult)
-}
-
 func invalidResultMessage(err error) string {
 	return fmt.Sprintf("annotation %s is not a metav1.Status in JSON: %v", v1alpha1.AnnotationInitializationResult, err)
 }

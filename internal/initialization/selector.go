@@ -16,8 +16,8 @@ import (
 // unknownName is not a valid label value, so no selector lists it.
 const unknownName = "?"
 
-// SelectorLabels returns a copy of the labels that selectors are evaluated against when a Namespace is created. The name
-// is empty if it will be generated. The API server then sets the label kubernetes.io/metadata.name later, and
+// SelectorLabels returns a copy of the labels that selectors are evaluated against when a Namespace is created. The
+// name is empty if it will be generated. The API server then sets the label kubernetes.io/metadata.name later, and
 // replaces a value in the request.
 func SelectorLabels(name string, labels map[string]string) map[string]string {
 	copied := maps.Clone(labels)

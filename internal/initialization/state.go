@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -150,38 +149,19 @@ func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace stri
 		return messageNoLabel
 	case namespace.Annotations[v1alpha1.AnnotationInitializers] == "":
 		return messageNoInitializer
-	case window(namespace) >= maxWindow:
-		return longWindowMessage(window(namespace))
 	}
 	return protection.Message(namespace)
 }
 
-// maxWindow limits how long users could write to a Namespace before the operator added the pending
-// list. After a longer time, the Namespace might contain objects that users created, so the
-// operator does not delete it.
-const maxWindow = time.Minute
-
-// window returns how long users could write to a Namespace before the operator added the pending
-// list. It is zero if the API server added the list, and maxWindow if the annotation is invalid.
-func window(namespace *corev1.Namespace) time.Duration {
-	text, ok := namespace.Annotations[v1alpha1.AnnotationInjectedAt]
-	if !ok {
-		return 0
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return maxWindow
-	}
-	return at.Sub(namespace.CreationTimestamp.Time).Truncate(time.Second)
+// IsExempt reports whether a Namespace is exempt from initialization.
+func IsExempt(name, systemNamespace string) bool {
+	return slices.Contains(Exempt(systemNamespace), name)
 }
 
-// IsExempt reports whether a Namespace is exempt from initialization. The exempt namespaces are
-// those that the API server requires, and the namespace of the operator.
-// config/admission/inject.yaml exempts the same namespaces.
-func IsExempt(name, systemNamespace string) bool {
-	switch name {
-	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease:
-		return true
+// Exempt returns the names of the Namespaces that are exempt from initialization: those that the API server requires,
+// and the namespace of the operator. config/mutating/inject.yaml exempts the same Namespaces.
+func Exempt(systemNamespace string) []string {
+	return []string{
+		metav1.NamespaceDefault, corev1.NamespaceNodeLease, metav1.NamespacePublic, metav1.NamespaceSystem, systemNamespace,
 	}
-	return name == systemNamespace
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -421,35 +420,4 @@ func unlabeled(namespace *wrappers.NamespaceWrapper) *wrappers.NamespaceWrapper 
 
 func initializing(status corev1.ConditionStatus, reason string) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: status, Reason: reason}
-}
-
-// A namespace to which users could write for a long time is not deleted when an initializer fails.
-func TestWhyNotDeleteAfterLongWindow(t *testing.T) {
-	tests := map[string]struct {
-		injectedAt string
-		want       time.Duration
-	}{
-		"list added by the API server":               {},
-		"just after the creation":                    {injectedAt: "2026-03-01T12:00:00.25Z"},
-		"within the window":                          {injectedAt: "2026-03-01T12:00:59Z"},
-		"before the creation, because clocks differ": {injectedAt: "2026-03-01T11:59:58Z"},
-		"after the window":                           {injectedAt: "2026-03-01T12:01:00Z", want: time.Minute},
-		"long after the window":                      {injectedAt: "2026-03-01T14:00:00Z", want: 2 * time.Hour},
-		"invalid time":                               {injectedAt: "yesterday", want: time.Minute},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			namespace := wrappers.MakeNamespace("x").Initializers(rbac).Result(failureResult).Obj()
-			namespace.CreationTimestamp = metav1.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-			if test.injectedAt != "" {
-				namespace.Annotations[v1alpha1.AnnotationInjectedAt] = test.injectedAt
-			}
-			why := WhyNotDelete(namespace, ParseState(namespace), systemNamespace)
-			if test.want == 0 {
-				NewWithT(t).Expect(why).To(BeEmpty())
-			} else {
-				NewWithT(t).Expect(why).To(Equal(longWindowMessage(test.want)))
-			}
-		})
-	}
 }

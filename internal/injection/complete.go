@@ -12,8 +12,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// origin are the annotations that a write never removes by leaving them out, progress those that it can remove only when
-// no initializers are pending.
+// origin are the annotations that a write never removes by leaving them out, progress those that it can remove only
+// when no initializers are pending.
 var (
 	origin = []string{
 		v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationSelectedTemplates,
@@ -45,18 +45,22 @@ func Complete(before, after *corev1.Namespace, mayInitialize bool) {
 	if isEmpty(after, v1alpha1.AnnotationTemplates) {
 		delete(after.Annotations, v1alpha1.AnnotationTemplates)
 	}
-	label, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
-	_, isLabeled := after.Labels[v1alpha1.LabelInitializing]
-	switch {
-	case completes:
+	if completes {
 		delete(after.Labels, v1alpha1.LabelInitializing)
-	case isPending && wasLabeled && !isLabeled:
+	} else if isPending {
+		restoreLabel(before, after)
+	}
+}
+
+func restoreLabel(before, after *corev1.Namespace) {
+	label, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
+	if _, isLabeled := after.Labels[v1alpha1.LabelInitializing]; wasLabeled && !isLabeled {
 		setLabel(after, v1alpha1.LabelInitializing, label)
 	}
 }
 
-// CompleteAfterPolicy is Complete for users that may initialize the Namespace, if the policy can have run before. It does
-// not restore what the policy can have removed: the list and the label of a completed initialization, and empty
+// CompleteAfterPolicy is Complete for users that may initialize the Namespace, if the policy can have run before. It
+// does not restore what the policy can have removed: the list and the label of a completed initialization, and empty
 // annotations. While other API servers do not enforce the policy, the guard policy decides about these.
 func CompleteAfterPolicy(before, after *corev1.Namespace) {
 	before = before.DeepCopy()

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// operation is an operation of a JSON patch. Operations change single keys, so that the webhooks need neither decode nor
-// repeat the keys of users.
+// operation is an operation of a JSON patch. Operations change single keys, so that the webhooks need neither decode
+// nor repeat the keys of users.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`

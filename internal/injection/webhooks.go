@@ -19,6 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
+// Paths of the webhooks.
 const (
 	// PathInject is the path of the webhook for new namespaces, followed by the generation of the effective set.
 	PathInject = "/inject/"
@@ -31,12 +32,12 @@ const (
 	PathCompleteAfterPolicy = "/complete-after-policy"
 )
 
-// setTimeout is how long a creation waits for the set that its API server knows of. The informer receives it within
-// milliseconds.
+// setTimeout is how long a creation waits for the generation that its API server requests. The informer receives it
+// within milliseconds.
 const setTimeout = 2 * time.Second
 
-// Register registers the webhooks at a server. They serve on every replica, whichever is the leader. They read only from
-// the cache, and answer within microseconds, so the number of concurrent requests has no bound of its own.
+// Register registers the webhooks at a server. They serve on every replica, whichever is the leader. They read only
+// from the cache, and answer within microseconds, so the number of concurrent requests has no bound of its own.
 func Register(ctx context.Context, server *webhooks.Server, informers cache.Informers) error {
 	sets := newSets()
 	if err := sets.watch(ctx, informers); err != nil {

@@ -196,7 +196,7 @@ func TestWithoutSpecAndMaps(t *testing.T) {
 	}))
 }
 
-// TestGenerations verifies that a creation waits for the set that the API server knows of.
+// TestGenerations verifies that a creation waits for the generation that the API server requests.
 func TestGenerations(t *testing.T) {
 	tests := map[string]struct {
 		has     *v1alpha1.NamespaceInitializerSet

@@ -35,10 +35,8 @@ type Checker struct {
 	// HasInitialization reports whether the managers run the initialization controllers, which require
 	// the admission policies.
 	HasInitialization bool
-	// CheckPolicies returns an error if a required admission policy is not installed. operatorInjects
-	// reports whether the operator, instead of the API server, injects the pending list into new
-	// namespaces.
-	CheckPolicies func(context.Context) (operatorInjects bool, err error)
+	// CheckPolicies returns an error if a required admission policy, or a webhook that replaces it, is not installed.
+	CheckPolicies func(context.Context) error
 }
 
 // Result is the result of one check.
@@ -55,13 +53,13 @@ func (c *Checker) Run(ctx context.Context) []Result {
 	if !c.HasInitialization {
 		return results
 	}
-	operatorInjects, policiesErr := c.CheckPolicies(ctx)
+	policiesErr := c.CheckPolicies(ctx)
 	_, setErr := c.readSet(ctx)
 	return append(results,
 		Result{Check: checkPolicies, Err: policiesErr},
 		Result{Check: checkSet, Err: setErr},
 		Result{Check: checkCondition, Err: c.checkCondition(ctx)},
-		Result{Check: checkCreation, Err: c.checkCreation(ctx, operatorInjects)},
+		Result{Check: checkCreation, Err: c.checkCreation(ctx)},
 	)
 }
 
@@ -125,15 +123,11 @@ func (c *Checker) checkCondition(ctx context.Context) error {
 }
 
 // checkCreation creates a namespace with a dry run and checks whether it has the pending list and the
-// finalizers that the set requires. It skips this comparison if the operator injects the pending list
-// after the creation.
-func (c *Checker) checkCreation(ctx context.Context, operatorInjects bool) error {
+// finalizers that the set requires.
+func (c *Checker) checkCreation(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nslifecycle-check-"}}
 	if err := c.Client.Create(ctx, namespace, client.DryRunAll); err != nil {
 		return fmt.Errorf("failed to create a namespace with a dry run: %w", err)
-	}
-	if operatorInjects {
-		return nil
 	}
 	set, err := c.readSet(ctx)
 	if err != nil && !apierrors.IsNotFound(err) {

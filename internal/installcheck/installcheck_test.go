@@ -110,7 +110,7 @@ func TestCheckCreation(t *testing.T) {
 					return nil
 				},
 			}).Build()
-			err := (&Checker{Client: api}).checkCreation(t.Context(), false)
+			err := (&Checker{Client: api}).checkCreation(t.Context())
 			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}

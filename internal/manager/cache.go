@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
@@ -26,7 +25,7 @@ import (
 // nscache.NewClient. Of all policies and
 // Leases, the cache contains only the policies of this project and the Leases of API servers. Of all
 // MutatingWebhookConfigurations, it contains only the one of the hold webhooks.
-func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
+func CacheOptions(controllers Controllers) cache.Options {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	utilruntime.Must(err)
 	policies := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
@@ -49,8 +48,10 @@ func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 			},
 		},
 	}
-	for _, object := range policyObjects(server, controllers) {
-		options.ByObject[object] = policies
+	if controllers.Runs(Initialization) || controllers.Runs(Expiry) {
+		for _, object := range policyverifier.Objects() {
+			options.ByObject[object] = policies
+		}
 	}
 	return options
 }
@@ -61,18 +62,4 @@ func stripDefault(object any) (any, error) {
 		return nil, err
 	}
 	return nscache.StripMetadata(object)
-}
-
-// policyObjects returns the types of policies that the controllers read. Preflight runs only if
-// initialization is enabled. Without it, the manager does not know whether the API server serves
-// the mutating types. An informer for a type that is not served would prevent the manager from
-// starting.
-func policyObjects(server compat.Server, controllers Controllers) []client.Object {
-	switch {
-	case controllers.Runs(Initialization):
-		return server.PolicyObjects()
-	case controllers.Runs(Expiry):
-		return policyverifier.ValidatingObjects()
-	}
-	return nil
 }

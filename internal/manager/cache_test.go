@@ -14,18 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)
 	// An informer for a kind that is not served would prevent the cache from starting.
-	g.Expect(CacheOptions(compat.Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(6))
-	g.Expect(CacheOptions(compat.Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(4))
-	g.Expect(CacheOptions(compat.Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(6))
-	options := CacheOptions(compat.Server{}, nil)
-	g.Expect(options.ByObject).To(HaveLen(8))
+	g.Expect(CacheOptions(Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(4))
+	g.Expect(CacheOptions(Controllers{Expiry: true}).ByObject).To(HaveLen(6))
+	options := CacheOptions(nil)
+	g.Expect(options.ByObject).To(HaveLen(6))
 	for object, cached := range options.ByObject {
 		if _, isWebhooks := object.(*admissionv1.MutatingWebhookConfiguration); isWebhooks {
 			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + v1alpha1.HoldConfiguration))

@@ -7,16 +7,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
 // Remedies for resource types that the API server does not serve.
 const (
-	msgInstallDefinitions = "the CustomResourceDefinitions are not installed; run: " + policyverifier.InstallCommand +
-		" (before Kubernetes 1.36: " + compat.InstallCommand + ")"
-	msgUpgradeServer = "the API server is too old, or its flag --runtime-config disables the type; " +
-		"use Kubernetes 1.30 or later"
+	msgInstallDefinitions = "the CustomResourceDefinitions are not installed; run: " + policyverifier.InstallCommand
+	msgUpgradeServer      = "the API server is too old, or its flag --runtime-config disables the type; " +
+		"use Kubernetes 1.33 or later"
 )
 
 const msgTemplatesRequireInitialization = "controller templates requires controller initialization"

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
@@ -19,8 +18,6 @@ import (
 
 // Options configure the reconcilers of a manager.
 type Options struct {
-	// Server describes the API server, as returned by Preflight.
-	Server compat.Server
 	// Controllers are the controllers to run. Nil selects the controllers that are on by default.
 	Controllers Controllers
 	// SystemNamespace is the namespace in which the operator is installed.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/compat"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 )
 
 // requirement describes resources that the API server must serve.
@@ -35,19 +35,18 @@ func requirements() []requirement {
 	}}
 }
 
-// Preflight returns the capabilities of the API server. It returns an error with a remedy if the
-// API server does not serve a type that initialization requires. Finalization works with any API
-// server.
-func Preflight(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) (compat.Server, error) {
+// Preflight returns an error with a remedy if the API server does not serve a type that initialization requires.
+// Finalization works with any API server.
+func Preflight(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) error {
 	for _, required := range requirements() {
-		missing, err := compat.MissingResources(ctx, client, required.groupVersion, required.resources...)
+		missing, err := mutation.MissingResources(ctx, client, required.groupVersion, required.resources...)
 		if err != nil {
-			return compat.Server{}, err
+			return err
 		}
 		if len(missing) > 0 {
-			return compat.Server{}, fmt.Errorf("the API server does not serve %s in %s: %s",
+			return fmt.Errorf("the API server does not serve %s in %s: %s",
 				strings.Join(missing, ", "), required.groupVersion, required.remedy)
 		}
 	}
-	return compat.Detect(ctx, client)
+	return nil
 }

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnoser"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
@@ -29,6 +28,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -48,7 +48,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
-		cached = append(cached, options.Server.PolicyObjects()...)
+		cached = append(cached, policyverifier.Objects()...)
 	}
 	if validator != nil {
 		cached = append(cached, &v1alpha1.NamespaceTemplate{})
@@ -75,7 +75,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		if err := setupExpiry(mgr, options); err != nil {
 			return err
 		}
-		cached = append(cached, policyverifier.ValidatingObjects()...)
+		cached = append(cached, policyverifier.Objects()...)
 	}
 	ready := map[string]healthz.Checker{}
 	if err := setupWebhooks(ctx, mgr, options, validator, ready); err != nil {
@@ -112,14 +112,24 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 }
 
 func setupInitializers(mgr ctrl.Manager, options Options, self string) error {
-	verifier := compat.NewVerifier(mgr.GetClient(), options.ServerClock, options.Server)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("failed to create a discovery client: %w", err)
+	}
+	installer := &mutation.Installer{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Discovery: discoveryClient, Clock: options.ServerClock,
+	}
+	if options.Hold != nil {
+		installer.ServesWebhooks, installer.URL = true, options.Hold.URL
+	}
 	if err := (&controller.ConfigurationReconciler{
-		Client:        mgr.GetClient(),
-		Live:          mgr.GetAPIReader(),
-		Policies:      verifier,
-		PolicyObjects: options.Server.PolicyObjects(),
-		Stamper:       verifier,
-		Clock:         options.Clock,
+		Client: mgr.GetClient(),
+		Live:   mgr.GetAPIReader(),
+		Policies: &policyverifier.Verifier{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock, Mutation: installer,
+		},
+		Mutation: installer,
+		Clock:    options.Clock,
 		HealthChecker: &initializerhealth.Checker{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock,
 		},
@@ -140,21 +150,8 @@ func setupInitializers(mgr ctrl.Manager, options Options, self string) error {
 
 		ProgressInterval: controller.ProgressInterval,
 		ProgressLimiter:  controller.NewProgressLimiter(),
-
-		Injector: &compat.Injector{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Verifier: verifier,
-			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.ServerClock,
-			SystemNamespace: options.SystemNamespace,
-		},
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the initialization reconciler: %w", err)
-	}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
-	if err != nil {
-		return fmt.Errorf("failed to create a discovery client: %w", err)
-	}
-	if err := mgr.Add(&compat.ServerWatch{Discovery: discoveryClient, Server: options.Server}); err != nil {
-		return fmt.Errorf("failed to add the watch for the API server's capabilities: %w", err)
 	}
 	return nil
 }

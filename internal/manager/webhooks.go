@@ -12,13 +12,14 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/internal/injection"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// setupWebhooks adds the webhooks that hold writes, and the one for templates unless validator is nil, if the
-// options enable them. It adds the check of their server to those of the readiness probe.
+// setupWebhooks adds the webhooks that inject initializers and hold writes, and the one for templates unless
+// validator is nil, if the options enable them. It adds the check of their server to those of the readiness probe.
 func setupWebhooks(
 	ctx context.Context, mgr ctrl.Manager, options Options, validator *template.Validator,
 	ready map[string]healthz.Checker,
@@ -35,6 +36,9 @@ func setupWebhooks(
 		return fmt.Errorf("failed to set up the server of the webhooks: %w", err)
 	}
 	ready["hold"] = server.IsReady
+	if err := injection.Register(ctx, server, mgr.GetCache()); err != nil {
+		return fmt.Errorf("failed to set up the webhooks that inject initializers: %w", err)
+	}
 	if validator != nil {
 		validator.Register(server)
 	}

@@ -192,9 +192,7 @@ func Seconds(start, end time.Time) float64 {
 // condition.
 func SetEffectiveSetStatus(reason string) {
 	for _, possible := range []string{
-		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMismatch,
-		v1alpha1.ReasonPolicyMissing,
-		v1alpha1.ReasonRefused,
+		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRefused,
 	} {
 		value := 0.0
 		if possible == reason {

@@ -34,7 +34,6 @@ const (
 var stateAnnotations = []string{
 	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationInitializationResult,
 	v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationSelectedTemplates, v1alpha1.AnnotationTemplates,
-	v1alpha1.AnnotationInjectedAt,
 }
 
 // IsPartial reports whether the cache has omitted parts of a Namespace.

@@ -130,7 +130,7 @@ func TestBoundNamespace(t *testing.T) {
 // The policy restores the annotations on which decisions depend.
 func TestPartialNamespacesKeepTheState(t *testing.T) {
 	g := NewWithT(t)
-	policy, err := os.ReadFile("../../config/admission/complete.yaml")
+	policy, err := os.ReadFile("../../config/mutating/complete.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
 	keys := sets.New(regexp.MustCompile(`nslifecycle\.dev/[a-z-]+`).FindAllString(string(policy), -1)...).
 		Delete(v1alpha1.LabelInitializing, v1alpha1.LabelPolicy)

@@ -202,8 +202,8 @@ const (
 	msgNoReadableOrphans = "No orphans found in the objects that could be read."
 	msgDeleteOrphans     = "Delete %s in %s that do not exist?"
 	msgNothingDeleted    = "Nothing was deleted."
-	msgOrphansHeld       = "Finalizers block the deletion of %s. API servers before 1.37, and admission policies such as " +
-		"the gate of nslifecycle, reject their removal while the namespace does not exist. Create the namespace, wait " +
+	msgOrphansHeld       = "Finalizers block the deletion of %s. API servers before 1.37, and admission policies such " +
+		"as the gate of nslifecycle, reject their removal while the namespace does not exist. Create the namespace, wait " +
 		"until the owners of the finalizers have removed them, and delete the namespace again."
 	msgOrphansRejected = "%s in %s cannot be deleted: the namespace does not exist, and the API server rejects the " +
 		"requests because an admission policy or webhook, such as the gate of nslifecycle, has a namespaceSelector; " +

@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policyverifier verifies that the admission policies in config/admission and config/expiry
-// are installed and that the API server enforces them. It finds the policies by their label,
-// because their names can have an installation-specific prefix. To verify that they are enforced,
-// it creates Namespaces as dry runs.
+// Package policyverifier makes API servers enforce the effective set, and verifies it: that the admission policies in
+// config/admission, config/mutating and config/expiry are installed, or the webhooks that replace config/mutating
+// (package mutation), and that new Namespaces get the initializers. It finds the policies by their label, because their
+// names can have an installation-specific prefix, and creates Namespaces as dry runs.
 package policyverifier

@@ -19,9 +19,9 @@ import (
 // probePrefix is the prefix of the names of Namespaces that are created as dry runs.
 const probePrefix = "nslifecycle-probe-"
 
-// DryRun creates a Namespace as a dry run. It returns the Namespace that the API server would
+// dryRun creates a Namespace as a dry run. It returns the Namespace that the API server would
 // create, or the refusal if admission rejects the request.
-func DryRun(
+func dryRun(
 	ctx context.Context, c client.Client, labels map[string]string,
 ) (namespace *corev1.Namespace, refusal, err error) {
 	namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix, Labels: maps.Clone(labels)}}

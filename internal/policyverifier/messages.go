@@ -19,9 +19,11 @@ const (
 	msgEnforced = "every new namespace gets these initializers"
 	msgPending  = "the API server does not enforce the set of initializers yet; this can take up to 30 s after an " +
 		"installation"
-	msgMismatch = "policy \"guard\" is the variant in config/compat, which denies the changes that policy \"inject\" " +
-		"makes; run: " + InstallCommand
 )
+
+// msgNoWebhook describes what an API server without MutatingAdmissionPolicy v1 lacks.
+const msgNoWebhook = "webhooks that replace MutatingAdmissionPolicy v1, which this API server does not serve (the " +
+	"component config/webhook is not installed, or this manager does not serve webhooks)"
 
 // MsgExpiryNotEnforced explains why the operator deletes no expired namespaces.
 const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"expiry\" for all requests " +
@@ -38,11 +40,6 @@ func msgTemplatesUnprotected(missing []string) string {
 		strings.Join(missing, ", "))
 }
 
-func msgMissingForTemplates(missing []string, installCommand string) string {
-	return fmt.Sprintf("the API server lacks %s, so it does not enforce the rules of NamespaceTemplates; run: %s",
-		strings.Join(missing, ", "), installCommand)
-}
-
 func msgFailurePolicyForbidden(policy string) string {
 	return fmt.Sprintf("; a restarting API server can admit requests without policy %q, because the operator is not "+
 		"authorized to set its failurePolicy to Fail: set it manually", policy)
@@ -54,7 +51,7 @@ func msgPolicyOutdated(policy string) string {
 }
 
 func msgRefused(refusal error) string {
-	return fmt.Sprintf("an admission policy of nslifecycle denies new namespaces: %v", refusal)
+	return fmt.Sprintf("a policy or webhook of nslifecycle denies new namespaces: %v", refusal)
 }
 
 func msgUnconfirmed(refusal error) string {

@@ -5,7 +5,6 @@ package policyverifier
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,13 +18,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Installed describes the installed admission policies of this project.
-type Installed struct {
-	// Guard is the guard policy, or nil if it is missing.
-	Guard *admissionv1.ValidatingAdmissionPolicy
-	// HasCompatGuard reports whether Guard is the variant in config/compat.
-	HasCompatGuard bool
-
+// installed describes the admission policies of this project.
+type installed struct {
 	// inject is nil if it is missing.
 	inject        *admissionv1.MutatingAdmissionPolicy
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
@@ -33,20 +27,20 @@ type Installed struct {
 	validating map[string][]*admissionv1.ValidatingAdmissionPolicy
 	// names are the names of the installed policies. A policy of another kind with the same label is not a
 	// policy of this project.
-	names map[Policy][]string
+	names map[policy][]string
 	// bindings are the numbers of bindings by the kind and name of the policy.
 	bindings map[[2]string]int
 }
 
-// Policy identifies a policy of this project by its kind and label.
-type Policy struct {
+// policy identifies a policy of this project by its kind and label.
+type policy struct {
 	kind, label string
 }
 
 // requiredBindings returns the number of bindings that the policies with a label require. Two policies have a second
 // binding because the namespaceSelector of the first does not apply to custom resources named "namespaces". That of
 // waiting-subjects is for a second policy; in earlier versions, it was for the first.
-func (p Policy) requiredBindings() int {
+func (p policy) requiredBindings() int {
 	if p.label == v1alpha1.PolicyGate || p.label == v1alpha1.PolicyWaitingSubjects {
 		return 2
 	}
@@ -58,72 +52,58 @@ const (
 	validatingKind = "ValidatingAdmissionPolicy"
 )
 
-// Objects returns an empty object of each type of policy and binding.
+// Objects returns an empty object of each type of validating policy and binding.
 func Objects() []client.Object {
-	return append(ValidatingObjects(),
-		&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{})
-}
-
-// ValidatingObjects returns an empty object of each type of validating policy and binding.
-func ValidatingObjects() []client.Object {
 	return []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
 	}
 }
 
-// List returns the installed policies.
-func List(ctx context.Context, reader client.Reader) (Installed, error) {
+// addMutating adds the installed mutating policies.
+func (i *installed) addMutating(ctx context.Context, reader client.Reader) error {
 	var mutating admissionv1.MutatingAdmissionPolicyList
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
-	installed, err := ListValidating(ctx, reader)
-	if err == nil {
-		err = listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &mutating, &bindings)
+	if err := listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &mutating, &bindings); err != nil {
+		return err
 	}
-	if err != nil {
-		return Installed{}, err
-	}
-	for i := range mutating.Items {
-		policy := &mutating.Items[i]
-		installed.add(mutatingKind, policy)
+	for k := range mutating.Items {
+		policy := &mutating.Items[k]
+		i.add(mutatingKind, policy)
 		if policy.Labels[v1alpha1.LabelPolicy] == v1alpha1.PolicyInject {
-			installed.inject = policy
+			i.inject = policy
 		}
 	}
-	for i := range bindings.Items {
-		binding := &bindings.Items[i]
-		installed.bindings[[2]string{mutatingKind, binding.Spec.PolicyName}]++
-		if installed.inject != nil && binding.Spec.PolicyName == installed.inject.Name {
-			installed.injectBinding = binding
+	for k := range bindings.Items {
+		binding := &bindings.Items[k]
+		i.bindings[[2]string{mutatingKind, binding.Spec.PolicyName}]++
+		if i.inject != nil && binding.Spec.PolicyName == i.inject.Name {
+			i.injectBinding = binding
 		}
 	}
-	return installed, nil
+	return nil
 }
 
-// ListValidating returns the installed validating policies.
-func ListValidating(ctx context.Context, reader client.Reader) (Installed, error) {
+// list returns the installed validating policies.
+func list(ctx context.Context, reader client.Reader) (installed, error) {
 	var validating admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	if err := listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &validating, &bindings); err != nil {
-		return Installed{}, err
+		return installed{}, err
 	}
-	installed := Installed{
-		names: map[Policy][]string{}, bindings: map[[2]string]int{},
+	found := installed{
+		names: map[policy][]string{}, bindings: map[[2]string]int{},
 		validating: map[string][]*admissionv1.ValidatingAdmissionPolicy{},
 	}
 	for i := range validating.Items {
 		policy := &validating.Items[i]
 		label := policy.Labels[v1alpha1.LabelPolicy]
-		installed.add(validatingKind, policy)
-		installed.validating[label] = append(installed.validating[label], policy)
-		if label == v1alpha1.PolicyGuard {
-			installed.Guard = policy
-			installed.HasCompatGuard = policy.Labels[v1alpha1.LabelInjection] == v1alpha1.InjectionByOperator
-		}
+		found.add(validatingKind, policy)
+		found.validating[label] = append(found.validating[label], policy)
 	}
 	for _, binding := range bindings.Items {
-		installed.bindings[[2]string{validatingKind, binding.Spec.PolicyName}]++
+		found.bindings[[2]string{validatingKind, binding.Spec.PolicyName}]++
 	}
-	return installed, nil
+	return found, nil
 }
 
 func listPolicies(
@@ -137,23 +117,23 @@ func listPolicies(
 	return nil
 }
 
-func (i *Installed) add(kind string, object client.Object) {
-	policy := Policy{kind: kind, label: object.GetLabels()[v1alpha1.LabelPolicy]}
-	i.names[policy] = append(i.names[policy], object.GetName())
+func (i *installed) add(kind string, object client.Object) {
+	key := policy{kind: kind, label: object.GetLabels()[v1alpha1.LabelPolicy]}
+	i.names[key] = append(i.names[key], object.GetName())
 }
 
-// All returns the policies in config/default.
-func All() []Policy {
-	return append([]Policy{
+// mutating returns the policies in config/mutating.
+func mutating() []policy {
+	return []policy{
 		{kind: mutatingKind, label: v1alpha1.PolicyInject},
 		{kind: mutatingKind, label: v1alpha1.PolicyComplete},
 		{kind: mutatingKind, label: v1alpha1.PolicyRequireSet},
-	}, Protecting()...)
+	}
 }
 
-// Protecting returns the policies that protect the state of an initialization.
-func Protecting() []Policy {
-	return []Policy{
+// protecting returns the policies that protect the state of an initialization.
+func protecting() []policy {
+	return []policy{
 		{kind: validatingKind, label: v1alpha1.PolicyGate},
 		{kind: validatingKind, label: v1alpha1.PolicyWaitingSubjects},
 		{kind: validatingKind, label: v1alpha1.PolicyInitializerSubjects},
@@ -161,36 +141,28 @@ func Protecting() []Policy {
 	}
 }
 
-// ForTemplates returns the policies for NamespaceTemplates. Initializers do not depend on them.
-func ForTemplates() []Policy {
-	return []Policy{
+// forTemplates returns the policies for NamespaceTemplates. Initializers do not depend on them.
+func forTemplates() []policy {
+	return []policy{
 		{kind: validatingKind, label: v1alpha1.PolicyTemplates},
 		{kind: validatingKind, label: v1alpha1.PolicyTemplateAuthors},
 		{kind: validatingKind, label: v1alpha1.PolicyTemplateObjects},
 	}
 }
 
-// TemplateWarning returns the end of a message about missing policies for the templates in the set, or
+// templateWarning returns the end of a message about missing policies for the templates in the set, or
 // "" if there are none.
-func (i Installed) TemplateWarning(set *v1alpha1.NamespaceInitializerSet) string {
-	missing := i.Missing(ForTemplates())
+func (i installed) templateWarning(set *v1alpha1.NamespaceInitializerSet) string {
+	missing := i.missing(forTemplates())
 	if len(set.Templates) == 0 || len(missing) == 0 {
 		return ""
 	}
 	return msgTemplatesUnprotected(missing)
 }
 
-// CheckForTemplates returns an error if the policies for templates are not installed.
-func (i Installed) CheckForTemplates(installCommand string) error {
-	if missing := i.Missing(ForTemplates()); len(missing) > 0 {
-		return errors.New(msgMissingForTemplates(missing, installCommand))
-	}
-	return nil
-}
-
 // failingOpen returns the policies that can admit requests while an API server cannot read the set, although the
 // set contains what they enforce.
-func (i Installed) failingOpen(set *v1alpha1.NamespaceInitializerSet) []client.Object {
+func (i installed) failingOpen(set *v1alpha1.NamespaceInitializerSet) []client.Object {
 	var policies []client.Object
 	if i.inject != nil && !isFail(i.inject.Spec.FailurePolicy) {
 		policies = append(policies, i.inject)
@@ -236,14 +208,8 @@ func selectsAllObjects(constraints *admissionv1.MatchResources) bool {
 		})
 }
 
-// HasMutating reports whether the "inject" policy or the "complete" policy is installed.
-func (i Installed) HasMutating() bool {
-	return len(i.names[Policy{kind: mutatingKind, label: v1alpha1.PolicyInject}])+
-		len(i.names[Policy{kind: mutatingKind, label: v1alpha1.PolicyComplete}]) > 0
-}
-
-// Missing describes the policies and bindings that are not installed.
-func (i Installed) Missing(required []Policy) []string {
+// missing describes the policies and bindings that are not installed.
+func (i installed) missing(required []policy) []string {
 	var missing []string
 	for _, policy := range required {
 		bindings, isUnbound := 0, false
@@ -262,9 +228,9 @@ func (i Installed) Missing(required []Policy) []string {
 	return missing
 }
 
-// Denied reports whether one of the policies denied a request. The error message of the API server
+// denied reports whether one of the policies denied a request. The error message of the API server
 // contains the name of the policy in single or double quotes.
-func (i Installed) Denied(refusal error) bool {
+func (i installed) denied(refusal error) bool {
 	message := refusal.Error()
 	for _, names := range i.names {
 		for _, name := range names {

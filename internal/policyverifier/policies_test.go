@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
 )
 
@@ -94,13 +95,12 @@ func TestMissingPolicies(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			verifier := &Verifier{Client: policytest.NewClient(interceptor.Funcs{}, test.installed...)}
-			installed, err := List(t.Context(), verifier.Client)
+			_, found, err := newVerifier(interceptor.Funcs{}, test.installed...).find(t.Context(), policytest.Set())
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(installed.Missing(All())).To(Equal(test.want))
+			g.Expect(found.missingWith(mutation.State{ServesPolicies: true})).To(Equal(test.want))
 			if len(test.want) == 0 {
-				g.Expect(installed.inject.Name).To(Equal("nslifecycle-inject"))
-				g.Expect(installed.injectBinding.Name).To(Equal("inject-binding"))
+				g.Expect(found.inject.Name).To(Equal("nslifecycle-inject"))
+				g.Expect(found.injectBinding.Name).To(Equal("inject-binding"))
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestMissingPolicies(t *testing.T) {
 func TestPoliciesCannotBeListed(t *testing.T) {
 	g := NewWithT(t)
 	verifier := &Verifier{Client: policytest.NewClient(interceptor.Funcs{List: policytest.FailingList})}
-	_, err := List(t.Context(), verifier.Client)
+	_, err := list(t.Context(), verifier.Client)
 	g.Expect(err).To(MatchError("failed to list admission policies: " + errOutage.Error()))
 	g.Expect(errors.Is(err, errOutage)).To(BeTrue())
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
@@ -36,20 +37,31 @@ const (
 	probeTimeout  = time.Second
 	probeInterval = 20 * time.Millisecond
 
-	// RetryInterval is the time until the next call of Verify if the policies are not enforced yet.
-	RetryInterval = 2 * time.Second
+	// retryInterval is the time until the next call of Verify if the policies are not enforced yet.
+	retryInterval = 2 * time.Second
 	// unconfirmedRetryInterval is used instead if policies of other projects prevent dry runs.
 	unconfirmedRetryInterval = time.Minute
+	// serverInterval is the time until Verify discovers again what the API server serves.
+	serverInterval = time.Minute
 )
 
-// Verifier verifies that the API server injects the initializers of the effective set into new
-// Namespaces.
+// Verifier makes API servers inject the initializers of the effective set into new Namespaces, and verifies it.
 type Verifier struct {
+	// Client reads the validating policies from its cache, and writes.
 	client.Client
 	Clock clock.PassiveClock
+	// Live reads the mutating policies from the API server.
+	Live     client.Reader
+	Mutation Mutation
 
-	// confirmed identifies the set and the inject policy that dry runs have confirmed.
+	// confirmed identifies the set and what injects it that dry runs have confirmed.
 	confirmed string
+}
+
+// Mutation makes API servers inject. It is implemented by mutation.Installer.
+type Mutation interface {
+	Ensure(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (mutation.State, error)
+	EnsureFail(ctx context.Context, state mutation.State) error
 }
 
 // PolicyStatus is the result of a verification.
@@ -64,93 +76,120 @@ type PolicyStatus struct {
 	RetryAfter time.Duration
 }
 
-// The operator does not manage the policies. It changes only their failurePolicy; see EnsureFail.
+// The operator changes only the failurePolicy of these policies; see ensureFail.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,resourceNames=nslifecycle-templates;nslifecycle-waiting-subjects;nslifecycle-waiting-subjects-resources-named-namespaces;nslifecycle-initializer-subjects,verbs=patch
 // The operator creates Namespaces only as dry runs.
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 
-// Verify reports whether the API server enforces the set. If this cannot be determined, it returns
+// Verify makes the API server enforce the set, and reports whether it does. If this cannot be determined, it returns
 // an empty status and an error. If it returns both a status and an error, the error concerns only
 // the failure policy.
 func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (PolicyStatus, error) {
-	installed, err := List(ctx, v.Client)
+	state, found, err := v.find(ctx, set)
 	if err != nil {
 		return PolicyStatus{}, err
 	}
-	if status, ok := installed.check(); !ok {
+	if missing := found.missingWith(state); len(missing) > 0 {
 		v.confirmed = ""
-		log.FromContext(ctx).Info("The admission policies do not match", "reason", status.Reason, "message", status.Message)
+		status := PolicyStatus{
+			Reason: v1alpha1.ReasonPolicyMissing, Message: msgMissing(missing), RetryAfter: serverInterval,
+		}
+		log.FromContext(ctx).Info("The admission policies are incomplete", "reason", status.Reason, "message", status.Message)
 		return status, nil
 	}
-	status, err := v.verifyInjection(ctx, set, installed)
+	status, err := v.verifyInjection(ctx, set, state, found)
 	if err != nil || status.Reason != v1alpha1.ReasonEnforced {
 		return status, err
 	}
-	return v.EnsureFail(ctx, set, installed, status)
+	status.retryAfter(serverInterval)
+	// Only if the webhook has injected: without initializers, it does not select the dry runs, and with policies, the
+	// dry runs do not show whether it answers.
+	if v.confirmed != "" && len(set.Initializers) > 0 && !state.ServesPolicies {
+		if err := v.Mutation.EnsureFail(ctx, state); err != nil {
+			return status, err
+		}
+	}
+	return v.ensureFail(ctx, set, found, status)
 }
 
-// CheckInstalled returns an error if the policies in config/default are not installed.
+// find returns what injects, and the installed policies. If the set is nil, it changes nothing. API servers must not
+// inject while nothing protects the state.
+func (v *Verifier) find(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (mutation.State, installed, error) {
+	found, err := list(ctx, v.Client)
+	if err != nil {
+		return mutation.State{}, found, err
+	}
+	if len(found.missing(protecting())) > 0 {
+		set = nil
+	}
+	state, err := v.Mutation.Ensure(ctx, set)
+	if err == nil && state.ServesPolicies {
+		err = found.addMutating(ctx, v.Live)
+	}
+	return state, found, err
+}
+
+// CheckInstalled returns an error if the policies, or the webhooks that replace them, are not installed.
 func (v *Verifier) CheckInstalled(ctx context.Context) error {
-	installed, err := List(ctx, v.Client)
+	state, found, err := v.find(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if status, ok := installed.check(); !ok {
-		return errors.New(status.Message)
+	if missing := append(found.missingWith(state), found.missing(forTemplates())...); len(missing) > 0 {
+		return errors.New(msgMissing(missing))
 	}
-	return installed.CheckForTemplates(InstallCommand)
+	return nil
 }
 
-// check returns false and a status if the policies in config/default are not installed.
-func (i Installed) check() (PolicyStatus, bool) {
-	switch missing := i.Missing(All()); {
-	case len(missing) > 0:
-		return PolicyStatus{Reason: v1alpha1.ReasonPolicyMissing, Message: msgMissing(missing)}, false
-	case i.HasCompatGuard:
-		return PolicyStatus{Reason: v1alpha1.ReasonPolicyMismatch, Message: msgMismatch}, false
+// missingWith describes the missing policies, and the webhooks if the API server requires them.
+func (i installed) missingWith(state mutation.State) []string {
+	required := protecting()
+	if state.ServesPolicies {
+		required = append(mutating(), required...)
 	}
-	return PolicyStatus{}, true
+	missing := i.missing(required)
+	if !state.ServesPolicies && !state.HasWebhooks() {
+		missing = append(missing, msgNoWebhook)
+	}
+	return missing
 }
 
 // verifyInjection confirms by dry runs that new Namespaces get the initializers. It repeats the dry
 // runs only if the set has changed, or if the policy or its binding was recreated.
 func (v *Verifier) verifyInjection(
-	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed Installed,
+	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, state mutation.State, found installed,
 ) (PolicyStatus, error) {
-	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + installed.TemplateWarning(set)}
-	identity := fmt.Sprintf("%s/%s %s/%s", set.UID, set.ResourceVersion, installed.inject.UID, installed.injectBinding.UID)
+	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + found.templateWarning(set)}
+	identity := fmt.Sprintf("%s/%s", set.UID, set.ResourceVersion)
+	if state.ServesPolicies {
+		identity += fmt.Sprintf(" %s/%s", found.inject.UID, found.injectBinding.UID)
+	}
+	if state.HasWebhooks() {
+		identity += fmt.Sprintf(" %s", state.Configuration.UID)
+	}
 	if v.confirmed == identity {
 		return status, nil
 	}
+	v.confirmed = ""
 	isInjected, refusal, err := v.waitForInjection(ctx, set)
 	switch {
 	case err != nil:
 		return PolicyStatus{}, err
-	case refusal != nil && installed.Denied(refusal):
-		return Refused(refusal), nil
-	case refusal != nil:
-		return Unconfirmed(status, refusal), nil
+	case refusal != nil && (found.denied(refusal) || mutation.IsFailure(refusal)):
+		return PolicyStatus{Reason: v1alpha1.ReasonRefused, Message: msgRefused(refusal), RetryAfter: retryInterval}, nil
+	case refusal != nil: // By a policy of another project.
+		status.Message += msgUnconfirmed(refusal)
+		status.RetryAfter = unconfirmedRetryInterval
+		return status, nil
 	case !isInjected:
 		return PolicyStatus{
-			Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending, RetryAfter: RetryInterval,
+			Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending, RetryAfter: retryInterval,
 		}, nil
 	}
 	v.confirmed = identity
 	return status, nil
-}
-
-// Refused returns the status to report if a policy of this project denies new Namespaces.
-func Refused(refusal error) PolicyStatus {
-	return PolicyStatus{Reason: v1alpha1.ReasonRefused, Message: msgRefused(refusal), RetryAfter: RetryInterval}
-}
-
-// Unconfirmed returns the status to report if a policy of another project denies the dry run.
-func Unconfirmed(status PolicyStatus, refusal error) PolicyStatus {
-	status.Message += msgUnconfirmed(refusal)
-	status.RetryAfter = unconfirmedRetryInterval
-	return status
 }
 
 // waitForInjection creates Namespaces as dry runs until they get the initializers in the set, or
@@ -163,7 +202,7 @@ func (v *Verifier) waitForInjection(
 	// server.
 	err = wait.PollUntilContextTimeout(ctx, probeInterval, probeTimeout, true, func(context.Context) (bool, error) {
 		for _, labels := range probes {
-			namespace, denied, err := DryRun(ctx, v.Client, labels)
+			namespace, denied, err := dryRun(ctx, v.Client, labels)
 			if denied != nil {
 				injected, refusal = false, denied
 				return true, nil
@@ -206,15 +245,15 @@ func IsInjected(
 		len(initialization.MissingFinalizers(namespace, expected)) == 0
 }
 
-// EnsureFail sets the failure policy of the inject policy to Fail, and that of the policies for templates,
+// ensureFail sets the failure policy of the inject policy to Fail, and that of the policies for templates,
 // waitingSubjects and subjects if the set contains any. The API server then denies requests while it cannot
 // read the set, for example shortly after a restart. The manifest cannot contain Fail: no Namespace could be
-// created until the API server has discovered the set's type. EnsureFail adds a missing permission, and the
+// created until the API server has discovered the set's type. ensureFail adds a missing permission, and the
 // time until every API server has discovered the type, to the given status.
-func (v *Verifier) EnsureFail(
-	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed Installed, status PolicyStatus,
+func (v *Verifier) ensureFail(
+	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, found installed, status PolicyStatus,
 ) (PolicyStatus, error) {
-	policies := installed.failingOpen(set)
+	policies := found.failingOpen(set)
 	if len(policies) == 0 {
 		return status, nil
 	}

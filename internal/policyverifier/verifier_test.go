@@ -5,6 +5,8 @@ package policyverifier
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
 )
 
@@ -47,7 +50,7 @@ func TestVerify(t *testing.T) {
 			RetryAfter: retryAfter,
 		}
 	}
-	enforced := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced}
+	enforced := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval}
 
 	tests := map[string]struct {
 		failurePolicy admissionv1.FailurePolicyType
@@ -265,9 +268,9 @@ func TestEnsureFail(t *testing.T) {
 			set := policytest.Set("rbac.corp.com", "quota.corp.com")
 			test.set(set)
 			set.CreationTimestamp = metav1.NewTime(now.Add(-test.age))
-			installed, err := List(t.Context(), verifier)
+			found, err := list(t.Context(), verifier)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(verifier.EnsureFail(t.Context(), set, installed, PolicyStatus{})).To(Equal(test.want))
+			g.Expect(verifier.ensureFail(t.Context(), set, found, PolicyStatus{})).To(Equal(test.want))
 
 			var list admissionv1.ValidatingAdmissionPolicyList
 			g.Expect(verifier.Client.List(t.Context(), &list)).To(Succeed())
@@ -288,9 +291,85 @@ func TestVerifyWithoutPolicies(t *testing.T) {
 	verifier := newVerifier(interceptor.Funcs{Create: server.Create}, policytest.Without(policytest.Default(admissionv1.Fail), "nslifecycle-guard")...)
 	g.Expect(verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"))).To(Equal(PolicyStatus{
 		Reason:  v1alpha1.ReasonPolicyMissing,
-		Message: msgMissing([]string{`ValidatingAdmissionPolicy "guard"`}),
+		Message: msgMissing([]string{`ValidatingAdmissionPolicy "guard"`}), RetryAfter: serverInterval,
 	}))
 	g.Expect(server.Count).To(BeZero(), "dry runs")
+}
+
+func TestVerifyWithWebhooks(t *testing.T) {
+	webhooks := &admissionv1.MutatingWebhookConfiguration{Webhooks: []admissionv1.MutatingWebhook{{
+		Name: "inject.nslifecycle.dev", Rules: []admissionv1.RuleWithOperations{{}},
+	}}}
+	failing := apierrors.NewInternalError(errors.New(`failed calling webhook "inject.nslifecycle.dev": no endpoints`))
+	for name, test := range map[string]struct {
+		state mutation.State
+		// isEmpty is true for a set without initializers.
+		isEmpty  bool
+		response policytest.DryRun
+		want     PolicyStatus
+		wantFail bool
+	}{
+		"the webhook selects no dry runs": {
+			state: mutation.State{Configuration: webhooks}, isEmpty: true,
+			want: PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval},
+		},
+		"a policy or the webhook injects": {
+			state:    mutation.State{Configuration: webhooks, ServesPolicies: true},
+			response: policytest.DryRun{Pending: "rbac.corp.com"},
+			want:     PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval},
+		},
+		"the webhook injects": {
+			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Pending: "rbac.corp.com"},
+			want:     PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval},
+			wantFail: true,
+		},
+		"the webhook does not inject": {
+			state: mutation.State{Configuration: webhooks},
+			want:  PolicyStatus{Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending, RetryAfter: retryInterval},
+		},
+		"the webhook does not answer": {
+			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: failing},
+			want: PolicyStatus{Reason: v1alpha1.ReasonRefused, Message: msgRefused(failing), RetryAfter: retryInterval},
+		},
+		"a policy of another project rejects the dry run": {
+			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: errForbidden},
+			want: PolicyStatus{
+				Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + msgUnconfirmed(errForbidden), RetryAfter: time.Minute,
+			},
+		},
+		"the webhooks select no requests": {
+			state: mutation.State{Configuration: &admissionv1.MutatingWebhookConfiguration{}},
+			want: PolicyStatus{
+				Reason: v1alpha1.ReasonPolicyMissing, Message: msgMissing([]string{msgNoWebhook}), RetryAfter: serverInterval,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				server := &policytest.DryRuns{Responses: []policytest.DryRun{test.response}}
+				installed := slices.DeleteFunc(policytest.Default(admissionv1.Fail), func(object client.Object) bool {
+					if test.state.ServesPolicies {
+						return false
+					}
+					_, isValidating := object.(*admissionv1.ValidatingAdmissionPolicy)
+					_, isBinding := object.(*admissionv1.ValidatingAdmissionPolicyBinding)
+					return !isValidating && !isBinding
+				})
+				verifier := newVerifier(interceptor.Funcs{Create: server.Create}, installed...)
+				mutations := &policytest.Mutation{State: test.state}
+				verifier.Mutation = mutations
+				set := policytest.Set("rbac.corp.com")
+				if test.isEmpty {
+					set.Initializers = nil
+				}
+				status, err := verifier.Verify(t.Context(), set)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(status).To(Equal(test.want))
+				g.Expect(mutations.Failed).To(Equal(test.wantFail))
+			})
+		})
+	}
 }
 
 func TestVerifyWithoutPoliciesForTemplates(t *testing.T) {
@@ -301,7 +380,7 @@ func TestVerifyWithoutPoliciesForTemplates(t *testing.T) {
 	set := policytest.Set()
 	status, err := verifier.Verify(t.Context(), set)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(status).To(Equal(PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced}))
+	g.Expect(status).To(Equal(PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval}))
 
 	set.Templates = []v1alpha1.EffectiveTemplate{{Name: "team"}}
 	status, err = verifier.Verify(t.Context(), set)
@@ -429,14 +508,15 @@ func TestVerifyRetriesUnconfirmedSets(t *testing.T) {
 		server.Responses, server.Count = []policytest.DryRun{{Pending: "rbac.corp.com"}}, 0
 		status, err := verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"))
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(status).To(Equal(PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced}))
+		g.Expect(status).To(Equal(PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval}))
 		g.Expect(server.Count).To(Equal(1), "dry runs")
 	})
 }
 
 func newVerifier(funcs interceptor.Funcs, installed ...client.Object) *Verifier {
+	fake := policytest.NewClient(funcs, installed...)
 	return &Verifier{
-		Client: policytest.NewClient(funcs, installed...),
-		Clock:  clocktesting.NewFakePassiveClock(now),
+		Client: fake, Live: fake, Clock: clocktesting.NewFakePassiveClock(now),
+		Mutation: &policytest.Mutation{State: mutation.State{ServesPolicies: true}},
 	}
 }

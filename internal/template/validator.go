@@ -24,7 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// validatorPath is the path of the webhook in config/hold.
+// validatorPath is the path of the webhook in config/webhook.
 const validatorPath = "/templates"
 
 // Limits of what the peers of the webhook, who are not authenticated, can make the operator do.

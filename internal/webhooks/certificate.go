@@ -94,7 +94,7 @@ func (c *Certificate) load(object any) {
 func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port int) error {
 	// The rotator waits for a file with the certificate, and fails without it. Here, the certificate is
 	// read from the Secret.
-	directory, err := os.MkdirTemp("", "nslifecycle-hold-")
+	directory, err := os.MkdirTemp("", "nslifecycle-webhook-")
 	if err != nil {
 		return fmt.Errorf("failed to create a directory for the rotation of the certificate: %w", err)
 	}
@@ -110,7 +110,7 @@ func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port 
 	if err := rotator.AddRotator(resilient{mgr}, &rotator.CertRotator{
 		SecretKey:      secret,
 		CertDir:        directory,
-		CAName:         "nslifecycle-hold-ca",
+		CAName:         "nslifecycle-webhook-ca",
 		CAOrganization: "nslifecycle",
 		DNSName:        names[0],
 		ExtraDNSNames:  names[1:],
@@ -118,6 +118,7 @@ func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port 
 		ControllerName: fmt.Sprintf("hold-certificate-%d", port),
 		IsReady:        make(chan struct{}),
 		Webhooks: []rotator.WebhookInfo{
+			{Name: v1alpha1.InjectConfiguration, Type: rotator.Mutating},
 			{Name: v1alpha1.HoldConfiguration, Type: rotator.Mutating},
 			{Name: v1alpha1.TemplatesConfiguration, Type: rotator.Validating},
 		},

@@ -32,8 +32,8 @@ const (
 	fieldOldObject = "oldObject"
 )
 
-// reviewFields returns the parts of a review that a webhook decodes. decodeReview stops at the object, even if it is not
-// decoded.
+// reviewFields returns the parts of a review that a webhook decodes. decodeReview stops at the object, even if it is
+// not decoded.
 func reviewFields(fields Fields) Fields {
 	request := headFields()
 	maps.Copy(request, fields)
@@ -56,8 +56,8 @@ func (f Fields) find(key string) (Fields, bool) {
 // errTooLarge means that a review exceeds a limit.
 var errTooLarge = errors.New("the review is too large")
 
-// pruner reads JSON and removes what is not among the fields, without buffering it. Objects can therefore have any size:
-// the limits apply to what remains. The decoder rejects a result that is not valid JSON.
+// pruner reads JSON and removes what is not among the fields, without buffering it. Objects can therefore have any
+// size: the limits apply to what remains. The decoder rejects a result that is not valid JSON.
 type pruner struct {
 	source io.Reader
 	limit  int

@@ -126,8 +126,8 @@ func refuse(r *http.Request) *refusal {
 	return nil
 }
 
-// receive decodes the fields at the beginning of the body and drops the rest, so that net/http notices when the API server
-// cancels the request.
+// receive decodes the fields at the beginning of the body and drops the rest, so that net/http notices when the API
+// server cancels the request.
 func (h *handler) receive(w http.ResponseWriter, r *http.Request, limit int) (*Request, error) {
 	request, err := decodeReview(r.Body, h.Fields, limit)
 	if err != nil && !errors.Is(err, errTooLarge) {

@@ -11,8 +11,8 @@ const (
 	maxBody = 32 << 20
 	// maxHead is the size of the fields of a review that are decoded before the objects.
 	maxHead = 64 << 10
-	// maxObject is the size of the fields of an object that a webhook decodes. A valid template contains at most 1 MiB, and
-	// the annotations of a Namespace 256 KiB, which JSON encodes with up to six times as many bytes.
+	// maxObject is the size of the fields of an object that a webhook decodes. A valid template contains at most 1 MiB,
+	// and the annotations of a Namespace 256 KiB, which JSON encodes with up to six times as many bytes.
 	maxObject = 2 << 20
 	// maxBuffered is the part of all reviews that is buffered.
 	maxBuffered = 16 << 20

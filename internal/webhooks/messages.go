@@ -14,8 +14,8 @@ const (
 
 // Errors of the flags.
 const (
-	msgInvalidAddress  = "--hold-bind-address %q is not an address such as :9443"
-	msgInvalidURL      = "--hold-url %q is not an https URL with a DNS name"
+	msgInvalidAddress  = "--webhook-bind-address %q is not an address such as :9443"
+	msgInvalidURL      = "--webhook-url %q is not an https URL with a DNS name"
 	msgNamesWithoutCA  = "--webhook-client-allowed-names requires --webhook-client-ca-file"
 	msgInvalidClientCA = "--webhook-client-ca-file %q contains no certificate"
 	msgUnknownClient   = "the client certificate for %q is not allowed"

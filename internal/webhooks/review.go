@@ -44,8 +44,8 @@ func (r *Request) Serving() {
 var errNoReview = errors.New("the body is not an AdmissionReview with a request")
 
 // decodeReview decodes parts of an AdmissionReview, which have at most limit bytes. It is JSON, and never YAML, whose
-// aliases expand. kube-apiserver encodes the fields in the order of the type, so the objects follow all other fields that
-// are used. What comes after them is not read.
+// aliases expand. kube-apiserver encodes the fields in the order of the type, so the objects follow all other fields
+// that are used. What comes after them is not read.
 func decodeReview(body io.Reader, fields Fields, limit int) (*Request, error) {
 	decoder := json.NewDecoder(prune(body, reviewFields(fields), limit))
 	if err := enter(decoder); err != nil {

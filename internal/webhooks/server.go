@@ -80,17 +80,22 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	server := limitedhttp.NewServer(s.mux)
 	// Webhooks answer the last requests when the manager stops.
 	server.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
+	// Serve returns when the shutdown begins, and the manager exits when this function returns.
+	isShutDown := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(isShutDown)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
 			_ = server.Close()
 		}
 	})
-	defer stop()
 	s.isServing.Store(true)
 	err := server.Serve(limitedhttp.Limit(tcp, s.tls))
 	s.isServing.Store(false)
+	if !stop() {
+		<-isShutDown
+	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -74,6 +74,18 @@ func (i *issuer) pem() []byte {
 // start serves webhooks until the test ends, and returns the address.
 func start(t *testing.T, options Options, webhooks ...Webhook) string {
 	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	address, stopped := startUntil(t, ctx, options, webhooks...)
+	t.Cleanup(func() {
+		stop()
+		NewWithT(t).Expect(<-stopped).To(Succeed())
+	})
+	return address
+}
+
+// startUntil serves webhooks until the context ends, and returns the address and the result.
+func startUntil(t *testing.T, ctx context.Context, options Options, webhooks ...Webhook) (string, <-chan error) {
+	t.Helper()
 	g := NewWithT(t)
 	certificate := &Certificate{}
 	serving := newIssuer(g).issue(g, "localhost")
@@ -86,14 +98,9 @@ func start(t *testing.T, options Options, webhooks ...Webhook) string {
 	}
 	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan error)
+	stopped := make(chan error, 1)
 	go func() { stopped <- server.serve(ctx, tcp) }()
-	t.Cleanup(func() {
-		stop()
-		g.Expect(<-stopped).To(Succeed())
-	})
-	return tcp.Addr().String()
+	return tcp.Addr().String(), stopped
 }
 
 func newClient(certificates ...tls.Certificate) *http.Client {
@@ -167,6 +174,33 @@ func TestServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestShutdown verifies that the server answers the last requests before the manager exits.
+func TestShutdown(t *testing.T) {
+	g := NewWithT(t)
+	ctx, stop := context.WithCancel(t.Context())
+	began, proceed := make(chan struct{}), make(chan struct{})
+	address, stopped := startUntil(t, ctx, Options{}, Webhook{Path: "/slow",
+		Handle: func(ctx context.Context, request *Request) (*admissionv1.AdmissionResponse, error) {
+			close(began)
+			<-proceed
+			return allow(ctx, request)
+		}})
+	responses := make(chan error, 1)
+	go func() {
+		response, err := newClient().Post("https://"+address+"/slow", "application/json", strings.NewReader(encode(g, "{}")))
+		if err == nil {
+			err = response.Body.Close()
+		}
+		responses <- err
+	}()
+	<-began
+	stop()
+	g.Consistently(stopped).WithTimeout(200 * time.Millisecond).ShouldNot(Receive())
+	close(proceed)
+	g.Expect(<-responses).To(Succeed())
+	g.Expect(<-stopped).To(Succeed())
 }
 
 func TestTooLarge(t *testing.T) {

@@ -126,6 +126,18 @@ func portOf(address string) (int, error) {
 	return strconv.Atoi(port)
 }
 
+// SetPath changes the path of a webhook, and its address unless base is empty.
+func SetPath(target *admissionregistrationv1.WebhookClientConfig, base, path string) {
+	if base == "" && target.Service != nil {
+		target.Service.Path = &path
+		return
+	}
+	if current, err := url.Parse(ptr.Deref(target.URL, "")); err == nil && base == "" {
+		base = current.Scheme + "://" + current.Host
+	}
+	target.URL, target.Service = new(base+path), nil
+}
+
 // SetURL changes the address of a webhook and preserves its path.
 func SetURL(target *admissionregistrationv1.WebhookClientConfig, base string) {
 	var path string
@@ -134,5 +146,5 @@ func SetURL(target *admissionregistrationv1.WebhookClientConfig, base string) {
 	} else if current, err := url.Parse(ptr.Deref(target.URL, "")); err == nil {
 		path = current.Path
 	}
-	target.URL, target.Service = new(base+path), nil
+	SetPath(target, base, path)
 }

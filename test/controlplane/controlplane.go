@@ -26,6 +26,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 // The names of the operator's objects in config/default.
@@ -59,6 +61,25 @@ type Option func(*envtest.Environment)
 func WithAPIServerFlag(name string, values ...string) Option {
 	return func(environment *envtest.Environment) {
 		environment.ControlPlane.GetAPIServer().Configure().Set(name, values...)
+	}
+}
+
+// WithMutatingPolicies enables or disables MutatingAdmissionPolicy v1. Only an API server that enables it by default
+// has it.
+func WithMutatingPolicies(isEnabled bool) Option {
+	// The admission plugin would reject all requests if the type is not served. envtest disables ServiceAccount.
+	plugins := []string{"ServiceAccount"}
+	if !isEnabled {
+		plugins = append(plugins, "MutatingAdmissionPolicy")
+	}
+	types := "admissionregistration.k8s.io/v1/mutatingadmissionpolicies=%[1]t," +
+		"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=%[1]t"
+	return func(environment *envtest.Environment) {
+		for name, value := range map[string]string{
+			"disable-admission-plugins": strings.Join(plugins, ","), "runtime-config": fmt.Sprintf(types, isEnabled),
+		} {
+			WithAPIServerFlag(name, value)(environment)
+		}
 	}
 }
 
@@ -160,22 +181,35 @@ func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name
 	return config, nil
 }
 
-// Install applies config/default without the webhooks: the API server cannot reach a Service, so each
-// early write, and each write of a template, would wait until the webhooks time out.
+// Install applies config/default without the webhooks that hold writes and validate templates: the API server cannot
+// reach a Service, so each early write, and each write of a template, would wait until the webhooks time out.
 func (c *ControlPlane) Install(ctx context.Context) error {
 	return c.InstallFrom(ctx, "default")
 }
 
-// InstallFrom is like Install for the given directory in config, such as compat.
+// InstallFrom is like Install for the given directory in config, such as default. It does not apply the webhooks that
+// inject again if a manager has given them a URL: a webhook cannot have both a URL and a Service.
 func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error {
 	manifest, err := c.Kubectl(ctx, c.Admin, "kustomize", filepath.Join(Root(), "config", directory))
 	if err != nil {
 		return err
 	}
+	address, err := c.Kubectl(ctx, c.Admin, "get", "mutatingwebhookconfiguration", v1alpha1.InjectConfiguration,
+		"--ignore-not-found", "--output=jsonpath={.webhooks[*].clientConfig.url}")
+	if err != nil {
+		return err
+	}
 	objects := slices.DeleteFunc(strings.Split(manifest, "---\n"), func(object string) bool {
-		return strings.Contains(object, "WebhookConfiguration\nmetadata:\n")
+		return strings.Contains(object, "WebhookConfiguration\nmetadata:\n") &&
+			(address != "" || !strings.Contains(object, "name: "+v1alpha1.InjectConfiguration))
 	})
 	_, err = c.KubectlWithInput(ctx, c.Admin, strings.Join(objects, "---\n"), "apply", "-f", "-")
+	return err
+}
+
+// InstallMutating applies config/mutating, as the manager does, for tests without a manager.
+func (c *ControlPlane) InstallMutating(ctx context.Context) error {
+	_, err := c.Kubectl(ctx, c.Admin, "apply", "-f", filepath.Join(Root(), "config", "mutating"))
 	return err
 }
 

@@ -34,7 +34,7 @@ func HoldOptions() (*hold.Options, error) {
 	return &hold.Options{
 		Options: webhooks.Options{
 			Address: address, URL: "https://localhost:" + port,
-			Secret: "nslifecycle-hold-certificate", IsRotated: true, Service: "nslifecycle-hold",
+			Secret: "nslifecycle-webhook-certificate", IsRotated: true, Service: "nslifecycle-webhook",
 		},
 		Duration: 10 * time.Second, Limits: hold.Limits{PerUser: 5, Total: 25},
 	}, nil

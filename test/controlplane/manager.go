@@ -7,27 +7,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/nslifecycle/nslifecycle/internal/compat"
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
 // Manager is a running manager.
 type Manager struct {
-	// Server describes the API server that the manager discovered.
-	Server compat.Server
-
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -62,15 +64,18 @@ func RunManager(
 		var preflightErr error
 		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true,
 			func(ctx context.Context) (bool, error) {
-				options.Server, preflightErr = manager.Preflight(ctx, discoveryClient)
+				preflightErr = manager.Preflight(ctx, discoveryClient)
 				return preflightErr == nil, nil
 			}); err != nil {
 			return nil, errors.Join(err, preflightErr)
 		}
+		if err := serveWebhooks(ctx, &options, discoveryClient); err != nil {
+			return nil, err
+		}
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                 scheme.New(),
-		Cache:                  manager.CacheOptions(options.Server, options.Controllers),
+		Cache:                  manager.CacheOptions(options.Controllers),
 		NewClient:              nscache.NewClient,
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
@@ -85,7 +90,7 @@ func RunManager(
 		cancel()
 		return nil, err
 	}
-	running := &Manager{Server: options.Server, cancel: cancel, done: make(chan error, 1)}
+	running := &Manager{cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		running.done <- mgr.Start(runContext)
 		close(running.done)
@@ -96,7 +101,45 @@ func RunManager(
 	if !mgr.GetCache().WaitForCacheSync(syncContext) {
 		return nil, errors.Join(errors.New("the manager's caches did not sync within 2 minutes"), running.Stop())
 	}
+	if options.Hold != nil && options.Hold.URL != "" {
+		if err := waitForAddress(syncContext, mgr.GetAPIReader(), options.Hold.URL); err != nil {
+			return nil, errors.Join(err, running.Stop())
+		}
+	}
 	return running, nil
+}
+
+// waitForAddress waits until the API server no longer calls the webhooks at the address of an earlier manager. In a
+// cluster, a Service has the address.
+func waitForAddress(ctx context.Context, reader client.Reader, url string) error {
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		configuration := &admissionv1.MutatingWebhookConfiguration{}
+		err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, configuration)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return true, nil
+		}
+		for _, webhook := range configuration.Webhooks {
+			if len(webhook.Rules) > 0 && !strings.HasPrefix(ptr.Deref(webhook.ClientConfig.URL, ""), url+"/") {
+				return false, err
+			}
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the manager did not set the address of its webhooks: %w", err)
+	}
+	return nil
+}
+
+// serveWebhooks enables the webhooks if the API server requires them to inject the pending list.
+func serveWebhooks(
+	ctx context.Context, options *manager.Options, discoveryClient discovery.DiscoveryInterfaceWithContext,
+) error {
+	servesPolicies, err := mutation.ServesPolicies(ctx, discoveryClient)
+	if err == nil && !servesPolicies && options.Hold == nil {
+		options.Hold, err = HoldOptions()
+	}
+	return err
 }
 
 // Done returns a channel that receives the manager's error if it exits unexpectedly.

@@ -121,9 +121,12 @@ func (c *ControlPlane) KillAPIServer(ctx context.Context) error {
 	return kill(ctx, "kube-apiserver.*secure-port="+c.environment.ControlPlane.GetAPIServer().Port)
 }
 
-// StartAPIServer restarts an API server that was started with WithRestarts and has exited. It
+// StartAPIServer restarts, with changed options, an API server that was started with WithRestarts and has exited. It
 // returns when the API server is ready.
-func (c *ControlPlane) StartAPIServer() error {
+func (c *ControlPlane) StartAPIServer(options ...Option) error {
+	for _, option := range options {
+		option(c.environment)
+	}
 	return c.environment.ControlPlane.GetAPIServer().Start()
 }
 

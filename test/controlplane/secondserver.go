@@ -31,6 +31,13 @@ type SecondAPIServer struct {
 // flags, such as --feature-gates=CBORServingAndStorage=true. It returns when the API server is
 // ready. The caller must stop it before the ControlPlane.
 func (c *ControlPlane) StartSecondAPIServer(ctx context.Context, flags ...string) (*SecondAPIServer, error) {
+	return c.StartAPIServerFrom(ctx, c.assets, flags...)
+}
+
+// StartAPIServerFrom is like StartSecondAPIServer with the kube-apiserver in a directory. It can have another version.
+func (c *ControlPlane) StartAPIServerFrom(
+	ctx context.Context, directory string, flags ...string,
+) (*SecondAPIServer, error) {
 	first := c.environment.ControlPlane.GetAPIServer()
 	address, err := FreeAddress()
 	if err != nil {
@@ -64,7 +71,7 @@ func (c *ControlPlane) StartSecondAPIServer(ctx context.Context, flags ...string
 	if !slices.ContainsFunc(flags, isEtcdServers) {
 		args = append(args, "--etcd-servers="+c.EtcdURL())
 	}
-	process, err := StartProcess(log, first.Path, append(args, flags...)...)
+	process, err := StartProcess(log, filepath.Join(directory, "kube-apiserver"), append(args, flags...)...)
 	if err != nil {
 		return nil, err
 	}

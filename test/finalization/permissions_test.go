@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // access is a verb on a resource or subresource, and optionally on one object or in one namespace.
@@ -119,8 +120,6 @@ var _ = Describe("The permissions of the manager", func() {
 		"patch namespaceinitializerconfigurations/status.nslifecycle.dev",
 		"get namespaceinitializersets.nslifecycle.dev", "create namespaceinitializersets.nslifecycle.dev",
 		"update namespaceinitializersets.nslifecycle.dev",
-		"get mutatingadmissionpolicies.admissionregistration.k8s.io",
-		"get mutatingadmissionpolicybindings.admissionregistration.k8s.io",
 		"get validatingadmissionpolicies.admissionregistration.k8s.io",
 		"get validatingadmissionpolicybindings.admissionregistration.k8s.io",
 		// Add and remove the finalizer of templates, and write their status.
@@ -134,6 +133,10 @@ var _ = Describe("The permissions of the manager", func() {
 		wanted := everything(otherVerbs, "")
 		// Which permissions every ServiceAccount has depends on the version of the API server.
 		granted := append(filterAllowed(ctx, "without-permissions", wanted), granted...)
+		if framework.ServesPolicies(ctx, plane.Admin) {
+			granted = append(granted, "get mutatingadmissionpolicies.admissionregistration.k8s.io",
+				"get mutatingadmissionpolicybindings.admissionregistration.k8s.io")
+		}
 		Expect(filterAllowed(ctx, controlplane.ServiceAccount, wanted)).To(ConsistOf(granted))
 
 		By("checking the additional permissions for leader election and revisions in the system namespace")

@@ -99,7 +99,7 @@ func Start(ctx context.Context, options ...controlplane.Option) *Cluster {
 	return cluster
 }
 
-// Install applies config/default or config/compat.
+// Install applies a directory in config.
 func (c *Cluster) Install(ctx context.Context, directory string) {
 	GinkgoHelper()
 	Expect(c.InstallFrom(ctx, directory)).To(Succeed())

@@ -15,11 +15,15 @@ func ExpectNoLeaks() {
 	const (
 		ginkgo = "github.com/onsi/ginkgo/v2/internal."
 		caches = "sigs.k8s.io/controller-runtime/pkg/cache."
+		// The rotator waits without a context for a file and for the configurations of the webhooks.
+		rotator = "github.com/open-policy-agent/cert-controller/pkg/rotator.(*CertRotator)."
 	)
 	options := []goleak.Option{
 		goleak.IgnoreCurrent(),
 		goleak.IgnoreAnyFunction(ginkgo + "(*genericOutputInterceptor).ResumeIntercepting.func1"),
 		goleak.IgnoreAnyFunction(ginkgo + "(*genericOutputInterceptor).ResumeIntercepting.func1.1"),
+		goleak.IgnoreAnyFunction(rotator + "ensureCertsMounted"),
+		goleak.IgnoreAnyFunction(rotator + "ensureReady"),
 		// An informer of metadata that is stopped while it receives an event:
 		// https://github.com/kubernetes/kubernetes/issues/113254
 		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"),

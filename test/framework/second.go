@@ -19,9 +19,19 @@ type SecondAPIServer struct{ *controlplane.SecondAPIServer }
 // spec or the container ends.
 func (c *Cluster) StartSecondAPIServer(ctx context.Context, flags ...string) *SecondAPIServer {
 	GinkgoHelper()
-	second, err := c.ControlPlane.StartSecondAPIServer(ctx, flags...)
+	return stopLater(c.ControlPlane.StartSecondAPIServer(ctx, flags...))
+}
+
+// StartAPIServerFrom is like StartSecondAPIServer with the kube-apiserver in a directory. It can have another version.
+func (c *Cluster) StartAPIServerFrom(ctx context.Context, directory string, flags ...string) *SecondAPIServer {
+	GinkgoHelper()
+	return stopLater(c.ControlPlane.StartAPIServerFrom(ctx, directory, flags...))
+}
+
+func stopLater(second *controlplane.SecondAPIServer, err error) *SecondAPIServer {
+	GinkgoHelper()
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(second.Stop()).To(Succeed()) })
+	DeferCleanup(func() { _ = second.Stop() }) // A spec can have stopped it.
 	return &SecondAPIServer{second}
 }
 

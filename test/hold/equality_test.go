@@ -23,6 +23,7 @@ import (
 
 var _ = DescribeTable("An object of a held write equals one that is created after the initialization",
 	func(ctx context.Context, change func(ctx context.Context, namespace string), key, value string) {
+		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "no policies of other projects change the object")
 		mutate(ctx)
 		namespace := cluster.CreateInitializing(ctx, "equal").Name
 		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"`+removedLabel+`":""}}}`)

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,10 +23,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
-
-// policyKinds lists the admission policy types in the order in which docs/install.md deletes them.
-const policyKinds = "mutatingadmissionpolicybindings,validatingadmissionpolicybindings," +
-	"mutatingadmissionpolicies,validatingadmissionpolicies"
 
 var crds = []string{
 	"namespaceinitializerconfigurations.nslifecycle.dev", "namespaceinitializersets.nslifecycle.dev",
@@ -63,6 +58,8 @@ var ways = map[string]way{
 		uninstall: func(ctx context.Context) {
 			_, err := helm(ctx, "uninstall", "nslifecycle", "--namespace="+controlplane.SystemNamespace)
 			Expect(err).NotTo(HaveOccurred())
+			// As the garbage collector, which does not run here: their owner is deleted.
+			deletePolicies(ctx)
 			kubectl(ctx, append([]string{"delete", "crd"}, crds...)...)
 			kubectl(ctx, "delete", "namespace", controlplane.SystemNamespace)
 		},
@@ -85,7 +82,7 @@ func helmSucceeds(ctx context.Context, verb string, args ...string) {
 
 func deletePolicies(ctx context.Context) {
 	GinkgoHelper()
-	kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
+	kubectl(ctx, "delete", framework.PolicyKinds(ctx, plane.Admin), "--selector=app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
 }
 
 // All specs share a control plane, so each spec must restore its initial state.
@@ -136,14 +133,24 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			expectNoRemainingObjects(ctx)
 		})
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
-		running, err := plane.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
+		webhooks, err := controlplane.HoldOptions()
+		Expect(err).NotTo(HaveOccurred())
+		webhooks.URL = "" // Helm could not restore the Service of a webhook with a URL.
+		running, err := plane.StartManager(ctx, func(options *manager.Options) { options.Clock, options.Hold = later, webhooks })
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 		failurePolicies := func() string {
-			return kubectl(ctx, "get", "mutatingadmissionpolicies,validatingadmissionpolicies", "--output="+
-				"jsonpath={range .items[*]}{.metadata.name}={.spec.failurePolicy} {end}")
+			return kubectl(ctx, "get", framework.PolicyKinds(ctx, plane.Admin), "--output=jsonpath={range .items[*]}"+
+				"{.metadata.name}={.webhooks[0].rules[*].operations[*]}{.spec.failurePolicy}{.webhooks[*].failurePolicy} {end}")
 		}
-		Eventually(failurePolicies).WithContext(ctx).Should(ContainSubstring("nslifecycle-inject=Fail"))
+		if framework.ServesPolicies(ctx, plane.Admin) {
+			Eventually(failurePolicies).WithContext(ctx).Should(ContainSubstring("nslifecycle-inject=Fail "))
+		} else {
+			// The API server cannot reach the Service, so the operator does not set Fail.
+			Eventually(failurePolicies).WithContext(ctx).Should(ContainSubstring("nslifecycle-inject=CREATEIgnore "))
+			kubectl(ctx, "patch", "mutatingwebhookconfiguration", v1alpha1.InjectConfiguration, "--type=json",
+				`--patch=[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]`)
+		}
 		for _, policy := range []string{
 			"templates", "waiting-subjects", "waiting-subjects-resources-named-namespaces", "initializer-subjects",
 		} {
@@ -195,20 +202,28 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		Expect(checkInstallation(ctx)).To(ContainSubstring(`ValidatingAdmissionPolicy "gate"`))
 	}, SpecTimeout(5*time.Minute))
 
-	It("allows administrators to complete the initialization and delete namespaces if no manager runs", func(ctx context.Context) {
-		Eventually(admin.Create).WithContext(ctx).WithArguments(ctx, &v1alpha1.NamespaceInitializerSet{
-			ObjectMeta:   metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName},
-			Initializers: []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}},
-		}).Should(Succeed())
+	It("allows administrators to delete namespaces, and policies to complete them, if no manager runs", func(ctx context.Context) {
+		running, err := plane.StartManager(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		stop := stopOnce(running.Stop)
+		configuration := wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj()
+		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		expectInjected(ctx)
-		for _, name := range []string{"completed", "deleted"} {
-			namespace := wrappers.MakeNamespace(name).Obj()
+		completed, deleted := wrappers.MakeNamespace("completed").Obj(), wrappers.MakeNamespace("deleted").Obj()
+		for _, namespace := range []*corev1.Namespace{completed, deleted} {
 			Expect(admin.Create(ctx, namespace)).To(Succeed())
-			if name == "completed" {
-				kubectl(ctx, "annotate", "--overwrite", "namespace", name, v1alpha1.AnnotationPendingInitializers+"=")
-				Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
-				Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-			}
+		}
+		stop()
+		_, err = plane.Kubectl(ctx, plane.Admin, "annotate", "--overwrite", "namespace", completed.Name,
+			v1alpha1.AnnotationPendingInitializers+"=")
+		if framework.ServesPolicies(ctx, plane.Admin) {
+			Expect(err).NotTo(HaveOccurred())
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(completed), completed)).To(Succeed())
+			Expect(completed.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		} else {
+			Expect(err).To(MatchError(ContainSubstring("complete.nslifecycle.dev")))
+		}
+		for _, namespace := range []*corev1.Namespace{completed, deleted} {
 			Expect(admin.Delete(ctx, namespace)).To(Succeed())
 			framework.ExpectDeleted(ctx, admin, namespace)
 		}
@@ -268,7 +283,7 @@ func expectNamespaceLifecycle(ctx context.Context) {
 func expectNoRemainingObjects(ctx context.Context) {
 	GinkgoHelper()
 	framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(controlplane.SystemNamespace).Obj())
-	kinds := policyKinds + ",crd,clusterroles,clusterrolebindings"
+	kinds := framework.PolicyKinds(ctx, plane.Admin) + ",crd,clusterroles,clusterrolebindings"
 	Eventually(func() string {
 		return kubectl(ctx, "get", kinds, "--selector=app.kubernetes.io/name=nslifecycle", "--output=name")
 	}).WithContext(ctx).Should(BeEmpty())

@@ -91,7 +91,7 @@ var _ = Describe("The chart", func() {
 		Expect(pod.PriorityClassName).To(BeEmpty())
 		Expect(pod.Containers[0].Image).To(HaveSuffix("nslifecycle@sha256:" + fmt.Sprintf("%064d", 1)))
 		Expect(pod.Containers[0].Args).To(Equal([]string{
-			"--leader-elect", "--health-probe-bind-address=:8081", "--hold-bind-address=:9443",
+			"--leader-elect", "--health-probe-bind-address=:8081", "--webhook-bind-address=:9443",
 			"--controllers=*,-diagnosis", "--finalizer-token=example.com/agent", "--settling-time=7s",
 			"--kube-api-qps=20", "--kube-api-burst=40", "--zap-log-level=debug", "--initialization-workers=3",
 		}))
@@ -101,10 +101,10 @@ var _ = Describe("The chart", func() {
 		objects, err := template(ctx, "--set=hold.duration=5s", "--set=hold.maxWrites=10")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(deployment(byName(objects)).Spec.Template.Spec.Containers[0].Args).To(ContainElements(
-			"--hold-bind-address=:9443", "--hold-duration=5s", "--hold-max-writes=10"))
+			"--webhook-bind-address=:9443", "--hold-duration=5s", "--hold-max-writes=10"))
 
 		By("omitting them")
-		objects, err = template(ctx, "--set=hold.enabled=false")
+		objects, err = template(ctx, "--set=webhooks.enabled=false")
 		Expect(err).NotTo(HaveOccurred())
 		named := byName(objects)
 		for name := range named {
@@ -113,7 +113,7 @@ var _ = Describe("The chart", func() {
 		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).NotTo(ContainElement(ContainSubstring("hold")))
 
 		By("leaving the certificate to cert-manager")
-		objects, err = template(ctx, "--set=hold.certManager.enabled=true")
+		objects, err = template(ctx, "--set=webhooks.certManager.enabled=true")
 		Expect(err).NotTo(HaveOccurred())
 		expectCertManager(byName(objects))
 		expectCertManager(byName(parse(kustomizeWithCertManager(ctx))))
@@ -237,21 +237,22 @@ func deployment(named map[string]*unstructured.Unstructured) *appsv1.Deployment 
 	return &typed
 }
 
-// expectCertManager expects that cert-manager issues the certificate of the hold webhooks.
+// expectCertManager expects that cert-manager issues the certificate of the webhooks.
 func expectCertManager(named map[string]*unstructured.Unstructured) {
 	GinkgoHelper()
-	Expect(named).NotTo(HaveKey("Secret/nslifecycle-hold-certificate"))
-	Expect(named).To(HaveKey("Certificate/nslifecycle-hold"))
+	Expect(named).NotTo(HaveKey("Secret/nslifecycle-webhook-certificate"))
+	Expect(named).To(HaveKey("Certificate/nslifecycle-webhook"))
 	for _, name := range []string{
-		"MutatingWebhookConfiguration/nslifecycle-hold", "ValidatingWebhookConfiguration/nslifecycle-templates",
+		"MutatingWebhookConfiguration/nslifecycle-hold", "MutatingWebhookConfiguration/nslifecycle-inject",
+		"ValidatingWebhookConfiguration/nslifecycle-templates",
 	} {
 		Expect(named[name].GetAnnotations()).To(
-			HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-hold"))
+			HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-webhook"))
 	}
-	Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--hold-certificate-rotation=false"))
+	Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--webhook-certificate-rotation=false"))
 }
 
-// kustomizeWithCertManager renders config/default with the component config/hold-cert-manager.
+// kustomizeWithCertManager renders config/default with the component config/webhook-cert-manager.
 func kustomizeWithCertManager(ctx context.Context) string {
 	GinkgoHelper()
 	directory := GinkgoT().TempDir()
@@ -259,7 +260,7 @@ func kustomizeWithCertManager(ctx context.Context) string {
 	file := filepath.Join(directory, "default", "kustomization.yaml")
 	text, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
-	enabled := strings.Replace(string(text), "# - ../hold-cert-manager", "- ../hold-cert-manager", 1)
+	enabled := strings.Replace(string(text), "# - ../webhook-cert-manager", "- ../webhook-cert-manager", 1)
 	Expect(os.WriteFile(file, []byte(enabled), 0o600)).To(Succeed())
 	output, err := plane.Kubectl(ctx, plane.Admin, "kustomize", filepath.Dir(file))
 	Expect(err).NotTo(HaveOccurred())

@@ -42,23 +42,21 @@ import (
 // the cache for up to 30 s.
 const otherParameters = `
 apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
+kind: ValidatingAdmissionPolicy
 metadata: {name: other.example.com}
 spec:
-  reinvocationPolicy: Never
   paramKind: {apiVersion: v1, kind: Secret}
   matchConstraints:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [podtemplates]}]
-  mutations:
-  - patchType: JSONPatch
-    jsonPatch: {expression: "[JSONPatch{op: 'test', path: '/kind', value: 'PodTemplate'}]"}
+  validations: [{expression: "true"}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
+kind: ValidatingAdmissionPolicyBinding
 metadata: {name: other.example.com}
 spec:
   policyName: other.example.com
   paramRef: {name: none, namespace: default, parameterNotFoundAction: Allow}
+  validationActions: [Deny]
 `
 
 // These specs remove parts of the installation, so they use their own control plane.
@@ -123,7 +121,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(own.Install(ctx)).To(Succeed())
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 
-		By("deleting it, as make undeploy does")
+		By("deleting it, as make undeploy does: without the webhooks, the manager does not apply the policies again")
+		deletePolicies(ctx, own)
 		Expect(running.Stop()).To(Succeed())
 		undeploy(ctx, own)
 		Expect(stop()).To(BeNumerically(">", 50))
@@ -135,23 +134,28 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 	It("restricts the policies that the manager may patch to namespaces and their content", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(own.Install(ctx)).To(Succeed())
+		// With the component config/webhook, the manager may apply the mutating policies and their bindings.
+		Expect(root.Delete(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhooks"}})).To(Succeed())
 		config, err := own.ServiceAccountConfig(ctx, "nslifecycle-system", "nslifecycle-controller-manager")
 		Expect(err).NotTo(HaveOccurred())
-		const rewrite = `{"spec": {"paramKind": null, "matchConditions": null, "variables": null,
-			"matchConstraints": {"resourceRules": [
-				{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"], "scope": "*"}]},
-			"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
-				"[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'rewritten': 'yes'}}]"}}]}}`
-		inject := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
-		Expect(framework.NewUser(config).Patch(ctx, inject, client.RawPatch(types.MergePatchType, []byte(rewrite)))).To(Succeed())
+		var bindings []client.Object
+		servesMutating := framework.ServesPolicies(ctx, own.Admin)
+		if servesMutating {
+			Expect(own.InstallMutating(ctx)).To(Succeed())
+			const rewrite = `{"spec": {"paramKind": null, "matchConditions": null, "variables": null,
+				"matchConstraints": {"resourceRules": [
+					{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"], "scope": "*"}]},
+				"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
+					"[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'rewritten': 'yes'}}]"}}]}}`
+			inject := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
+			Expect(framework.NewUser(config).Patch(ctx, inject, client.RawPatch(types.MergePatchType, []byte(rewrite)))).To(Succeed())
+			bindings = append(bindings, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}})
+		}
 
 		const deny = `{"spec": {"paramKind": null, "matchConditions": null, "variables": null,
 			"matchConstraints": {"objectSelector": null, "resourceRules": [
 				{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"], "scope": "*"}]},
 			"validations": [{"expression": "has(object.metadata.annotations)"}]}}`
-		bindings := []client.Object{
-			&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}},
-		}
 		// templates is the last one: when the API server enforces its change, it enforces the others, too.
 		for _, name := range []string{
 			"nslifecycle-waiting-subjects", "nslifecycle-waiting-subjects-resources-named-namespaces",
@@ -164,9 +168,11 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 		By("waiting until the API server enforces the patched policies for new namespaces")
 		Eventually(func(g Gomega) {
-			probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
-			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-			g.Expect(probe.Annotations).To(HaveKeyWithValue("rewritten", "yes"))
+			if servesMutating {
+				probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
+				g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+				g.Expect(probe.Annotations).To(HaveKeyWithValue("rewritten", "yes"))
+			}
 			denied := root.Patch(ctx, wrappers.MakeNamespace("default").Obj(), client.RawPatch(
 				types.MergePatchType, []byte(`{"metadata": {"annotations": null}}`)), client.DryRunAll)
 			g.Expect(denied).To(BeDeniedBy("templates"))
@@ -191,25 +197,14 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 	It("uses failurePolicy Fail for policies with parameters after every API server has read the set", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
-		always := []string{"nslifecycle-require-set", "nslifecycle-template-authors"}
-		Expect(policiesWithFail(ctx, root)).To(ConsistOf(always))
-
-		By("rejecting namespaces that exceed the CEL budget of inject while its failurePolicy is Ignore")
-		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
-		set.Initializers = []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}}
-		createResource(ctx, root, set)
-		Eventually(func(g Gomega) {
-			probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
-			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-		}).WithContext(ctx).Should(Succeed())
-		heavy := wrappers.MakeNamespace(framework.Unique("heavy")).Label(v1alpha1.LabelDeletionProtection, "enabled").
-			Annotation(v1alpha1.AnnotationTTL, "8h")
-		for i := range 20000 {
-			heavy.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "")
+		always, injected := []string{"nslifecycle-template-authors"}, []string{"nslifecycle-template-authors"}
+		if framework.ServesPolicies(ctx, own.Admin) {
+			Expect(own.InstallMutating(ctx)).To(Succeed())
+			always = append(always, "nslifecycle-require-set")
+			injected = append(always, "nslifecycle-inject")
+			expectHeavyRejected(ctx, root)
 		}
-		Expect(root.Create(ctx, heavy.Obj())).To(BeDeniedBy("guard", "at most 2000 labels and annotations"))
-		Expect(root.Delete(ctx, set)).To(Succeed())
+		Expect(policiesWithFail(ctx, root)).To(ConsistOf(always))
 
 		By("changing the failurePolicy to Fail")
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
@@ -217,7 +212,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 		Eventually(policiesWithFail).WithContext(ctx).WithArguments(root).
-			Should(ConsistOf(append(always, "nslifecycle-inject")), "without templates and subjects")
+			Should(ConsistOf(injected), "without templates and subjects")
 		Expect(root.Create(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())).To(Succeed())
 		_, err = own.KubectlWithInput(ctx, own.Admin, `{apiVersion: nslifecycle.dev/v1alpha1, kind: NamespaceTemplate,
 			metadata: {name: hardened}, spec: {serviceAccountName: furnisher, objects: [
@@ -226,7 +221,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		waiting := wrappers.MakeConfiguration("hardened").Obj()
 		waiting.WaitingSubjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: "waiting@corp.example.com"}}
 		createResource(ctx, root, waiting)
-		all := ConsistOf(append(always, "nslifecycle-inject", "nslifecycle-templates", "nslifecycle-waiting-subjects",
+		all := ConsistOf(append(injected, "nslifecycle-templates", "nslifecycle-waiting-subjects",
 			"nslifecycle-waiting-subjects-resources-named-namespaces", "nslifecycle-initializer-subjects"))
 		Eventually(policiesWithFail).WithContext(ctx).WithArguments(root).Should(all)
 
@@ -246,8 +241,10 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Eventually(func(g Gomega) {
 			condition := activeCondition(g, ctx, root, "policies")
 			g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonPolicyMissing))
-			g.Expect(condition.Message).To(And(ContainSubstring(`MutatingAdmissionPolicy "inject"`),
-				ContainSubstring(`ValidatingAdmissionPolicy "gate"`), ContainSubstring("kubectl apply -k config/default")))
+			if framework.ServesPolicies(ctx, own.Admin) {
+				g.Expect(condition.Message).To(ContainSubstring(`MutatingAdmissionPolicy "inject"`))
+			}
+			g.Expect(condition.Message).To(And(ContainSubstring(`ValidatingAdmissionPolicy "gate"`), ContainSubstring("kubectl apply -k config/default")))
 		}).WithContext(ctx).Should(Succeed())
 
 		By("repairing labels while the policies are missing")
@@ -299,10 +296,11 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		first := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address="+framework.FreeAddress())
+		first := startBinary(binary, config, append(webhookFlags(), "--leader-elect",
+			"--health-probe-bind-address="+framework.FreeAddress())...)
 		Eventually(first.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
 		probes := framework.FreeAddress()
-		second := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address="+probes)
+		second := startBinary(binary, config, append(webhookFlags(), "--leader-elect", "--health-probe-bind-address="+probes)...)
 		Eventually(httpStatus).WithContext(ctx).WithArguments("http://" + probes + "/readyz").Should(Equal(http.StatusOK))
 		Expect(second.Err.Contents()).NotTo(ContainSubstring("Successfully acquired lease"))
 
@@ -316,6 +314,27 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Eventually(first).WithContext(ctx).Should(gexec.Exit(0))
 	}, SpecTimeout(8*time.Minute))
 })
+
+// expectHeavyRejected expects that namespaces are rejected that exceed the CEL budget of inject while its failurePolicy is
+// Ignore.
+func expectHeavyRejected(ctx context.Context, root client.Client) {
+	GinkgoHelper()
+	set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
+	set.Initializers = []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}}
+	createResource(ctx, root, set)
+	Eventually(func(g Gomega) {
+		probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
+		g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
+	}).WithContext(ctx).Should(Succeed())
+	heavy := wrappers.MakeNamespace(framework.Unique("heavy")).Label(v1alpha1.LabelDeletionProtection, "enabled").
+		Annotation(v1alpha1.AnnotationTTL, "8h")
+	for i := range 20000 {
+		heavy.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "")
+	}
+	Expect(root.Create(ctx, heavy.Obj())).To(BeDeniedBy("guard", "at most 2000 labels and annotations"))
+	Expect(root.Delete(ctx, set)).To(Succeed())
+}
 
 // drift contains namespaces whose label and pending list are inconsistent because a user edited
 // them while the policies were missing.
@@ -374,7 +393,9 @@ func policiesWithFail(ctx context.Context, c client.Client) []string {
 	GinkgoHelper()
 	var mutating admissionv1.MutatingAdmissionPolicyList
 	var validating admissionv1.ValidatingAdmissionPolicyList
-	Expect(c.List(ctx, &mutating)).To(Succeed())
+	if err := c.List(ctx, &mutating); !meta.IsNoMatchError(err) {
+		Expect(err).NotTo(HaveOccurred())
+	}
 	Expect(c.List(ctx, &validating)).To(Succeed())
 	var names []string
 	add := func(name string, paramKind *admissionv1.ParamKind, policy *admissionv1.FailurePolicyType) {
@@ -392,12 +413,12 @@ func policiesWithFail(ctx context.Context, c client.Client) []string {
 	return names
 }
 
-// deletePolicies deletes the admission policies and waits until the API server no longer enforces
+// deletePolicies deletes the webhooks and the admission policies, and waits until the API server no longer enforces
 // them.
 func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
 	GinkgoHelper()
-	_, err := own.Kubectl(ctx, own.Admin, "delete", "mutatingadmissionpolicybindings,validatingadmissionpolicybindings,"+
-		"mutatingadmissionpolicies,validatingadmissionpolicies", "-l", "app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
+	_, err := own.Kubectl(ctx, own.Admin, "delete", framework.PolicyKinds(ctx, own.Admin),
+		"-l", "app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
 	Expect(err).NotTo(HaveOccurred())
 	root := framework.NewUser(own.Admin)
 	// Without the policies, guard does not reject the label and inject does not remove it.
@@ -478,6 +499,14 @@ func runManager(ctx context.Context, binary string, config *rest.Config) (string
 	var exit *exec.ExitError
 	Expect(errors.As(err, &exit)).To(BeTrue(), output.String())
 	return output.String(), exit.ExitCode()
+}
+
+// webhookFlags returns the flags of a manager that serves its webhooks at a free port.
+func webhookFlags() []string {
+	GinkgoHelper()
+	options, err := controlplane.HoldOptions()
+	Expect(err).NotTo(HaveOccurred())
+	return []string{"--webhook-bind-address=" + options.Address, "--webhook-url=" + options.URL}
 }
 
 // startBinary runs the manager until the spec ends.

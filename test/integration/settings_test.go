@@ -137,6 +137,7 @@ var _ = Describe("A selector", func() {
 	}, SpecTimeout(5*time.Minute))
 
 	It("is enforced if other policies add the label that it selects, regardless of policy order", func(ctx context.Context) {
+		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "there are no mutating policies of other projects")
 		DeferCleanup(func(ctx context.Context) {
 			Eventually(func(g Gomega) {
 				namespace := wrappers.MakeNamespace("shop").Obj()

@@ -39,7 +39,7 @@ func (m *initializationModel) update(s initState, request namespace, by actor, o
 	return s, violationOfUpdate(old, object, by), true
 }
 
-// complete models config/admission/complete.yaml.
+// complete models config/mutating/complete.yaml.
 func (m *initializationModel) complete(old, object namespace, by actor, omits bool) namespace {
 	if omits {
 		object.pending, object.hasLabel, object.hasFailed = 0, false, false

@@ -47,6 +47,6 @@
 // # Not modelled
 //
 // State that users send in the creation of a Namespace, templates, label repairs, deletion protection, the limits
-// of the hold webhooks, the order in which types are deleted, pages, throttling, types without list, namespaces
-// without finalizers, and Kubernetes before 1.36.
+// of the hold webhooks, the order in which types are deleted, pages, throttling, types without list, and
+// namespaces without finalizers.
 package model

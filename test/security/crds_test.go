@@ -40,14 +40,7 @@ var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted a
 		configuration := wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj()
 		Expect(broken.Admin.Create(ctx, configuration)).To(Succeed())
 		broken.ExpectActive(ctx, "crds")
-		policy := &admissionregistrationv1.MutatingAdmissionPolicy{}
-		policy.Name = "nslifecycle-inject"
-		fail := mergePatch(`{"spec":{"failurePolicy":"Fail"}}`)
-		Expect(broken.Admin.Patch(ctx, policy, fail)).To(Succeed())
-		Eventually(func(g Gomega) { // API servers refresh policies once a second.
-			g.Expect(broken.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
-			g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))
-		}).WithContext(ctx).Should(Succeed())
+		expectFail(ctx, broken)
 
 		type outcome struct {
 			sent, received time.Time
@@ -108,3 +101,23 @@ var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted a
 		AddReportEntry("outcomes", text+fmt.Sprintf(" (%d)", count))
 	}, SpecTimeout(5*time.Minute))
 })
+
+// expectFail makes the API server reject namespaces if inject fails.
+func expectFail(ctx context.Context, in *framework.Cluster) {
+	GinkgoHelper()
+	if !framework.ServesPolicies(ctx, in.Admin.Config) {
+		webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		Eventually(func(g Gomega) {
+			g.Expect(in.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, webhooks)).To(Succeed())
+			g.Expect(webhooks.Webhooks[0].FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))
+		}).WithContext(ctx).Should(Succeed())
+		return
+	}
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{}
+	policy.Name = "nslifecycle-inject"
+	Expect(in.Admin.Patch(ctx, policy, mergePatch(`{"spec":{"failurePolicy":"Fail"}}`))).To(Succeed())
+	Eventually(func(g Gomega) { // API servers refresh policies once a second.
+		g.Expect(in.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))
+	}).WithContext(ctx).Should(Succeed())
+}

@@ -424,6 +424,8 @@ var _ = Describe("A result that is not a valid metav1.Status", Ordered, Continue
 // users send.
 var _ = Describe("A cluster without a NamespaceInitializerSet", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
+		cluster.Register(ctx, "before", "absent.test.example.com")
+		expectFail(ctx, cluster)
 		cluster.StopManager()
 		DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })
 		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
@@ -436,6 +438,10 @@ var _ = Describe("A cluster without a NamespaceInitializerSet", Ordered, func() 
 				Initializers("forged.test.example.com").
 				Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())
 		}
+		if !framework.ServesPolicies(ctx, cluster.Admin.Config) {
+			Expect(forge()).To(MatchError(ContainSubstring(`failed calling webhook "inject.nslifecycle.dev"`)))
+			return
+		}
 		// The API server might not have observed the deletion of the NamespaceInitializerSet yet.
 		Eventually(forge).WithContext(ctx).Should(
 			MatchError(ContainSubstring("policy 'nslifecycle-require-set' with binding")))
@@ -444,6 +450,7 @@ var _ = Describe("A cluster without a NamespaceInitializerSet", Ordered, func() 
 	}, SpecTimeout(5*time.Minute))
 
 	It("allows users to create namespaces", func(ctx context.Context) {
+		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "no namespace can be created while no manager runs")
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain"))
 		Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(5*time.Minute))

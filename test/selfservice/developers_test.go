@@ -26,8 +26,12 @@ var _ = Describe("A developer", func() {
 		namespace := sized(framework.Unique("shop"), "small")
 		namespace.Annotations = map[string]string{v1alpha1.PrefixParameter + "memory": "2Gi"}
 		createOpen(ctx, alice, namespace)
-		// The first requests, without a retry.
-		Expect(alice.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "first"))).To(Succeed())
+		// The first requests. The gate of the API server can observe the completion later than its clients.
+		Eventually(func(g Gomega) {
+			err := alice.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "first"))
+			Expect(err).To(Or(Succeed(), BeForbiddenBy(v1alpha1.PolicyGate)))
+			g.Expect(err).NotTo(HaveOccurred())
+		}).WithContext(ctx).Should(Succeed())
 		quota := &corev1.ResourceQuota{}
 		Expect(alice.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "size"}, quota)).To(Succeed())
 		Expect(quota.Status.Hard).To(HaveKeyWithValue(corev1.ResourceName("requests.memory"), resource.MustParse("2Gi")))

@@ -289,3 +289,14 @@ var _ = Describe("A full pass", func() {
 		expectValue(ctx, namespace, "config", "ours")
 	})
 })
+
+// expectReached waits until new Namespaces get the latest revision of a template. Existing Namespaces get it, or report
+// why they do not, earlier.
+func expectReached(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		current := &v1alpha1.NamespaceTemplate{}
+		g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, current)).To(Succeed())
+		g.Expect(current.Status.CurrentRevision).To(Equal(template.Revision(&current.Spec)))
+	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+}

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -154,17 +153,6 @@ func expectCondition(
 			g.Expect(condition.Message).To(ContainSubstring(part))
 		}
 	}).WithContext(ctx).Should(Succeed())
-}
-
-// expectReached waits until new Namespaces get the latest revision of a template. Existing Namespaces get it, or report
-// why they do not, earlier.
-func expectReached(ctx context.Context, name string) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		current := &v1alpha1.NamespaceTemplate{}
-		g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, current)).To(Succeed())
-		g.Expect(current.Status.CurrentRevision).To(Equal(template.Revision(&current.Spec)))
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 }
 
 // get returns an object in a Namespace.

@@ -54,12 +54,11 @@ var _ = Describe("A restricted template", func() {
 
 	// The API server can know a new template for inject, but not yet for this policy.
 	It("is not recorded for a namespace if the policy does not know it yet", func(ctx context.Context) {
-		skipByOperator()
 		publish(ctx, restricted("gold", nil))
 		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metaOf("nslifecycle-inject")}
 		Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(cluster.InstallFrom(ctx, "default")).To(Succeed())
+			Expect(cluster.InstallMutating(ctx)).To(Succeed())
 			publish(ctx)
 		})
 		send := func(selected string) error {

@@ -50,7 +50,6 @@ var _ = Describe("The CEL budgets", Ordered, func() {
 	}
 
 	BeforeAll(func(ctx context.Context) {
-		skipByOperator()
 		publishSet(ctx, func(set *v1alpha1.NamespaceInitializerSet) {
 			for i := range v1alpha1.MaxSetInitializers - 2 {
 				set.Initializers = append(set.Initializers, v1alpha1.EffectiveInitializer{

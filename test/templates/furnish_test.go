@@ -23,7 +23,6 @@ var _ = Describe("A holder of the furnish verb", Ordered, func() {
 	var namespace *corev1.Namespace
 
 	BeforeAll(func(ctx context.Context) {
-		skipByOperator()
 		publish(ctx, v1alpha1.EffectiveTemplate{Name: "team"})
 		namespace = wrappers.MakeNamespace(framework.Unique("furnish")).Label(v1alpha1.LabelTemplate, "team").Obj()
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
@@ -76,13 +75,6 @@ var _ = Describe("The record of the templates", Ordered, func() {
 	}, NodeTimeout(5*time.Minute))
 
 	It("is restored in an open namespace if a write omits it", func(ctx context.Context) {
-		if byOperator {
-			for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer} {
-				Expect(tryPatch(ctx, user, namespace.Name, "annotations", v1alpha1.AnnotationTemplates, nil)).
-					To(BeDeniedBy("guard"))
-			}
-			return
-		}
 		for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer} {
 			omitting := cluster.GetNamespace(Default, ctx, namespace.Name)
 			omitting.Annotations = nil
@@ -111,10 +103,6 @@ var _ = Describe("The record of the templates", Ordered, func() {
 	It("is removed from new namespaces, or rejects them", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("record")).
 			Annotation(v1alpha1.AnnotationTemplates, record).Obj()
-		if byOperator {
-			Expect(cluster.Ordinary.Create(ctx, namespace)).To(BeDeniedBy("guard", "remove them from the request"))
-			return
-		}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationTemplates))
 	}, SpecTimeout(5*time.Minute))

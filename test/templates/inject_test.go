@@ -38,8 +38,6 @@ func dryRun(ctx context.Context, wrapper *wrappers.NamespaceWrapper) *corev1.Nam
 }
 
 var _ = Describe("Injection with templates", func() {
-	BeforeEach(skipByOperator)
-
 	It("adds the initializer of the templates only if a template selects the namespace", func(ctx context.Context) {
 		publish(ctx, v1alpha1.EffectiveTemplate{Name: "by-name"},
 			v1alpha1.EffectiveTemplate{Name: "by-label", NamespaceSelector: selecting("team", "a")})

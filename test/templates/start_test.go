@@ -212,7 +212,7 @@ func useRestartable(ctx context.Context) (*framework.User, *faults.TCPProxy) {
 		controlplane.WithAPIServerFlag("etcd-servers", "http://"+etcd.Address()),
 		controlplane.WithAPIServerFlag("authorization-mode", "RBAC,ABAC"),
 		controlplane.WithAPIServerFlag("authorization-policy-file", permissions))
-	cluster.Install(ctx, "default")
+	install(ctx)
 	config, err := cluster.User(earlyUser)
 	Expect(err).NotTo(HaveOccurred())
 	return framework.NewUser(config), etcd

@@ -12,10 +12,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,9 +37,6 @@ var cluster *framework.Cluster
 // furnisher has every verb of the ordinary user, and "furnish".
 var furnisher *framework.User
 
-// byOperator reports whether the API server is older than 1.36, and the operator injects pending lists.
-var byOperator bool
-
 var (
 	BeDeniedBy    = matchers.BeDeniedBy
 	BeForbiddenBy = matchers.BeForbiddenBy
@@ -55,15 +50,20 @@ func TestTemplates(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	cluster = framework.Start(ctx)
+	framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "this suite runs no manager, which would answer the webhooks")
 	cluster.StartObserver(ctx)
-	err := cluster.Admin.List(ctx, &admissionv1.MutatingAdmissionPolicyList{})
-	Expect(err).To(Or(Succeed(), Satisfy(meta.IsNoMatchError)))
-	byOperator = err != nil
-	cluster.Install(ctx, map[bool]string{true: "compat", false: "default"}[byOperator])
+	install(ctx)
 	furnisher = cluster.AddUser(ctx, furnisherUser,
 		append([]string{v1alpha1.VerbFurnish}, framework.VerbsButInitialize...))
 	publish(ctx)
 }, NodeTimeout(5*time.Minute))
+
+// install installs all policies: there is no manager, which would replace the effective set.
+func install(ctx context.Context) {
+	GinkgoHelper()
+	cluster.Install(ctx, "default")
+	Expect(cluster.InstallMutating(ctx)).To(Succeed())
+}
 
 // publish replaces the effective set by one with two initializers, that of the templates and another
 // one, and the given templates. It waits until all policies use the set.
@@ -100,15 +100,8 @@ func publishSet(ctx context.Context, change func(*v1alpha1.NamespaceInitializerS
 			BeDeniedBy(v1alpha1.PolicyTemplates, marker, "is required"))
 		injected := probe.Obj()
 		g.Expect(operator.Create(ctx, injected, client.DryRunAll)).To(Succeed())
-		g.Expect(byOperator || injected.Annotations[v1alpha1.PrefixParameter+"marker"] == marker).To(BeTrue())
+		g.Expect(injected.Annotations).To(HaveKeyWithValue(v1alpha1.PrefixParameter+"marker", marker))
 	}).WithContext(ctx).Should(Succeed())
-}
-
-// skipByOperator skips a container whose specs require that the API server injects pending lists.
-func skipByOperator() {
-	if byOperator {
-		Skip("the operator injects the pending list after the creation")
-	}
 }
 
 // open completes the initialization of a namespace.

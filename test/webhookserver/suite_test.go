@@ -71,7 +71,7 @@ func startManager(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	address, probeAddress, metricsAddress = options.Address, framework.FreeAddress(), framework.FreeAddress()
 	command := exec.Command(binary, "--kubeconfig="+framework.KubeconfigFile(config), "--leader-elect",
-		"--health-probe-bind-address="+probeAddress, "--metrics-bind-address="+metricsAddress, "--hold-bind-address="+address, "--hold-url="+options.URL)
+		"--health-probe-bind-address="+probeAddress, "--metrics-bind-address="+metricsAddress, "--webhook-bind-address="+address, "--webhook-url="+options.URL)
 	command.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit()))
 	process, err = gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())

@@ -43,7 +43,7 @@ control-plane: controller-manager
 - --kube-api-qps={{ .Values.kubeAPIQPS }}
 - --kube-api-burst={{ int64 .Values.kubeAPIBurst }}
 {{- end }}
-{{- if .Values.hold.enabled }}
+{{- if .Values.webhooks.enabled }}
 {{- if ne .Values.hold.duration "10s" }}
 - --hold-duration={{ .Values.hold.duration }}
 {{- end }}
@@ -53,8 +53,8 @@ control-plane: controller-manager
 {{- if ne (int64 .Values.hold.maxWritesPerUser) 5 }}
 - --hold-max-writes-per-user={{ int64 .Values.hold.maxWritesPerUser }}
 {{- end }}
-{{- if .Values.hold.certManager.enabled }}
-- --hold-certificate-rotation=false
+{{- if .Values.webhooks.certManager.enabled }}
+- --webhook-certificate-rotation=false
 {{- end }}
 {{- end }}
 {{- if ne .Values.logLevel "info" }}

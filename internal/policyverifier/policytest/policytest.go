@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -60,7 +61,7 @@ func Set(names ...string) *v1alpha1.NamespaceInitializerSet {
 	return set
 }
 
-// Default returns the policies and bindings in config/default. The inject policy has the given
+// Default returns the policies and bindings in config/default and config/mutating. The inject policy has the given
 // failure policy.
 func Default(failurePolicy admissionv1.FailurePolicyType) []client.Object {
 	inject := MutatingPolicy("nslifecycle-inject", v1alpha1.PolicyInject)
@@ -100,11 +101,22 @@ func protecting() []client.Object {
 	}
 }
 
-// Compat returns the policies and bindings in config/compat.
-func Compat() []client.Object {
-	guard := ValidatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard)
-	guard.Labels[v1alpha1.LabelInjection] = v1alpha1.InjectionByOperator
-	return append(Without(protecting(), guard.Name), guard)
+// Mutation is a fake policyverifier.Mutation with a fixed state.
+type Mutation struct {
+	State mutation.State
+	// Failed reports whether EnsureFail was called.
+	Failed bool
+}
+
+// Ensure returns the state.
+func (m *Mutation) Ensure(context.Context, *v1alpha1.NamespaceInitializerSet) (mutation.State, error) {
+	return m.State, nil
+}
+
+// EnsureFail records the call.
+func (m *Mutation) EnsureFail(context.Context, mutation.State) error {
+	m.Failed = true
+	return nil
 }
 
 // Without returns the objects except those with the given names. It modifies the given slice.

@@ -42,9 +42,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: finalizer
       type:
         scalar: string
-    - name: inForceSince
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: name
       type:
         scalar: string

@@ -7,7 +7,6 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // EffectiveInitializerApplyConfiguration represents a declarative configuration of the EffectiveInitializer type for use
@@ -19,11 +18,7 @@ type EffectiveInitializerApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// configuration is the name of the first NamespaceInitializerConfiguration that registers the
 	// initializer.
-	Configuration *string `json:"configuration,omitempty"`
-	// inForceSince is the time from which new Namespaces get this initializer. It is set only if
-	// the operator, instead of the API server, adds initializers to Namespaces (config/compat). A
-	// Namespace that was created before that time does not get the initializer.
-	InForceSince                          *v1.Time `json:"inForceSince,omitempty"`
+	Configuration                         *string `json:"configuration,omitempty"`
 	InitializerSettingsApplyConfiguration `json:""`
 }
 
@@ -46,14 +41,6 @@ func (b *EffectiveInitializerApplyConfiguration) WithName(value string) *Effecti
 // If called multiple times, the Configuration field is set to the value of the last call.
 func (b *EffectiveInitializerApplyConfiguration) WithConfiguration(value string) *EffectiveInitializerApplyConfiguration {
 	b.Configuration = &value
-	return b
-}
-
-// WithInForceSince sets the InForceSince field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the InForceSince field is set to the value of the last call.
-func (b *EffectiveInitializerApplyConfiguration) WithInForceSince(value v1.Time) *EffectiveInitializerApplyConfiguration {
-	b.InForceSince = &value
 	return b
 }
 

@@ -1,0 +1,256 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	discoveryfake "k8s.io/client-go/discovery/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
+)
+
+var (
+	now       = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	errOutage = errors.New("the API server is unavailable")
+)
+
+// server is a fake API server.
+type server struct {
+	client.Client
+	discovery *clienttesting.Fake
+	// applied has the objects that were applied.
+	applied []string
+	watched []string
+	// applyError is the error with which objects are applied.
+	applyError error
+}
+
+func newServer(servesPolicies bool, objects ...client.Object) *server {
+	s := &server{discovery: &clienttesting.Fake{}}
+	s.serve(servesPolicies)
+	s.Client = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			s.applied = append(s.applied, object.(interface{ GetName() string }).GetName())
+			if s.applyError != nil {
+				return s.applyError
+			}
+			return c.Apply(ctx, object, options...)
+		},
+	}).Build()
+	return s
+}
+
+func (s *server) serve(policies bool) {
+	list := &metav1.APIResourceList{GroupVersion: "admissionregistration.k8s.io/v1"}
+	for _, name := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
+		if policies {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
+		}
+	}
+	s.discovery.Resources = []*metav1.APIResourceList{list}
+}
+
+func (s *server) installer() *Installer {
+	return &Installer{
+		Client: s, Live: s, Discovery: &discoveryfake.FakeDiscovery{Fake: s.discovery},
+		Clock: clocktesting.NewFakePassiveClock(now), ServesWebhooks: true,
+		Watch: func(object client.Object) error {
+			s.watched = append(s.watched, object.GetObjectKind().GroupVersionKind().Kind)
+			return nil
+		},
+	}
+}
+
+func (s *server) webhooks(g Gomega, ctx context.Context) *admissionv1.MutatingWebhookConfiguration {
+	found := &admissionv1.MutatingWebhookConfiguration{}
+	g.Expect(s.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, found)).To(Succeed())
+	return found
+}
+
+func all() *admissionv1.MutatingWebhookConfiguration {
+	return configuration(injectWebhook, completeWebhook, restoreWebhook)
+}
+
+func TestEnsureWithPolicies(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	api := newServer(true, all())
+	installer := api.installer()
+	state, err := installer.Ensure(ctx, set("rbac.corp.com"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(state.ServesPolicies).To(BeTrue())
+	g.Expect(state.HasWebhooks()).To(BeFalse())
+	g.Expect(api.webhooks(g, ctx).Webhooks).To(HaveEach(HaveField("Rules", BeEmpty())))
+	g.Expect(api.applied).To(HaveLen(6))
+	g.Expect(api.watched).To(HaveLen(3))
+	inject := &admissionv1.MutatingAdmissionPolicy{}
+	g.Expect(api.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, inject)).To(Succeed())
+	g.Expect(inject.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Ignore)))
+	g.Expect(inject.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("configuration-uid"))))
+
+	// What has not changed is not applied again.
+	api.applied = nil
+	_, err = installer.Ensure(ctx, set("rbac.corp.com"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(api.applied).To(BeEmpty())
+	g.Expect(api.watched).To(HaveLen(3))
+
+	// A policy that was deleted is applied again, and one without the label that identifies it. The failurePolicy is
+	// preserved.
+	inject.Spec.FailurePolicy = ptr.To(admissionv1.Fail)
+	delete(inject.Labels, v1alpha1.LabelPolicy)
+	g.Expect(api.Update(ctx, inject)).To(Succeed())
+	g.Expect(api.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: completePolicy}})).To(Succeed())
+	_, err = installer.Ensure(ctx, set("rbac.corp.com"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(api.applied).To(ContainElement(completePolicy))
+	g.Expect(api.Get(ctx, client.ObjectKeyFromObject(inject), inject)).To(Succeed())
+	g.Expect(inject.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
+	g.Expect(inject.Labels).To(HaveKeyWithValue(v1alpha1.LabelPolicy, v1alpha1.PolicyInject))
+}
+
+func TestEnsureWithWebhooks(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	api := newServer(false, all())
+	installer := api.installer()
+	state, err := installer.Ensure(ctx, set("rbac.corp.com"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(state.ServesPolicies).To(BeFalse())
+	g.Expect(state.HasWebhooks()).To(BeTrue())
+	g.Expect(api.applied).To(BeEmpty())
+	g.Expect(api.watched).To(HaveLen(1))
+	g.Expect(webhook(api.webhooks(g, ctx)).FailurePolicy).To(HaveValue(Equal(admissionv1.Ignore)))
+	g.Expect(installer.EnsureFail(ctx, state)).To(Succeed())
+	g.Expect(webhook(api.webhooks(g, ctx)).FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
+
+	// After an upgrade, the webhooks remain for API servers that do not serve the policies. New namespaces depend on them
+	// until all API servers can be expected to serve the policies.
+	api.serve(true)
+	var created time.Time // The fake API server does not set it.
+	for _, test := range []struct {
+		age  time.Duration
+		want admissionv1.FailurePolicyType
+	}{{0, admissionv1.Fail}, {time.Minute, admissionv1.Fail}, {optionalAfter, admissionv1.Ignore}} {
+		installer.Clock = clocktesting.NewFakePassiveClock(created.Add(test.age))
+		state, err = installer.Ensure(ctx, set("rbac.corp.com"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(state.HasWebhooks()).To(BeTrue(), test.age.String())
+		g.Expect(webhook(api.webhooks(g, ctx)).FailurePolicy).To(HaveValue(Equal(test.want)), test.age.String())
+		g.Expect(api.applied).To(HaveLen(6))
+	}
+
+	// After a downgrade, new namespaces depend on them again.
+	api.serve(false)
+	state, err = installer.Ensure(ctx, set("rbac.corp.com"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(installer.EnsureFail(ctx, state)).To(Succeed())
+	g.Expect(webhook(api.webhooks(g, ctx)).FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
+
+	// An administrator can end this.
+	without := api.webhooks(g, ctx)
+	for i := range without.Webhooks {
+		without.Webhooks[i].Rules = nil
+	}
+	g.Expect(api.Update(ctx, without)).To(Succeed())
+	api.serve(true)
+	state, err = installer.Ensure(ctx, set("rbac.corp.com"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(state.HasWebhooks()).To(BeFalse())
+}
+
+func TestEnsureChangesNothing(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, "x", nil)
+	for name, test := range map[string]struct {
+		objects []client.Object
+		change  func(*Installer)
+		isCheck bool
+		// readError is the error with which the configuration is read.
+		readError error
+		wantError error
+	}{
+		"without the configuration":                  {},
+		"without the permission to read it":          {objects: []client.Object{all()}, readError: forbidden},
+		"if the configuration cannot be read":        {objects: []client.Object{all()}, readError: errOutage, wantError: errOutage},
+		"in a check":                                 {objects: []client.Object{all()}, isCheck: true},
+		"if the manager does not serve the webhooks": {objects: []client.Object{all()}, change: func(i *Installer) { i.ServesWebhooks = false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ctx := NewWithT(t), t.Context()
+			for _, servesPolicies := range []bool{true, false} {
+				api := newServer(servesPolicies, test.objects...)
+				installer := api.installer()
+				installer.Live = interceptor.NewClient(api.Client.(client.WithWatch), interceptor.Funcs{Get: func(
+					ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+				) error {
+					if _, ok := object.(*admissionv1.MutatingWebhookConfiguration); ok && test.readError != nil {
+						return test.readError
+					}
+					return c.Get(ctx, key, object, options...)
+				}})
+				if test.change != nil {
+					test.change(installer)
+				}
+				wanted := set("rbac.corp.com")
+				if test.isCheck {
+					wanted = nil
+				}
+				state, err := installer.Ensure(ctx, wanted)
+				if test.wantError != nil {
+					g.Expect(err).To(MatchError(test.wantError))
+				} else {
+					g.Expect(err).NotTo(HaveOccurred())
+				}
+				g.Expect(state.HasWebhooks()).To(BeFalse())
+				if servesPolicies && !test.isCheck && slices.Contains(api.applied, completePolicy) {
+					g.Expect(installer.ServesWebhooks).To(BeFalse()) // The policies need no webhooks.
+				} else {
+					g.Expect(api.applied).To(BeEmpty())
+				}
+				g.Expect(installer.EnsureFail(ctx, state)).To(Succeed())
+			}
+		})
+	}
+}
+
+func TestEnsureWithoutPermissionToApply(t *testing.T) {
+	g := NewWithT(t)
+	api := newServer(true, all())
+	api.applyError = apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", nil)
+	state, err := api.installer().Ensure(t.Context(), set())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(state.ServesPolicies).To(BeTrue())
+	api.applyError = errOutage
+	_, err = api.installer().Ensure(t.Context(), set())
+	g.Expect(err).To(MatchError(errOutage))
+}
+
+func TestEnsureReportsDiscoveryErrors(t *testing.T) {
+	api := newServer(true, all())
+	api.discovery.AddReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
+	_, err := api.installer().Ensure(t.Context(), set())
+	NewWithT(t).Expect(err).To(MatchError(errOutage))
+}
+
+func TestIsFailure(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(IsFailure(errors.New(`failed calling webhook "inject.nslifecycle.dev": no endpoints`))).To(BeTrue())
+	g.Expect(IsFailure(errOutage)).To(BeFalse())
+}

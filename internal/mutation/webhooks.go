@@ -1,0 +1,130 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutation
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/injection"
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+)
+
+// Names of the webhooks in config/webhook.
+const (
+	injectWebhook   = "inject.nslifecycle.dev"
+	completeWebhook = "complete.nslifecycle.dev"
+	restoreWebhook  = "restore.nslifecycle.dev"
+)
+
+// Names of match conditions. An administrator can add others.
+const (
+	conditionSomethingToDo = "something-to-do"
+	conditionInitializer   = "is-initializer"
+	conditionNoInitializer = "is-no-initializer"
+)
+
+const mayInitialize = "authorizer.group('').resource('namespaces').name(oldObject.metadata.name).check('" +
+	v1alpha1.VerbInitialize + "').allowed()"
+
+// hasUserKeys is true for a Namespace with keys that inject removes.
+const hasUserKeys = `object.metadata.?labels.orValue({}).exists(k, k.startsWith('nslifecycle.dev/') &&
+  !(k in ['nslifecycle.dev/deletion-protection', 'nslifecycle.dev/template'])) ||
+object.metadata.?annotations.orValue({}).exists(k, k.startsWith('nslifecycle.dev/') &&
+  !(k in ['nslifecycle.dev/expires-at', 'nslifecycle.dev/ttl']))`
+
+// settings are the fields of the webhooks that the manifest does not contain, so that applying it again does not change
+// them.
+type settings struct {
+	// isNeeded is false if the webhooks select no requests. isAfterPolicies is true if the policies can have changed them.
+	isNeeded, isAfterPolicies bool
+	// isOptional is true if the API server may ignore failures of the webhook that injects.
+	isOptional bool
+	// url is the address of the webhooks for an API server that cannot reach their Service; empty otherwise.
+	url string
+	set *v1alpha1.NamespaceInitializerSet
+}
+
+// configure changes the webhooks according to the settings.
+func configure(configuration *admissionv1.MutatingWebhookConfiguration, s settings) {
+	inject, complete := policy(v1alpha1.InjectConfiguration), policy(completePolicy)
+	for i := range configuration.Webhooks {
+		webhook := &configuration.Webhooks[i]
+		switch webhook.Name {
+		case injectWebhook:
+			if s.isOptional || len(webhook.Rules) == 0 { // In the second case, until a dry run succeeds.
+				webhook.FailurePolicy = ptr.To(admissionv1.Ignore)
+			}
+			s.apply(webhook, inject, injection.PathInject+strconv.FormatInt(s.set.Generation, 10), injectCondition(s.set))
+		case completeWebhook:
+			// The guard policy cannot distinguish a write in which an initializer omits the list and the label from a
+			// completion, so the API server must not skip this webhook. After the policy, it can.
+			path := injection.PathComplete
+			webhook.FailurePolicy = ptr.To(admissionv1.Fail)
+			if s.isAfterPolicies {
+				path = injection.PathCompleteAfterPolicy
+				webhook.FailurePolicy = ptr.To(admissionv1.Ignore)
+			}
+			s.apply(webhook, complete, path, append(conditionsOf(complete),
+				admissionv1.MatchCondition{Name: conditionInitializer, Expression: mayInitialize})...)
+		case restoreWebhook:
+			s.apply(webhook, complete, injection.PathRestore, append(conditionsOf(complete),
+				admissionv1.MatchCondition{Name: conditionNoInitializer, Expression: "!" + mayInitialize})...)
+		}
+	}
+}
+
+// apply makes a webhook select the requests of a policy.
+func (s *settings) apply(
+	webhook *admissionv1.MutatingWebhook, policy *admissionv1.MutatingAdmissionPolicy, path string,
+	conditions ...admissionv1.MatchCondition,
+) {
+	ours := []string{conditionSomethingToDo, conditionInitializer, conditionNoInitializer}
+	for _, condition := range append(conditionsOf(policy), conditions...) {
+		ours = append(ours, condition.Name)
+	}
+	webhook.MatchConditions = slices.DeleteFunc(webhook.MatchConditions, func(c admissionv1.MatchCondition) bool {
+		return slices.Contains(ours, c.Name)
+	})
+	webhook.Rules = nil
+	if !s.isNeeded {
+		return
+	}
+	webhook.MatchConditions = append(conditions, webhook.MatchConditions...)
+	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+		webhook.Rules = append(webhook.Rules, rule.RuleWithOperations)
+	}
+	webhooks.SetPath(&webhook.ClientConfig, s.url, path)
+}
+
+func conditionsOf(policy *admissionv1.MutatingAdmissionPolicy) []admissionv1.MatchCondition {
+	return slices.Clone(policy.Spec.MatchConditions)
+}
+
+// injectCondition is the match condition of the policy. It excludes the exempt Namespaces, so that they can be created
+// while no manager runs. A generated name is never exempt. If the set is empty, the webhook only removes keys.
+func injectCondition(set *v1alpha1.NamespaceInitializerSet) admissionv1.MatchCondition {
+	condition := admissionv1.MatchCondition{Name: conditionSomethingToDo, Expression: hasUserKeys}
+	if len(set.Initializers)+len(set.Templates) > 0 {
+		condition.Expression = "!(object.metadata.?name.orValue('') in ['" +
+			strings.Join(initialization.Exempt(set.SystemNamespace), "', '") + "']) ||\n" + hasUserKeys
+	}
+	return condition
+}
+
+// webhook returns the webhook that injects.
+func webhook(configuration *admissionv1.MutatingWebhookConfiguration) *admissionv1.MutatingWebhook {
+	for i := range configuration.Webhooks {
+		if configuration.Webhooks[i].Name == injectWebhook {
+			return &configuration.Webhooks[i]
+		}
+	}
+	return &admissionv1.MutatingWebhook{}
+}

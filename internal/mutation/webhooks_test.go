@@ -1,0 +1,139 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutation
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// configuration returns the webhooks as in config/webhook.
+func configuration(names ...string) *admissionv1.MutatingWebhookConfiguration {
+	made := &admissionv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InjectConfiguration, UID: "configuration-uid"},
+	}
+	for _, name := range names {
+		made.Webhooks = append(made.Webhooks, admissionv1.MutatingWebhook{
+			Name: name, FailurePolicy: ptr.To(admissionv1.Fail), ClientConfig: admissionv1.WebhookClientConfig{
+				Service: &admissionv1.ServiceReference{Name: "nslifecycle-webhook"}, CABundle: []byte("ca"),
+			},
+		})
+	}
+	return made
+}
+
+func set(initializers ...string) *v1alpha1.NamespaceInitializerSet {
+	made := &v1alpha1.NamespaceInitializerSet{SystemNamespace: "nslifecycle-system"}
+	made.Name, made.Generation = v1alpha1.EffectiveSetName, 7
+	for _, name := range initializers {
+		made.Initializers = append(made.Initializers, v1alpha1.EffectiveInitializer{Name: name})
+	}
+	return made
+}
+
+func expressions(webhook admissionv1.MutatingWebhook) []string {
+	var found []string
+	for _, condition := range webhook.MatchConditions {
+		found = append(found, condition.Name)
+	}
+	return found
+}
+
+func TestConfigure(t *testing.T) {
+	g := NewWithT(t)
+	webhooks := configuration(injectWebhook, completeWebhook, restoreWebhook)
+	own := admissionv1.MatchCondition{Name: "not-a-robot", Expression: "request.userInfo.username != 'robot'"}
+	webhooks.Webhooks[0].MatchConditions = []admissionv1.MatchCondition{own}
+	configure(webhooks, settings{isNeeded: true, set: set("rbac.corp.com")})
+
+	inject, complete, restore := webhooks.Webhooks[0], webhooks.Webhooks[1], webhooks.Webhooks[2]
+	g.Expect(inject.FailurePolicy).To(HaveValue(Equal(admissionv1.Ignore)))
+	g.Expect(*inject.ClientConfig.Service.Path).To(Equal("/inject/7"))
+	g.Expect(inject.Rules).To(HaveLen(1))
+	g.Expect(inject.Rules[0].Operations).To(Equal([]admissionv1.OperationType{admissionv1.Create}))
+	g.Expect(inject.Rules[0].Resources).To(Equal([]string{"namespaces"}))
+	g.Expect(inject.MatchConditions).To(Equal([]admissionv1.MatchCondition{{
+		Name: "something-to-do", Expression: "!(object.metadata.?name.orValue('') in " +
+			"['default', 'kube-node-lease', 'kube-public', 'kube-system', 'nslifecycle-system']) ||\n" + hasUserKeys,
+	}, own}))
+	g.Expect(inject.ClientConfig.CABundle).To(Equal([]byte("ca")))
+	for _, webhook := range []admissionv1.MutatingWebhook{complete, restore} {
+		g.Expect(webhook.Rules[0].Resources).To(Equal([]string{"namespaces", "namespaces/status", "namespaces/finalize"}))
+		g.Expect(webhook.Rules[0].Operations).To(Equal([]admissionv1.OperationType{admissionv1.Update}))
+	}
+	g.Expect(expressions(complete)).To(Equal([]string{"something-left-out-or-emptied", "is-initializer"}))
+	g.Expect(expressions(restore)).To(Equal([]string{"something-left-out-or-emptied", "is-no-initializer"}))
+	g.Expect(restore.MatchConditions[1].Expression).To(Equal("!" + complete.MatchConditions[1].Expression))
+
+	g.Expect(complete.FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
+	g.Expect(*complete.ClientConfig.Service.Path).To(Equal("/complete"))
+
+	// A second call changes nothing, and does not reset the failurePolicy.
+	webhooks.Webhooks[0].FailurePolicy = ptr.To(admissionv1.Fail)
+	again := webhooks.DeepCopy()
+	configure(again, settings{isNeeded: true, set: set("rbac.corp.com")})
+	g.Expect(again).To(Equal(webhooks))
+
+	configure(again, settings{isNeeded: true, isAfterPolicies: true, set: set("rbac.corp.com")})
+	g.Expect(*again.Webhooks[1].ClientConfig.Service.Path).To(Equal("/complete-after-policy"))
+	g.Expect(again.Webhooks[1].FailurePolicy).To(HaveValue(Equal(admissionv1.Ignore)))
+
+	// Without initializers, the webhook only removes keys, so that other creations do not depend on the manager.
+	configure(again, settings{isNeeded: true, set: set()})
+	g.Expect(again.Webhooks[0].MatchConditions).To(Equal([]admissionv1.MatchCondition{
+		{Name: "something-to-do", Expression: hasUserKeys}, own,
+	}))
+
+	configure(again, settings{set: set("rbac.corp.com")})
+	for _, webhook := range again.Webhooks {
+		g.Expect(webhook.Rules).To(BeEmpty(), webhook.Name)
+	}
+	g.Expect(again.Webhooks[0].MatchConditions).To(Equal([]admissionv1.MatchCondition{own}))
+}
+
+func TestConfigureURL(t *testing.T) {
+	g := NewWithT(t)
+	webhooks := configuration(injectWebhook)
+	configure(webhooks, settings{isNeeded: true, url: "https://manager.example.com:9443", set: set("rbac.corp.com")})
+	target := webhooks.Webhooks[0].ClientConfig
+	g.Expect(target.Service).To(BeNil())
+	g.Expect(*target.URL).To(Equal("https://manager.example.com:9443/inject/7"))
+}
+
+// The webhooks take their rules and conditions from the policies.
+func TestManifests(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(manifests()).To(HaveLen(6))
+	for _, name := range []string{v1alpha1.InjectConfiguration, completePolicy} {
+		g.Expect(policy(name).Spec.MatchConstraints.ResourceRules).To(HaveLen(1), name)
+		g.Expect(policy(name).Spec.MatchConditions).To(HaveLen(1), name)
+	}
+}
+
+func TestIsEqual(t *testing.T) {
+	list := func(values ...any) any { return values }
+	type object = map[string]any
+	desired := object{"rules": list(object{"scope": "*"}), "failurePolicy": "Fail"}
+	for name, test := range map[string]struct {
+		live any
+		want bool
+	}{
+		"equal":         {live: object{"rules": list(object{"scope": "*"}), "failurePolicy": "Fail"}, want: true},
+		"with defaults": {live: object{"rules": list(object{"scope": "*"}), "failurePolicy": "Fail", "matchPolicy": "Equivalent", "namespaceSelector": object{}}, want: true},
+		"another value": {live: object{"rules": list(object{"scope": "Namespaced"}), "failurePolicy": "Fail"}},
+		"a selector":    {live: object{"rules": list(object{"scope": "*"}), "failurePolicy": "Fail", "objectSelector": object{"matchLabels": object{"a": "b"}}}},
+		"another list":  {live: object{"rules": list(), "failurePolicy": "Fail"}},
+		"a field less":  {live: object{"rules": list(object{"scope": "*"})}},
+		"another type":  {live: list()},
+		"nothing":       {},
+	} {
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(isEqual(desired, test.live)).To(Equal(test.want)) })
+	}
+}
