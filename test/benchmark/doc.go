@@ -40,6 +40,10 @@
 // status False. The three initializers run in the process of the client, each with its own identity
 // and connection.
 //
+// With --mechanisms, a third control plane does not serve MutatingAdmissionPolicy. A manager that is never the leader
+// serves its webhooks, so that only these use processor time. Policies and webhooks are compared with the same server
+// without nslifecycle.
+//
 // The benchmark writes only to namespaces whose names start with "bench-", and deletes them at the
 // end.
 package main

@@ -30,6 +30,7 @@ type options struct {
 	quick         bool
 	check         bool
 	eachPolicy    bool
+	mechanisms    bool
 	fsync         bool
 	markdown      string
 	kustomization string
@@ -46,6 +47,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
 	flags.BoolVar(&o.eachPolicy, "each-policy", false,
 		"Also measure the creation of namespaces with each admission policy alone.")
+	flags.BoolVar(&o.mechanisms, "mechanisms", false,
+		"Also compare the creation of namespaces by policies and by webhooks, for different initializers and a template.")
 	flags.BoolVar(&o.fsync, "fsync", false, "Run etcd with fsync.")
 	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.kustomization, "kustomization", filepath.Join(controlplane.Root(), "config", "default"),

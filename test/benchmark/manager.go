@@ -11,17 +11,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
+const managerKubeconfig = "manager.kubeconfig"
+
 // startManager starts the manager with a token of its ServiceAccount.
-func startManager(ctx context.Context, s *server, binary string) (*harness.Process, error) {
+func startManager(ctx context.Context, s *server, binary string, flags ...string) (*harness.Process, error) {
 	config, err := s.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig := filepath.Join(s.Dir, "manager.kubeconfig")
+	kubeconfig := filepath.Join(s.Dir, managerKubeconfig)
 	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		return nil, err
 	}
 	return harness.StartProcess(ctx, "the manager", filepath.Join(s.Dir, "manager.log"), binary,
-		"--kubeconfig", kubeconfig, "--leader-elect=false",
-		"--health-probe-bind-address=0", "--metrics-bind-address=0")
+		append(flags, "--kubeconfig", kubeconfig, "--leader-elect=false",
+			"--health-probe-bind-address=0", "--metrics-bind-address=0")...)
 }

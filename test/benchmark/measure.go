@@ -59,7 +59,7 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 
 	for _, phase := range []func(context.Context) error{
 		b.compareBare, b.install, b.measureInitialization, b.compareWorking, b.compareInstalled, b.compareEachPolicy,
-		b.compareUnregistered,
+		b.compareMechanisms, b.compareUnregistered,
 	} {
 		if err := phase(ctx); err != nil {
 			return nil, err
@@ -68,13 +68,16 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	return &b.report, nil
 }
 
+func (b *benchmark) etcdOption() controlplane.Option {
+	return controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!b.fsync))
+}
+
 func (b *benchmark) start(ctx context.Context) error {
 	var errs [2]error
 	var starting sync.WaitGroup
 	for i := range b.servers {
 		starting.Go(func() {
-			b.servers[i], errs[i] = startServer(ctx,
-				controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!b.fsync)))
+			b.servers[i], errs[i] = startServer(ctx, b.etcdOption())
 		})
 	}
 	starting.Wait()

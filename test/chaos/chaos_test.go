@@ -16,11 +16,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
@@ -92,10 +94,24 @@ var _ = Describe("Namespaces are created and deleted", func() {
 func expectEnforced(ctx context.Context) {
 	GinkgoHelper()
 	cluster.ExpectActive(ctx, "chaos")
-	// The manager would make this change later, depending on the age of the NamespaceInitializerSet.
-	_, err := plane.Kubectl(ctx, plane.Admin, "patch", "mutatingadmissionpolicy", "nslifecycle-inject",
-		"--type=merge", `--patch={"spec":{"failurePolicy":"Fail"}}`)
-	Expect(err).NotTo(HaveOccurred())
+	if servesPolicies {
+		// The manager would make this change later, depending on the age of the NamespaceInitializerSet.
+		_, err := plane.Kubectl(ctx, plane.Admin, "patch", "mutatingadmissionpolicy", v1alpha1.InjectConfiguration,
+			"--type=merge", `--patch={"spec":{"failurePolicy":"Fail"}}`)
+		Expect(err).NotTo(HaveOccurred())
+		return
+	}
+	expectFail(ctx)
+}
+
+// expectFail waits until API servers reject namespaces for which the webhook fails.
+func expectFail(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		webhooks := &admissionv1.MutatingWebhookConfiguration{}
+		g.Expect(admin.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, webhooks)).To(Succeed())
+		g.Expect(webhooks.Webhooks[0].FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
+	}).WithContext(ctx).Should(Succeed())
 }
 
 var _ = Describe("The manager", func() {

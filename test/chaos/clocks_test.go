@@ -79,12 +79,12 @@ var _ = Describe("Managers with wrong clocks", Label("long"), Ordered, ContinueO
 			registerHeld(ctx)
 			installHold(ctx)
 			// The leader would keep a certificate of another spec.
-			_, err := plane.Kubectl(ctx, plane.Admin, "patch", "secret", "nslifecycle-hold-certificate",
+			_, err := plane.Kubectl(ctx, plane.Admin, "patch", "secret", "nslifecycle-webhook-certificate",
 				"--namespace="+controlplane.SystemNamespace, "--type=merge", `--patch={"data":null}`)
 			Expect(err).NotTo(HaveOccurred())
 			balancer := startLoadBalancer(framework.FreeAddress())
 			startReplicasWithClocks(managerConfig(ctx), []time.Duration{offset}, "--leader-elect", "--metrics-bind-address=0",
-				"--hold-bind-address="+balancer.backends[0], "--hold-url="+balancer.url())
+				"--webhook-bind-address="+balancer.backends[0], "--webhook-url="+balancer.url())
 			Expect(plane.WaitForHold(ctx, balancer.url())).To(Succeed())
 			cluster.ExpectActive(ctx, "held")
 			namespace := wrappers.MakeNamespace(framework.Unique("held")).Label("held", "true").Obj()

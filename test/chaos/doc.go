@@ -10,8 +10,13 @@
 // spec through another API server, which no fault affects except those of etcd. The report contains the
 // recovery times. docs/operate.md lists the times after each disruption.
 //
-// The specs with the label "long" run managers whose clocks differ from that of the API server by an hour: they
-// build the manager with another time.Now, which takes minutes the first time.
+// The specs with the label "long" take minutes:
+//
+//   - Managers whose clocks differ from that of the API server by an hour. They are built with another time.Now.
+//   - Bursts of CHAOS_NAMESPACES namespaces, by default 500, to which eight users write before they exist and with
+//     each of their events, while managers fail. With CHAOS_WITHOUT_POLICIES=1, or before Kubernetes 1.36, webhooks
+//     of the managers inject the initializers.
+//   - Upgrades and downgrades of the API servers in the directories CHAOS_API_SERVERS (make test-api-server-upgrade).
 //
 // The random faults depend on Ginkgo's seed, which the output contains, and last for CHAOS_DURATION, by default
 // two minutes: CHAOS_DURATION=10m go test ./test/chaos -v -timeout 40m -ginkgo.focus=Random -ginkgo.seed=1.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,19 +50,13 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 		config := managerConfig(ctx)
 		sessions = nil
 		for _, address := range balancer.backends {
-			sessions = append(sessions, runManager(binary, config, "--leader-elect", "--hold-bind-address="+address,
-				"--hold-url="+balancer.url(), "--hold-max-writes-per-user=25"))
+			sessions = append(sessions, runManager(binary, config, "--leader-elect", "--webhook-bind-address="+address,
+				"--webhook-url="+balancer.url(), "--hold-max-writes-per-user=25"))
 		}
 		Expect(plane.WaitForHold(ctx, balancer.url())).To(Succeed())
 		By("waiting until the leader and the other replica serve the certificate")
 		for _, address := range balancer.backends {
-			Eventually(func() error {
-				connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
-				if err == nil {
-					err = connection.Close()
-				}
-				return err
-			}).WithContext(ctx).Should(Succeed())
+			expectServed(ctx, address)
 		}
 		cluster.ExpectActive(ctx, "held")
 	})
@@ -106,6 +101,18 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 		Eventually(done).WithContext(ctx).Should(Receive(BeNil()))
 	})
 })
+
+// expectServed waits until a manager serves webhooks with its certificate.
+func expectServed(ctx context.Context, address string) {
+	GinkgoHelper()
+	Eventually(func() error {
+		connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	}).WithContext(ctx).Should(Succeed())
+}
 
 // registerHeld registers the initializer until the spec or the container ends.
 func registerHeld(ctx context.Context) {
@@ -181,15 +188,18 @@ func outcomeOf(err error) string {
 // loadBalancer forwards each connection to the next backend that accepts it, like a Service.
 type loadBalancer struct {
 	listener net.Listener
-	backends []string
 	next     atomic.Uint32
+
+	lock        sync.Mutex
+	backends    []string
+	connections map[net.Conn]struct{}
 }
 
 func startLoadBalancer(backends ...string) *loadBalancer {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
-	balancer := &loadBalancer{listener: listener, backends: backends}
+	balancer := &loadBalancer{listener: listener, backends: backends, connections: map[net.Conn]struct{}{}}
 	DeferCleanup(listener.Close)
 	go func() {
 		for {
@@ -203,15 +213,48 @@ func startLoadBalancer(backends ...string) *loadBalancer {
 	return balancer
 }
 
+func (b *loadBalancer) address() string { return b.listener.Addr().String() }
+
 func (b *loadBalancer) url() string {
 	_, port, _ := net.SplitHostPort(b.listener.Addr().String())
 	return "https://localhost:" + port
 }
 
+// replace replaces a backend, and closes all connections.
+func (b *loadBalancer) replace(index int, backend string) {
+	b.route(index, backend)
+	b.cut()
+}
+
+// route replaces a backend for new connections.
+func (b *loadBalancer) route(index int, backend string) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	b.backends[index] = backend
+}
+
+// cut closes all connections.
+func (b *loadBalancer) cut() {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	for connection := range b.connections {
+		_ = connection.Close()
+	}
+}
+
 func (b *loadBalancer) forward(client net.Conn) {
 	defer client.Close()
-	for range b.backends {
-		server, err := net.Dial("tcp", b.backends[int(b.next.Add(1))%len(b.backends)])
+	b.lock.Lock()
+	b.connections[client] = struct{}{}
+	backends := slices.Clone(b.backends)
+	b.lock.Unlock()
+	defer func() {
+		b.lock.Lock()
+		defer b.lock.Unlock()
+		delete(b.connections, client)
+	}()
+	for range backends {
+		server, err := net.Dial("tcp", backends[int(b.next.Add(1))%len(backends)])
 		if err != nil {
 			continue
 		}

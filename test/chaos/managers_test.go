@@ -19,20 +19,33 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// replicas runs managers and restarts them when they exit.
+// stopTimeout is the maximum time until a manager exits.
+const stopTimeout = 30 * time.Second
+
+// replicas runs managers and restarts them when they exit. They serve webhooks behind a load balancer, which the API
+// server requires if it does not serve MutatingAdmissionPolicy v1.
 type replicas struct {
-	kubeconfig string
-	flags      []string
-	// offsets are the differences between the clocks of the managers and of the API server.
-	offsets []time.Duration
+	balancer *loadBalancer
 
 	lock    sync.Mutex
-	running []*gexec.Session
+	all     []*replica
 	starts  int
 	stopped bool
 	done    sync.WaitGroup
+}
+
+// replica is a manager.
+type replica struct {
+	kubeconfig string
+	flags      []string
+	// offset is the difference between the clocks of the manager and of the API server.
+	offset time.Duration
+	// isGone prevents restarts.
+	isGone  bool
+	running *gexec.Session
 }
 
 // startReplicas runs managers until the spec ends.
@@ -44,37 +57,50 @@ func startReplicas(config *rest.Config, count int, flags ...string) *replicas {
 // startReplicasWithClocks is like startReplicas with a manager for each offset of the clock.
 func startReplicasWithClocks(config *rest.Config, offsets []time.Duration, flags ...string) *replicas {
 	GinkgoHelper()
-	r := &replicas{
-		kubeconfig: kubeconfigFile(config), flags: flags, offsets: offsets, running: make([]*gexec.Session, len(offsets)),
+	kubeconfig := kubeconfigFile(config)
+	all := make([]*replica, len(offsets))
+	for index := range all {
+		all[index] = &replica{kubeconfig: kubeconfig, flags: flags, offset: offsets[index]}
 	}
-	for index := range r.running {
-		r.start(index)
-		r.done.Go(func() { r.supervise(index) })
+	return runReplicas(all...)
+}
+
+// runReplicas runs managers until the spec ends.
+func runReplicas(all ...*replica) *replicas {
+	GinkgoHelper()
+	addresses := make([]string, len(all))
+	for index := range all {
+		addresses[index] = framework.FreeAddress()
 	}
+	r := &replicas{all: all, balancer: startLoadBalancer(addresses...)}
 	DeferCleanup(r.stop)
+	for index, replica := range all {
+		replica.flags = append([]string{"--webhook-bind-address=" + addresses[index], "--webhook-url=" + r.balancer.url()},
+			replica.flags...)
+		r.start(replica)
+		r.done.Go(func() { r.supervise(replica) })
+	}
 	return r
 }
 
-func (r *replicas) start(index int) {
+func (r *replicas) start(replica *replica) {
 	r.starts++
-	r.running[index] = startProcessWithClock(r.offsets[index], r.kubeconfig, r.flags...)
+	replica.running = startProcessWithClock(replica.offset, replica.kubeconfig, replica.flags...)
 }
 
 // supervise restarts a manager when it exits.
-func (r *replicas) supervise(index int) {
+func (r *replicas) supervise(replica *replica) {
 	defer GinkgoRecover()
 	for {
-		r.lock.Lock()
-		session := r.running[index]
-		r.lock.Unlock()
+		session := r.session(replica)
 		<-session.Exited
 		r.lock.Lock()
-		stopped := r.stopped
-		if !stopped {
-			r.start(index)
+		isDone := r.stopped || replica.isGone
+		if !isDone {
+			r.start(replica)
 		}
 		r.lock.Unlock()
-		if stopped {
+		if isDone {
 			return
 		}
 		// The kubelet also delays restarts, but for a longer time.
@@ -82,18 +108,44 @@ func (r *replicas) supervise(index int) {
 	}
 }
 
+func (r *replicas) session(replica *replica) *gexec.Session {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return replica.running
+}
+
+// remove kills a manager, which does not restart.
+func (r *replicas) remove(replica *replica) {
+	r.lock.Lock()
+	replica.isGone = true
+	session := replica.running
+	r.lock.Unlock()
+	session.Kill().Wait(stopTimeout)
+}
+
+// restore starts a manager that was removed.
+func (r *replicas) restore(replica *replica) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	replica.isGone = false
+	r.start(replica)
+	r.done.Go(func() { r.supervise(replica) })
+}
+
 // random returns one of the sessions, which can have exited.
 func (r *replicas) random() *gexec.Session {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	return r.running[random.IntN(len(r.running))]
+	return r.all[random.IntN(len(r.all))].running
 }
 
 func (r *replicas) stop() {
 	r.lock.Lock()
 	r.stopped = true
-	for _, session := range r.running {
-		session.Terminate()
+	for _, replica := range r.all {
+		if replica.running != nil {
+			replica.running.Terminate()
+		}
 	}
 	r.lock.Unlock()
 	r.done.Wait()
@@ -114,9 +166,9 @@ func (r *replicas) leader(ctx context.Context) *gexec.Session {
 func (r *replicas) currentLeader() *gexec.Session {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	for _, session := range r.running {
-		if session.ExitCode() < 0 && isLeading(session.Err) {
-			return session
+	for _, replica := range r.all {
+		if replica.running.ExitCode() < 0 && isLeading(replica.running.Err) {
+			return replica.running
 		}
 	}
 	return nil
@@ -139,7 +191,7 @@ func managerConfig(ctx context.Context) *rest.Config {
 func runManager(binary string, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
 	session := startProcess(binary, kubeconfigFile(config), flags...)
-	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
+	DeferCleanup(func() { session.Terminate().Wait(stopTimeout) })
 	return session
 }
 

@@ -94,13 +94,18 @@ func startScenarioWithClocks(ctx context.Context, offsets []time.Duration, flags
 	config.Host = "https://" + s.connections.Address()
 	s.managers = startReplicasWithClocks(config, offsets, append(flags, "--metrics-bind-address=0")...)
 	expectEnforced(ctx)
+	s.createTemplate(ctx)
+	expectInjected(ctx)
+	return s
+}
 
+// createTemplate creates the template until the spec ends.
+func (s *scenario) createTemplate(ctx context.Context) {
+	GinkgoHelper()
 	object := &v1alpha1.NamespaceTemplate{}
 	Expect(yaml.UnmarshalStrict([]byte(template), object)).To(Succeed())
 	Expect(s.admin.Create(ctx, object)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(s.admin.Delete(ctx, object)).To(Succeed()) })
-	expectInjected(ctx)
-	return s
 }
 
 // expectInjected waits until new namespaces wait for the template.

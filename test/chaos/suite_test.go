@@ -7,6 +7,7 @@ import (
 	"context"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -26,6 +27,9 @@ import (
 )
 
 const (
+	// withoutPoliciesVariable is the environment variable with which the API servers do not serve MutatingAdmissionPolicy.
+	withoutPoliciesVariable = "CHAOS_WITHOUT_POLICIES"
+
 	policyInitializer = "policy.chaos.example.com"
 	ownerInitializer  = "owner.chaos.example.com"
 )
@@ -45,6 +49,8 @@ var (
 	authority *controlplane.Authority
 	// admin is a member of system:masters.
 	admin client.Client
+	// servesPolicies reports whether the API server serves MutatingAdmissionPolicy v1.
+	servesPolicies bool
 	// binary is the path of the manager binary.
 	binary string
 	// binaryWithOffset is the path of a manager binary with another clock.
@@ -72,16 +78,23 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		DeferCleanup(proxy.Stop)
 		etcd = append(etcd, proxy)
 	}
-	cluster = framework.StartControlPlane(ctx, controlplane.WithRestarts(authority),
-		controlplane.WithEtcdMembers(members), controlplane.WithAPIServerFlag("etcd-servers", etcd.urls()),
+	options := []controlplane.Option{
+		controlplane.WithRestarts(authority), controlplane.WithEtcdMembers(members),
+		controlplane.WithAPIServerFlag("etcd-servers", etcd.urls()),
 		// Otherwise, the watches of the observer could not resume after a restart of etcd.
-		controlplane.WithAPIServerFlag("etcd-compaction-interval", "0"))
+		controlplane.WithAPIServerFlag("etcd-compaction-interval", "0"),
+	}
+	if os.Getenv(withoutPoliciesVariable) != "" {
+		options = append(options, controlplane.WithMutatingPolicies(false))
+	}
+	cluster = framework.StartControlPlane(ctx, options...)
 	Expect(members.WaitUntilReady(ctx)).To(Succeed())
 	undisturbedLog := framework.NewAuditLog()
 	undisturbed = cluster.StartSecondAPIServer(ctx, undisturbedLog.Flag(), "--watch-cache=false",
 		"--etcd-servers="+members.URLs())
 	plane, admin = cluster.ControlPlane, framework.NewClient(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme)
 
+	servesPolicies = framework.ServesPolicies(ctx, plane.Admin)
 	binary = filepath.Join(plane.Dir, "manager")
 	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())
 	Expect(plane.Install(ctx)).To(Succeed())
@@ -107,6 +120,9 @@ var _ = BeforeEach(func() {
 func required(labels map[string]string) observer.Requirements {
 	requirements := observer.Requirements{
 		Initializers: []string{policyInitializer, ownerInitializer}, Objects: []string{"resourcequotas/" + initializers.QuotaName},
+	}
+	if labels[inBurst] == lateInitializer {
+		requirements.Initializers = append(requirements.Initializers, lateInitializer)
 	}
 	if labels[furnished] != "" {
 		requirements.Initializers = append(requirements.Initializers, v1alpha1.TemplatesInitializer)

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -51,6 +52,8 @@ type traffic struct {
 	lock sync.Mutex
 	// records contains a record of each namespace.
 	records []*namespaceRecord
+	// creations are the results of the requests that create namespaces.
+	creations outcomes
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -58,9 +61,20 @@ type traffic struct {
 
 func startTraffic(ctx context.Context, labels map[string]string) *traffic {
 	GinkgoHelper()
-	config := cluster.AddUserWithRules(ctx, requester, rbacv1.PolicyRule{
+	return startTrafficThrough(ctx, addRequester(ctx), labels)
+}
+
+// addRequester adds the user of the traffic until the spec ends.
+func addRequester(ctx context.Context) *rest.Config {
+	GinkgoHelper()
+	return cluster.AddUserWithRules(ctx, requester, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "delete"},
 	}).Config
+}
+
+// startTrafficThrough is like startTraffic for a user of an API server.
+func startTrafficThrough(ctx context.Context, config *rest.Config, labels map[string]string) *traffic {
+	GinkgoHelper()
 	config.Timeout = 10 * time.Second
 	user, err := controlplane.NewClient(config)
 	Expect(err).NotTo(HaveOccurred())
@@ -147,6 +161,7 @@ func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
 	until(ctx, func() bool {
 		// The response to an earlier attempt might have been lost.
 		err := t.user.Create(ctx, namespace)
+		t.creations.add(err, record.name)
 		return err == nil || apierrors.IsAlreadyExists(err) && t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) == nil
 	})
 	t.reached(&record.created)
