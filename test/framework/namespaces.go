@@ -50,7 +50,7 @@ func (c *Cluster) RegisterConfiguration(
 }
 
 // ExpectInjected waits until the API server injects the initializers in the NamespaceInitializerSet
-// into new namespaces.
+// into new namespaces, and removes keys that users must not set.
 func (c *Cluster) ExpectInjected(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -58,8 +58,12 @@ func (c *Cluster) ExpectInjected(ctx context.Context) {
 		for _, entry := range c.EffectiveSet(g, ctx).Initializers {
 			names = append(names, entry.Name)
 		}
-		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
+		const forged = v1alpha1.Prefix + "probe"
+		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "probe-", Annotations: map[string]string{forged: "x"},
+		}}
 		g.Expect(c.Admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(probe.Annotations).NotTo(HaveKey(forged))
 		g.Expect(PendingOf(probe)).To(Equal(strings.Join(names, ",")))
 	}).WithContext(ctx).Should(Succeed())
 }

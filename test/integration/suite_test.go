@@ -32,4 +32,5 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	framework.CreateNamespace(ctx, cluster.Admin, preExistingName)
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)
+	cluster.ExpectInjected(ctx)
 })

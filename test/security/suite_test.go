@@ -34,4 +34,5 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	cluster.StartObserver(ctx)
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)
+	cluster.ExpectInjected(ctx)
 })

@@ -40,6 +40,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	cluster.StartObserver(ctx)
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)
+	cluster.ExpectInjected(ctx)
 	controllerManager, err := cluster.StartControllerManager(ctx, "--controllers=resourcequota-controller")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(controllerManager.Stop)
