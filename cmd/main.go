@@ -144,7 +144,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Report expired namespaces without deleting them.")
 	flags.StringVar(&o.hold.Address, "webhook-bind-address", "0",
 		`The address of the webhooks, for example ":9443"; "0" disables them. They hold writes to initializing namespaces, `+
-			"and validate NamespaceTemplates. They require the initialization controller.")
+			"validate NamespaceTemplates and, before Kubernetes 1.36, inject initializers. They require the initialization "+
+			"controller.")
 	flags.DurationVar(&o.hold.Duration, "hold-duration", 10*time.Second,
 		"The maximum duration that a write to an initializing namespace is held. "+
 			"It must be shorter than the timeoutSeconds of the webhooks.")
@@ -221,10 +222,8 @@ func run(restConfig *rest.Config, opts options) error {
 	restConfig.Burst = opts.burst
 	opts.UseServerClock(restConfig)
 	log := ctrl.Log.WithName("setup")
-	if opts.Controllers.Runs(manager.Initialization) {
-		if opts.Hold == nil {
-			log.Info(noWebhooks)
-		}
+	if opts.Controllers.Runs(manager.Initialization) && opts.Hold == nil {
+		log.Info(noWebhooks)
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:    scheme.New(),
