@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -117,11 +115,7 @@ func watchMutation(
 ) error {
 	selector := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.InjectConfiguration)}
 	if _, ok := object.(*admissionregistrationv1.MutatingWebhookConfiguration); !ok {
-		ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
-		if err != nil {
-			return err
-		}
-		selector = cache.ByObject{Label: labels.NewSelector().Add(*ours)}
+		selector = cache.ByObject{Label: policyverifier.Selector()}
 	}
 	objects, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),

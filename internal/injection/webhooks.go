@@ -90,13 +90,7 @@ func (s *sets) inject(ctx context.Context, request *webhooks.Request) (*admissio
 	if err != nil {
 		return nil, err
 	}
-	before, hasSpec, err := decode(request.Object)
-	if err != nil {
-		return nil, err
-	}
-	after := before.DeepCopy()
-	Inject(after, set, request.Username)
-	return respond(computePatch(before, after, hasSpec))
+	return respond(request.Object, func(namespace *corev1.Namespace) { Inject(namespace, set, request.Username) })
 }
 
 // The match conditions of the webhooks check whether the user may initialize the namespace.
@@ -110,13 +104,7 @@ func update(change func(before, after *corev1.Namespace)) webhooks.HandlerFunc {
 		if err != nil {
 			return nil, err
 		}
-		before, hasSpec, err := decode(request.Object)
-		if err != nil {
-			return nil, err
-		}
-		after := before.DeepCopy()
-		change(old, after)
-		return respond(computePatch(before, after, hasSpec))
+		return respond(request.Object, func(namespace *corev1.Namespace) { change(old, namespace) })
 	}
 }
 
@@ -139,8 +127,16 @@ func decode(object []byte) (namespace *corev1.Namespace, hasSpec bool, err error
 	return namespace, decoded.Spec != nil, nil
 }
 
-func respond(operations []operation) (*admissionv1.AdmissionResponse, error) {
+// respond returns a response with what a function changes in a Namespace.
+func respond(object []byte, change func(*corev1.Namespace)) (*admissionv1.AdmissionResponse, error) {
+	before, hasSpec, err := decode(object)
+	if err != nil {
+		return nil, err
+	}
+	after := before.DeepCopy()
+	change(after)
 	response := &admissionv1.AdmissionResponse{Allowed: true}
+	operations := computePatch(before, after, hasSpec)
 	if len(operations) == 0 {
 		return response, nil
 	}

@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,9 +24,7 @@ import (
 // Leases, the cache contains only the policies of this project and the Leases of API servers. Of all
 // MutatingWebhookConfigurations, it contains only the one of the hold webhooks.
 func CacheOptions(controllers Controllers) cache.Options {
-	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
-	utilruntime.Must(err)
-	policies := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
+	policies := cache.ByObject{Label: policyverifier.Selector()}
 	options := cache.Options{
 		DefaultTransform: stripDefault,
 		ByObject: map[client.Object]cache.ByObject{

@@ -12,6 +12,9 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,6 +54,13 @@ const (
 	mutatingKind   = "MutatingAdmissionPolicy"
 	validatingKind = "ValidatingAdmissionPolicy"
 )
+
+// Selector selects the policies and bindings of this project.
+func Selector() labels.Selector {
+	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
+	utilruntime.Must(err)
+	return labels.NewSelector().Add(*ours)
+}
 
 // Objects returns an empty object of each type of validating policy and binding.
 func Objects() []client.Object {
@@ -179,18 +189,18 @@ func (i installed) failingOpen(set *v1alpha1.NamespaceInitializerSet) []client.O
 
 // enforcing returns the labels of the validating policies whose parameters the set contains.
 func enforcing(set *v1alpha1.NamespaceInitializerSet) []string {
-	var labels []string
+	var enforced []string
 	if len(set.Templates) > 0 {
-		labels = append(labels, v1alpha1.PolicyTemplates)
+		enforced = append(enforced, v1alpha1.PolicyTemplates)
 	}
 	if len(set.WaitingSubjects) > 0 {
-		labels = append(labels, v1alpha1.PolicyWaitingSubjects)
+		enforced = append(enforced, v1alpha1.PolicyWaitingSubjects)
 	}
 	if len(set.WaitingSubjects) > 0 || slices.ContainsFunc(set.Initializers,
 		func(initializer v1alpha1.EffectiveInitializer) bool { return len(initializer.Subjects) > 0 }) {
-		labels = append(labels, v1alpha1.PolicyInitializerSubjects)
+		enforced = append(enforced, v1alpha1.PolicyInitializerSubjects)
 	}
-	return labels
+	return enforced
 }
 
 // selectsAllObjects reports whether match constraints select all namespaced objects, as those of

@@ -233,7 +233,7 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 // compareUnregistered compares requests while the policies are installed but no initializers are
 // registered.
 func (b *benchmark) compareUnregistered(ctx context.Context) error {
-	if err := b.servers[with].unregisterAll(ctx); err != nil {
+	if err := b.servers[with].setInjected(ctx, injected{}); err != nil {
 		return err
 	}
 	return b.compareCreation(ctx, "Namespace create, no initializers registered", goalCreation)

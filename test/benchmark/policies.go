@@ -54,24 +54,6 @@ func (s *server) register(ctx context.Context) error {
 	return nil
 }
 
-// unregisterAll empties the effective set. The manager must not be running, because it would
-// restore the initializers.
-func (s *server) unregisterAll(ctx context.Context) error {
-	objects, err := controlplane.NewClient(s.Admin)
-	if err != nil {
-		return err
-	}
-	set := &v1alpha1.NamespaceInitializerSet{}
-	if err := objects.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set); err != nil {
-		return fmt.Errorf("failed to read NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
-	}
-	set.Initializers = nil
-	if err := objects.Update(ctx, set); err != nil {
-		return fmt.Errorf("failed to empty NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
-	}
-	return s.waitForInjected(ctx, "")
-}
-
 // waitForInjected waits until new namespaces have the given pending list. If the API server removes
 // a user's annotation with the project's prefix, the inject policy is enforced.
 func (s *server) waitForInjected(ctx context.Context, list string) error {
