@@ -98,8 +98,12 @@ run: build ## Run the manager against the current kubeconfig context, or an embe
 ##@ Development
 
 .PHONY: manifests
-manifests: controller-gen ## Generate the CRDs and the manager's ClusterRole.
-	"$(CONTROLLER_GEN)" rbac:roleName=manager-role crd paths=./api/... paths=./internal/... output:crd:artifacts:config=config/crd/bases
+manifests: controller-gen ## Generate the CRDs, and one ClusterRole for each part of the operator.
+	"$(CONTROLLER_GEN)" crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	"$(CONTROLLER_GEN)" rbac:roleName=manager-role paths=./internal/controller/... paths=./internal/manager/...
+	"$(CONTROLLER_GEN)" rbac:roleName=finalization-role,fileName=finalization_role.yaml paths=./internal/finalization/...
+	"$(CONTROLLER_GEN)" rbac:roleName=admission-role,fileName=admission_role.yaml paths=./internal/policyverifier/... \
+		paths=./internal/mutation/...
 
 # Two runs, so that the methods are generated even if the apply configurations fail.
 .PHONY: generate

@@ -63,17 +63,6 @@ type FinalizationReconciler struct {
 	Finalizer *finalization.Finalizer
 }
 
-// The operator must list and delete all objects in a terminating namespace, including objects of types
-// that are added later. It reads CustomResourceDefinitions, APIServices, the Leases of the API servers
-// and the configurations of admission webhooks with the same permissions. The get verb is omitted,
-// because it would allow reading the logs of every pod and, through the proxy subresources, everything
-// that kubelets serve. List requests return only metadata. The exception is tiers: the API server of
-// Calico authorizes requests for policies again. It then requires the verb get for their tiers, and the
-// verb of the request for tier.networkpolicies.
-// +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
-// +kubebuilder:rbac:groups=*,resources=tiers,verbs=get
-// +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
-
 // SetupWithManager registers the reconciler.
 func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	typesChanged := handlerFor(r.handleTypeChange)

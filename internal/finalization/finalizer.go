@@ -31,6 +31,20 @@ type GracePeriodSource interface {
 	GracePeriod(ctx context.Context, firstSeen time.Time) time.Duration
 }
 
+// The operator must list and delete all objects in a terminating namespace, including objects of types
+// that are added later. It reads CustomResourceDefinitions, APIServices, the Leases of the API servers
+// and the configurations of admission webhooks with the same permissions. The get verb is omitted,
+// because it would allow reading the logs of every pod and, through the proxy subresources, everything
+// that kubelets serve. List requests return only metadata. The exception is tiers: the API server of
+// Calico authorizes requests for policies again. It then requires the verb get for their tiers, and the
+// verb of the request for tier.networkpolicies.
+// +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
+// +kubebuilder:rbac:groups=*,resources=tiers,verbs=get
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;update
+
 // Config configures a Finalizer. All fields are required.
 type Config struct {
 	// NamespaceFinalizer is the entry of spec.finalizers that the operator owns.
