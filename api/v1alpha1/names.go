@@ -206,6 +206,10 @@ const (
 	ConditionHealthy = "Healthy"
 )
 
+// ConditionEnforced is a condition of a NamespaceInitializerSet. It is True while every new Namespace gets the
+// initializers of the set.
+const ConditionEnforced = "Enforced"
+
 // Condition types of a NamespaceTemplate.
 const (
 	// ConditionValid is False if the template or an expression in it is invalid.
@@ -272,7 +276,7 @@ const (
 	ReasonDeregistered = "Deregistered"
 )
 
-// Reasons for ConditionActive.
+// Reasons for ConditionActive and ConditionEnforced.
 const (
 	// ReasonEnforced: new Namespaces get these initializers.
 	ReasonEnforced = "Enforced"

@@ -296,11 +296,18 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		first := startBinary(binary, config, append(webhookFlags(), "--leader-elect",
-			"--health-probe-bind-address="+framework.FreeAddress())...)
+		webhooks, err := controlplane.HoldOptions()
+		Expect(err).NotTo(HaveOccurred())
+		admission, err := own.StartAdmission(ctx, func(o *manager.Options) { o.Hold = webhooks })
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(admission.Stop()).To(Succeed()) })
+		// After the first manager, the second one serves the webhooks at the same address.
+		first := startBinary(binary, config, controlplane.WithoutAdmission, "--webhook-bind-address="+webhooks.Address, "--leader-elect",
+			"--health-probe-bind-address="+framework.FreeAddress())
 		Eventually(first.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
 		probes := framework.FreeAddress()
-		second := startBinary(binary, config, append(webhookFlags(), "--leader-elect", "--health-probe-bind-address="+probes)...)
+		second := startBinary(binary, config, controlplane.WithoutAdmission, "--webhook-bind-address="+webhooks.Address, "--leader-elect",
+			"--health-probe-bind-address="+probes)
 		Eventually(httpStatus).WithContext(ctx).WithArguments("http://" + probes + "/readyz").Should(Equal(http.StatusOK))
 		Expect(second.Err.Contents()).NotTo(ContainSubstring("Successfully acquired lease"))
 
@@ -499,14 +506,6 @@ func runManager(ctx context.Context, binary string, config *rest.Config) (string
 	var exit *exec.ExitError
 	Expect(errors.As(err, &exit)).To(BeTrue(), output.String())
 	return output.String(), exit.ExitCode()
-}
-
-// webhookFlags returns the flags of a manager that serves its webhooks at a free port.
-func webhookFlags() []string {
-	GinkgoHelper()
-	options, err := controlplane.HoldOptions()
-	Expect(err).NotTo(HaveOccurred())
-	return []string{"--webhook-bind-address=" + options.Address, "--webhook-url=" + options.URL}
 }
 
 // startBinary runs the manager until the spec ends.
