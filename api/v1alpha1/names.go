@@ -106,6 +106,9 @@ const (
 	// PolicyInitializerSubjects restricts who can change the pending list to the subjects of the
 	// initializers, and excludes waitingSubjects.
 	PolicyInitializerSubjects = "initializer-subjects"
+	// PolicyConfinedInitializers limits the subjects of initializers with a confinement. The operator applies the
+	// policy.
+	PolicyConfinedInitializers = "confined-initializers"
 	// PolicyGuard protects the state of the initialization that is recorded on the Namespace.
 	PolicyGuard = "guard"
 	// PolicyTemplates validates the templates and parameters that users choose for a Namespace.

@@ -37,12 +37,28 @@ const (
 	InitializerIgnore InitializerFailurePolicy = "Ignore"
 )
 
+// InitializerConfinement specifies which writes the subjects of an initializer are limited to.
+//
+// +kubebuilder:validation:Enum=None;InitializingNamespaces
+type InitializerConfinement string
+
+// The confinements.
+const (
+	// ConfinementNone does not limit the subjects.
+	ConfinementNone InitializerConfinement = "None"
+	// ConfinementInitializingNamespaces limits the subjects to namespaces that wait for their initializers.
+	ConfinementInitializingNamespaces InitializerConfinement = "InitializingNamespaces"
+)
+
 // InitializerSettings are the optional settings of an initializer. The defaults are the behavior
 // that the Namespace Initializer KEP describes: every new Namespace waits for the initializer
 // without a time limit. If several configurations register an initializer, the settings in the
 // first one apply.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.timeoutSeconds)",message="failurePolicy applies when the initializer times out: also set timeoutSeconds, or remove failurePolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || has(self.subjects) && self.subjects.size() > 0",message="confinement limits the writes of the subjects: also set subjects, or remove confinement"
+// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, s.kind != 'Group')",message="confinement requires subjects of kind ServiceAccount or User: a group can contain administrators and components of Kubernetes"
+// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, s.kind == 'ServiceAccount' ? !has(s.__namespace__) || s.__namespace__ != 'kube-system' : !s.name.startsWith('system:'))",message="confinement cannot apply to users with the prefix system: and to ServiceAccounts in kube-system, which are components of Kubernetes: use a ServiceAccount in another namespace"
 type InitializerSettings struct {
 	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer, counted from
 	// the start of the initializer's turn. After this time, failurePolicy applies. The time starts
@@ -82,6 +98,25 @@ type InitializerSettings struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Subjects []Subject `json:"subjects,omitempty"`
+
+	// confinement limits what the subjects can write, in addition to RBAC. With "None", the default, their
+	// permissions apply to every namespace at any time. With "InitializingNamespaces", the API server rejects
+	// all requests by the subjects except
+	//
+	// - reads and access reviews,
+	// - requests for objects in initializing namespaces whose pending list contains an initializer of the subject,
+	// - changes to the Namespaces that have such an initializer: its removal from the pending list and a failure
+	//   result while it is pending, and its condition "<initializer>/Initialized",
+	// - requests for objects in the namespace of the ServiceAccount, and Events about Namespaces in "default".
+	//
+	// It requires subjects, all of kind ServiceAccount or User, without the components of Kubernetes. A subject is
+	// confined in all of its requests if any initializer confines it. Its initializers are those that contain it in
+	// their subjects, as ServiceAccount or User. ServiceAccounts in the namespace of the operator are not confined.
+	// Confinement does not limit the permissions to impersonate other users and to change admission policies.
+	//
+	// +optional
+	// +kubebuilder:default=None
+	Confinement InitializerConfinement `json:"confinement,omitempty"`
 
 	// namespaceSelector limits the initializer to Namespaces whose labels in the create request match.
 	// Users choose the labels of the Namespaces that they create, so a selector does not enforce

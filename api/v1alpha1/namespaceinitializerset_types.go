@@ -16,6 +16,10 @@ const MaxSetInitializers = 256
 // compare the user of a request with each of them.
 const MaxSetWaitingSubjects = 256
 
+// MaxSetConfinedBytes is the maximum size of the confined subjects with the names of their initializers. They are part of
+// a CEL expression, which the API server limits to 100000 characters.
+const MaxSetConfinedBytes = 64 << 10
+
 // MaxSetTemplates is the maximum number of templates in the set. The admission policies compare the
 // labels of each new Namespace with the selector of each template.
 const MaxSetTemplates = 128

@@ -11,6 +11,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/confinement"
 )
 
 // Merged is the result of Merge.
@@ -42,8 +43,8 @@ const maxSetBytes = 512 << 10
 // settings. Configurations that are being deleted are ignored.
 //
 // A configuration that would make the list exceed v1alpha1.MaxSetInitializers or maxSetBytes, or the
-// subjects exceed v1alpha1.MaxSetWaitingSubjects, is excluded completely, because running only some
-// of its initializers can be worse than running none.
+// subjects exceed v1alpha1.MaxSetWaitingSubjects or MaxSetConfinedBytes, is excluded completely, because
+// running only some of its initializers can be worse than running none.
 func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 	merged := Merged{Overridden: map[string][]v1alpha1.EffectiveInitializer{}}
 	positions := map[string]int{}
@@ -60,7 +61,8 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 		waiting := slices.Concat(merged.WaitingSubjects, configuration.WaitingSubjects)
 		slices.SortFunc(waiting, compareSubjects)
 		waiting = slices.Compact(waiting)
-		if size+addedSize > maxSetBytes || len(waiting) > v1alpha1.MaxSetWaitingSubjects {
+		if size+addedSize > maxSetBytes || len(waiting) > v1alpha1.MaxSetWaitingSubjects ||
+			!fitsConfinement(merged.Initializers, added) {
 			merged.Excluded = append(merged.Excluded, configuration.Name)
 			merged.TooLarge = append(merged.TooLarge, configuration.Name)
 			continue
@@ -76,6 +78,14 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 		}
 	}
 	return merged
+}
+
+// fitsConfinement reports whether the confined subjects fit into the policy confined-initializers.
+func fitsConfinement(initializers, added []v1alpha1.EffectiveInitializer) bool {
+	if !slices.ContainsFunc(added, func(entry v1alpha1.EffectiveInitializer) bool { return len(entry.Subjects) > 0 }) {
+		return true
+	}
+	return confinement.Compute(slices.Concat(initializers, added), "").Size() <= v1alpha1.MaxSetConfinedBytes
 }
 
 func sortedByName(
@@ -124,6 +134,7 @@ func sameSettings(a, b v1alpha1.InitializerSettings) bool {
 			fail := v1alpha1.InitializerFail
 			settings.FailurePolicy = &fail
 		}
+		settings.Confinement = cmp.Or(settings.Confinement, v1alpha1.ConfinementNone)
 	}
 	return apiequality.Semantic.DeepEqual(a, b)
 }
@@ -194,7 +205,11 @@ func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []v1alpha1
 	if len(effective) > 0 && !isNamed {
 		// The caller's list shares its array.
 		m.Initializers = slices.Concat(
-			[]v1alpha1.EffectiveInitializer{{Name: v1alpha1.TemplatesInitializer}}, m.Initializers)
+			[]v1alpha1.EffectiveInitializer{{
+				Name: v1alpha1.TemplatesInitializer,
+				// As the API server stores it: otherwise, the operator would write the set again and again.
+				InitializerSettings: v1alpha1.InitializerSettings{Confinement: v1alpha1.ConfinementNone},
+			}}, m.Initializers)
 	}
 	return effective
 }

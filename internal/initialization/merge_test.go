@@ -244,6 +244,33 @@ func TestMergeWaitingSubjects(t *testing.T) {
 	g.Expect(merged.TooLarge).To(Equal([]string{"c"}))
 }
 
+func TestMergeConfinedSubjects(t *testing.T) {
+	g := NewWithT(t)
+	confined := func(name string, count int, confinement v1alpha1.InitializerConfinement) v1alpha1.NamespaceInitializerConfiguration {
+		configuration := wrappers.MakeConfiguration(name)
+		for i := range count {
+			settings := v1alpha1.InitializerSettings{Confinement: confinement}
+			for k := range 16 {
+				settings.Subjects = append(settings.Subjects, v1alpha1.Subject{
+					Kind: v1alpha1.SubjectUser, Name: fmt.Sprintf("%d-%d-%s", i, k, strings.Repeat("x", 240)),
+				})
+			}
+			configuration.Initializer(fmt.Sprintf("i%d.%s.corp.com", i, name), settings)
+		}
+		return *configuration.Obj()
+	}
+	merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{
+		confined("a", 10, v1alpha1.ConfinementInitializingNamespaces),
+		confined("b", 10, v1alpha1.ConfinementInitializingNamespaces),
+		confined("c", 10, v1alpha1.ConfinementNone),
+	})
+	g.Expect(merged.TooLarge).To(BeEmpty(), "the same subjects")
+	merged = Merge([]v1alpha1.NamespaceInitializerConfiguration{
+		confined("a", 30, v1alpha1.ConfinementInitializingNamespaces), confined("b", 30, v1alpha1.ConfinementNone),
+	})
+	g.Expect(merged.TooLarge).To(Equal([]string{"a"}))
+}
+
 func TestNames(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Names(nil)).To(BeEmpty())

@@ -176,8 +176,9 @@ func tooManyInitializersMessage() string {
 
 func setTooLargeMessage() string {
 	return fmt.Sprintf(configurationsTogether,
-		fmt.Sprintf("%d KiB and %d waitingSubjects", maxSetBytes>>10, v1alpha1.MaxSetWaitingSubjects),
-		"shorten the selectors of this or another configuration, or remove waitingSubjects")
+		fmt.Sprintf("%d KiB, %d KiB of subjects with a confinement and %d waitingSubjects", maxSetBytes>>10,
+			v1alpha1.MaxSetConfinedBytes>>10, v1alpha1.MaxSetWaitingSubjects),
+		"shorten the selectors of this or another configuration, or remove subjects")
 }
 
 // overriddenMessage returns the part of a message that lists the initializers for which the

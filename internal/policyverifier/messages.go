@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nslifecycle/nslifecycle/internal/confinement"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 )
 
@@ -57,6 +58,15 @@ func msgFailurePolicyForbidden(policy string) string {
 func msgPolicyOutdated(policy string) string {
 	return fmt.Sprintf("; a restarting API server can admit requests without policy %q, because the installed policy is "+
 		"from an earlier version; run: %s", policy, InstallCommand)
+}
+
+func msgNotConfined(subjects int) string {
+	if subjects == 0 {
+		return fmt.Sprintf("; subjects of initializers are still confined, because the operator is not authorized to delete "+
+			"ValidatingAdmissionPolicy %q: delete it manually", confinement.Name)
+	}
+	return fmt.Sprintf("; %d subjects of initializers are not confined as configured, because the operator is not "+
+		"authorized to apply ValidatingAdmissionPolicy %q; run: %s", subjects, confinement.Name, InstallCommand)
 }
 
 func msgRefused(refusal error) string {

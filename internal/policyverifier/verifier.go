@@ -88,12 +88,26 @@ type PolicyStatus struct {
 
 // Verify makes the API server enforce the set, and reports whether it does. If this cannot be determined, it returns
 // an empty status and an error. If it returns both a status and an error, the error concerns only
-// the failure policy.
+// the failure policy or confined initializers.
 func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (PolicyStatus, error) {
 	state, found, err := v.find(ctx, set)
 	if err != nil {
 		return PolicyStatus{}, err
 	}
+	// Independent of the injection, which a policy of another project can prevent.
+	notConfined, confinementErr := v.ensureConfinement(ctx, set, found)
+	status, err := v.verify(ctx, set, state, found)
+	if status.Reason != "" && notConfined != "" {
+		status.Message += notConfined
+		status.retryAfter(unconfirmedRetryInterval)
+	}
+	return status, errors.Join(err, confinementErr)
+}
+
+// verify verifies the installed policies.
+func (v *Verifier) verify(
+	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, state mutation.State, found installed,
+) (PolicyStatus, error) {
 	if missing := found.missingWith(state); len(missing) > 0 {
 		v.confirmed = ""
 		status := PolicyStatus{

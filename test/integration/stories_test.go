@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +36,19 @@ var _ = Describe("An initializer in the user stories of the KEP", func() {
 	It("creates policies before the creator gains permissions in the namespace", func(ctx context.Context) {
 		policy := installInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount)
 		owner := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
-		cluster.Register(ctx, "policies", "quota.policy.example.com", "owner.policy.example.com")
+		confined := func(account string) v1alpha1.InitializerSettings {
+			return v1alpha1.InitializerSettings{
+				Confinement: v1alpha1.ConfinementInitializingNamespaces,
+				Subjects:    []v1alpha1.Subject{{Kind: v1alpha1.SubjectServiceAccount, Namespace: account, Name: account}},
+			}
+		}
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("policies").
+			Initializer("quota.policy.example.com", confined(initializers.PolicyAccount)).
+			Initializer("owner.policy.example.com", confined(initializers.OwnerAccount)))
+		Eventually(func() error {
+			return framework.NewUser(owner).Patch(ctx, wrappers.MakeNamespace(preExistingName).Obj(), client.RawPatch(
+				types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
+		}).WithContext(ctx).Should(BeForbiddenBy(v1alpha1.PolicyConfinedInitializers))
 		serve(ctx, policy, "quota.policy.example.com", initializers.Policy)
 		serve(ctx, owner, "owner.policy.example.com", initializers.Owner)
 

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/confinement"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework"
@@ -81,7 +82,7 @@ func (a *startAttack) isRejected() bool {
 
 // The policies have the failurePolicy that the operator sets. A start of the API server takes about 10 s.
 var _ = Describe("An API server that starts", func() {
-	It("admits no restricted template and no waiting subject before it has read the set", func(ctx context.Context) {
+	It("admits no restricted template, waiting subject or confined initializer before it has read the set", func(ctx context.Context) {
 		restarts := len(latencies)
 		if text := os.Getenv("TEMPLATES_RESTARTS"); text != "" {
 			var err error
@@ -98,7 +99,7 @@ var _ = Describe("An API server that starts", func() {
 		failClosed(ctx, slices.Concat(readTemplates, readSubjects))
 		existing := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("existing")).Name
 		attacks := slices.Concat(chooseRestricted("RBAC", cluster.Ordinary, existing),
-			chooseRestricted("ABAC", early, existing), ignoreSubjects(early, existing))
+			chooseRestricted("ABAC", early, existing), ignoreSubjects(early, existing), ignoreConfinement(ctx))
 		control := createConfigMap(early, metav1.NamespaceDefault)
 		for restart := range restarts {
 			etcd.SetLatency(latencies[restart%len(latencies)])
@@ -183,9 +184,13 @@ func failClosed(ctx context.Context, policies []string) {
 	}
 }
 
-// earlyUser is authorized by a file. With RBAC, the API server rejects all requests of users until it has
+// These users are authorized by a file. With RBAC, the API server rejects all requests of users until it has
 // read the roles, and then it has often read the policies, too.
-const earlyUser = "early@corp.example.com"
+const (
+	earlyUser = "early@corp.example.com"
+	// confinedUser is a subject of an initializer with a confinement.
+	confinedUser = "confined@corp.example.com"
+)
 
 // useRestartable makes the spec use a new control plane whose API server can be restarted. It returns
 // a user with all permissions on namespaces and ConfigMaps from the first request on, but without other ones.
@@ -202,8 +207,10 @@ func useRestartable(ctx context.Context) (*framework.User, *faults.TCPProxy) {
 	permissions := filepath.Join(dir, "abac.jsonl")
 	var lines string
 	for _, resource := range []string{"namespaces", "configmaps"} {
-		lines += `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy",` +
-			`"spec":{"user":"` + earlyUser + `","namespace":"*","resource":"` + resource + `","apiGroup":""}}` + "\n"
+		for _, user := range []string{earlyUser, confinedUser} {
+			lines += `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy",` +
+				`"spec":{"user":"` + user + `","namespace":"*","resource":"` + resource + `","apiGroup":""}}` + "\n"
+		}
 	}
 	Expect(os.WriteFile(permissions, []byte(lines), 0o600)).To(Succeed())
 	shared := cluster
@@ -261,6 +268,20 @@ func ignoreSubjects(user *framework.User, namespace string) []*startAttack {
 			},
 		},
 	}
+}
+
+// ignoreConfinement confines a user, like the operator, and returns dry runs in a namespace that is not initializing.
+func ignoreConfinement(ctx context.Context) []*startAttack {
+	GinkgoHelper()
+	policy, binding := confinement.Subjects{confinedUser: {"a.test.example.com"}}.Render()
+	Expect(cluster.Admin.Create(ctx, policy)).To(Succeed())
+	Expect(cluster.Admin.Create(ctx, binding)).To(Succeed())
+	config, err := cluster.User(confinedUser)
+	Expect(err).NotTo(HaveOccurred())
+	attack := createConfigMap(framework.NewUser(config), metav1.NamespaceDefault)
+	attack.name, attack.message = "ignore the confinement", "is a subject of an initializer with a confinement"
+	Eventually(attack.do).WithContext(ctx).Should(MatchError(ContainSubstring(attack.message)))
+	return []*startAttack{attack}
 }
 
 // createConfigMap returns dry runs of a waiting subject that must wait if the namespace is initializing.

@@ -36,6 +36,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: configuration
       type:
         scalar: string
+    - name: confinement
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerConfinement
+      default: None
     - name: failurePolicy
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
@@ -77,6 +81,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerConfinement
+  scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
   scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
@@ -84,6 +90,10 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializer
   map:
     fields:
+    - name: confinement
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerConfinement
+      default: None
     - name: failurePolicy
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy

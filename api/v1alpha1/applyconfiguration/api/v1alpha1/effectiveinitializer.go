@@ -81,6 +81,14 @@ func (b *EffectiveInitializerApplyConfiguration) WithSubjects(values ...*Subject
 	return b
 }
 
+// WithConfinement sets the Confinement field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Confinement field is set to the value of the last call.
+func (b *EffectiveInitializerApplyConfiguration) WithConfinement(value apiv1alpha1.InitializerConfinement) *EffectiveInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.Confinement = &value
+	return b
+}
+
 // WithNamespaceSelector sets the NamespaceSelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the NamespaceSelector field is set to the value of the last call.

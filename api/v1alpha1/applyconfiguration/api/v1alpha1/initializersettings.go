@@ -36,6 +36,21 @@ type InitializerSettingsApplyConfiguration struct {
 	// still need the "initialize" verb. The default allows every holder of the verb to remove it at any
 	// time. The operator itself always can, for example after a timeout.
 	Subjects []SubjectApplyConfiguration `json:"subjects,omitempty"`
+	// confinement limits what the subjects can write, in addition to RBAC. With "None", the default, their
+	// permissions apply to every namespace at any time. With "InitializingNamespaces", the API server rejects
+	// all requests by the subjects except
+	//
+	// - reads and access reviews,
+	// - requests for objects in initializing namespaces whose pending list contains an initializer of the subject,
+	// - changes to the Namespaces that have such an initializer: its removal from the pending list and a failure
+	// result while it is pending, and its condition "<initializer>/Initialized",
+	// - requests for objects in the namespace of the ServiceAccount, and Events about Namespaces in "default".
+	//
+	// It requires subjects, all of kind ServiceAccount or User, without the components of Kubernetes. A subject is
+	// confined in all of its requests if any initializer confines it. Its initializers are those that contain it in
+	// their subjects, as ServiceAccount or User. ServiceAccounts in the namespace of the operator are not confined.
+	// Confinement does not limit the permissions to impersonate other users and to change admission policies.
+	Confinement *apiv1alpha1.InitializerConfinement `json:"confinement,omitempty"`
 	// namespaceSelector limits the initializer to Namespaces whose labels in the create request match.
 	// Users choose the labels of the Namespaces that they create, so a selector does not enforce
 	// anything. The default selects every new Namespace.
@@ -82,6 +97,14 @@ func (b *InitializerSettingsApplyConfiguration) WithSubjects(values ...*SubjectA
 		}
 		b.Subjects = append(b.Subjects, *values[i])
 	}
+	return b
+}
+
+// WithConfinement sets the Confinement field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Confinement field is set to the value of the last call.
+func (b *InitializerSettingsApplyConfiguration) WithConfinement(value apiv1alpha1.InitializerConfinement) *InitializerSettingsApplyConfiguration {
+	b.Confinement = &value
 	return b
 }
 

@@ -1,0 +1,101 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package confinement
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/config/initializers"
+)
+
+// Name is the name of the policy and of its binding.
+const Name = "nslifecycle-" + v1alpha1.PolicyConfinedInitializers
+
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// Subjects maps the user names of the confined subjects to the sorted names of their initializers.
+type Subjects map[string][]string
+
+// Compute returns the confined subjects of initializers. A user that several initializers contain is confined if one of
+// them has a confinement. ServiceAccounts in the system namespace are not confined, because one of them applies and
+// deletes the policy.
+func Compute(effective []v1alpha1.EffectiveInitializer, systemNamespace string) Subjects {
+	all, confined := Subjects{}, Subjects{}
+	for _, initializer := range effective {
+		for _, user := range users(initializer.Subjects) {
+			all[user] = append(all[user], initializer.Name)
+			if initializer.Confinement == v1alpha1.ConfinementInitializingNamespaces &&
+				!strings.HasPrefix(user, serviceAccountPrefix+systemNamespace+":") {
+				confined[user] = nil
+			}
+		}
+	}
+	for user := range confined {
+		names := all[user]
+		slices.Sort(names)
+		confined[user] = slices.Compact(names)
+	}
+	return confined
+}
+
+// users returns the user names of the subjects that are not groups.
+func users(subjects []v1alpha1.Subject) []string {
+	var users []string
+	for _, subject := range subjects {
+		switch subject.Kind {
+		case v1alpha1.SubjectServiceAccount:
+			users = append(users, serviceAccountPrefix+subject.Namespace+":"+subject.Name)
+		case v1alpha1.SubjectUser:
+			users = append(users, subject.Name)
+		}
+	}
+	return users
+}
+
+// Size returns the length of the longest expression with the subjects.
+func (s Subjects) Size() int { return len(s.initializers()) }
+
+// isConfined returns a CEL expression that selects the requests of the subjects. The API server evaluates a list of
+// constants as a set.
+func (s Subjects) isConfined() string {
+	return "request.userInfo.username in " + quote(slices.Sorted(maps.Keys(s)))
+}
+
+// initializers returns a CEL expression for the initializers of the user.
+func (s Subjects) initializers() string {
+	var entries []string
+	for _, user := range slices.Sorted(maps.Keys(s)) {
+		entries = append(entries, strconv.QuoteToASCII(user)+": "+quote(s[user]))
+	}
+	return "{" + strings.Join(entries, ", ") + "}[request.userInfo.username]"
+}
+
+func quote(values []string) string {
+	quoted := make([]string, 0, len(values))
+	for _, value := range values {
+		quoted = append(quoted, strconv.QuoteToASCII(value))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// Render returns the policy for the subjects and its binding.
+func (s Subjects) Render() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+	policy, binding := &admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(initializers.Confined), len(initializers.Confined))
+	// The manifest is part of the program.
+	utilruntime.Must(decoder.Decode(policy))
+	utilruntime.Must(decoder.Decode(binding))
+	policy.Spec.MatchConditions[0].Expression = s.isConfined()
+	policy.Spec.Variables[0].Expression = s.initializers()
+	return policy, binding
+}

@@ -1,0 +1,70 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package confinement
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+func entry(name string, confinement v1alpha1.InitializerConfinement, subjects ...v1alpha1.Subject) v1alpha1.EffectiveInitializer {
+	return v1alpha1.EffectiveInitializer{Name: name, InitializerSettings: v1alpha1.InitializerSettings{
+		Confinement: confinement, Subjects: subjects,
+	}}
+}
+
+func TestCompute(t *testing.T) {
+	const none, confined = v1alpha1.ConfinementNone, v1alpha1.ConfinementInitializingNamespaces
+	user := v1alpha1.Subject{Kind: v1alpha1.SubjectUser, Name: "bot"}
+	account := v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "corp", Name: "bot"}
+	sameAccount := v1alpha1.Subject{Kind: v1alpha1.SubjectUser, Name: "system:serviceaccount:corp:bot"}
+	group := v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "bot"}
+	tests := map[string]struct {
+		initializers []v1alpha1.EffectiveInitializer
+		want         Subjects
+	}{
+		"none":              {want: Subjects{}},
+		"without a setting": {initializers: []v1alpha1.EffectiveInitializer{entry("a", "", user), entry("b", none, account)}, want: Subjects{}},
+		"a user and a ServiceAccount with the same name": {
+			initializers: []v1alpha1.EffectiveInitializer{entry("a", confined, user, account)},
+			want:         Subjects{"bot": {"a"}, "system:serviceaccount:corp:bot": {"a"}},
+		},
+		"several initializers, of which the last one has a confinement": {
+			initializers: []v1alpha1.EffectiveInitializer{entry("c", none, user), entry("a", "", user), entry("b", confined, user)},
+			want:         Subjects{"bot": {"a", "b", "c"}},
+		},
+		"one ServiceAccount, specified in two ways": {
+			initializers: []v1alpha1.EffectiveInitializer{entry("a", confined, account), entry("b", none, sameAccount, account)},
+			want:         Subjects{"system:serviceaccount:corp:bot": {"a", "b"}},
+		},
+		"a group": {initializers: []v1alpha1.EffectiveInitializer{entry("a", confined, group)}, want: Subjects{}},
+		"the operator": {
+			initializers: []v1alpha1.EffectiveInitializer{entry("a", confined,
+				v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "nslifecycle-system", Name: "nslifecycle-admission"},
+				v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "nslifecycle-system2", Name: "bot"})},
+			want: Subjects{"system:serviceaccount:nslifecycle-system2:bot": {"a"}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Compute(test.initializers, "nslifecycle-system")).To(Equal(test.want))
+		})
+	}
+}
+
+func TestRender(t *testing.T) {
+	g := NewWithT(t)
+	policy, binding := Subjects{"b": {"x.y.z"}, "a\"'\\\n\u00e9": {"x.y.z", "u.v.w"}}.Render()
+	g.Expect(policy.Name).To(Equal(Name))
+	g.Expect(policy.Labels).To(HaveKeyWithValue(v1alpha1.LabelPolicy, v1alpha1.PolicyConfinedInitializers))
+	g.Expect(binding.Spec.PolicyName).To(Equal(Name))
+	g.Expect(policy.Spec.MatchConditions).To(HaveLen(1))
+	g.Expect(policy.Spec.MatchConditions[0].Expression).To(Equal(`request.userInfo.username in ["a\"'\\\n\u00e9", "b"]`))
+	g.Expect(policy.Spec.Variables[0].Name).To(Equal("initializers"))
+	g.Expect(policy.Spec.Variables[0].Expression).To(Equal(
+		`{"a\"'\\\n\u00e9": ["x.y.z", "u.v.w"], "b": ["x.y.z"]}[request.userInfo.username]`))
+}
