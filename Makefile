@@ -387,7 +387,7 @@ docker-buildx: ## Build the image for all PLATFORMS and push it.
 build-installer: kustomize ## Write dist/install.yaml and the generated parts of dist/chart.
 	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
 	printf '%s\n' 'namespace: nslifecycle-system' 'namePrefix: nslifecycle-' 'sortOptions:' '  order: fifo' \
-		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/owners' '- ../../config/prometheus' \
+		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/owners' '- ../../config/prometheus' '- ../../config/manager/finalization' \
 		>"$$overlay/kustomization.yaml"; \
 	"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/optional.yaml"; \
 	for file in config/mutating/*.yaml; do echo ---; cat "$$file"; done >>"$$overlay/optional.yaml"; \
