@@ -247,10 +247,16 @@ func expectSame(got, want map[string]*unstructured.Unstructured) {
 	}
 }
 
+// deployment returns the main Deployment.
 func deployment(named map[string]*unstructured.Unstructured) *appsv1.Deployment {
 	GinkgoHelper()
+	return deploymentOf(named, controlplane.ServiceAccount)
+}
+
+func deploymentOf(named map[string]*unstructured.Unstructured, name string) *appsv1.Deployment {
+	GinkgoHelper()
 	var typed appsv1.Deployment
-	object := named["Deployment/nslifecycle-controller-manager"]
+	object := named["Deployment/"+name]
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed)).To(Succeed())
 	return &typed
 }
@@ -267,7 +273,8 @@ func expectCertManager(named map[string]*unstructured.Unstructured) {
 		Expect(named[name].GetAnnotations()).To(
 			HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-webhook"))
 	}
-	Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--webhook-certificate-rotation=false"))
+	Expect(deploymentOf(named, "nslifecycle-admission").Spec.Template.Spec.Containers[0].Args).To(
+		ContainElement("--webhook-certificate-rotation=false"))
 }
 
 // variant returns a copy of config/default in which the given directories, which are comments in its

@@ -27,9 +27,6 @@ control-plane: {{ . }}
 - {{ printf "--controllers=%s,-admission" .Values.controllers | quote }}
 {{- if .Values.webhooks.enabled }}
 - --webhook-bind-address=:9443
-{{- if .Values.webhooks.certManager.enabled }}
-- --webhook-certificate-rotation=false
-{{- end }}
 {{- if ne .Values.hold.duration "10s" }}
 - --hold-duration={{ .Values.hold.duration }}
 {{- end }}
@@ -52,6 +49,14 @@ control-plane: {{ . }}
 {{- if ne (toString .Values.expiry.dryRun) "false" }}
 - --expiry-dry-run
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "nslifecycle.admissionFlags" -}}
+- --leader-elect-resource-name=admission.nslifecycle.dev
+- --controllers=admission
+{{- if and .Values.webhooks.enabled .Values.webhooks.certManager.enabled }}
+- --webhook-certificate-rotation=false
 {{- end }}
 {{- end }}
 
