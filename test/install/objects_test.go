@@ -276,21 +276,3 @@ func expectCertManager(named map[string]*unstructured.Unstructured) {
 	Expect(deploymentOf(named, "nslifecycle-admission").Spec.Template.Spec.Containers[0].Args).To(
 		ContainElement("--webhook-certificate-rotation=false"))
 }
-
-// variant returns a copy of config/default in which the given directories, which are comments in its
-// kustomization, are enabled.
-func variant(directories ...string) string {
-	GinkgoHelper()
-	config := GinkgoT().TempDir()
-	Expect(os.CopyFS(config, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
-	file := filepath.Join(config, "default", "kustomization.yaml")
-	content, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	text := string(content)
-	for _, directory := range directories {
-		Expect(text).To(ContainSubstring("\n# - ../" + directory + "\n"))
-		text = strings.Replace(text, "\n# - ../"+directory+"\n", "\n- ../"+directory+"\n", 1)
-	}
-	Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
-	return filepath.Dir(file)
-}
