@@ -20,8 +20,9 @@ import (
 func DeploymentCommand(deployment *appsv1.Deployment, binary string, config *rest.Config, args ...string) *exec.Cmd {
 	GinkgoHelper()
 	container := deployment.Spec.Template.Spec.Containers[0]
-	args = slices.Concat(container.Args, []string{"--health-probe-bind-address=0", "--kubeconfig=" + KubeconfigFile(config)}, args)
-	command := exec.Command(binary, args...)
+	command := exec.Command(binary, slices.Concat(container.Args, []string{
+		"--health-probe-bind-address=0", "--kubeconfig=" + KubeconfigFile(config),
+	}, args)...)
 	command.Env = os.Environ()
 	for _, variable := range container.Env {
 		if limit := variable.ValueFrom.ResourceFieldRef; limit != nil {

@@ -107,7 +107,9 @@ var _ = Describe("The variants of the installation", Ordered, ContinueOnFailure,
 			By("initializing a namespace")
 			configuration := wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj()
 			Expect(admin.Create(ctx, configuration)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed()) })
+			DeferCleanup(func(ctx context.Context) {
+				Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())
+			})
 			expectInjected(ctx)
 			namespace := wrappers.MakeNamespace("variant").Obj()
 			Expect(admin.Create(ctx, namespace)).To(Succeed())
