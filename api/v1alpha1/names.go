@@ -206,9 +206,11 @@ const (
 	ConditionHealthy = "Healthy"
 )
 
-// ConditionEnforced is a condition of a NamespaceInitializerSet. It is True while every new Namespace gets the
-// initializers of the set.
-const ConditionEnforced = "Enforced"
+// Condition types of a NamespaceInitializerSet.
+const (
+	// ConditionEnforced is True while every new Namespace gets the initializers of the set.
+	ConditionEnforced = "Enforced"
+)
 
 // Condition types of a NamespaceTemplate.
 const (
