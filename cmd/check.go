@@ -10,15 +10,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/installcheck"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -31,19 +28,10 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, out io.Wr
 	if err != nil {
 		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 	}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
-	if err != nil {
-		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
-	}
-	verifier := &policyverifier.Verifier{
-		Client: apiClient, Live: apiClient, Clock: clock.RealClock{}, Mutation: &mutation.Installer{
-			Client: apiClient, Live: apiClient, Discovery: discoveryClient, Clock: clock.RealClock{},
-		},
-	}
 	checker := installcheck.Checker{
 		Client: apiClient, Clock: clock.RealClock{},
 		SystemNamespace: opts.SystemNamespace, LeaseName: opts.leaseName,
-		HasInitialization: opts.Controllers.Runs(manager.Initialization), CheckPolicies: verifier.CheckInstalled,
+		HasInitialization: opts.Controllers.Runs(manager.Initialization),
 	}
 
 	var results []installcheck.Result

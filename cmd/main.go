@@ -36,6 +36,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/version"
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // exitNoCluster is the exit status if no cluster is configured.
@@ -64,7 +65,7 @@ type options struct {
 	checkTimeout time.Duration
 	isVersion    bool
 
-	// Hold of manager.Options is set to these options if the address is not "0".
+	// Hold of manager.Options refers to these options.
 	hold hold.Options
 
 	// The method parse converts these flags to fields of manager.Options.
@@ -84,14 +85,11 @@ func (o *options) parse() error {
 		errs[3] = fmt.Errorf("--diagnosis-progress-deadline %s is too short: use 1s or more, "+
 			"or disable diagnosis with --controllers=*,-diagnosis", o.DiagnosisProgressDeadline)
 	}
-	if o.hold.Address != "0" {
-		o.Hold = &o.hold
-		if o.clientNames != "" {
-			o.hold.ClientNames = strings.Split(o.clientNames, ",")
-		}
-		errs = append(errs, o.hold.Validate())
+	if o.clientNames != "" {
+		o.hold.ClientNames = strings.Split(o.clientNames, ",")
 	}
-	return errors.Join(errs...)
+	o.Hold = &o.hold
+	return errors.Join(append(errs, o.hold.Validate())...)
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
@@ -111,8 +109,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 			"different Leases if their --controllers or --finalizer-token differ.")
 	o.controllers.list = "*"
 	flags.Var(&o.controllers, "controllers",
-		"A comma-separated `list` of controllers to run: initialization, templates, finalization, diagnosis, expiry. "+
-			"* enables all controllers except expiry; the prefix - disables a controller. Can be repeated.")
+		"A comma-separated `list` of controllers to run: admission, initialization, templates, finalization, diagnosis, "+
+			"expiry. * enables all controllers except expiry; the prefix - disables a controller. Can be repeated.")
 	flags.StringVar(&o.finalizerToken, "finalizer-token", string(corev1.FinalizerKubernetes),
 		"The namespace finalizer (an entry of spec.finalizers) that the finalization controller removes from empty "+
 			"namespaces. Use a value other than kubernetes to run the finalization controller in addition to the namespace "+
@@ -143,7 +141,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The number of stalled namespaces that are diagnosed concurrently.")
 	flags.BoolVar(&o.IsExpiryDryRun, "expiry-dry-run", false,
 		"Report expired namespaces without deleting them.")
-	flags.StringVar(&o.hold.Address, "webhook-bind-address", "0",
+	o.hold.Options = webhooks.Defaults()
+	flags.StringVar(&o.hold.Address, "webhook-bind-address", o.hold.Address,
 		`The address of the webhooks, for example ":9443"; "0" disables them. They hold writes to initializing namespaces, `+
 			"validate NamespaceTemplates and, before Kubernetes 1.36, inject initializers. They require the initialization "+
 			"controller.")
@@ -156,13 +155,14 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The number of writes of one user that are held concurrently.")
 	flags.StringVar(&o.hold.URL, "webhook-url", "",
 		"The https URL of the webhooks, with a DNS name, for an API server that cannot reach Services, for example "+
-			"https://manager.example.com:9443. The manager sets it in the webhook configurations.")
-	flags.StringVar(&o.hold.Service, "webhook-service", "nslifecycle-webhook",
+			"https://manager.example.com:9443. The admission controller sets it in the webhook configurations.")
+	flags.StringVar(&o.hold.Service, "webhook-service", o.hold.Service,
 		"The Service of the webhooks, in --system-namespace.")
-	flags.StringVar(&o.hold.Secret, "webhook-certificate-secret", "nslifecycle-webhook-certificate",
+	flags.StringVar(&o.hold.Secret, "webhook-certificate-secret", o.hold.Secret,
 		"The Secret with the certificate of the webhooks, in --system-namespace.")
-	flags.BoolVar(&o.hold.IsRotated, "webhook-certificate-rotation", true,
-		"Issue and rotate the certificate of the webhooks. Disable it if cert-manager issues the certificate.")
+	flags.BoolVar(&o.hold.IsRotated, "webhook-certificate-rotation", o.hold.IsRotated,
+		"Whether the admission controller issues and rotates the certificate of the webhooks. Disable it if cert-manager "+
+			"issues the certificate.")
 	flags.StringVar(&o.hold.ClientCAFile, "webhook-client-ca-file", "",
 		"A PEM file with the CAs of the client certificates with which API servers call the webhooks. If empty, the "+
 			"webhooks also answer other clients.")
@@ -223,7 +223,7 @@ func run(restConfig *rest.Config, opts options) error {
 	restConfig.Burst = opts.burst
 	opts.UseServerClock(restConfig)
 	log := ctrl.Log.WithName("setup")
-	if opts.Controllers.Runs(manager.Initialization) && opts.Hold == nil {
+	if opts.Controllers.Runs(manager.Initialization) && !opts.Hold.IsServed() {
 		log.Info(noWebhooks)
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
@@ -250,10 +250,10 @@ func run(restConfig *rest.Config, opts options) error {
 	return mgr.Start(ctx)
 }
 
-// preflight returns an error if the initialization controllers run and the API server does not meet their
+// preflight returns an error if the initialization or admission controllers run and the API server does not meet their
 // requirements.
 func (o *options) preflight(ctx context.Context, restConfig *rest.Config) error {
-	if !o.Controllers.Runs(manager.Initialization) {
+	if !o.Controllers.Runs(manager.Initialization) && !o.Controllers.Runs(manager.Admission) {
 		return nil
 	}
 	client, err := discovery.NewDiscoveryClientForConfig(restConfig)

@@ -206,6 +206,12 @@ const (
 	ConditionHealthy = "Healthy"
 )
 
+// Condition types of a NamespaceInitializerSet.
+const (
+	// ConditionEnforced is True while every new Namespace gets the initializers of the set.
+	ConditionEnforced = "Enforced"
+)
+
 // Condition types of a NamespaceTemplate.
 const (
 	// ConditionValid is False if the template or an expression in it is invalid.
@@ -272,7 +278,7 @@ const (
 	ReasonDeregistered = "Deregistered"
 )
 
-// Reasons for ConditionActive.
+// Reasons for ConditionActive and ConditionEnforced.
 const (
 	// ReasonEnforced: new Namespaces get these initializers.
 	ReasonEnforced = "Enforced"

@@ -61,6 +61,21 @@ type EffectiveInitializer struct {
 	InitializerSettings `json:",inline"`
 }
 
+// NamespaceInitializerSetStatus describes whether API servers enforce the set.
+type NamespaceInitializerSetStatus struct {
+	// observedGeneration is the generation of the set that the conditions describe.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are the observed conditions. "Enforced" is True while every new Namespace gets the initializers of
+	// the set.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
 // NamespaceInitializerSet is the merged list of the initializers of all configurations. An
 // admission policy reads it when a Namespace is created. There is one object, named "effective",
 // which the operator writes. To register initializers, create a NamespaceInitializerConfiguration.
@@ -70,6 +85,8 @@ type EffectiveInitializer struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=nsinitset,categories=nslifecycle
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Initializers",type=string,JSONPath=`.initializers`
 // +kubebuilder:printcolumn:name="System-Namespace",type=string,priority=1,JSONPath=`.systemNamespace`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -110,6 +127,10 @@ type NamespaceInitializerSet struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SystemNamespace string `json:"systemNamespace,omitempty"`
+
+	// status is the observed state.
+	// +optional
+	Status NamespaceInitializerSetStatus `json:"status,omitempty"`
 }
 
 // NamespaceInitializerSetList is a list of sets.

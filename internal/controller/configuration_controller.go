@@ -10,16 +10,13 @@ import (
 	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -32,30 +29,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// PolicyVerifier makes the API server enforce a NamespaceInitializerSet, and verifies whether it does.
-type PolicyVerifier interface {
-	Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error)
-}
-
 // ConfigurationReconciler merges all configurations into NamespaceInitializerSet/effective, and
-// reports in the status of each configuration whether the API server enforces it. All
-// configurations share one reconcile request, because a change to any configuration can change the
-// set.
+// reports in the status of each configuration whether the API server enforces it, according to the status of
+// the set, which the admission controller writes. All configurations share one reconcile request, because a
+// change to any configuration can change the set.
 type ConfigurationReconciler struct {
 	client.Client
 	// Live reads from the API server.
-	Live client.Reader
-	// Policies makes the API server enforce the set, and verifies it.
-	Policies PolicyVerifier
-	// Mutation is what Policies uses to make API servers inject; nil if nothing has to be watched for it.
-	Mutation *mutation.Installer
-	Clock    clock.PassiveClock
+	Live  client.Reader
+	Clock clock.PassiveClock
 	// HealthChecker determines the health of the initializers.
 	HealthChecker *initializerhealth.Checker
 	// SystemNamespace is written to the set, so that the admission policies exempt this namespace.
@@ -66,9 +52,15 @@ type ConfigurationReconciler struct {
 	// HasTemplates registers the initializer of NamespaceTemplates.
 	HasTemplates bool
 
+	// generation is the generation of the set that was written at a time.
+	generation int64
+	writtenAt  time.Time
 	// cacheCheck is needed because an outdated cache would remove entries from the set.
 	cacheCheck cacheCheck
 }
+
+// verificationTimeout is longer than policyverifier repeats its dry runs for a new set.
+const verificationTimeout = 2 * time.Second
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations/status,verbs=patch
@@ -80,55 +72,18 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return []reconcile.Request{requestFor(v1alpha1.EffectiveSetName)}
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named(configurationControllerName).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
-		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
+		Watches(&v1alpha1.NamespaceInitializerSet{}, everything). // Its status, too.
 		Watches(&v1alpha1.NamespaceTemplate{}, everything, changed).
 		// This request ensures that the set is written even if no watch event triggers the write.
 		WatchesRawSource(source.Func(func(_ context.Context, queue requestQueue) error {
 			queue.Add(requestFor(v1alpha1.EffectiveSetName))
 			return nil
 		})).
-		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
-	for _, object := range policyverifier.Objects() {
-		controllerBuilder.Watches(object, everything, builder.WithPredicates(hasPolicyChanged))
-	}
-	started, err := controllerBuilder.Build(r)
-	if err == nil && r.Mutation != nil {
-		r.Mutation.Watch = func(object client.Object) error {
-			return watchMutation(mgr, started, object, everything, hasPolicyChanged)
-		}
-	}
-	return err
-}
-
-// hasPolicyChanged ignores changes of the status. Labels identify policies, and do not change their generation.
-var hasPolicyChanged = predicate.Or[client.Object](
-	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
-
-// watchMutation watches the objects of package mutation, with a cache of their own: the cache of the manager must only
-// contain types that every API server serves.
-func watchMutation(
-	mgr ctrl.Manager, started controller.Controller, object client.Object, eventHandler handler.EventHandler,
-	predicates ...predicate.Predicate,
-) error {
-	selector := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.InjectConfiguration)}
-	if _, ok := object.(*admissionregistrationv1.MutatingWebhookConfiguration); !ok {
-		selector = cache.ByObject{Label: policyverifier.Selector()}
-	}
-	objects, err := cache.New(mgr.GetConfig(), cache.Options{
-		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:         map[client.Object]cache.ByObject{object: selector},
-	})
-	if err != nil {
-		return fmt.Errorf("failed to create a cache for %T: %w", object, err)
-	}
-	if err := mgr.Add(objects); err != nil {
-		return err
-	}
-	return started.Watch(source.Kind(objects, object, eventHandler, predicates...))
+		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
+		Complete(r)
 }
 
 // Reconcile writes the set and the statuses of all configurations.
@@ -154,32 +109,38 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	policyStatus, err := r.Policies.Verify(ctx, set)
-	errs := []error{err}
-	retryAfter := policyStatus.RetryAfter
-	if policyStatus.Reason != "" {
-		metrics.SetEffectiveSetStatus(policyStatus.Reason)
-		var health initialization.Health
-		if len(configurations.Items) > 0 {
-			health = r.HealthChecker.Check(ctx, configurations.Items)
-			if retryAfter == 0 || initializerhealth.Interval < retryAfter {
-				retryAfter = initializerhealth.Interval
-			}
+	enforced, isVerified := initialization.EnforcedCondition(set)
+	if left := r.timeToVerify(set.Generation); !isVerified && left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	metrics.SetEffectiveSetStatus(enforced.Reason)
+	if len(configurations.Items) == 0 {
+		return ctrl.Result{}, nil
+	}
+	health, retryAfter := r.HealthChecker.Check(ctx, configurations.Items), initializerhealth.Interval
+	var errs []error
+	for i := range configurations.Items {
+		err := r.writeStatus(ctx, &configurations.Items[i], merged, enforced, health)
+		if nswrite.IsConflict(err) {
+			// The cache is stale, and the predicate drops the watch events of status changes.
+			retryAfter = conflictRetry
+			continue
 		}
-		for i := range configurations.Items {
-			err := r.writeStatus(ctx, &configurations.Items[i], merged, policyStatus, health)
-			if nswrite.IsConflict(err) {
-				// The cache is stale, and the predicate drops the watch events of status changes.
-				retryAfter = conflictRetry
-				continue
-			}
-			errs = append(errs, err)
-		}
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: retryAfter}, nil
+}
+
+// timeToVerify returns how long the admission controller may still take to verify a generation of the set. Before, no
+// status changes: each change of the set would make all configurations inactive for a moment.
+func (r *ConfigurationReconciler) timeToVerify(generation int64) time.Duration {
+	if now := r.Clock.Now(); r.generation != generation {
+		r.generation, r.writtenAt = generation, now
+	}
+	return verificationTimeout - r.Clock.Since(r.writtenAt)
 }
 
 // verifyCache returns an error if the cache can lack an entry of the set.
@@ -227,14 +188,14 @@ func (r *ConfigurationReconciler) writeSet(
 // writeStatus writes the conditions of one configuration if they have changed.
 func (r *ConfigurationReconciler) writeStatus(
 	ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration,
-	merged initialization.Merged, policyStatus policyverifier.PolicyStatus, health initialization.Health,
+	merged initialization.Merged, enforced metav1.Condition, health initialization.Health,
 ) error {
 	if configuration.DeletionTimestamp != nil {
 		return nil
 	}
 	base := configuration.DeepCopy()
 	conditions := []metav1.Condition{
-		initialization.ActiveCondition(configuration, merged, policyStatus.Reason, policyStatus.Message),
+		initialization.ActiveCondition(configuration, merged, enforced.Reason, enforced.Message),
 		initialization.HealthyCondition(configuration, health),
 	}
 	hasChanged, keysAndValues := false, []any{"configuration", configuration.Name}

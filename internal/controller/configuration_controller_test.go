@@ -12,7 +12,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -92,7 +91,7 @@ func (s *configurationServer) recordSet(verb, manager string, object client.Obje
 	}
 	s.writes = append(s.writes, fmt.Sprintf("%s %s by %s: [%s] in %s",
 		verb, set.Name, manager, strings.Join(entries, ", "), set.SystemNamespace))
-	set.UID, set.ResourceVersion = "set-uid", "8"
+	set.UID, set.ResourceVersion, set.Generation = "set-uid", "8", set.Generation+1
 	set.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 }
 
@@ -141,39 +140,37 @@ func TestConfigurationReconcile(t *testing.T) {
 		return wrapper
 	}
 	changed := func(change func(*v1alpha1.NamespaceInitializerSet)) *v1alpha1.NamespaceInitializerSet {
-		set := policytest.Set("rbac.corp.com")
+		set := verifiedSet("rbac.corp.com")
 		change(set)
 		return set
 	}
 	tests := map[string]struct {
-		server configurationServer
-		// installed contains the installed admission policies. The default is all of them.
-		installed  []client.Object
-		patchError error
-
+		server     configurationServer
 		wantWrites []string
 		wantRetry  time.Duration
 		wantError  string
 	}{
 		"the set is created even without configurations": {
 			wantWrites: []string{"create effective by nslifecycle: [] in nslifecycle-system"},
+			wantRetry:  verificationTimeout,
 		},
 		"the first configuration": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 			},
-			wantWrites: []string{"create " + ofRBAC, "one" + status + "True/Enforced" + healthy},
+			wantWrites: []string{"create " + ofRBAC},
+			wantRetry:  verificationTimeout,
 		},
 		"nothing has changed": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set:            policytest.Set("rbac.corp.com"),
+				set:            verifiedSet("rbac.corp.com"),
 			},
 		},
 		"only the status is missing": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            policytest.Set("rbac.corp.com"),
+				set:            verifiedSet("rbac.corp.com"),
 			},
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 		},
@@ -182,16 +179,17 @@ func TestConfigurationReconcile(t *testing.T) {
 				configurations: []*wrappers.ConfigurationWrapper{
 					enforced(configuration("one", "rbac.corp.com")).Generation(2),
 				},
-				set: policytest.Set("rbac.corp.com"),
+				set: verifiedSet("rbac.corp.com"),
 			},
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 		},
 		"another client has edited the set": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set:            policytest.Set("rbac.corp.com", "mine.corp.com"),
+				set:            verifiedSet("rbac.corp.com", "mine.corp.com"),
 			},
 			wantWrites: []string{"update " + ofRBAC},
+			wantRetry:  verificationTimeout,
 		},
 		"the set names another configuration": {
 			server: configurationServer{
@@ -201,6 +199,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				}),
 			},
 			wantWrites: []string{"update " + ofRBAC},
+			wantRetry:  verificationTimeout,
 		},
 		"the system namespace has changed": {
 			server: configurationServer{
@@ -208,6 +207,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				set:            changed(func(set *v1alpha1.NamespaceInitializerSet) { set.SystemNamespace = "elsewhere" }),
 			},
 			wantWrites: []string{"update " + ofRBAC},
+			wantRetry:  verificationTimeout,
 		},
 		"the user name of the operator has changed": {
 			server: configurationServer{
@@ -215,6 +215,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				set:            changed(func(set *v1alpha1.NamespaceInitializerSet) { set.Operator = "previous" }),
 			},
 			wantWrites: []string{"update " + ofRBAC},
+			wantRetry:  verificationTimeout,
 		},
 		"a configuration is being deleted": {
 			server: configurationServer{
@@ -222,36 +223,27 @@ func TestConfigurationReconcile(t *testing.T) {
 					enforced(configuration("one", "rbac.corp.com")),
 					configuration("two", "quota.corp.com").Terminating(now, "corp.com/keep"),
 				},
-				set: policytest.Set("rbac.corp.com"),
+				set: verifiedSet("rbac.corp.com"),
 			},
 		},
 		"an empty configuration, and a configuration with too many initializers": {
-			server: configurationServer{configurations: []*wrappers.ConfigurationWrapper{
-				configuration("empty"), enforced(configuration("one", "rbac.corp.com")),
-				configuration("too-many", numbered(v1alpha1.MaxSetInitializers)...),
-			}},
-			wantWrites: []string{
-				"create " + ofRBAC, "empty" + status + "True/Empty" + healthy, "too-many" + status + "False/TooManyInitializers" + healthy,
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{
+					configuration("empty"), enforced(configuration("one", "rbac.corp.com")),
+					configuration("too-many", numbered(v1alpha1.MaxSetInitializers)...),
+				},
+				set: verifiedSet("rbac.corp.com"),
 			},
+			wantWrites: []string{"empty" + status + "True/Empty" + healthy, "too-many" + status + "False/TooManyInitializers" + healthy},
 		},
 		"no policy is installed": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set:            policytest.Set("rbac.corp.com"),
-			},
-			installed:  []client.Object{},
-			wantWrites: []string{"one" + status + "False/PolicyMissing" + healthy},
-		},
-		"the policy must be verified again before the next health check": {
-			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
-					set.CreationTimestamp = metav1.NewTime(now.Add(-40 * time.Second))
+					set.Status.Conditions[0].Status, set.Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonPolicyMissing
 				}),
 			},
-			installed:  policytest.Default(admissionv1.Ignore),
-			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
-			wantRetry:  20 * time.Second,
+			wantWrites: []string{"one" + status + "False/PolicyMissing" + healthy},
 		},
 
 		// Errors.
@@ -274,7 +266,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		"the cached set is stale": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            policytest.Set(), setError: errConflict,
+				set:            verifiedSet(), setError: errConflict,
 			},
 			wantWrites: []string{"update " + ofRBAC},
 			wantRetry:  conflictRetry,
@@ -282,7 +274,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		"a cached status is stale": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            policytest.Set("rbac.corp.com"),
+				set:            verifiedSet("rbac.corp.com"),
 				statusErrors:   map[string]error{"one": errConflict},
 			},
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
@@ -293,7 +285,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				configurations: []*wrappers.ConfigurationWrapper{
 					configuration("deleted"), configuration("one", "rbac.corp.com"), configuration("two"),
 				},
-				set:          policytest.Set("rbac.corp.com"),
+				set:          verifiedSet("rbac.corp.com"),
 				statusErrors: map[string]error{"deleted": errNotFound, "one": errOutage},
 			},
 			wantWrites: []string{
@@ -301,42 +293,18 @@ func TestConfigurationReconcile(t *testing.T) {
 			},
 			wantError: `failed to update the status of NamespaceInitializerConfiguration "one": ` + errOutage.Error(),
 		},
-		"the inject policy cannot be patched; the status is still written": {
-			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            policytest.Set("rbac.corp.com"),
-			},
-			installed:  policytest.Default(admissionv1.Ignore),
-			patchError: errOutage,
-			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
-			wantError:  `failed to set failurePolicy of "nslifecycle-inject" to Fail: ` + errOutage.Error(),
-		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			if test.installed == nil {
-				test.installed = policytest.Default(admissionv1.Fail)
-			}
-			pending := "rbac.corp.com"
-			if len(test.server.configurations) == 0 {
-				pending = ""
-			}
-			funcs := interceptor.Funcs{Create: (&policytest.DryRuns{Responses: []policytest.DryRun{{Pending: pending}}}).Create}
-			if test.patchError != nil {
-				funcs.Patch = policytest.FailingPatch(test.patchError)
-			}
 			reconciler := &ConfigurationReconciler{
 				Clock:  clocktesting.NewFakePassiveClock(now),
-				Client: test.server.client(), Live: test.server.client(), Policies: newVerifier(funcs, test.installed...),
+				Client: test.server.client(), Live: test.server.client(),
 				HealthChecker: newHealthChecker(), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
 			if test.wantRetry == 0 && test.wantError == "" {
-				test.wantRetry = time.Minute // until the next discovery
-				if len(test.server.configurations) > 0 {
-					test.wantRetry = initializerhealth.Interval
-				}
+				test.wantRetry = initializerhealth.Interval
 			}
 			g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: test.wantRetry}))
 			if test.wantError == "" {
@@ -358,7 +326,7 @@ func TestConfigurationReconcileWithOutdatedCache(t *testing.T) {
 	cached := &configurationServer{set: policytest.Set("rbac.corp.com")}
 	reconciler := &ConfigurationReconciler{
 		Clock:  clocktesting.NewFakePassiveClock(now),
-		Client: cached.client(), Live: live.client(), Policies: newVerifier(interceptor.Funcs{}),
+		Client: cached.client(), Live: live.client(),
 		SystemNamespace: systemNamespace,
 	}
 	result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
@@ -367,21 +335,36 @@ func TestConfigurationReconcileWithOutdatedCache(t *testing.T) {
 	g.Expect(cached.writes).To(BeEmpty())
 }
 
-// If the policies cannot be listed, their status is unknown, and no condition changes.
-func TestConfigurationReconcileWithoutPolicyStatus(t *testing.T) {
+// A manager may never run the admission controller.
+func TestConfigurationReconcileWithoutVerification(t *testing.T) {
 	g := NewWithT(t)
-	server := &configurationServer{
-		configurations: []*wrappers.ConfigurationWrapper{wrappers.MakeConfiguration("one").Initializers("rbac.corp.com")},
-		set:            policytest.Set("rbac.corp.com"),
-	}
+	configuration := wrappers.MakeConfiguration("one").Initializers("rbac.corp.com").Generation(1)
+	configuration.ResourceVersion = "5"
+	outdated := verifiedSet("rbac.corp.com")
+	outdated.Generation++
+	server := &configurationServer{configurations: []*wrappers.ConfigurationWrapper{configuration}, set: outdated}
+	clock := clocktesting.NewFakeClock(now)
 	reconciler := &ConfigurationReconciler{
-		Clock:  clocktesting.NewFakePassiveClock(now),
-		Client: server.client(), Live: server.client(), Policies: newVerifier(interceptor.Funcs{List: policytest.FailingList}),
+		Clock: clock, Client: server.client(), Live: server.client(), HealthChecker: newHealthChecker(),
 		SystemNamespace: systemNamespace,
 	}
-	_, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
-	g.Expect(err).To(MatchError(errOutage))
-	g.Expect(server.writes).To(BeEmpty())
+	expect := func(retryAfter time.Duration, writes ...string) {
+		t.Helper()
+		result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: retryAfter}))
+		g.Expect(server.writes).To(Equal(writes))
+	}
+	expect(verificationTimeout)
+	clock.Step(verificationTimeout - time.Millisecond)
+	expect(time.Millisecond)
+	clock.Step(time.Millisecond)
+	pending := "one/status by nslifecycle, resourceVersion=5: Active=False/EnforcementPending Healthy=True/Healthy"
+	expect(initializerhealth.Interval, pending)
+
+	server.set.Status.ObservedGeneration++
+	enforced := "one/status by nslifecycle, resourceVersion=5: Active=True/Enforced Healthy=True/Healthy"
+	expect(initializerhealth.Interval, pending, enforced)
 }
 
 func numbered(count int) []string {

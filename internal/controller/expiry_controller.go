@@ -64,6 +64,9 @@ type ExpiryReconciler struct {
 	nextAttempt map[string]time.Time
 }
 
+// Package policyverifier reads the policies.
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
+
 // SetupWithManager registers the reconciler.
 func (r *ExpiryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	enqueueAll := handler.EnqueueRequestsFromMapFunc(r.listRequests)

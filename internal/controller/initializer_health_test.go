@@ -43,17 +43,19 @@ func TestConfigurationReconcileReportsHealth(t *testing.T) {
 	g := NewWithT(t)
 	configuration := wrappers.MakeConfiguration("one").Initializers("rbac.corp.com")
 	configuration.ResourceVersion = "5"
-	server := &configurationServer{configurations: []*wrappers.ConfigurationWrapper{configuration}}
+	server := &configurationServer{
+		configurations: []*wrappers.ConfigurationWrapper{configuration}, set: verifiedSet("rbac.corp.com"),
+	}
 	c := server.client()
 	passive := clocktesting.NewFakePassiveClock(now)
 	reconciler := &ConfigurationReconciler{
 		Clock:  clocktesting.NewFakePassiveClock(now),
-		Client: c, Live: c, SystemNamespace: systemNamespace, Policies: newVerifier(interceptor.Funcs{}),
+		Client: c, Live: c, SystemNamespace: systemNamespace,
 		HealthChecker: &initializerhealth.Checker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
 	}
 	result, err := reconciler.Reconcile(t.Context(), requestFor(v1alpha1.EffectiveSetName))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.writes).To(ContainElement(
-		HaveSuffix(": Active=False/PolicyMissing Healthy=False/InitializerUnauthorized")))
+		HaveSuffix(": Active=True/Enforced Healthy=False/InitializerUnauthorized")))
 	g.Expect(result.RequeueAfter).To(Equal(initializerhealth.Interval))
 }

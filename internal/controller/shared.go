@@ -21,6 +21,7 @@ import (
 
 // Names of the reconcilers, in logs and metrics.
 const (
+	admissionControllerName              = "admission"
 	configurationControllerName          = "initializer-configuration"
 	namespaceControllerName              = "namespace-initialization"
 	finalizationControllerName           = "namespace-finalization"

@@ -9,12 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
 )
 
@@ -37,13 +34,4 @@ var (
 // newFakeClient returns a fake client with the given objects and interceptors.
 func newFakeClient(funcs interceptor.Funcs, objects ...client.Object) client.Client {
 	return policytest.NewClient(funcs, objects...)
-}
-
-// newVerifier returns a verifier of the given policies.
-func newVerifier(funcs interceptor.Funcs, installed ...client.Object) *policyverifier.Verifier {
-	fake := newFakeClient(funcs, installed...)
-	return &policyverifier.Verifier{
-		Client: fake, Live: fake, Clock: clocktesting.NewFakePassiveClock(now),
-		Mutation: &policytest.Mutation{State: mutation.State{ServesPolicies: true}},
-	}
 }

@@ -6,6 +6,7 @@ package initialization
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -13,6 +14,19 @@ import (
 
 // maxNamedOverridden is the maximum number of overridden initializers that a message names.
 const maxNamedOverridden = 5
+
+// EnforcedCondition returns the Enforced condition in the status of a set. If it does not describe the current
+// generation of the set, EnforcedCondition returns false, and a condition that says so.
+func EnforcedCondition(set *v1alpha1.NamespaceInitializerSet) (condition metav1.Condition, isCurrent bool) {
+	current := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionEnforced)
+	if current != nil && set.Status.ObservedGeneration == set.Generation {
+		return *current, true
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: set.Generation,
+		Reason: v1alpha1.ReasonEnforcementPending, Message: messageNotVerified,
+	}, false
+}
 
 // ActiveCondition returns the Active condition of a configuration. The given reason and message
 // describe whether the API server enforces the merged set. If the set is enforced, the reason is

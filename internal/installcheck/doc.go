@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package installcheck checks an installation in a cluster, for `manager --check` and `helm test`,
-// with the permissions of the manager. Except for a dry run that creates a namespace, it only
-// reads, so it can run at any time.
+// with the permissions of the manager. It only reads, so it can run at any time.
 //
-//	the leader renews its Lease                   a manager is running
-//	the admission policies are installed          all four, each with its binding
-//	NamespaceInitializerSet "effective" exists    the manager has written it
-//	namespaces get the Initializing condition     the system namespace has it
-//	namespaces can be created                     they get the initializers of the set
+//	the leader renews its Lease                     a manager is running
+//	NamespaceInitializerSet "effective" exists      the manager has written it
+//	new namespaces get the initializers of the set  the admission controller reports it in the status of the set: the
+//	                                                policies are installed, and dry runs get the initializers
+//	namespaces get the Initializing condition       the system namespace has it
 package installcheck

@@ -4,22 +4,16 @@
 package installcheck
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -74,44 +68,28 @@ func TestCheckLeader(t *testing.T) {
 	}
 }
 
-// TestCheckCreation verifies the dry run that creates a namespace without labels.
-func TestCheckCreation(t *testing.T) {
-	selecting := v1alpha1.EffectiveInitializer{Name: "b.corp.com", InitializerSettings: v1alpha1.InitializerSettings{
-		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}},
-	}}
-	all := v1alpha1.EffectiveInitializer{Name: "a.corp.com"}
+// TestCheckEnforced verifies that the status of an earlier set is not used.
+func TestCheckEnforced(t *testing.T) {
 	for name, test := range map[string]struct {
-		initializers []v1alpha1.EffectiveInitializer
-		pending      string
-		labels       map[string]string // added by a policy of another project
-		want         string
+		observed int64
+		status   metav1.ConditionStatus
+		want     string
 	}{
-		"no initializers":                    {},
-		"initializer not selected":           {initializers: []v1alpha1.EffectiveInitializer{selecting}},
-		"initializer selected":               {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, pending: "a.corp.com"},
-		"initializer selected, not injected": {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, want: "a namespace without labels must get 1 initializer,"},
-		"initializer injected, not selected": {initializers: []v1alpha1.EffectiveInitializer{selecting}, pending: "b.corp.com", want: "a namespace without labels must get 0 initializers,"},
-		"label added before the injection":   {initializers: []v1alpha1.EffectiveInitializer{selecting}, pending: "b.corp.com", labels: map[string]string{"team": "a"}},
-		"label added after the injection":    {initializers: []v1alpha1.EffectiveInitializer{selecting}, labels: map[string]string{"team": "a"}},
+		"enforced":          {observed: 2, status: metav1.ConditionTrue},
+		"not enforced":      {observed: 2, status: metav1.ConditionFalse, want: "the API server lacks"},
+		"earlier set":       {observed: 1, status: metav1.ConditionTrue, want: "--controllers=admission"},
+		"without condition": {observed: 2, want: "--controllers=admission"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-				t.Fatal(err)
+			set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+			set.Status.ObservedGeneration = test.observed
+			if test.status != "" {
+				set.Status.Conditions = []metav1.Condition{{
+					Type: v1alpha1.ConditionEnforced, Status: test.status, Message: "the API server lacks a policy",
+				}}
 			}
-			set := &v1alpha1.NamespaceInitializerSet{Initializers: test.initializers}
-			set.Name = v1alpha1.EffectiveSetName
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithInterceptorFuncs(interceptor.Funcs{
-				Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
-					object.SetLabels(test.labels)
-					if test.pending != "" {
-						object.SetAnnotations(map[string]string{v1alpha1.AnnotationPendingInitializers: test.pending})
-					}
-					return nil
-				},
-			}).Build()
-			err := (&Checker{Client: api}).checkCreation(t.Context())
-			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
+			err := checkEnforced(set)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})

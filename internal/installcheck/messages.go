@@ -8,17 +8,15 @@ import (
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // Names of the checks.
 const (
 	checkLeader    = "the leader renews its Lease"
-	checkPolicies  = "the admission policies are installed"
+	checkPolicies  = "new namespaces get the initializers of the set"
 	checkSet       = "NamespaceInitializerSet \"" + v1alpha1.EffectiveSetName + "\" exists"
 	checkCondition = "namespaces get the " + v1alpha1.ConditionInitializing + " condition"
-	checkCreation  = "namespaces can be created"
 )
 
 // Errors of the checks.
@@ -35,9 +33,4 @@ func msgLeaseExpired(holder string, renewed time.Time) string {
 
 func msgNoCondition(namespace string) string {
 	return fmt.Sprintf("namespace %q does not have the condition", namespace)
-}
-
-func msgUnexpectedResult(wanted int, pending string) string {
-	return fmt.Sprintf("a namespace without labels must get %s, but a dry run returned the pending list %q; "+
-		"changes can take up to 30 s to be enforced", printable.Count(wanted, "initializer"), pending)
 }

@@ -21,8 +21,8 @@ import (
 
 // CacheOptions returns the options of a cache that strips managedFields and bounds Namespaces: its client must be
 // nscache.NewClient. Of all policies and
-// Leases, the cache contains only the policies of this project and the Leases of API servers. Of all
-// MutatingWebhookConfigurations, it contains only the one of the hold webhooks.
+// Leases, the cache contains only the policies of this project and the Leases of API servers. Of all webhook
+// configurations, it contains only those of the hold webhooks and of the webhook for templates.
 func CacheOptions(controllers Controllers) cache.Options {
 	policies := cache.ByObject{Label: policyverifier.Selector()}
 	options := cache.Options{
@@ -36,15 +36,17 @@ func CacheOptions(controllers Controllers) cache.Options {
 					}),
 				}},
 			},
-			&admissionv1.MutatingWebhookConfiguration{}: {
-				Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HoldConfiguration),
-			},
-			&admissionv1.ValidatingWebhookConfiguration{}: {
-				Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.TemplatesConfiguration),
-			},
 		},
 	}
-	if controllers.Runs(Initialization) || controllers.Runs(Expiry) {
+	if controllers.Runs(Admission) {
+		options.ByObject[&admissionv1.MutatingWebhookConfiguration{}] = cache.ByObject{
+			Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HoldConfiguration),
+		}
+		options.ByObject[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{
+			Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.TemplatesConfiguration),
+		}
+	}
+	if controllers.Runs(Admission) || controllers.Runs(Expiry) {
 		for _, object := range policyverifier.Objects() {
 			options.ByObject[object] = policies
 		}

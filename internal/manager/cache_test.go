@@ -20,8 +20,10 @@ import (
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)
 	// An informer for a kind that is not served would prevent the cache from starting.
-	g.Expect(CacheOptions(Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(4))
-	g.Expect(CacheOptions(Controllers{Expiry: true}).ByObject).To(HaveLen(6))
+	g.Expect(CacheOptions(Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(2))
+	// The ServiceAccount of the other controllers has no permissions for webhook configurations.
+	g.Expect(CacheOptions(Controllers{Initialization: true, Templates: true}).ByObject).To(HaveLen(2))
+	g.Expect(CacheOptions(Controllers{Expiry: true}).ByObject).To(HaveLen(4))
 	options := CacheOptions(nil)
 	g.Expect(options.ByObject).To(HaveLen(6))
 	for object, cached := range options.ByObject {

@@ -12,8 +12,12 @@ import (
 
 // Names of the controllers.
 const (
-	// Initialization merges the configurations, and reports the progress of new namespaces.
+	// Initialization merges the configurations, and reports the progress of new namespaces. It requires that this or
+	// another manager runs Admission.
 	Initialization = "initialization"
+	// Admission makes API servers enforce the initializers. It is the only one that writes admission policies and webhook
+	// configurations.
+	Admission = "admission"
 	// Finalization deletes the content of terminating namespaces.
 	Finalization = "finalization"
 	// Diagnosis reports why the initialization or deletion of a namespace makes no progress.
@@ -28,7 +32,7 @@ const (
 const wildcard = "*"
 
 var (
-	onByDefault  = []string{Diagnosis, Finalization, Initialization, Templates}
+	onByDefault  = []string{Admission, Diagnosis, Finalization, Initialization, Templates}
 	offByDefault = []string{Expiry}
 )
 
@@ -42,6 +46,11 @@ func (c Controllers) Runs(name string) bool {
 		return slices.Contains(onByDefault, name)
 	}
 	return c[name]
+}
+
+// readNamespaces reports whether a controller runs that reads Namespaces.
+func (c Controllers) readNamespaces() bool {
+	return c.Runs(Initialization) || c.Runs(Finalization) || c.Runs(Diagnosis) || c.Runs(Expiry)
 }
 
 // String returns the names of the controllers that run.

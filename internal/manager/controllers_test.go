@@ -11,7 +11,7 @@ import (
 
 func TestParseControllers(t *testing.T) {
 	both := Controllers{Finalization: true, Initialization: true}
-	all := Controllers{Diagnosis: true, Finalization: true, Initialization: true, Templates: true}
+	all := Controllers{Admission: true, Diagnosis: true, Finalization: true, Initialization: true, Templates: true}
 	unknown := msgUnknownController
 	tests := map[string]struct {
 		want      Controllers
@@ -19,28 +19,32 @@ func TestParseControllers(t *testing.T) {
 	}{
 		"*":                            {want: all},
 		"diagnosis":                    {want: Controllers{Diagnosis: true}},
-		"*,-diagnosis":                 {want: Controllers{Finalization: true, Initialization: true, Templates: true}},
+		"*,-diagnosis":                 {want: Controllers{Admission: true, Finalization: true, Initialization: true, Templates: true}},
+		"admission":                    {want: Controllers{Admission: true}},
+		"*,-admission":                 {want: Controllers{Diagnosis: true, Finalization: true, Initialization: true, Templates: true}},
 		"finalization":                 {want: Controllers{Finalization: true}},
 		"initialization":               {want: Controllers{Initialization: true}},
 		"finalization,initialization":  {want: both},
 		"initialization, finalization": {want: both},
 		"finalization,finalization":    {want: Controllers{Finalization: true}},
-		"*,-finalization":              {want: Controllers{Diagnosis: true, Initialization: true, Templates: true}},
-		"-initialization,*":            {want: Controllers{Diagnosis: true, Finalization: true}},
+		"*,-finalization":              {want: Controllers{Admission: true, Diagnosis: true, Initialization: true, Templates: true}},
+		"-initialization,*":            {want: Controllers{Admission: true, Diagnosis: true, Finalization: true}},
 		"*,finalization":               {want: all},
 		"-finalization,initialization": {want: Controllers{Initialization: true}},
 		"expiry":                       {want: Controllers{Expiry: true}},
 		"*,-expiry":                    {want: all},
 		"*,expiry": {want: Controllers{
-			Diagnosis: true, Expiry: true, Finalization: true, Initialization: true, Templates: true,
+			Admission: true, Diagnosis: true, Expiry: true, Finalization: true, Initialization: true, Templates: true,
 		}},
-		"expiry,*,-diagnosis,-finalization": {want: Controllers{Expiry: true, Initialization: true, Templates: true}},
+		"expiry,*,-diagnosis,-finalization": {want: Controllers{Admission: true, Expiry: true, Initialization: true, Templates: true}},
 		"*,expiry,-expiry":                  {want: all},
 
 		"-finalization":              {wantError: msgNoController("-finalization")},
 		"finalization,-finalization": {wantError: msgNoController("finalization,-finalization")},
 		"templates":                  {wantError: msgTemplatesRequireInitialization},
-		"*,-finalization,-initialization,-diagnosis": {wantError: msgNoController("*,-finalization,-initialization,-diagnosis")},
+		"*,-admission,-finalization,-initialization,-diagnosis": {
+			wantError: msgNoController("*,-admission,-finalization,-initialization,-diagnosis"),
+		},
 		"":                                 {wantError: unknown("")},
 		"*,":                               {wantError: unknown("")},
 		"-*":                               {wantError: unknown("*")},

@@ -14,6 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // Options configure the reconcilers of a manager.
@@ -46,8 +47,8 @@ type Options struct {
 	DiagnosisWorkers int
 	// IsExpiryDryRun makes the expiry controller report expired Namespaces instead of deleting them.
 	IsExpiryDryRun bool
-	// Hold configures the webhooks that hold writes to initializing Namespaces; nil disables them. They
-	// require the initialization controllers.
+	// Hold configures the webhooks. The initialization controllers serve them at the address, unless it is "0". The
+	// admission controller uses the URL, the Service and the Secret. Nil selects the defaults, without an address.
 	Hold *hold.Options
 	// ProbeAddress is the address of /healthz and /readyz, and Metrics describes the server of the metrics. Empty
 	// addresses and "0" disable them.
@@ -81,6 +82,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.ServerClock == nil {
 		o.ServerClock = o.Clock
+	}
+	if o.Hold == nil {
+		o.Hold = &hold.Options{Options: webhooks.Defaults()}
 	}
 	if o.FinalizerToken == "" {
 		o.FinalizerToken = corev1.FinalizerKubernetes

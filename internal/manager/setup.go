@@ -28,7 +28,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -40,15 +39,21 @@ const reportingController = "nslifecycle"
 // Setup adds the selected reconcilers and the probes to a manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	options.setDefaults()
-	cached := []client.Object{&corev1.Namespace{}}
+	var cached []client.Object
 	var validator *template.Validator
+	if options.Controllers.Runs(Admission) {
+		if err := setupAdmission(mgr, options); err != nil {
+			return err
+		}
+		cached = append(cached, &v1alpha1.NamespaceInitializerSet{})
+		cached = append(cached, policyverifier.Objects()...)
+	}
 	if options.Controllers.Runs(Initialization) {
 		var err error
 		if validator, err = setupInitialization(ctx, mgr, options); err != nil {
 			return err
 		}
 		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
-		cached = append(cached, policyverifier.Objects()...)
 	}
 	if validator != nil {
 		cached = append(cached, &v1alpha1.NamespaceTemplate{})
@@ -64,12 +69,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 	}
-	if err := mgr.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
-		Reader: mgr.GetClient(), Finalizer: options.FinalizerToken,
-		HasInitialization: options.Controllers.Runs(Initialization), HasFinalization: options.Controllers.Runs(Finalization),
-		HasTemplates: validator != nil,
-	})); err != nil {
-		return fmt.Errorf("failed to add the collector of namespace metrics: %w", err)
+	if options.Controllers.readNamespaces() {
+		cached = append(cached, &corev1.Namespace{})
+		if err := mgr.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
+			Reader: mgr.GetClient(), Finalizer: options.FinalizerToken,
+			HasInitialization: options.Controllers.Runs(Initialization), HasFinalization: options.Controllers.Runs(Finalization),
+			HasTemplates: validator != nil,
+		})); err != nil {
+			return fmt.Errorf("failed to add the collector of namespace metrics: %w", err)
+		}
 	}
 	if options.Controllers.Runs(Expiry) {
 		if err := setupExpiry(mgr, options); err != nil {
@@ -112,24 +120,10 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 }
 
 func setupInitializers(mgr ctrl.Manager, options Options, self string) error {
-	discoveryClient, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
-	if err != nil {
-		return fmt.Errorf("failed to create a discovery client: %w", err)
-	}
-	installer := &mutation.Installer{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Discovery: discoveryClient, Clock: options.ServerClock,
-	}
-	if options.Hold != nil {
-		installer.ServesWebhooks, installer.URL = true, options.Hold.URL
-	}
 	if err := (&controller.ConfigurationReconciler{
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
-		Policies: &policyverifier.Verifier{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock, Mutation: installer,
-		},
-		Mutation: installer,
-		Clock:    options.Clock,
+		Clock:  options.Clock,
 		HealthChecker: &initializerhealth.Checker{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock,
 		},

@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/injection"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
@@ -24,12 +23,8 @@ func setupWebhooks(
 	ctx context.Context, mgr ctrl.Manager, options Options, validator *template.Validator,
 	ready map[string]healthz.Checker,
 ) error {
-	if options.Hold == nil || !options.Controllers.Runs(Initialization) {
+	if !options.Hold.IsServed() || !options.Controllers.Runs(Initialization) {
 		return nil
-	}
-	reconciler := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
-	if err := reconciler.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the hold reconciler: %w", err)
 	}
 	server, err := webhooks.NewServer(ctx, mgr, options.Hold.Options, options.SystemNamespace)
 	if err != nil {
@@ -41,12 +36,6 @@ func setupWebhooks(
 	}
 	if validator != nil {
 		validator.Register(server)
-	}
-	if options.Hold.URL != "" {
-		reconciler := &controller.TemplateWebhookReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
-		if err := reconciler.SetupWithManager(mgr); err != nil {
-			return fmt.Errorf("failed to set up the reconciler of the webhook for templates: %w", err)
-		}
 	}
 	if err := hold.Register(ctx, server, mgr.GetCache(), hold.Config{
 		Namespaces: mgr.GetClient(),

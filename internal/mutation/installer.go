@@ -38,12 +38,11 @@ type Installer struct {
 	Live      client.Reader
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Clock     clock.PassiveClock
-	// ServesWebhooks reports whether this manager serves the webhooks. URL is their address if the API server cannot
-	// reach their Service.
-	ServesWebhooks bool
-	URL            string
+	// URL is the address of the webhooks if the API server cannot reach their Service.
+	URL string
 	// Watch starts a watch of a type, after which the caller calls Ensure again. Not every API server serves the types,
-	// and not every installation permits to read them. It may be nil.
+	// and not every installation permits to read them. The first one is MutatingWebhookConfiguration: it is watched if
+	// the installation has webhooks.
 	Watch func(client.Object) error
 
 	// watched has the types for which Watch was called.
@@ -78,8 +77,7 @@ func (s State) String() string {
 	return messageNothing
 }
 
-// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch
-// The other permissions are in config/webhook.
+// The permissions are in config/webhook.
 
 // Ensure applies the policies, or configures the webhooks for the set, and returns the resulting state. If the set is
 // nil, it changes nothing.
@@ -105,10 +103,8 @@ func (i *Installer) Ensure(ctx context.Context, set *v1alpha1.NamespaceInitializ
 		return state, err
 	}
 	// The path of a webhook must change before the policies complete initializations.
-	if i.ServesWebhooks {
-		if err := i.configure(ctx, state, set); err != nil {
-			return state, err
-		}
+	if err := i.configure(ctx, state, set); err != nil {
+		return state, err
 	}
 	if state.ServesPolicies {
 		if err := i.watch(Objects()...); err != nil {
@@ -125,7 +121,7 @@ func (i *Installer) Ensure(ctx context.Context, set *v1alpha1.NamespaceInitializ
 func (i *Installer) watch(objects ...client.Object) error {
 	for _, object := range objects {
 		kind := fmt.Sprintf("%T", object)
-		if i.Watch == nil || i.watched[kind] {
+		if i.watched[kind] {
 			continue
 		}
 		if err := i.Watch(object); err != nil {
@@ -168,7 +164,7 @@ func (i *Installer) configure(ctx context.Context, state State, set *v1alpha1.Na
 // EnsureFail makes the API server reject new Namespaces that the webhook cannot answer. The caller has verified that
 // the webhook works.
 func (i *Installer) EnsureFail(ctx context.Context, state State) error {
-	if !i.ServesWebhooks || !state.HasWebhooks() {
+	if !state.HasWebhooks() {
 		return nil
 	}
 	before := state.Configuration.DeepCopy()

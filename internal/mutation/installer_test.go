@@ -6,7 +6,6 @@ package mutation
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -72,7 +71,7 @@ func (s *server) serve(policies bool) {
 func (s *server) installer() *Installer {
 	return &Installer{
 		Client: s, Live: s, Discovery: &discoveryfake.FakeDiscovery{Fake: s.discovery},
-		Clock: clocktesting.NewFakePassiveClock(now), ServesWebhooks: true,
+		Clock: clocktesting.NewFakePassiveClock(now),
 		Watch: func(object client.Object) error {
 			s.watched = append(s.watched, object.GetObjectKind().GroupVersionKind().Kind)
 			return nil
@@ -179,18 +178,16 @@ func TestEnsureWithWebhooks(t *testing.T) {
 func TestEnsureChangesNothing(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, "x", nil)
 	for name, test := range map[string]struct {
-		objects []client.Object
-		change  func(*Installer)
-		isCheck bool
+		objects       []client.Object
+		isUnprotected bool
 		// readError is the error with which the configuration is read.
 		readError error
 		wantError error
 	}{
-		"without the configuration":                  {},
-		"without the permission to read it":          {objects: []client.Object{all()}, readError: forbidden},
-		"if the configuration cannot be read":        {objects: []client.Object{all()}, readError: errOutage, wantError: errOutage},
-		"in a check":                                 {objects: []client.Object{all()}, isCheck: true},
-		"if the manager does not serve the webhooks": {objects: []client.Object{all()}, change: func(i *Installer) { i.ServesWebhooks = false }},
+		"without the configuration":           {},
+		"without the permission to read it":   {objects: []client.Object{all()}, readError: forbidden},
+		"if the configuration cannot be read": {objects: []client.Object{all()}, readError: errOutage, wantError: errOutage},
+		"without protection":                  {objects: []client.Object{all()}, isUnprotected: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, ctx := NewWithT(t), t.Context()
@@ -205,11 +202,8 @@ func TestEnsureChangesNothing(t *testing.T) {
 					}
 					return c.Get(ctx, key, object, options...)
 				}})
-				if test.change != nil {
-					test.change(installer)
-				}
 				wanted := set("rbac.corp.com")
-				if test.isCheck {
+				if test.isUnprotected {
 					wanted = nil
 				}
 				state, err := installer.Ensure(ctx, wanted)
@@ -219,11 +213,8 @@ func TestEnsureChangesNothing(t *testing.T) {
 					g.Expect(err).NotTo(HaveOccurred())
 				}
 				g.Expect(state.HasWebhooks()).To(BeFalse())
-				if servesPolicies && !test.isCheck && slices.Contains(api.applied, completePolicy) {
-					g.Expect(installer.ServesWebhooks).To(BeFalse()) // The policies need no webhooks.
-				} else {
-					g.Expect(api.applied).To(BeEmpty())
-				}
+				g.Expect(api.applied).To(BeEmpty())
+				g.Expect(api.watched).To(BeEmpty())
 				g.Expect(installer.EnsureFail(ctx, state)).To(Succeed())
 			}
 		})

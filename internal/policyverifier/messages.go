@@ -6,6 +6,8 @@ package policyverifier
 import (
 	"fmt"
 	"strings"
+
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 )
 
 // Commands that install the policies.
@@ -17,13 +19,13 @@ const (
 // Messages of the Active condition.
 const (
 	msgEnforced = "every new namespace gets these initializers"
-	msgPending  = "the API server does not enforce the set of initializers yet; this can take up to 30 s after an " +
+	msgNotYet   = "the API server does not enforce the set of initializers yet; this can take up to 30 s after an " +
 		"installation"
 )
 
 // msgNoWebhook describes what an API server without MutatingAdmissionPolicy v1 lacks.
 const msgNoWebhook = "webhooks that replace MutatingAdmissionPolicy v1, which this API server does not serve (the " +
-	"component config/webhook is not installed, or this manager does not serve webhooks)"
+	"component config/webhook is not installed)"
 
 // MsgExpiryNotEnforced explains why the operator deletes no expired namespaces.
 const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"expiry\" for all requests " +
@@ -33,6 +35,13 @@ const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissio
 func msgMissing(missing []string) string {
 	return fmt.Sprintf("the API server lacks %s, so new namespaces are not initialized as configured; run: %s",
 		strings.Join(missing, ", "), InstallCommand)
+}
+
+func msgPending(state mutation.State) string {
+	if state.ServesPolicies {
+		return msgNotYet
+	}
+	return msgNotYet + ", and lasts until a manager with --webhook-bind-address serves the webhooks"
 }
 
 func msgTemplatesUnprotected(missing []string) string {

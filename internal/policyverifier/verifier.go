@@ -76,6 +76,9 @@ type PolicyStatus struct {
 	RetryAfter time.Duration
 }
 
+// The admission controller verifies the set that the initialization controllers write, and publishes the result.
+// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets/status,verbs=patch
 // The operator changes only the failurePolicy of these policies; see ensureFail.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
@@ -114,8 +117,7 @@ func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitialize
 	return v.ensureFail(ctx, set, found, status)
 }
 
-// find returns what injects, and the installed policies. If the set is nil, it changes nothing. API servers must not
-// inject while nothing protects the state.
+// find returns what injects, and the installed policies. API servers must not inject while nothing protects the state.
 func (v *Verifier) find(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (mutation.State, installed, error) {
 	found, err := list(ctx, v.Client)
 	if err != nil {
@@ -129,18 +131,6 @@ func (v *Verifier) find(ctx context.Context, set *v1alpha1.NamespaceInitializerS
 		err = found.addMutating(ctx, v.Live)
 	}
 	return state, found, err
-}
-
-// CheckInstalled returns an error if the policies, or the webhooks that replace them, are not installed.
-func (v *Verifier) CheckInstalled(ctx context.Context) error {
-	state, found, err := v.find(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if missing := append(found.missingWith(state), found.missing(forTemplates())...); len(missing) > 0 {
-		return errors.New(msgMissing(missing))
-	}
-	return nil
 }
 
 // missingWith describes the missing policies, and the webhooks if the API server requires them.
@@ -162,7 +152,8 @@ func (v *Verifier) verifyInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, state mutation.State, found installed,
 ) (PolicyStatus, error) {
 	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + found.templateWarning(set)}
-	identity := fmt.Sprintf("%s/%s", set.UID, set.ResourceVersion)
+	// Not the resourceVersion, which changes with the status of the set.
+	identity := fmt.Sprintf("%s/%d", set.UID, set.Generation)
 	if state.ServesPolicies {
 		identity += fmt.Sprintf(" %s/%s", found.inject.UID, found.injectBinding.UID)
 	}
@@ -185,7 +176,7 @@ func (v *Verifier) verifyInjection(
 		return status, nil
 	case !isInjected:
 		return PolicyStatus{
-			Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending, RetryAfter: retryInterval,
+			Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending(state), RetryAfter: retryInterval,
 		}, nil
 	}
 	v.confirmed = identity
@@ -207,7 +198,7 @@ func (v *Verifier) waitForInjection(
 				injected, refusal = false, denied
 				return true, nil
 			}
-			injected = err == nil && IsInjected(namespace, set, labels)
+			injected = err == nil && hasInitializers(namespace, set, labels)
 			if !injected {
 				return false, err
 			}
@@ -220,14 +211,14 @@ func (v *Verifier) waitForInjection(
 	return injected, refusal, ctx.Err()
 }
 
-// IsInjected reports whether a Namespace that was created with these labels and a generateName has exactly the
+// hasInitializers reports whether a Namespace that was created with these labels and a generateName has exactly the
 // initializers that select it, and their finalizers.
 //
 // Policies of other projects can add or remove labels before or after the inject policy. If an
-// initializer selects only the labels before or only the labels after such a change, IsInjected
+// initializer selects only the labels before or only the labels after such a change, it
 // accepts the Namespace with and without the initializer. Otherwise, the set would never be
 // reported as enforced.
-func IsInjected(
+func hasInitializers(
 	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, sent map[string]string,
 ) bool {
 	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]

@@ -40,7 +40,7 @@ func TestVerify(t *testing.T) {
 	)
 	pending := PolicyStatus{
 		Reason:     v1alpha1.ReasonEnforcementPending,
-		Message:    msgPending,
+		Message:    msgNotYet,
 		RetryAfter: 2 * time.Second,
 	}
 	unconfirmed := func(err error, retryAfter time.Duration) PolicyStatus {
@@ -325,7 +325,7 @@ func TestVerifyWithWebhooks(t *testing.T) {
 		},
 		"the webhook does not inject": {
 			state: mutation.State{Configuration: webhooks},
-			want:  PolicyStatus{Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending, RetryAfter: retryInterval},
+			want:  PolicyStatus{Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending(mutation.State{}), RetryAfter: retryInterval},
 		},
 		"the webhook does not answer": {
 			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: failing},
@@ -471,7 +471,10 @@ func TestVerifyConfirmsEachVersionOnce(t *testing.T) {
 		expect(1, v1alpha1.ReasonEnforced)
 		expect(0, v1alpha1.ReasonEnforced)
 
+		// The status of the set has changed.
 		set.ResourceVersion = "8"
+		expect(0, v1alpha1.ReasonEnforced)
+		set.Generation++
 		expect(1, v1alpha1.ReasonEnforced)
 		expect(0, v1alpha1.ReasonEnforced)
 		set.UID = "another-uid"

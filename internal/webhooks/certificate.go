@@ -8,8 +8,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -89,9 +92,19 @@ func (c *Certificate) load(object any) {
 	c.current.Store(&certificate)
 }
 
-// rotate keeps the certificate in the Secret valid for the DNS names, and its CA in the webhook
-// configurations. The leader does so.
-func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port int) error {
+// rotations numbers the controllers that rotate certificates, because their names must be unique in a process.
+var rotations atomic.Int64
+
+// RotateCertificate keeps the certificate in the Secret valid for the DNS names of the webhooks, and its CA in the
+// webhook configurations. The leader does so. It does nothing if another controller issues the certificate.
+func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string) error {
+	if !options.IsRotated {
+		return nil
+	}
+	names, err := options.names(systemNamespace)
+	if err != nil {
+		return err
+	}
 	// The rotator waits for a file with the certificate, and fails without it. Here, the certificate is
 	// read from the Secret.
 	directory, err := os.MkdirTemp("", "nslifecycle-webhook-")
@@ -107,15 +120,14 @@ func rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string, port 
 	})}); err != nil {
 		return err
 	}
-	if err := rotator.AddRotator(resilient{mgr}, &rotator.CertRotator{
-		SecretKey:      secret,
+	if err := rotator.AddRotator(resilient{mgr, options.Secret}, &rotator.CertRotator{
+		SecretKey:      types.NamespacedName{Namespace: systemNamespace, Name: options.Secret},
 		CertDir:        directory,
 		CAName:         "nslifecycle-webhook-ca",
 		CAOrganization: "nslifecycle",
 		DNSName:        names[0],
 		ExtraDNSNames:  names[1:],
-		// Unique in the process, like the port.
-		ControllerName: fmt.Sprintf("hold-certificate-%d", port),
+		ControllerName: fmt.Sprintf("webhook-certificate-%d", rotations.Add(1)),
 		IsReady:        make(chan struct{}),
 		Webhooks: []rotator.WebhookInfo{
 			{Name: v1alpha1.InjectConfiguration, Type: rotator.Mutating},
@@ -137,8 +149,36 @@ type onEveryReplica struct{ manager.Runnable }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
-// resilient is a manager that does not stop, and with it all controllers, when the rotator fails.
-type resilient struct{ ctrl.Manager }
+// resilient is a manager that does not stop, and with it all controllers, when the rotator fails. Its configuration
+// restricts the rotator, which lists all Secrets of a namespace, to the one that it has permissions for.
+type resilient struct {
+	ctrl.Manager
+	secret string
+}
+
+// GetConfig implements cluster.Cluster.
+func (m resilient) GetConfig() *rest.Config {
+	config := rest.CopyConfig(m.Manager.GetConfig())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return selectSecret{next, m.secret} })
+	return config
+}
+
+// selectSecret adds the name of a Secret to requests that list or watch Secrets.
+type selectSecret struct {
+	http.RoundTripper
+	name string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s selectSecret) RoundTrip(request *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(request.URL.Path, "/secrets") {
+		request = request.Clone(request.Context())
+		query := request.URL.Query()
+		query.Set("fieldSelector", fields.OneTermEqualSelector("metadata.name", s.name).String())
+		request.URL.RawQuery = query.Encode()
+	}
+	return s.RoundTripper.RoundTrip(request)
+}
 
 // Add implements manager.Manager.
 func (m resilient) Add(runnable manager.Runnable) error {

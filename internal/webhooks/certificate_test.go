@@ -55,7 +55,7 @@ func TestRestart(t *testing.T) {
 // TestResilient verifies that only the rotator is wrapped, and runs only on the leader.
 func TestResilient(t *testing.T) {
 	added := &recordingManager{}
-	mgr := resilient{added}
+	mgr := resilient{Manager: added}
 	other := manager.RunnableFunc(func(context.Context) error { return nil })
 	if err := errors.Join(mgr.Add(&rotator.CertRotator{}), mgr.Add(onEveryReplica{other})); err != nil {
 		t.Fatal(err)

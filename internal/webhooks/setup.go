@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -21,17 +20,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// certificateDelay is the time after which a replica without a certificate is ready. The leader issues the certificate.
-// During an upgrade, it can be a replica that does not, and that stops only when this one is ready.
+// certificateDelay is the time after which a replica without a certificate is ready. During an upgrade, the process that
+// issues the certificate can be an earlier replica, which stops only when this one is ready.
 const certificateDelay = 30 * time.Second
 
-// Options configure the server of the webhooks.
+// disabledAddress is the value of Options.Address of a manager that does not serve the webhooks.
+const disabledAddress = "0"
+
+// Options configure the server of the webhooks, and the controller that publishes its address and certificate.
 type Options struct {
-	// Address is the host and the port that the webhooks are served at. The host may be empty.
+	// Address is the host and the port that the webhooks are served at. The host may be empty. "0" disables the server.
 	Address string
 	// Secret is the name of the Secret with the certificate, in the system namespace.
 	Secret string
-	// IsRotated makes the manager issue and rotate the certificate.
+	// IsRotated makes the admission controller issue and rotate the certificate.
 	IsRotated bool
 	// Service is the name of the Service of the webhooks, in the system namespace.
 	Service string
@@ -44,10 +46,20 @@ type Options struct {
 	ClientNames []string
 }
 
+// Defaults returns the options of a manager that does not serve the webhooks, and issues their certificate.
+func Defaults() Options {
+	return Options{
+		Address: disabledAddress, Service: "nslifecycle-webhook", Secret: "nslifecycle-webhook-certificate", IsRotated: true,
+	}
+}
+
+// IsServed reports whether the manager serves the webhooks.
+func (o *Options) IsServed() bool { return o.Address != disabledAddress }
+
 // Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	var errs []error
-	if _, err := portOf(o.Address); err != nil {
+	if o.IsServed() && !isAddress(o.Address) {
 		errs = append(errs, fmt.Errorf(msgInvalidAddress, o.Address))
 	}
 	if o.URL != "" {
@@ -70,44 +82,34 @@ func (o *Options) host() (string, error) {
 	return base.Hostname(), nil
 }
 
-// NewServer adds the server of the webhooks, and the controllers of its certificate, to a manager. The
-// caller registers the webhooks.
+// names returns the DNS names at which API servers call the webhooks.
+func (o *Options) names(systemNamespace string) ([]string, error) {
+	service := o.Service + "." + systemNamespace + ".svc"
+	if o.URL == "" {
+		return []string{service}, nil
+	}
+	host, err := o.host()
+	return []string{host, service}, err // The rotator compares the certificate only with the first name.
+}
+
+// NewServer adds the server of the webhooks, and the watch of its certificate, to a manager. The caller registers the
+// webhooks.
 func NewServer(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespace string) (*Server, error) {
-	port, err := portOf(options.Address)
-	if err != nil {
-		return nil, err
-	}
-	names := []string{options.Service + "." + systemNamespace + ".svc"}
-	if options.URL != "" {
-		name, err := options.host()
-		if err != nil {
-			return nil, err
-		}
-		names = slices.Insert(names, 0, name) // The rotator compares the certificate only with the first name.
-	}
 	secret := types.NamespacedName{Namespace: systemNamespace, Name: options.Secret}
 	certificate, err := watchCertificate(ctx, mgr, secret)
 	if err != nil {
 		return nil, err
-	}
-	if options.IsRotated {
-		if err := rotate(mgr, secret, names, port); err != nil {
-			return nil, err
-		}
 	}
 	config, err := tlsConfig(options, certificate)
 	if err != nil {
 		return nil, err
 	}
 	server := newServer(options.Address, config, mgr.GetLogger().WithName("webhooks"))
-	server.IsReady = server.check(certificate)
-	if options.IsRotated {
-		server.IsReady = readyCheck(certificate, server.IsReady)
-	}
+	server.IsReady = readyCheck(certificate, server.check(certificate))
 	return server, mgr.Add(server)
 }
 
-// readyCheck returns the check of a server whose certificate a manager issues.
+// readyCheck returns the check of a server whose certificate another process issues.
 func readyCheck(certificate *Certificate, isServing healthz.Checker) healthz.Checker {
 	begin := time.Now()
 	return func(request *http.Request) error {
@@ -118,12 +120,12 @@ func readyCheck(certificate *Certificate, isServing healthz.Checker) healthz.Che
 	}
 }
 
-func portOf(address string) (int, error) {
+func isAddress(address string) bool {
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		_, err = strconv.Atoi(port)
 	}
-	return strconv.Atoi(port)
+	return err == nil
 }
 
 // SetPath changes the path of a webhook, and its address unless base is empty.

@@ -13,7 +13,7 @@ import (
 
 const managerKubeconfig = "manager.kubeconfig"
 
-// startManager starts the manager with a token of its ServiceAccount.
+// startManager starts the manager with a token of its ServiceAccount. The caller starts the admission controller.
 func startManager(ctx context.Context, s *server, binary string, flags ...string) (*harness.Process, error) {
 	config, err := s.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	if err != nil {
@@ -24,6 +24,6 @@ func startManager(ctx context.Context, s *server, binary string, flags ...string
 		return nil, err
 	}
 	return harness.StartProcess(ctx, "the manager", filepath.Join(s.Dir, "manager.log"), binary,
-		append(flags, "--kubeconfig", kubeconfig, "--leader-elect=false",
+		append(flags, "--kubeconfig", kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false",
 			"--health-probe-bind-address=0", "--metrics-bind-address=0")...)
 }

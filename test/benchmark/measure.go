@@ -118,7 +118,10 @@ func (b *benchmark) install(ctx context.Context) error {
 	if err := server.prepareInitializers(ctx); err != nil {
 		return err
 	}
-	var err error
+	_, err := server.StartAdmission(ctx)
+	if err != nil {
+		return err
+	}
 	if b.manager, err = startManager(ctx, server, b.binary); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
@@ -97,7 +98,10 @@ func (b *benchmark) serveWebhooks(ctx context.Context, server *server) (*harness
 	if err != nil {
 		return nil, err
 	}
-	leader, err := startManager(ctx, server, b.binary, "--webhook-bind-address", hold.Address, "--webhook-url", hold.URL)
+	if _, err := server.StartAdmission(ctx, func(o *manager.Options) { o.Hold = hold }); err != nil {
+		return nil, err
+	}
+	leader, err := startManager(ctx, server, b.binary, "--webhook-bind-address", hold.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +115,7 @@ func (b *benchmark) serveWebhooks(ctx context.Context, server *server) (*harness
 	return harness.StartProcess(ctx, "the standby", filepath.Join(server.Dir, "standby.log"), b.binary,
 		"--kubeconfig", filepath.Join(server.Dir, managerKubeconfig), "--health-probe-bind-address=0",
 		"--metrics-bind-address=0",
-		"--leader-elect", "--webhook-bind-address", hold.Address, "--webhook-url", hold.URL)
+		"--leader-elect", controlplane.WithoutAdmission, "--webhook-bind-address", hold.Address)
 }
 
 // holdLease prevents managers from becoming the leader.

@@ -90,7 +90,7 @@ var _ = Describe("Many namespaces at once", Label("long"), Ordered, ContinueOnFa
 		flags := []string{"--leader-elect", "--metrics-bind-address=0"}
 		leader := &replica{kubeconfig: kubeconfigFile(config), flags: flags}
 		late := &replica{kubeconfig: kubeconfigFile(proxy.ConfigFor(config)), flags: flags}
-		managers := runReplicas(leader, late)
+		managers := runReplicas(config, leader, late)
 		expectEnforced(ctx)
 		// The other replica becomes the leader, or remains it.
 		if managers.leader(ctx) == managers.session(late) {

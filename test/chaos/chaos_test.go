@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
@@ -118,7 +119,7 @@ var _ = Describe("The manager", func() {
 	It("reloads the certificate of its metrics endpoint", func(ctx context.Context) {
 		dir, address := GinkgoT().TempDir(), framework.FreeAddress()
 		replaceMetricsCertificate(dir, "first.example.com")
-		runManager(binary, managerConfig(ctx), "--metrics-bind-address="+address, "--metrics-cert-path="+dir)
+		runManager(binary, managerConfig(ctx), controlplane.WithoutAdmission, "--metrics-bind-address="+address, "--metrics-cert-path="+dir)
 		served := func() string { return commonName(address) }
 		Eventually(served).WithContext(ctx).Should(HavePrefix("first.example.com"))
 		replaceMetricsCertificate(dir, "second.example.com")

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -50,9 +51,10 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 		config := managerConfig(ctx)
 		sessions = nil
 		for _, address := range balancer.backends {
-			sessions = append(sessions, runManager(binary, config, "--leader-elect", "--webhook-bind-address="+address,
-				"--webhook-url="+balancer.url(), "--hold-max-writes-per-user=25"))
+			sessions = append(sessions, runManager(binary, config, controlplane.WithoutAdmission, "--leader-elect",
+				"--webhook-bind-address="+address, "--hold-max-writes-per-user=25"))
 		}
+		runManager(binary, admissionConfig(config), admissionFlags(balancer.url())...)
 		Expect(plane.WaitForHold(ctx, balancer.url())).To(Succeed())
 		By("waiting until the leader and the other replica serve the certificate")
 		for _, address := range balancer.backends {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,16 +27,18 @@ import (
 // stopTimeout is the maximum time until a manager exits.
 const stopTimeout = 30 * time.Second
 
-// replicas runs managers and restarts them when they exit. They serve webhooks behind a load balancer, which the API
-// server requires if it does not serve MutatingAdmissionPolicy v1.
+// replicas runs managers, and one for the admission controller, and restarts them when they exit. They serve webhooks
+// behind a load balancer, which the API server requires if it does not serve MutatingAdmissionPolicy v1.
 type replicas struct {
 	balancer *loadBalancer
 
-	lock    sync.Mutex
-	all     []*replica
-	starts  int
-	stopped bool
-	done    sync.WaitGroup
+	lock sync.Mutex
+	all  []*replica
+	// admission runs only the admission controller.
+	admission *replica
+	starts    int
+	stopped   bool
+	done      sync.WaitGroup
 }
 
 // replica is a manager.
@@ -62,11 +66,12 @@ func startReplicasWithClocks(config *rest.Config, offsets []time.Duration, flags
 	for index := range all {
 		all[index] = &replica{kubeconfig: kubeconfig, flags: flags, offset: offsets[index]}
 	}
-	return runReplicas(all...)
+	return runReplicas(config, all...)
 }
 
-// runReplicas runs managers until the spec ends.
-func runReplicas(all ...*replica) *replicas {
+// runReplicas runs managers until the spec ends. The admission controller uses the connection of a configuration, and
+// the clock and the URL of the first manager.
+func runReplicas(config *rest.Config, all ...*replica) *replicas {
 	GinkgoHelper()
 	addresses := make([]string, len(all))
 	for index := range all {
@@ -74,13 +79,39 @@ func runReplicas(all ...*replica) *replicas {
 	}
 	r := &replicas{all: all, balancer: startLoadBalancer(addresses...)}
 	DeferCleanup(r.stop)
+	r.admission = &replica{
+		kubeconfig: kubeconfigFile(admissionConfig(config)), flags: append(admissionFlags(r.balancer.url()),
+			slices.DeleteFunc(slices.Clone(all[0].flags), func(flag string) bool {
+				return !strings.HasPrefix(flag, "--webhook-url=")
+			})...), offset: all[0].offset,
+	}
 	for index, replica := range all {
-		replica.flags = append([]string{"--webhook-bind-address=" + addresses[index], "--webhook-url=" + r.balancer.url()},
+		replica.flags = append([]string{controlplane.WithoutAdmission, "--webhook-bind-address=" + addresses[index]},
 			replica.flags...)
+	}
+	for _, replica := range append([]*replica{r.admission}, all...) {
 		r.start(replica)
 		r.done.Go(func() { r.supervise(replica) })
 	}
 	return r
+}
+
+// admissionFlags returns the flags of a manager that runs only the admission controller.
+func admissionFlags(url string) []string {
+	return []string{
+		"--controllers=admission", "--leader-elect", "--leader-elect-resource-name=admission.nslifecycle.dev",
+		"--metrics-bind-address=0", "--webhook-url=" + url,
+	}
+}
+
+// admissionConfig returns a copy of a configuration with the ServiceAccount of the admission controller.
+func admissionConfig(config *rest.Config) *rest.Config {
+	GinkgoHelper()
+	account, err := plane.ServiceAccountConfig(context.Background(), controlplane.SystemNamespace, controlplane.AdmissionAccount)
+	Expect(err).NotTo(HaveOccurred())
+	config = rest.CopyConfig(config)
+	config.BearerToken = account.BearerToken
+	return config
 }
 
 func (r *replicas) start(replica *replica) {
@@ -142,7 +173,7 @@ func (r *replicas) random() *gexec.Session {
 func (r *replicas) stop() {
 	r.lock.Lock()
 	r.stopped = true
-	for _, replica := range r.all {
+	for _, replica := range append([]*replica{r.admission}, r.all...) {
 		if replica.running != nil {
 			replica.running.Terminate()
 		}

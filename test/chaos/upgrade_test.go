@@ -87,7 +87,9 @@ var _ = Describe("An upgrade from another version", func() {
 
 		By("upgrading the objects and then replacing the manager, as a Deployment does")
 		apply(controlplane.Root())
-		runManager(binary, config, "--leader-elect")
+		runManager(binary, config, controlplane.WithoutAdmission, "--leader-elect")
+		_, err = cluster.StartAdmission(ctx)
+		Expect(err).NotTo(HaveOccurred())
 		oldManager.Terminate()
 		Eventually(oldManager).WithContext(ctx).Should(gexec.Exit(0))
 

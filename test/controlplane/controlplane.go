@@ -32,8 +32,9 @@ import (
 
 // The names of the operator's objects in config/default.
 const (
-	SystemNamespace = "nslifecycle-system"
-	ServiceAccount  = "nslifecycle-controller-manager"
+	SystemNamespace  = "nslifecycle-system"
+	ServiceAccount   = "nslifecycle-controller-manager"
+	AdmissionAccount = "nslifecycle-admission"
 )
 
 const (
@@ -52,6 +53,8 @@ type ControlPlane struct {
 
 	environment *envtest.Environment
 	assets      string
+	// admission are the managers that StartAdmission has started.
+	admission []*Manager
 }
 
 // Option changes how the control plane is started.
@@ -144,7 +147,11 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 
 // Stop stops the control plane and removes its files.
 func (c *ControlPlane) Stop() error {
-	return errors.Join(c.environment.Stop(), os.RemoveAll(c.Dir))
+	var errs []error
+	for _, admission := range c.admission {
+		errs = append(errs, admission.Stop())
+	}
+	return errors.Join(append(errs, c.environment.Stop(), os.RemoveAll(c.Dir))...)
 }
 
 // EtcdURL returns the address of etcd, which does not use TLS. Tests can write states to etcd that

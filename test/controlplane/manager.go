@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -28,54 +29,149 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
-// Manager is a running manager.
+// Manager is a running operator: one or two processes, which run as managers in this process.
 type Manager struct {
 	cancel context.CancelFunc
 	done   chan error
 }
 
-// StartManager runs the manager as its own ServiceAccount until Stop is called. It returns when the
-// manager's caches have synced.
+// process is the configuration of one process of the operator.
+type process struct {
+	config  *rest.Config
+	options manager.Options
+}
+
+// StartManager runs the operator until Stop is called, as config/default does: the admission controller with its own
+// ServiceAccount, and the other selected controllers with another one. It returns when the caches have synced.
 func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*manager.Options)) (*Manager, error) {
-	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
+	config, err := c.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
-	return RunManager(ctx, restConfig, changes...)
+	return c.StartManagerAs(ctx, config, changes...)
 }
 
-// RunManager is like StartManager, but authenticates with restConfig.
+// StartManagerAs is like StartManager, but the controllers except admission authenticate with the given configuration.
+func (c *ControlPlane) StartManagerAs(
+	ctx context.Context, config *rest.Config, changes ...func(*manager.Options),
+) (*Manager, error) {
+	options := newOptions(changes...)
+	main := options
+	main.Controllers = manager.Controllers{}
+	for _, name := range []string{
+		manager.Initialization, manager.Templates, manager.Finalization, manager.Diagnosis, manager.Expiry,
+	} {
+		if options.Controllers.Runs(name) {
+			main.Controllers[name] = true
+		}
+	}
+	var processes []process
+	if len(main.Controllers) > 0 {
+		processes = append(processes, process{config, main})
+	}
+	if options.Controllers.Runs(manager.Admission) || options.Controllers.Runs(manager.Initialization) {
+		admission, err := c.admissionProcess(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		processes = append(processes, admission)
+	}
+	return start(ctx, processes...)
+}
+
+// WithoutAdmission is the flag of the manager in config/default: the admission controller runs in another process.
+const WithoutAdmission = "--controllers=*,-admission"
+
+// StartAdmission runs only the admission controller, for tests that start other programs for the other controllers. Stop
+// stops it before the control plane.
+func (c *ControlPlane) StartAdmission(ctx context.Context, changes ...func(*manager.Options)) (*Manager, error) {
+	admission, err := c.admissionProcess(ctx, newOptions(changes...))
+	if err != nil {
+		return nil, err
+	}
+	running, err := start(ctx, admission)
+	if err == nil {
+		c.admission = append(c.admission, running)
+	}
+	return running, err
+}
+
+// admissionProcess returns the process of the admission controller. It serves nothing.
+func (c *ControlPlane) admissionProcess(ctx context.Context, options manager.Options) (process, error) {
+	options.Controllers = manager.Controllers{manager.Admission: true}
+	options.ProbeAddress, options.Metrics = "", manager.MetricsOptions{}
+	config, err := c.ServiceAccountConfig(ctx, SystemNamespace, AdmissionAccount)
+	return process{config, options}, err
+}
+
+// RunManager runs all selected controllers with one configuration, as a process outside the cluster does.
 func RunManager(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {
+	return start(ctx, process{restConfig, newOptions(changes...)})
+}
+
+func newOptions(changes ...func(*manager.Options)) manager.Options {
 	options := manager.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10, TemplateWorkers: 16,
 		FinalizationWorkers: 250}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
-	if err != nil {
-		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
-	}
 	for _, change := range changes {
 		change(&options)
 	}
-	restConfig = rest.CopyConfig(restConfig)
-	options.UseServerClock(restConfig)
-	if options.Controllers.Runs(manager.Initialization) {
-		// An API server can serve a CRD some time after the CRD is established.
-		var preflightErr error
-		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true,
-			func(ctx context.Context) (bool, error) {
-				preflightErr = manager.Preflight(ctx, discoveryClient)
-				return preflightErr == nil, nil
-			}); err != nil {
-			return nil, errors.Join(err, preflightErr)
-		}
-		if err := serveWebhooks(ctx, &options, discoveryClient); err != nil {
+	return options
+}
+
+// start starts the processes. If one exits, it stops the others.
+func start(ctx context.Context, processes ...process) (*Manager, error) {
+	runContext, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	running := &Manager{cancel: cancel, done: make(chan error, 1)}
+	if err := prepare(ctx, processes); err != nil {
+		cancel()
+		return nil, err
+	}
+	var managers []ctrl.Manager
+	for i := range processes {
+		mgr, err := processes[i].setup(runContext)
+		if err != nil {
+			cancel()
 			return nil, err
 		}
+		managers = append(managers, mgr)
 	}
+	go func() {
+		var group errgroup.Group
+		for _, mgr := range managers {
+			group.Go(func() error {
+				defer cancel()
+				return mgr.Start(runContext)
+			})
+		}
+		running.done <- group.Wait()
+		close(running.done)
+	}()
+
+	syncContext, cancelSync := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancelSync()
+	for i, mgr := range managers {
+		if !mgr.GetCache().WaitForCacheSync(syncContext) {
+			return nil, errors.Join(errors.New("the manager's caches did not sync within 2 minutes"), running.Stop())
+		}
+		options := processes[i].options
+		if options.Controllers.Runs(manager.Admission) && options.Hold != nil && options.Hold.URL != "" {
+			if err := waitForAddress(syncContext, mgr.GetAPIReader(), options.Hold.URL); err != nil {
+				return nil, errors.Join(err, running.Stop())
+			}
+		}
+	}
+	return running, nil
+}
+
+// setup returns a manager that has not been started.
+func (p *process) setup(ctx context.Context) (ctrl.Manager, error) {
+	restConfig := rest.CopyConfig(p.config)
+	p.options.UseServerClock(restConfig)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                 scheme.New(),
-		Cache:                  manager.CacheOptions(options.Controllers),
+		Cache:                  manager.CacheOptions(p.options.Controllers),
 		NewClient:              nscache.NewClient,
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
@@ -85,28 +181,7 @@ func RunManager(
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the manager: %w", err)
 	}
-	runContext, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if err := manager.Setup(runContext, mgr, options); err != nil {
-		cancel()
-		return nil, err
-	}
-	running := &Manager{cancel: cancel, done: make(chan error, 1)}
-	go func() {
-		running.done <- mgr.Start(runContext)
-		close(running.done)
-	}()
-
-	syncContext, cancelSync := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancelSync()
-	if !mgr.GetCache().WaitForCacheSync(syncContext) {
-		return nil, errors.Join(errors.New("the manager's caches did not sync within 2 minutes"), running.Stop())
-	}
-	if options.Hold != nil && options.Hold.URL != "" {
-		if err := waitForAddress(syncContext, mgr.GetAPIReader(), options.Hold.URL); err != nil {
-			return nil, errors.Join(err, running.Stop())
-		}
-	}
-	return running, nil
+	return mgr, manager.Setup(ctx, mgr, p.options)
 }
 
 // waitForAddress waits until the API server no longer calls the webhooks at the address of an earlier manager. In a
@@ -131,13 +206,34 @@ func waitForAddress(ctx context.Context, reader client.Reader, url string) error
 	return nil
 }
 
-// serveWebhooks enables the webhooks if the API server requires them to inject the pending list.
-func serveWebhooks(
-	ctx context.Context, options *manager.Options, discoveryClient discovery.DiscoveryInterfaceWithContext,
-) error {
+// prepare waits until the API server serves what the processes require, and enables the webhooks if the API server
+// requires them to inject the pending list.
+func prepare(ctx context.Context, processes []process) error {
+	first := &processes[0]
+	controllers := first.options.Controllers
+	if !controllers.Runs(manager.Initialization) && !controllers.Runs(manager.Admission) {
+		return nil
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(first.config)
+	if err != nil {
+		return fmt.Errorf("failed to create a discovery client: %w", err)
+	}
+	// An API server can serve a CRD some time after the CRD is established.
+	var preflightErr error
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			preflightErr = manager.Preflight(ctx, discoveryClient)
+			return preflightErr == nil, nil
+		}); err != nil {
+		return errors.Join(err, preflightErr)
+	}
 	servesPolicies, err := mutation.ServesPolicies(ctx, discoveryClient)
-	if err == nil && !servesPolicies && options.Hold == nil {
-		options.Hold, err = HoldOptions()
+	if err != nil || servesPolicies || first.options.Hold != nil {
+		return err
+	}
+	hold, err := HoldOptions()
+	for i := range processes {
+		processes[i].options.Hold = hold
 	}
 	return err
 }
@@ -145,7 +241,7 @@ func serveWebhooks(
 // Done returns a channel that receives the manager's error if it exits unexpectedly.
 func (m *Manager) Done() <-chan error { return m.done }
 
-// Stop stops the manager and waits until it exits.
+// Stop stops the manager and waits until it has exited.
 func (m *Manager) Stop() error {
 	m.cancel()
 	return <-m.done

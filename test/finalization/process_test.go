@@ -110,7 +110,7 @@ var _ = Describe("The manager process", func() {
 		Expect(initializing).NotTo(gexec.Exit())
 
 		By("starting another manager, which finalizes namespaces")
-		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-initialization,-diagnosis")
+		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-admission,-initialization,-diagnosis")
 		expectDeleted(ctx, namespace)
 		Expect(finalizing.Err).To(gbytes.Say(`"controllers":"finalization"`))
 		deleteObject(ctx, active)
@@ -144,7 +144,7 @@ var _ = Describe("The manager process", func() {
 			`unknown controller "namespaces": specify a comma-separated list of diagnosis, expiry, finalization, initialization`),
 		Entry("an unknown excluded controller", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
 		Entry("an empty list of controllers", "--controllers=", `unknown controller ""`),
-		Entry("all controllers excluded", "--controllers=*,-initialization,-finalization,-diagnosis", "enables no controller"),
+		Entry("all controllers excluded", "--controllers=*,-admission,-initialization,-finalization,-diagnosis", "enables no controller"),
 		Entry("a namespace finalizer without a domain", "--finalizer-token=agent", "such as example.com/agent"),
 		Entry("two namespace finalizers", "--finalizer-token=a.example.com/a,kubernetes",
 			"is not a valid namespace finalizer"),

@@ -67,7 +67,7 @@ func startManager(ctx context.Context) *process {
 	started := &process{address: framework.FreeAddress()}
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
-	started.Session, err = gexec.Start(exec.Command(binary(), "--kubeconfig="+kubeconfig, "--leader-elect",
+	started.Session, err = gexec.Start(exec.Command(binary(), "--kubeconfig="+kubeconfig, controlplane.WithoutAdmission, "--leader-elect",
 		"--health-probe-bind-address=0", "--metrics-bind-address="+started.address, "--diagnosis-progress-deadline=1s"),
 		GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())

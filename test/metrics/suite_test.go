@@ -45,6 +45,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 	build(ctx)
 	leader = startManager(ctx)
+	_, err := plane.StartAdmission(ctx)
+	Expect(err).NotTo(HaveOccurred())
 	register(ctx)
 	registerTemplate(ctx)
 	runLifecycles(ctx, "first")

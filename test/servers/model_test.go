@@ -86,7 +86,7 @@ func startManagerProcess(ctx context.Context, binary string) *controlplane.Proce
 	GinkgoHelper()
 	config, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	Expect(err).NotTo(HaveOccurred())
-	process, err := controlplane.StartProcess(GinkgoWriter, binary, "--kubeconfig="+framework.KubeconfigFile(config),
+	process, err := controlplane.StartProcess(GinkgoWriter, binary, "--kubeconfig="+framework.KubeconfigFile(config), controlplane.WithoutAdmission,
 		"--health-probe-bind-address=0", "--metrics-bind-address=0")
 	Expect(err).NotTo(HaveOccurred())
 	return process

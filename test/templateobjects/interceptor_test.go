@@ -53,7 +53,7 @@ func restartManager(
 	Expect(err).NotTo(HaveOccurred())
 	i := &interceptor{onSend: onSend}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &interceptedTransport{i, next} })
-	cluster.Manager, err = controlplane.RunManager(ctx, config, changes...)
+	cluster.Manager, err = cluster.StartManagerAs(ctx, config, changes...)
 	Expect(err).NotTo(HaveOccurred())
 	return i
 }

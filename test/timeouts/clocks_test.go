@@ -32,7 +32,7 @@ func runManagerWithClock(ctx context.Context, local offsetClock) (stop func()) {
 	Expect(err).NotTo(HaveOccurred())
 	serverClock := servertime.NewClock(local)
 	config.Wrap(serverClock.Wrap)
-	return stopAfterSpec(controlplane.RunManager(ctx, config, func(options *manager.Options) {
+	return stopAfterSpec(plane.StartManagerAs(ctx, config, func(options *manager.Options) {
 		options.Clock, options.ServerClock = local, serverClock
 	}))
 }

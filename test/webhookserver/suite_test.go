@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
@@ -71,11 +72,13 @@ func startManager(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	address, probeAddress, metricsAddress = options.Address, framework.FreeAddress(), framework.FreeAddress()
 	command := exec.Command(binary, "--kubeconfig="+framework.KubeconfigFile(config), "--leader-elect",
-		"--health-probe-bind-address="+probeAddress, "--metrics-bind-address="+metricsAddress, "--webhook-bind-address="+address, "--webhook-url="+options.URL)
+		"--health-probe-bind-address="+probeAddress, "--metrics-bind-address="+metricsAddress, "--webhook-bind-address="+address, controlplane.WithoutAdmission)
 	command.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit()))
 	process, err = gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { process.Terminate().Wait(30 * time.Second) })
+	_, err = cluster.StartAdmission(ctx, func(o *manager.Options) { o.Hold = options })
+	Expect(err).NotTo(HaveOccurred())
 	Expect(cluster.WaitForHold(ctx, options.URL)).To(Succeed())
 }
 

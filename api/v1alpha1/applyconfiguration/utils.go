@@ -33,6 +33,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NamespaceInitializerConfigurationStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializerSet"):
 		return &apiv1alpha1.NamespaceInitializerSetApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializerSetStatus"):
+		return &apiv1alpha1.NamespaceInitializerSetStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceSelector"):
 		return &apiv1alpha1.NamespaceSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceSelectorRequirement"):

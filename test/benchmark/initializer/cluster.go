@@ -133,8 +133,11 @@ func (c *cluster) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := c.StartAdmission(ctx); err != nil {
+		return err
+	}
 	c.manager, err = harness.StartProcess(ctx, "the manager", filepath.Join(c.Dir, "manager.log"), binary,
-		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0")
+		"--kubeconfig="+kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0")
 	return err
 }
 

@@ -177,8 +177,11 @@ func (c *cluster) startManager(ctx context.Context) error {
 		return err
 	}
 	c.metrics = "http://" + address + "/metrics"
+	if _, err := c.StartAdmission(ctx); err != nil {
+		return err
+	}
 	c.manager, err = harness.StartProcess(ctx, "the manager", filepath.Join(c.Dir, "manager.log"), binary,
-		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--health-probe-bind-address=0",
+		"--kubeconfig="+kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false", "--health-probe-bind-address=0",
 		"--metrics-bind-address="+address, "--metrics-secure=false")
 	return err
 }

@@ -168,6 +168,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: operator
       type:
         scalar: string
+    - name: status
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerSetStatus
     - name: systemNamespace
       type:
         scalar: string
@@ -185,6 +188,20 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
           elementRelationship: atomic
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerSetStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
   map:
     fields:

@@ -38,6 +38,8 @@ type NamespaceInitializerSetApplyConfiguration struct {
 	// systemNamespace is the namespace of the operator. This namespace never waits for initializers,
 	// so that the operator can always be installed.
 	SystemNamespace *string `json:"systemNamespace,omitempty"`
+	// status is the observed state.
+	Status *NamespaceInitializerSetStatusApplyConfiguration `json:"status,omitempty"`
 }
 
 // NamespaceInitializerSet constructs a declarative configuration of the NamespaceInitializerSet type for use with
@@ -82,6 +84,12 @@ func ExtractNamespaceInitializerSetFrom(namespaceInitializerSet *apiv1alpha1.Nam
 // applied if another fieldManager has updated or force applied any of the previously applied fields.
 func ExtractNamespaceInitializerSet(namespaceInitializerSet *apiv1alpha1.NamespaceInitializerSet, fieldManager string) (*NamespaceInitializerSetApplyConfiguration, error) {
 	return ExtractNamespaceInitializerSetFrom(namespaceInitializerSet, fieldManager, "")
+}
+
+// ExtractNamespaceInitializerSetStatus extracts the applied configuration owned by fieldManager from
+// namespaceInitializerSet for the status subresource.
+func ExtractNamespaceInitializerSetStatus(namespaceInitializerSet *apiv1alpha1.NamespaceInitializerSet, fieldManager string) (*NamespaceInitializerSetApplyConfiguration, error) {
+	return ExtractNamespaceInitializerSetFrom(namespaceInitializerSet, fieldManager, "status")
 }
 
 func (b NamespaceInitializerSetApplyConfiguration) IsApplyConfiguration() {}
@@ -296,6 +304,14 @@ func (b *NamespaceInitializerSetApplyConfiguration) WithOperator(value string) *
 // If called multiple times, the SystemNamespace field is set to the value of the last call.
 func (b *NamespaceInitializerSetApplyConfiguration) WithSystemNamespace(value string) *NamespaceInitializerSetApplyConfiguration {
 	b.SystemNamespace = &value
+	return b
+}
+
+// WithStatus sets the Status field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Status field is set to the value of the last call.
+func (b *NamespaceInitializerSetApplyConfiguration) WithStatus(value *NamespaceInitializerSetStatusApplyConfiguration) *NamespaceInitializerSetApplyConfiguration {
+	b.Status = value
 	return b
 }
 
