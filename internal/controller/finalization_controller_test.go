@@ -89,6 +89,7 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 			Namespaces: liveNamespaces{live}, GracePeriods: s.gracePeriods,
 			IsAggregated:      func(schema.GroupVersion) bool { return false },
 			ConfirmAggregated: func(context.Context, schema.GroupVersion) (bool, error) { return false, nil },
+			PermissionRemedy:  func(schema.GroupResource) string { return "" },
 			Metrics:           metrics.FinalizationRecorder{}, Durations: metrics.FinalizationRecorder{}, Log: logr.Discard(),
 		}),
 	}

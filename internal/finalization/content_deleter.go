@@ -63,11 +63,13 @@ type contentDeleter struct {
 	namespaces NamespaceGetter
 	// confirmAggregated is Config.ConfirmAggregated.
 	confirmAggregated func(context.Context, schema.GroupVersion) (bool, error)
-	finalizer         corev1.FinalizerName
-	clock             clock.PassiveClock
-	limiter           *throttling.Limiter
-	lister            lister
-	metrics           MetricsRecorder
+	// permissionRemedy is Config.PermissionRemedy.
+	permissionRemedy func(schema.GroupResource) string
+	finalizer        corev1.FinalizerName
+	clock            clock.PassiveClock
+	limiter          *throttling.Limiter
+	lister           lister
+	metrics          MetricsRecorder
 }
 
 // pass is one pass over one namespace.
@@ -123,6 +125,7 @@ func (p *pass) run(ctx context.Context, firstSeen, gracePeriodEnd time.Time) (*R
 			return nil, err
 		}
 		report := newReport(p.startedAt, gracePeriodEnd, p.state, waitReason)
+		report.addRemedies(p.permissionRemedy)
 		if isFullPass || !report.ConfirmedEmpty {
 			return report, nil
 		}

@@ -91,6 +91,7 @@ func newDeleter(server *contentServer, reader *namespaceReader, resources ...str
 		NamespaceFinalizer: corev1.FinalizerKubernetes, Clock: server.clock, Discoverer: api, Content: server.client(),
 		Namespaces: reader, Metrics: counted, Log: logr.Discard(),
 		IsAggregated: isAggregated, ConfirmAggregated: server.confirmAggregated,
+		PermissionRemedy: func(schema.GroupResource) string { return "" },
 	})
 	return finalizer.deleter, api
 }

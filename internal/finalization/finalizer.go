@@ -31,15 +31,17 @@ type GracePeriodSource interface {
 	GracePeriod(ctx context.Context, firstSeen time.Time) time.Duration
 }
 
-// The operator must list and delete all objects in a terminating namespace, including objects of types
-// that are added later. It reads CustomResourceDefinitions, APIServices, the Leases of the API servers
-// and the configurations of admission webhooks with the same permissions. The get verb is omitted,
-// because it would allow reading the logs of every pod and, through the proxy subresources, everything
-// that kubelets serve. List requests return only metadata. The exception is tiers: the API server of
-// Calico authorizes requests for policies again. It then requires the verb get for their tiers, and the
-// verb of the request for tier.networkpolicies.
-// +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
-// +kubebuilder:rbac:groups=*,resources=tiers,verbs=get
+// The operator must list and delete all objects in a terminating namespace. Package contentrole adds their types to the
+// ClusterRole content. It omits the verb get, which would allow reading the logs of every pod. List requests return
+// only metadata.
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=nslifecycle-content,verbs=get;update;escalate
+// The API server of Calico authorizes requests for policies again. It then requires the verb get for their tiers, and the
+// verb of the request for resources that it does not serve.
+// +kubebuilder:rbac:groups=projectcalico.org,resources=tiers,verbs=get
+// +kubebuilder:rbac:groups=projectcalico.org,resources=tier.networkpolicies;tier.stagednetworkpolicies,verbs=list;watch;delete;deletecollection
+// These show which types exist, and which of them an aggregated API server serves.
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
+// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
@@ -59,9 +61,11 @@ type Config struct {
 	IsAggregated func(schema.GroupVersion) bool
 	// ConfirmAggregated is like IsAggregated, but asks the API server. It is called before a deletecollection request.
 	ConfirmAggregated func(context.Context, schema.GroupVersion) (bool, error)
-	Metrics           MetricsRecorder
-	Durations         DurationRecorder
-	Log               logr.Logger
+	// PermissionRemedy returns what an administrator can do if the operator may not list or delete a type.
+	PermissionRemedy func(schema.GroupResource) string
+	Metrics          MetricsRecorder
+	Durations        DurationRecorder
+	Log              logr.Logger
 }
 
 // Finalizer deletes the content of terminating Namespaces. It keeps the state of each Namespace between
@@ -85,8 +89,8 @@ func New(config Config) *Finalizer {
 		deleter: &contentDeleter{
 			cache:   newDiscoveryCache(config.Discoverer, config.IsAggregated, config.Clock),
 			content: content, namespaces: config.Namespaces, finalizer: config.NamespaceFinalizer,
-			confirmAggregated: config.ConfirmAggregated,
-			clock:             config.Clock, limiter: limiter, metrics: config.Metrics,
+			confirmAggregated: config.ConfirmAggregated, permissionRemedy: config.PermissionRemedy,
+			clock: config.Clock, limiter: limiter, metrics: config.Metrics,
 			lister: sharedlist.New(sharedlist.Options{
 				Client: content, Clock: config.Clock, Limiter: limiter, IsAggregated: config.IsAggregated,
 				CountRequest: func() { config.Metrics.Requested(PurposeSharedList) },

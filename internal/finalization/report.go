@@ -5,9 +5,12 @@ package finalization
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 )
 
 const (
@@ -45,6 +48,12 @@ type Remaining struct {
 	ResourceVersion string // of the list
 }
 
+// deniedType is a type that the operator may not list or delete.
+type deniedType struct {
+	resource schema.GroupResource
+	index    int
+}
+
 // Report is the result of a pass.
 type Report struct {
 	StartedAt time.Time
@@ -57,6 +66,8 @@ type Report struct {
 	Unknown []schema.GroupResource
 	// Errors contains at most one error for each type.
 	Errors []error
+	// denied are the types of errors that a missing permission causes, with the indexes of the errors.
+	denied []deniedType
 	// Incomplete reports whether the pass ended before it had processed all objects. The next pass
 	// is due immediately.
 	Incomplete bool
@@ -81,12 +92,12 @@ func newReport(startedAt, gracePeriodEnd time.Time, content *contentState, waitR
 	for _, state := range content.types {
 		switch {
 		case state.listError != nil:
-			report.Errors = append(report.Errors, state.listError)
+			report.addError(state, state.listError)
 			report.Unknown = append(report.Unknown, state.Type.GroupResource())
 		case state.isUncounted:
 			report.Unknown = append(report.Unknown, state.Type.GroupResource())
 		case state.deleteError != nil:
-			report.Errors = append(report.Errors, state.deleteError)
+			report.addError(state, state.deleteError)
 		}
 		report.Incomplete = report.Incomplete || state.isIncomplete
 		if state.Count > 0 {
@@ -95,6 +106,22 @@ func newReport(startedAt, gracePeriodEnd time.Time, content *contentState, waitR
 	}
 	report.ConfirmedEmpty = content.isAfterGracePeriod && report.IsClean()
 	return report
+}
+
+func (r *Report) addError(state *typeState, err error) {
+	if denial.IsMissingPermission(err) {
+		r.denied = append(r.denied, deniedType{state.Type.GroupResource(), len(r.Errors)})
+	}
+	r.Errors = append(r.Errors, err)
+}
+
+// addRemedies adds what an administrator can do to the first errors that a missing permission causes.
+func (r *Report) addRemedies(remedyFor func(schema.GroupResource) string) {
+	for _, denied := range r.denied[:min(len(r.denied), maxNames)] {
+		if remedy := remedyFor(denied.resource); remedy != "" {
+			r.Errors[denied.index] = fmt.Errorf("%w; %s", r.Errors[denied.index], remedy)
+		}
+	}
 }
 
 // IsClean reports whether no object remained and no request failed.

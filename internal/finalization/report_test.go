@@ -4,6 +4,9 @@
 package finalization
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 )
@@ -146,4 +150,32 @@ func TestRetryAfterOfJoinedObjectErrors(t *testing.T) {
 		{name: "a", err: errOutage}, {name: "b", err: apierrors.NewTooManyRequests("busy", 4)},
 	})
 	NewWithT(t).Expect(throttling.RetryAfter(err)).To(Equal(4 * time.Second))
+}
+
+func TestAddRemedies(t *testing.T) {
+	g := NewWithT(t)
+	denied := func(resource string) *typeState {
+		one := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: resource}
+		err := apierrors.NewForbidden(one.GroupResource(), "", fmt.Errorf(
+			`User "operator" cannot list resource %q in API group "example.com" in the namespace "shop"`, resource))
+		return &typeState{Remaining: Remaining{Type: ResourceType{GroupVersionResource: one}}, listError: err}
+	}
+	failed := denied("failed")
+	failed.listError = errors.New("connection refused")
+	report := newReport(time.Time{}, time.Time{}, &contentState{resources: &ResourceSet{}, types: []*typeState{
+		failed, denied("a"), denied("b"), denied("c"), denied("d"),
+	}}, "")
+	report.addRemedies(func(one schema.GroupResource) string {
+		if one.Resource == "b" {
+			return ""
+		}
+		return "grant " + one.Resource
+	})
+	var remedies []string
+	for _, err := range report.Errors {
+		_, remedy, _ := strings.Cut(err.Error(), "; ")
+		remedies = append(remedies, remedy)
+	}
+	g.Expect(remedies).To(Equal([]string{"", "grant a", "", "grant c", ""}))
+	g.Expect(denial.IsMissingPermission(report.Errors[1])).To(BeTrue())
 }

@@ -34,6 +34,9 @@ const (
 	webhooksTimeout = 5 * time.Second
 )
 
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list
+
 // Source computes the grace period of terminating Namespaces. It is a
 // [finalization.GracePeriodSource].
 type Source struct {

@@ -72,9 +72,10 @@ func (c *Checker) Check(
 	return health
 }
 
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,verbs=list
+
 // isAnySubjectAuthorized reports whether a subject other than the control plane has the
-// "initialize" verb. Listing these objects requires no permission in addition to those for
-// finalization, which lists all resources.
+// "initialize" verb.
 func (c *Checker) isAnySubjectAuthorized(
 	ctx context.Context, configurations []v1alpha1.NamespaceInitializerConfiguration,
 ) (bool, error) {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnoser"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
@@ -59,7 +60,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		cached = append(cached, &v1alpha1.NamespaceTemplate{})
 	}
 	if options.Controllers.Runs(Finalization) {
-		if err := setupFinalization(mgr, options); err != nil {
+		if err := setupFinalization(ctx, mgr, options); err != nil {
 			return err
 		}
 		cached = append(cached, &coordinationv1.Lease{}, controller.CustomResourceDefinitions(), controller.APIServices())
@@ -150,7 +151,11 @@ func setupInitializers(mgr ctrl.Manager, options Options, self string) error {
 	return nil
 }
 
-func setupFinalization(mgr ctrl.Manager, options Options) error {
+func setupFinalization(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	self, err := ownUser(ctx, mgr)
+	if err != nil {
+		return err
+	}
 	restConfig := rest.CopyConfig(mgr.GetConfig())
 	// Finalization also uses deprecated types. For them, the API server returns a warning with each
 	// response.
@@ -175,10 +180,13 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("failed to create a client without a cache: %w", err)
 	}
+	role := contentrole.NewContent(contentrole.Config{
+		User: self, Client: live, Discovery: discoveryClient, Clock: options.Clock, Log: mgr.GetLogger(),
+	})
 	finalizer := finalization.New(finalization.Config{
 		NamespaceFinalizer: options.FinalizerToken,
 		Clock:              options.Clock,
-		Discoverer:         discoveryClient,
+		Discoverer:         role,
 		Content:            content,
 		Namespaces:         liveNamespaces{live},
 		GracePeriods: &graceperiod.Source{
@@ -187,6 +195,7 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 		},
 		IsAggregated:      isAggregated(mgr.GetClient()),
 		ConfirmAggregated: confirmAggregated(live),
+		PermissionRemedy:  role.Remedy,
 		Metrics:           metrics.FinalizationRecorder{},
 		Durations:         metrics.FinalizationRecorder{},
 		Log:               mgr.GetLogger(),

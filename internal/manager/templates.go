@@ -12,8 +12,10 @@ import (
 	"k8s.io/client-go/restmapper"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -43,6 +45,15 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.V
 		Client: mgr.GetClient(), Cached: objects, SystemNamespace: options.SystemNamespace,
 	}
 	programs, rollouts := &template.Programs{Revisions: revisions}, &template.Rollouts{}
+	live, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to create a client without a cache: %w", err)
+	}
+	watchPermissions := contentrole.NewTemplateObjects(contentrole.Config{
+		User: self, Client: live, Discovery: discoveryClient, Clock: options.Clock, Log: mgr.GetLogger(),
+	})
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
 	writer := template.NewWriter(mgr.GetConfig(), mapper, discoveryClient, options.SystemNamespace, options.Clock)
 	applier := &template.Applier{
@@ -51,7 +62,7 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.V
 		Objects:         template.NewObjects(objects, options.Clock, func(name string) { namespaces.Add(false, name) }),
 		Grants:          &template.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		ServiceAccounts: objects, Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		SystemNamespace: options.SystemNamespace, FullPass: options.TemplateFullPass,
+		WatchPermissions: watchPermissions, SystemNamespace: options.SystemNamespace, FullPass: options.TemplateFullPass,
 	}
 	tracker := &template.Tracker{}
 	status := &controller.TemplateReconciler{

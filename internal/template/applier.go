@@ -48,6 +48,8 @@ type Applier struct {
 	Namespaces client.Reader
 	// Live confirms deletions with the API server.
 	Live client.Reader
+	// WatchPermissions are the types that the operator may watch.
+	WatchPermissions WatchPermissions
 	// SystemNamespace is the namespace of the operator.
 	SystemNamespace string
 	// FullPass is the time between two full passes over a Namespace.

@@ -32,7 +32,11 @@ func (p *pass) applyObject(
 		return recorded, want.err
 	}
 	kind := want.manifest.GroupVersionKind()
-	if _, err := p.Writer.mapping(kind); err != nil {
+	resource, err := p.Writer.mapping(kind)
+	if err != nil {
+		return recorded, err
+	}
+	if err := p.permitWatch(ctx, template, resource.GroupResource(), key.name); err != nil {
 		return recorded, err
 	}
 	if err := p.Objects.ensure(ctx, kind); err != nil {

@@ -91,7 +91,11 @@ func (p *pass) complete(ctx context.Context, template *v1alpha1.NamespaceTemplat
 		return want
 	}
 	var source sourceContent
-	if source, want.err = p.Sources.get(ctx, template, *object.Copy); want.err == nil {
+	// The watch of the source requires the same permission as that of the copy.
+	if want.err = p.permitWatch(ctx, template, resourceOf(object.Copy).GroupResource(), object.Copy.Name); want.err == nil {
+		source, want.err = p.Sources.get(ctx, template, *object.Copy)
+	}
+	if want.err == nil {
 		want.manifest, want.err = copyOf(source.object, p.namespace.Name)
 	}
 	if want.err != nil {

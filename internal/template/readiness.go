@@ -105,7 +105,7 @@ func (g *Grants) forget(objects []ObjectState) {
 func (g *Grants) sample(
 	ctx context.Context, namespace string, ref rbacv1.RoleRef,
 ) (*authorizationv1.ResourceAttributes, error) {
-	// The operator may list, but not get, objects of all kinds.
+	// The operator may list, but not get, roles.
 	byName := client.MatchingFields{metav1.ObjectNameField: ref.Name}
 	if ref.Kind != "ClusterRole" {
 		var roles rbacv1.RoleList

@@ -105,7 +105,8 @@ func (p *pass) keepObject(template string, object ObjectState) {
 func (p *pass) pruneObject(ctx context.Context, template *v1alpha1.NamespaceTemplate, object ObjectState) error {
 	object.APIVersion = p.Writer.servedVersion(object)
 	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
-	if _, err := p.Writer.mapping(kind); err != nil {
+	resource, err := p.Writer.mapping(kind)
+	if err != nil {
 		if toProblem("", "", err).Reason == ReasonKindNotFound {
 			err = p.Writer.confirmUnserved(ctx, kind)
 		}
@@ -114,6 +115,9 @@ func (p *pass) pruneObject(ctx context.Context, template *v1alpha1.NamespaceTemp
 	isGone, err := p.Writer.delete(ctx, template.Spec.ServiceAccountName, p.namespace.Name, object, object.UID)
 	switch {
 	case nswrite.IsConflict(err):
+		if err := p.permitWatch(ctx, template, resource.GroupResource(), object.ObjectName); err != nil {
+			return err
+		}
 		return p.confirmReplaced(ctx, template.Name, object)
 	case err != nil:
 		return err

@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -172,13 +171,9 @@ subjects:
 - {kind: ServiceAccount, namespace: default, name: $id-restricted}
 `)
 	shared, own := &rbacv1.ClusterRole{}, &rbacv1.ClusterRole{}
-	Expect(admin.Get(ctx, client.ObjectKey{Name: "nslifecycle-manager-role"}, shared)).To(Succeed())
+	Expect(admin.Get(ctx, client.ObjectKey{Name: "nslifecycle-finalization-role"}, shared)).To(Succeed())
 	Expect(admin.Get(ctx, client.ObjectKey{Name: f.text("$id-restricted")}, own)).To(Succeed())
-	for _, rule := range shared.Rules {
-		if !slices.Contains(rule.Resources, "*") {
-			own.Rules = append(own.Rules, rule)
-		}
-	}
+	own.Rules = append(own.Rules, shared.Rules...)
 	Expect(admin.Update(ctx, own)).To(Succeed())
 	config, err := plane.ServiceAccountConfig(ctx, "default", f.text("$id-restricted"))
 	Expect(err).NotTo(HaveOccurred())

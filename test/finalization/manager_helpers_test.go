@@ -86,22 +86,35 @@ func managerConfig(ctx context.Context) *rest.Config {
 	return configOf(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount, corev1.FinalizerKubernetes)
 }
 
-// serviceAccountConfig returns a client configuration for a new ServiceAccount with the manager's
-// permissions.
+// serviceAccountConfig returns a client configuration for a new ServiceAccount with the manager's permissions for
+// finalization, and with a ClusterRole content of its own.
 func serviceAccountConfig(ctx context.Context, name string, finalizer corev1.FinalizerName) *rest.Config {
 	GinkgoHelper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nslifecycle-manager-role"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: name}},
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceDefault, Name: name + "-controller-manager",
+	}}
+	content := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name + "-content"}}
+	keeper := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name + "-keeper"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{content.Name},
+		Verbs: []string{"get", "update", "escalate"},
+	}}}
+	objects := []client.Object{account, content, keeper}
+	for _, role := range []string{content.Name, keeper.Name, "nslifecycle-finalization-role"} {
+		objects = append(objects, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{
+				Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name,
+			}},
+		})
 	}
-	create(ctx, account, binding)
+	create(ctx, objects...)
 	DeferCleanup(func(ctx context.Context) {
-		deleteObject(ctx, binding)
-		deleteObject(ctx, account)
+		for _, object := range objects {
+			deleteObject(ctx, object)
+		}
 	})
-	return configOf(ctx, account.Namespace, name, finalizer)
+	return configOf(ctx, account.Namespace, account.Name, finalizer)
 }
 
 // configOf returns a client configuration for a ServiceAccount of a manager, which removes a namespace finalizer.

@@ -129,6 +129,27 @@ var _ = Describe("The permissions of the manager", func() {
 		"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io",
 	}
 
+	// others returns the permissions to list and watch cluster-scoped types, and to delete namespaces.
+	others := func(ctx context.Context) []string {
+		admission := []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+			"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+		if framework.ServesPolicies(ctx, plane.Admin) {
+			admission = append(admission, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+		}
+		watched := []string{"namespaces", "customresourcedefinitions.apiextensions.k8s.io", "apiservices.apiregistration.k8s.io",
+			"namespaceinitializerconfigurations.nslifecycle.dev", "namespaceinitializersets.nslifecycle.dev",
+			"namespacetemplates.nslifecycle.dev"}
+		for _, resource := range admission {
+			watched = append(watched, resource+".admissionregistration.k8s.io")
+		}
+		result := []string{"delete namespaces", "list nodes", "list clusterroles.rbac.authorization.k8s.io",
+			"list clusterrolebindings.rbac.authorization.k8s.io"}
+		for _, resource := range watched {
+			result = append(result, "list "+resource, "watch "+resource)
+		}
+		return result
+	}
+
 	It("allow listing and deleting all content, and no other access to it", func(ctx context.Context) {
 		wanted := everything(otherVerbs, "")
 		// Which permissions every ServiceAccount has depends on the version of the API server.
@@ -143,14 +164,31 @@ var _ = Describe("The permissions of the manager", func() {
 		}, granted...)
 		Expect(filterAllowed(ctx, controlplane.ServiceAccount, everything(otherVerbs, controlplane.SystemNamespace))).To(ConsistOf(inSystemNamespace))
 
-		By("checking the permissions to delete content of any type, including future ones")
-		content := everything(reading, "")
-		for _, verb := range reading {
-			content = append(content, access{verb: verb, group: "later.example.com", resource: "things"})
+		By("checking the permissions for content, which the manager has added before it deletes any")
+		expectDeletable(ctx, createNamespace(ctx, "permissions"))
+		content := []string{}
+		for gvr := range namespacedTypes(ctx, "delete") {
+			for _, verb := range []string{"list", "watch", "delete"} {
+				content = append(content, access{verb: verb, group: gvr.Group, resource: gvr.Resource}.String())
+			}
 		}
-		// Calico requires this permission for requests for its policies.
-		content = append(content, access{verb: "get", group: "projectcalico.org", resource: "tiers"})
-		Expect(filterAllowed(ctx, controlplane.ServiceAccount, content)).To(HaveLen(len(content)))
+		wanted = everything(reading, "")
+		allowed := filterAllowed(ctx, controlplane.ServiceAccount, wanted)
+		Expect(allowed).To(ContainElements(content))
+		other := slices.DeleteFunc(allowed, func(one string) bool { return slices.Contains(content, one) })
+		Expect(other).To(ConsistOf(append(filterAllowed(ctx, "without-permissions", wanted), others(ctx)...)))
+
+		By("checking that no rule contains a wildcard")
+		Expect(accountCan(ctx, controlplane.ServiceAccount, access{verb: "list", group: "later.example.com", resource: "things"})).
+			To(BeFalse())
+		// Calico requires these permissions for requests for its policies.
+		for _, one := range []access{
+			{verb: "get", group: "projectcalico.org", resource: "tiers"},
+			{verb: "list", group: "projectcalico.org", resource: "tier.networkpolicies"},
+			{verb: "deletecollection", group: "projectcalico.org", resource: "tier.stagednetworkpolicies"},
+		} {
+			Expect(accountCan(ctx, controlplane.ServiceAccount, one)).To(BeTrue(), one.String())
+		}
 	}, SpecTimeout(5*time.Minute))
 
 	// Permissions for named policies, webhook configurations and the certificate are not included.

@@ -262,6 +262,9 @@ var _ = Describe("A locked object", func() {
 		// The controllers, if they do not use their own ServiceAccounts.
 		const controllers = "system:kube-controller-manager"
 		allow(ctx, controllers, "delete", "", "configmaps")
+		// The manager adds the type to its ClusterRole when it finalizes a namespace.
+		allow(ctx, "system:serviceaccount:"+controlplane.SystemNamespace+":"+controlplane.ServiceAccount,
+			"delete", "", "configmaps")
 		for _, user := range []*framework.User{
 			framework.NewUser(operator), account("namespace-controller"), account("generic-garbage-collector"),
 			cluster.Impersonate(controllers, "system:authenticated"), furnisher,

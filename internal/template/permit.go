@@ -1,0 +1,57 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// The operator watches the objects of templates with its own permissions, which a ClusterRole grants for the types that
+// templates contain.
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=nslifecycle-template-objects,verbs=get;update;escalate
+// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,verbs=list
+// The ServiceAccounts of templates, and of objects in templates.
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=list;watch
+// The permissions of RoleBindings in templates.
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;roles,verbs=list
+
+// WatchPermissions is the ClusterRole with the types that the operator may watch.
+type WatchPermissions interface {
+	Has(ctx context.Context, resource schema.GroupResource) bool
+	Add(ctx context.Context, resource schema.GroupResource) error
+}
+
+// permitWatch lets the operator watch the type of an object, if the ServiceAccount of the template may write it.
+// Otherwise, an author whose template is not authorized could extend the permissions of the operator.
+func (p *pass) permitWatch(
+	ctx context.Context, template *v1alpha1.NamespaceTemplate, resource schema.GroupResource, name string,
+) error {
+	if p.WatchPermissions.Has(ctx, resource) {
+		return nil
+	}
+	account := template.Spec.ServiceAccountName
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   serviceaccount.MakeUsername(p.SystemNamespace, account),
+		Groups: append(serviceaccount.MakeGroupNames(p.SystemNamespace), user.AllAuthenticated),
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: p.namespace.Name, Verb: "patch", Group: resource.Group, Resource: resource.Resource, Name: name,
+		},
+	}}
+	if err := p.Grants.Client.Create(ctx, review); err != nil {
+		return fmt.Errorf("failed to review the access of ServiceAccount %q: %w", account, err)
+	}
+	if !review.Status.Allowed {
+		return problemf(ReasonForbidden, "ServiceAccount %q cannot patch %s %q in namespace %q", account, resource, name,
+			p.namespace.Name)
+	}
+	return p.WatchPermissions.Add(ctx, resource)
+}
