@@ -45,7 +45,7 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 			_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-k", path, "--wait=false", "--ignore-not-found")
 			Expect(err).NotTo(HaveOccurred())
 		})
-		key := client.ObjectKey{Namespace: "origin-agent-system", Name: "origin-agent-manager"}
+		key := client.ObjectKey{Namespace: "origin-agent-system", Name: "origin-agent-finalization"}
 		Expect(admin.Get(ctx, key, &deployment)).To(Succeed())
 		finalizer = corev1.FinalizerName(argumentOf(&deployment, "finalizer-token"))
 		Expect(finalizer).NotTo(BeEmpty())
