@@ -389,7 +389,7 @@ docker-buildx: ## Build the image for all PLATFORMS and push it.
 build-installer: kustomize ## Write dist/install.yaml and the generated parts of dist/chart.
 	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
 	printf '%s\n' 'namespace: nslifecycle-system' 'namePrefix: nslifecycle-' 'sortOptions:' '  order: fifo' \
-		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/owners' '- ../../config/prometheus' \
+		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/owners' '- ../../config/prometheus' '- ../../config/manager/finalization' \
 		>"$$overlay/kustomization.yaml"; \
 	"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/optional.yaml"; \
 	for file in config/mutating/*.yaml; do echo ---; cat "$$file"; done >>"$$overlay/optional.yaml"; \
@@ -443,7 +443,7 @@ uninstall: kustomize ## Remove the CRDs, the policies that read them, and all co
 
 .PHONY: deploy
 deploy: kustomize ## Install everything, with the manager's image from IMG.
-	@$(render-install) $(KUBECTL) apply -f "$$overlay/install.yaml"
+	@$(render-install) $(KUBECTL) apply -f "$$overlay/install.yaml"; $(delete-obsolete)
 
 # The manager loses its permissions, and never deletes the content of its own namespace. If the
 # built-in namespace controller is off, a local manager finalizes the namespace. At this point, all policies are
@@ -453,6 +453,7 @@ undeploy: kustomize build ## Remove everything, in an order that never blocks na
 	@$(delete-templates)
 	@$(delete-policies)
 	"$(KUSTOMIZE)" build config/default | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
+	$(KUBECTL) delete clusterrolebindings,clusterroles --selector=app.kubernetes.io/name=nslifecycle
 	@$(wait-for-system-namespace)
 
 ##@ Tools
@@ -627,6 +628,16 @@ printf '%s\n' 'resources:' '- ../../config/default' 'sortOptions:' '  order: fif
 (cd "$$overlay" && "$(KUSTOMIZE)" edit set image "ghcr.io/nslifecycle/nslifecycle=$(IMG)"); \
 "$(KUSTOMIZE)" build "$$overlay" >"$$overlay/install.yaml"; \
 grep -qF -- 'image: $(IMG)' "$$overlay/install.yaml" || { echo "The Deployment does not use the image $(IMG)." >&2; exit 1; };
+endef
+
+# Deletes what an earlier version or another variant has installed and $$overlay/install.yaml does not contain, since a
+# ServiceAccount would keep its permissions. Separately applied objects have other names.
+define delete-obsolete
+installed="$$($(KUBECTL) get deployments,poddisruptionbudgets,clusterrolebindings,clusterroles,rolebindings,roles,serviceaccounts \
+	--namespace=nslifecycle-system --selector=app.kubernetes.io/name=nslifecycle --output=name)"; \
+wanted="$$($(KUBECTL) get -f "$$overlay/install.yaml" --output=name)"; \
+obsolete="$$(grep '/nslifecycle-' <<<"$$installed" | grep -vxF "$$wanted" || :)"; \
+if [ -n "$$obsolete" ]; then $(KUBECTL) delete --namespace=nslifecycle-system $$obsolete; fi
 endef
 
 # The manager runs in a separate process group, as in the target run.

@@ -69,7 +69,7 @@ type options struct {
 	hold hold.Options
 
 	// The method parse converts these flags to fields of manager.Options.
-	controllers    string
+	controllers    repeatable
 	finalizerToken string
 	settlingTime   string
 	clientNames    string
@@ -78,7 +78,7 @@ type options struct {
 // parse validates the flags and converts the values of some flags to fields of manager.Options.
 func (o *options) parse() error {
 	errs := make([]error, 4)
-	o.Controllers, errs[0] = manager.ParseControllers(o.controllers)
+	o.Controllers, errs[0] = manager.ParseControllers(o.controllers.list)
 	o.FinalizerToken, errs[1] = finalization.ParseFinalizer(o.finalizerToken)
 	o.SettlingTime, errs[2] = finalization.ParseGracePeriod(o.settlingTime)
 	if o.DiagnosisProgressDeadline < time.Second {
@@ -107,10 +107,10 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.leaseName, "leader-elect-resource-name", "nslifecycle.dev",
 		"The name of the Lease for leader election, in --system-namespace. Managers in the same namespace must use "+
 			"different Leases if their --controllers or --finalizer-token differ.")
-	flags.StringVar(&o.controllers, "controllers", "*",
-		"A comma-separated list of controllers to run: admission, initialization, templates, finalization, diagnosis, "+
-			"expiry. "+
-			"* enables all controllers except expiry; the prefix - disables a controller.")
+	o.controllers.list = "*"
+	flags.Var(&o.controllers, "controllers",
+		"A comma-separated `list` of controllers to run: admission, initialization, templates, finalization, diagnosis, "+
+			"expiry. * enables all controllers except expiry; the prefix - disables a controller. Can be repeated.")
 	flags.StringVar(&o.finalizerToken, "finalizer-token", string(corev1.FinalizerKubernetes),
 		"The namespace finalizer (an entry of spec.finalizers) that the finalization controller removes from empty "+
 			"namespaces. Use a value other than kubernetes to run the finalization controller in addition to the namespace "+

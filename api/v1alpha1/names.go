@@ -122,6 +122,8 @@ const (
 	// PolicyRequireSet rejects new Namespaces with LabelInitializing while no
 	// NamespaceInitializerSet exists.
 	PolicyRequireSet = "require-set"
+	// PolicyConfine limits what the operator can write (config/confine).
+	PolicyConfine = "confine"
 )
 
 // The admission policies that are not installed by default, in config/protection, config/expiry and
@@ -197,6 +199,12 @@ const (
 	// False before that, and if the Namespace has expired but is not deleted. The message contains the
 	// time of the deletion. The condition does not exist on a Namespace that has never had an expiry.
 	ConditionExpiring = Prefix + "Expiring"
+
+	// ConditionExpired is True when the expiry has passed and the operator deletes the Namespace. The policies
+	// allow this deletion only if the expiry is not after lastTransitionTime, and compare this time with the clock of
+	// the API server. It is False if the expiry has changed since. The condition does not exist before the first
+	// attempt to delete the Namespace.
+	ConditionExpired = Prefix + "Expired"
 )
 
 // Condition types of a NamespaceInitializerConfiguration.
@@ -209,9 +217,11 @@ const (
 	ConditionHealthy = "Healthy"
 )
 
-// ConditionEnforced is a condition of a NamespaceInitializerSet. It is True while every new Namespace gets the
-// initializers of the set.
-const ConditionEnforced = "Enforced"
+// Condition types of a NamespaceInitializerSet.
+const (
+	// ConditionEnforced is True while every new Namespace gets the initializers of the set.
+	ConditionEnforced = "Enforced"
+)
 
 // Condition types of a NamespaceTemplate.
 const (
@@ -252,6 +262,14 @@ const (
 	ReasonNeverExpires = "NeverExpires"
 	// ReasonNoExpiry: the expiry annotation was removed.
 	ReasonNoExpiry = "NoExpiry"
+)
+
+// Reasons for ConditionExpired.
+const (
+	// ReasonExpired: the expiry has passed; the status is True.
+	ReasonExpired = "Expired"
+	// ReasonExpiryChanged: the expiry was changed or removed before the Namespace was deleted; the status is False.
+	ReasonExpiryChanged = "ExpiryChanged"
 )
 
 // Reasons for ConditionDeletionBlocked and ConditionInitializationBlocked. If the status is True,

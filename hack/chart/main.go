@@ -58,6 +58,9 @@ const webhooksFile = "webhooks.yaml"
 // ownersFile contains all objects of config/owners.
 const ownersFile = "owners.yaml"
 
+// separateFinalizationFile contains the account of config/manager/finalization and its permissions.
+const separateFinalizationFile = "separate_finalization.yaml"
+
 // optionalFileOf maps an optional object to its file.
 var optionalFileOf = map[string]string{
 	"ValidatingAdmissionPolicy/nslifecycle-protection":              "protection.yaml",
@@ -68,6 +71,9 @@ var optionalFileOf = map[string]string{
 	"ClusterRoleBinding/nslifecycle-namespace-deleter":              ownersFile,
 	"ValidatingAdmissionPolicy/nslifecycle-namespace-owners":        ownersFile,
 	"ValidatingAdmissionPolicyBinding/nslifecycle-namespace-owners": ownersFile,
+	"ServiceAccount/nslifecycle-finalization":                       separateFinalizationFile,
+	"Role/nslifecycle-finalization":                                 separateFinalizationFile,
+	"RoleBinding/nslifecycle-finalization":                          separateFinalizationFile,
 	"PrometheusRule/nslifecycle-controller-manager-rules":           "prometheus_rules.yaml",
 }
 

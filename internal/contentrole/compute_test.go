@@ -224,10 +224,10 @@ func TestLimits(t *testing.T) {
 
 func TestRoleName(t *testing.T) {
 	for account, want := range map[string]string{
-		"nslifecycle-controller-manager":  "nslifecycle-content",
-		"nslifecycle-finalization":        "nslifecycle-content",
-		"origin-agent-controller-manager": "origin-agent-content",
-		"dana":                            "",
+		"nslifecycle-controller-manager": "nslifecycle-content",
+		"nslifecycle-finalization":       "nslifecycle-content",
+		"origin-agent-finalization":      "origin-agent-content",
+		"dana":                           "",
 	} {
 		if got := roleName(account, "content"); got != want {
 			t.Errorf("%s: got %q, want %q", account, got, want)

@@ -109,12 +109,13 @@ func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	decision, err = r.decide(ctx, r.Live, live, computeClockRange(ctx, now, serverTime))
+	clocks := computeClockRange(ctx, now, serverTime)
+	decision, err = r.decide(ctx, r.Live, live, clocks)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if decision.ShouldDelete {
-		return r.deleteExpired(ctx, live, decision)
+		return r.deleteExpired(ctx, live, decision, clocks.earlier)
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nswrite.IgnoreStale(r.writeCondition(ctx, live, decision))
 }
@@ -178,7 +179,11 @@ func (r *ExpiryReconciler) writeCondition(
 		return nil
 	}
 	before, condition := namespace.DeepCopy(), *decision.Condition
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{condition}, ""); err != nil {
+	conditions := []corev1.NamespaceCondition{condition}
+	if outdated := expiry.ComputeNotExpired(namespace, r.Clock.Now()); outdated != nil {
+		conditions = append(conditions, *outdated)
+	}
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, conditions, ""); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Updated the condition of an expiring namespace", "reason", condition.Reason,
@@ -189,13 +194,25 @@ func (r *ExpiryReconciler) writeCondition(
 	return nil
 }
 
-// deleteExpired deletes a Namespace unless the Namespace has changed since it was read.
-func (r *ExpiryReconciler) deleteExpired(
-	ctx context.Context, namespace *corev1.Namespace, decision expiry.Decision,
-) (ctrl.Result, error) {
-	err := deleteNamespace(ctx, r.Client, namespace, client.Preconditions{
+// recordAndDelete records that a Namespace has expired and deletes it, unless the Namespace has changed since it was
+// read. The API server denies the deletion without the record (config/confine).
+func (r *ExpiryReconciler) recordAndDelete(ctx context.Context, namespace *corev1.Namespace, now time.Time) error {
+	if expired := expiry.ComputeExpired(namespace, now); expired != nil {
+		err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{*expired}, namespace.ResourceVersion)
+		if err != nil {
+			return err
+		}
+	}
+	return deleteNamespace(ctx, r.Client, namespace, client.Preconditions{
 		UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion,
 	})
+}
+
+// deleteExpired deletes a Namespace unless the Namespace has changed since it was read.
+func (r *ExpiryReconciler) deleteExpired(
+	ctx context.Context, namespace *corev1.Namespace, decision expiry.Decision, now time.Time,
+) (ctrl.Result, error) {
+	err := r.recordAndDelete(ctx, namespace, now)
 	switch {
 	// An admission webhook can deny the request with any code.
 	case policyverifier.IsRefusal(err), errors.Is(err, context.DeadlineExceeded),

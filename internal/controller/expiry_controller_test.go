@@ -29,7 +29,8 @@ import (
 func TestExpiryReconcile(t *testing.T) {
 	const (
 		statusPatch = "application/strategic-merge-patch+json of x/status by nslifecycle: uid=x-uid "
-		deletion    = "delete x: uid=x-uid resourceVersion=7"
+		record      = statusPatch + "nslifecycle.dev/Expired=True/Expired"
+		deletion    = "delete x: uid=x-uid resourceVersion=8"
 		toKeep      = "; to keep it, run: kubectl annotate namespace x nslifecycle.dev/ttl-"
 		onTime      = "the namespace will be deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h)" + toKeep
 	)
@@ -43,6 +44,11 @@ func TestExpiryReconcile(t *testing.T) {
 		return expired().Condition(corev1.NamespaceCondition{
 			Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
 			Message: onTime, LastTransitionTime: metav1.NewTime(now.Add(-expiry.WarningPeriod)),
+		})
+	}
+	alreadyRecorded := func(at time.Time) *wrappers.NamespaceWrapper {
+		return warned().Condition(corev1.NamespaceCondition{
+			Type: v1alpha1.ConditionExpired, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at),
 		})
 	}
 	policies := []client.Object{policytest.ExpiryPolicy(), policytest.ExpiryBinding()}
@@ -65,8 +71,21 @@ func TestExpiryReconcile(t *testing.T) {
 		"the namespace does not exist":                {cached: expired(), server: namespaceServer{getError: errNotFound}},
 		"the namespace cannot be read from the cache": {cached: expired(), server: namespaceServer{getError: errOutage}, wantError: errOutage.Error()},
 		"warned and expired": {
-			cached: warned(), wantWrites: []string{deletion},
+			cached: warned(), wantWrites: []string{record, deletion},
 			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
+		},
+		"warned, expired and recorded": {
+			cached: alreadyRecorded(now), wantWrites: []string{"delete x: uid=x-uid resourceVersion=7"},
+			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
+		},
+		"recorded for an earlier expiry": {
+			cached: alreadyRecorded(now.Add(-time.Second)), wantWrites: []string{record, deletion},
+			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
+		},
+		"extended after the record": {
+			cached:     alreadyRecorded(now).Annotation(v1alpha1.AnnotationTTL, "80h"),
+			wantResult: ctrl.Result{RequeueAfter: 12 * time.Hour},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryScheduled nslifecycle.dev/Expired=False/ExpiryChanged"},
 		},
 		"no warning yet": {
 			cached: expired().Annotation(v1alpha1.AnnotationTTL, "8h1s"), wantResult: ctrl.Result{RequeueAfter: time.Second},
@@ -91,7 +110,7 @@ func TestExpiryReconcile(t *testing.T) {
 		"recreated in the meantime":                        {cached: warned(), live: wrappers.MakeNamespace("x").UID("y-uid")},
 		"the namespace cannot be read from the API server": {cached: warned(), liveError: errOutage, wantError: errOutage.Error()},
 		"warned in the meantime": {
-			cached: expired(), live: warned(), wantWrites: []string{deletion},
+			cached: expired(), live: warned(), wantWrites: []string{record, deletion},
 			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
 		},
 		"condition removed in the meantime": {
@@ -105,7 +124,7 @@ func TestExpiryReconcile(t *testing.T) {
 			cached: warned(), serverTime: new(now.Add(-time.Minute)), wantResult: ctrl.Result{RequeueAfter: time.Minute},
 		},
 		"local clock behind the API server": {
-			cached: warned(), serverTime: new(now.Add(time.Hour)), wantWrites: []string{deletion},
+			cached: warned(), serverTime: new(now.Add(time.Hour)), wantWrites: []string{record, deletion},
 			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
 		},
 		"local clock behind the API server, before the warning": {
@@ -130,28 +149,28 @@ func TestExpiryReconcile(t *testing.T) {
 		// Responses to the DELETE request.
 		"the deletion conflicts": {
 			cached: warned(), server: namespaceServer{deleteError: errConflict},
-			wantWrites: []string{deletion}, wantResult: ctrl.Result{RequeueAfter: firstRetryDelay},
+			wantWrites: []string{record, deletion}, wantResult: ctrl.Result{RequeueAfter: firstRetryDelay},
 		},
-		"deleted concurrently": {cached: warned(), server: namespaceServer{deleteError: errNotFound}, wantWrites: []string{deletion}},
+		"deleted concurrently": {cached: warned(), server: namespaceServer{deleteError: errNotFound}, wantWrites: []string{record, deletion}},
 		"the deletion fails": {
-			cached: warned(), server: namespaceServer{deleteError: errOutage}, wantWrites: []string{deletion},
+			cached: warned(), server: namespaceServer{deleteError: errOutage}, wantWrites: []string{record, deletion},
 			wantError: `failed to delete expired namespace "x": ` + errOutage.Error(),
 		},
 		"a webhook refuses the deletion with the code of a conflict": {
 			cached: warned(), server: namespaceServer{deleteError: errInUse},
-			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
+			wantWrites: []string{record, deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
 			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + errInUse.Error()},
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
 		"a webhook delays the deletion": {
 			cached: warned(), server: namespaceServer{deleteError: context.DeadlineExceeded},
-			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
+			wantWrites: []string{record, deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
 			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + context.DeadlineExceeded.Error()},
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
 		"the deletion is refused": {
 			cached: warned(), server: namespaceServer{deleteError: errForbidden},
-			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
+			wantWrites: []string{record, deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
 			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + errForbidden.Error()},
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
@@ -237,16 +256,16 @@ func TestExpiryBacksOffAfterRejection(t *testing.T) {
 		g.ExpectWithOffset(1, server.writes).To(HaveLen(writes))
 		server.writes = nil
 	}
-	reconcile(10*time.Second, 2)
+	reconcile(10*time.Second, 3) // The server does not keep the record, the first write.
 	reconcile(10*time.Second, 0)
 	clock.SetTime(now.Add(4 * time.Second))
 	reconcile(6*time.Second, 0)
 	clock.SetTime(now.Add(time.Minute))
-	reconcile(time.Minute, 2)
+	reconcile(time.Minute, 3)
 	server.getError = errNotFound
 	reconcile(0, 0)
 	server.getError = nil
-	reconcile(time.Minute, 2) // The Namespace was recreated.
+	reconcile(time.Minute, 3) // The Namespace was recreated.
 }
 
 func TestExpiryNeverDeletesExemptNamespaces(t *testing.T) {

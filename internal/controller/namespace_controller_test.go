@@ -31,6 +31,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -118,7 +119,11 @@ func (s *namespaceServer) patchStatus(
 	s.writes = append(s.writes, strings.Join(words, " "))
 	if s.statusError == nil { // Like the API server, return the updated object.
 		object.SetResourceVersion("8")
-		object.(*corev1.Namespace).Status.Conditions = body.Status.Conditions
+		status := &object.(*corev1.Namespace).Status
+		status.Conditions = slices.DeleteFunc(status.Conditions, func(old corev1.NamespaceCondition) bool {
+			return nscondition.Find(&body, old.Type) != nil
+		})
+		status.Conditions = append(status.Conditions, body.Status.Conditions...)
 		s.namespace.ResourceVersion = "8"
 	}
 	return s.statusError

@@ -17,6 +17,8 @@ const (
 	msgExempt   = "the namespace is never deleted, because the cluster or nslifecycle requires it"
 	msgDryRun   = "the operator runs with --expiry-dry-run"
 
+	msgExpiryChanged = "the expiry annotation was changed or removed"
+
 	msgRefused = "; the API server refused the deletion, and the operator is retrying it: "
 )
 
@@ -26,6 +28,10 @@ func msgInvalid(err error) string {
 
 func msgPolicyProblem(problem string) string {
 	return "the namespace is not deleted when it expires: " + problem
+}
+
+func msgExpired(expires Expiry) string {
+	return fmt.Sprintf("the namespace expired at %s (%s)", formatTime(expires.At), expires)
 }
 
 func msgWillNotDelete(expires Expiry, reason string) string {

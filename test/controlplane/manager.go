@@ -124,13 +124,13 @@ func newOptions(changes ...func(*manager.Options)) manager.Options {
 func start(ctx context.Context, processes ...process) (*Manager, error) {
 	runContext, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	running := &Manager{cancel: cancel, done: make(chan error, 1)}
-	if err := shareWebhooks(ctx, processes); err != nil {
+	if err := prepare(ctx, processes); err != nil {
 		cancel()
 		return nil, err
 	}
 	var managers []ctrl.Manager
-	for _, process := range processes {
-		mgr, err := process.setup(ctx, runContext)
+	for i := range processes {
+		mgr, err := processes[i].setup(runContext)
 		if err != nil {
 			cancel()
 			return nil, err
@@ -166,7 +166,7 @@ func start(ctx context.Context, processes ...process) (*Manager, error) {
 }
 
 // setup returns a manager that has not been started.
-func (p *process) setup(ctx, runContext context.Context) (ctrl.Manager, error) {
+func (p *process) setup(ctx context.Context) (ctrl.Manager, error) {
 	restConfig := rest.CopyConfig(p.config)
 	p.options.UseServerClock(restConfig)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
@@ -181,7 +181,7 @@ func (p *process) setup(ctx, runContext context.Context) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the manager: %w", err)
 	}
-	return mgr, manager.Setup(runContext, mgr, p.options)
+	return mgr, manager.Setup(ctx, mgr, p.options)
 }
 
 // waitForAddress waits until the API server no longer calls the webhooks at the address of an earlier manager. In a
@@ -206,9 +206,9 @@ func waitForAddress(ctx context.Context, reader client.Reader, url string) error
 	return nil
 }
 
-// shareWebhooks waits until the API server serves what the processes require, and enables the webhooks if the API server
+// prepare waits until the API server serves what the processes require, and enables the webhooks if the API server
 // requires them to inject the pending list.
-func shareWebhooks(ctx context.Context, processes []process) error {
+func prepare(ctx context.Context, processes []process) error {
 	first := &processes[0]
 	controllers := first.options.Controllers
 	if !controllers.Runs(manager.Initialization) && !controllers.Runs(manager.Admission) {

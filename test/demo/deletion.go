@@ -37,7 +37,7 @@ const (
 const (
 	agentSample    = "config/samples/agent"
 	agentNamespace = "origin-agent-system"
-	agentAccount   = "origin-agent-controller-manager"
+	agentAccount   = "origin-agent-finalization"
 	agentFinalizer = corev1.FinalizerName("openshift.com/origin")
 )
 

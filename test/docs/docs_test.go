@@ -253,7 +253,7 @@ func managerFlags(t *testing.T) map[string]bool {
 	return flags
 }
 
-// readFlags adds the names in calls such as flags.StringVar(&value, "name", "", "help").
+// readFlags adds the names in calls such as flags.StringVar(&value, "name", "", "help") and flags.Var(&value, "name", "help").
 func readFlags(t *testing.T, path string, flags map[string]bool) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
@@ -262,7 +262,7 @@ func readFlags(t *testing.T, path string, flags map[string]bool) {
 	}
 	ast.Inspect(file, func(node ast.Node) bool {
 		call, ok := node.(*ast.CallExpr)
-		if !ok || len(call.Args) != 4 {
+		if !ok || len(call.Args) < 3 || len(call.Args) > 4 {
 			return true
 		}
 		method, isMethod := call.Fun.(*ast.SelectorExpr)

@@ -4,6 +4,7 @@
 package finalization
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net"
@@ -31,7 +32,8 @@ import (
 // aggregatedServer is an aggregated API server with one API group and in-memory storage.
 type aggregatedServer struct {
 	group     string
-	isLegacy  bool // without aggregated discovery
+	priority  int64 // of its version within the group; 10 if zero
+	isLegacy  bool  // without aggregated discovery
 	address   string
 	server    *httptest.Server
 	service   *corev1.Service
@@ -133,7 +135,7 @@ func (s *aggregatedServer) stop() {
 func (s *aggregatedServer) apiService() *unstructured.Unstructured {
 	port := s.address[strings.LastIndex(s.address, ":")+1:]
 	object := fromJSON(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
-		"spec":{"version":"v1","groupPriorityMinimum":1000,"versionPriority":10,"insecureSkipTLSVerify":true,
+		"spec":{"version":"v1","groupPriorityMinimum":1000,"insecureSkipTLSVerify":true,
 		"service":{"name":"server","port":` + port + `}}}`)
 	object.SetName("v1." + s.group)
 	namespace := "none"
@@ -141,6 +143,7 @@ func (s *aggregatedServer) apiService() *unstructured.Unstructured {
 		namespace = s.service.Namespace
 	}
 	Expect(unstructured.SetNestedField(object.Object, s.group, "spec", "group")).To(Succeed())
+	Expect(unstructured.SetNestedField(object.Object, cmp.Or(s.priority, 10), "spec", "versionPriority")).To(Succeed())
 	Expect(unstructured.SetNestedField(object.Object, namespace, "spec", "service", "namespace")).To(Succeed())
 	return object
 }

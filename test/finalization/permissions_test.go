@@ -114,8 +114,8 @@ var _ = Describe("The permissions of the manager", func() {
 		// Finalize namespaces and report the progress.
 		"get namespaces", "update namespaces/finalize", "patch namespaces/status", "create events.events.k8s.io",
 		"patch events.events.k8s.io", "update events.events.k8s.io",
-		// Initialize namespaces, maintain the NamespaceInitializerSet and verify the policies.
-		"create namespaces", "patch namespaces",
+		// Initialize namespaces, maintain the NamespaceInitializerSet and verify the policy for expiry.
+		"patch namespaces",
 		"get namespaceinitializerconfigurations.nslifecycle.dev",
 		"patch namespaceinitializerconfigurations/status.nslifecycle.dev",
 		"get namespaceinitializersets.nslifecycle.dev", "create namespaceinitializersets.nslifecycle.dev",
@@ -154,10 +154,6 @@ var _ = Describe("The permissions of the manager", func() {
 		wanted := everything(otherVerbs, "")
 		// Which permissions every ServiceAccount has depends on the version of the API server.
 		granted := append(filterAllowed(ctx, "without-permissions", wanted), granted...)
-		if framework.ServesPolicies(ctx, plane.Admin) {
-			granted = append(granted, "get mutatingadmissionpolicies.admissionregistration.k8s.io",
-				"get mutatingadmissionpolicybindings.admissionregistration.k8s.io")
-		}
 		Expect(filterAllowed(ctx, controlplane.ServiceAccount, wanted)).To(ConsistOf(granted))
 
 		By("checking the additional permissions for leader election and revisions in the system namespace")
@@ -195,6 +191,27 @@ var _ = Describe("The permissions of the manager", func() {
 		}
 	}, SpecTimeout(5*time.Minute))
 
+	// Permissions for named policies, webhook configurations and the certificate are not included.
+	It("of the admission controller are only for admission, its Lease and dry runs", func(ctx context.Context) {
+		wanted := everything(append(reading, otherVerbs...), controlplane.SystemNamespace)
+		granted := append(filterAllowed(ctx, "without-permissions", wanted),
+			"create namespaces", "patch namespaceinitializersets/status.nslifecycle.dev",
+			"create leases.coordination.k8s.io", "create events", "patch events")
+		kinds := []string{
+			"validatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+			"mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+			"namespaceinitializersets.nslifecycle.dev",
+		}
+		if framework.ServesPolicies(ctx, plane.Admin) {
+			kinds = append(kinds, "mutatingadmissionpolicies.admissionregistration.k8s.io",
+				"mutatingadmissionpolicybindings.admissionregistration.k8s.io")
+		}
+		for _, kind := range kinds {
+			granted = append(granted, "get "+kind, "list "+kind, "watch "+kind)
+		}
+		Expect(filterAllowed(ctx, controlplane.AdmissionAccount, wanted)).To(ConsistOf(granted))
+	}, SpecTimeout(5*time.Minute))
+
 	DescribeTable("do not allow",
 		func(ctx context.Context, wanted access) {
 			Expect(accountCan(ctx, controlplane.ServiceAccount, wanted)).To(BeFalse(), wanted.String())
@@ -221,6 +238,19 @@ var _ = Describe("The permissions of the manager", func() {
 		}),
 		Entry("updating other validating policies", access{
 			verb: "patch", group: "admissionregistration.k8s.io", resource: "validatingadmissionpolicies", name: "nslifecycle-guard",
+		}),
+		Entry("creating namespaces", access{verb: "create", resource: "namespaces"}),
+		Entry("updating the policies of the admission controller", access{
+			verb: "patch", group: "admissionregistration.k8s.io", resource: "validatingadmissionpolicies", name: "nslifecycle-templates",
+		}),
+		Entry("updating the webhooks", access{
+			verb: "update", group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: "nslifecycle-hold",
+		}),
+		Entry("updating the certificate of the webhooks", access{
+			verb: "update", resource: "secrets", namespace: controlplane.SystemNamespace, name: "nslifecycle-webhook-certificate",
+		}),
+		Entry("reporting that the set is enforced", access{
+			verb: "patch", group: "nslifecycle.dev", resource: "namespaceinitializersets/status",
 		}),
 		Entry("updating other leader election Leases",
 			access{verb: "update", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system"}),

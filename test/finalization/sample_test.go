@@ -5,9 +5,6 @@ package finalization
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -48,7 +45,7 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 			_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-k", path, "--wait=false", "--ignore-not-found")
 			Expect(err).NotTo(HaveOccurred())
 		})
-		key := client.ObjectKey{Namespace: "origin-agent-system", Name: "origin-agent-controller-manager"}
+		key := client.ObjectKey{Namespace: "origin-agent-system", Name: "origin-agent-finalization"}
 		Expect(admin.Get(ctx, key, &deployment)).To(Succeed())
 		finalizer = corev1.FinalizerName(argumentOf(&deployment, "finalizer-token"))
 		Expect(finalizer).NotTo(BeEmpty())
@@ -158,22 +155,9 @@ func argumentOf(deployment *appsv1.Deployment, name string) string {
 // startAgent runs the manager as the Deployment's Pods do.
 func startAgent(ctx context.Context, binary string, deployment *appsv1.Deployment) *gexec.Session {
 	GinkgoHelper()
-	pod := deployment.Spec.Template.Spec
-	kubeconfig := framework.KubeconfigFile(configOf(ctx, deployment.Namespace, pod.ServiceAccountName,
-		corev1.FinalizerName(argumentOf(deployment, "finalizer-token"))))
-	container := pod.Containers[0]
-	// The last value of a flag takes precedence. The default port of the probes might be in use.
-	args := append([]string{}, container.Args...)
-	command := exec.Command(binary, append(args, "--health-probe-bind-address=0", "--kubeconfig="+kubeconfig)...)
-	command.Env = os.Environ()
-	for _, variable := range container.Env {
-		if limit := variable.ValueFrom.ResourceFieldRef; limit != nil {
-			command.Env = append(command.Env, fmt.Sprintf("%s=%d", variable.Name, container.Resources.Limits.Memory().Value()))
-			continue
-		}
-		Expect(variable.ValueFrom.FieldRef.FieldPath).To(Equal("metadata.namespace"))
-		command.Env = append(command.Env, variable.Name+"="+deployment.Namespace)
-	}
+	config := configOf(ctx, deployment.Namespace, deployment.Spec.Template.Spec.ServiceAccountName,
+		corev1.FinalizerName(argumentOf(deployment, "finalizer-token")))
+	command := framework.DeploymentCommand(deployment, binary, config)
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })

@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -34,13 +35,18 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	seat := createNamespace(ctx, "seat")
 	occupant := wrappers.MakeConfigMap(seat.Name, "occupant")
 	create(ctx, occupant)
-	schema := createFlowSchema(ctx,
+	// The policy confine denies such a request by the manager before the webhook is called.
+	name := framework.Unique("occupant")
+	user := cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"},
+	})
+	schema := createFlowSchema(ctx, name,
 		flowcontrolv1.ResourcePolicyRule{Verbs: []string{verb}, Namespaces: []string{namespace}},
 		flowcontrolv1.ResourcePolicyRule{Verbs: []string{"delete"}, Namespaces: []string{seat.Name}})
 
 	config := managerConfig(ctx)
 	var webhook *denyingWebhook
-	release := framework.OccupySeat(ctx, framework.NewClient(config), occupant,
+	release := framework.OccupySeat(ctx, user, occupant,
 		func(denialReason func(*admissionv1.AdmissionRequest) string) {
 			webhook = denyDeletions(ctx, seat.Name, http.StatusForbidden, denialReason)
 		})
@@ -62,9 +68,9 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	return stop
 }
 
-// createFlowSchema assigns the manager's requests for the given ConfigMaps to a priority level with
-// one seat and without a queue.
-func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicyRule) *flowcontrolv1.FlowSchema {
+// createFlowSchema assigns the requests of the manager and of a user for the given ConfigMaps to a priority
+// level with one seat and without a queue.
+func createFlowSchema(ctx context.Context, user string, rules ...flowcontrolv1.ResourcePolicyRule) *flowcontrolv1.FlowSchema {
 	GinkgoHelper()
 	level := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: unique("one-seat")}}
 	level.Spec = flowcontrolv1.PriorityLevelConfigurationSpec{
@@ -87,6 +93,8 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 				ServiceAccount: &flowcontrolv1.ServiceAccountSubject{
 					Namespace: controlplane.SystemNamespace, Name: controlplane.ServiceAccount,
 				},
+			}, {
+				Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user},
 			}},
 			ResourceRules: rules,
 		}},

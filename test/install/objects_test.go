@@ -37,31 +37,46 @@ var _ = Describe("The manifest and the chart", func() {
 		removeIgnoredNamespaces(manifested)
 		expectSame(manifested, kustomized)
 
-		// By default, the chart omits the Namespace, which must exist before `helm install`.
-		rendered, err := template(ctx, "--set=namespace.create=true")
-		Expect(err).NotTo(HaveOccurred())
-		charted := byName(rendered)
-		removeIgnoredNamespaces(charted)
-		Expect(charted).To(HaveKey("Pod/nslifecycle-check"))
-		delete(charted, "Pod/nslifecycle-check")
-		for name, object := range charted {
-			Expect(kustomized).To(HaveKey(name))
-			labels := object.GetLabels()
-			if kustomized[name].GetLabels()[managedBy] != "" {
-				Expect(labels).To(HaveKeyWithValue(managedBy, "Helm"), name)
-				labels[managedBy] = "kustomize"
-				object.SetLabels(labels)
-			}
-			annotations := object.GetAnnotations()
-			if object.GetKind() == "CustomResourceDefinition" {
-				Expect(annotations).To(HaveKeyWithValue(keep, "keep"), name)
-			}
-			delete(annotations, keep)
-			object.SetAnnotations(annotations)
-		}
-		expectSame(charted, kustomized)
+		expectChartSame(ctx, kustomized)
 	}, SpecTimeout(5*time.Minute))
+
+	DescribeTable("contain the same objects in each variant", func(ctx context.Context, directory string, values ...string) {
+		kustomized := byName(parse(kubectl(ctx, "kustomize", variant(directory))))
+		removeIgnoredNamespaces(kustomized)
+		expectChartSame(ctx, kustomized, values...)
+	},
+		Entry("separate finalization", "separate-finalization", "--set=finalization.separate=true", SpecTimeout(5*time.Minute)),
+		Entry("no finalization", "without-finalization", "--set=finalization.enabled=false", SpecTimeout(5*time.Minute)),
+	)
 })
+
+// expectChartSame renders the chart and expects the same objects as those of kustomize.
+func expectChartSame(ctx context.Context, kustomized map[string]*unstructured.Unstructured, values ...string) {
+	GinkgoHelper()
+	// By default, the chart omits the Namespace, which must exist before `helm install`.
+	rendered, err := template(ctx, append([]string{"--set=namespace.create=true"}, values...)...)
+	Expect(err).NotTo(HaveOccurred())
+	charted := byName(rendered)
+	removeIgnoredNamespaces(charted)
+	Expect(charted).To(HaveKey("Pod/nslifecycle-check"))
+	delete(charted, "Pod/nslifecycle-check")
+	for name, object := range charted {
+		Expect(kustomized).To(HaveKey(name))
+		labels := object.GetLabels()
+		if kustomized[name].GetLabels()[managedBy] != "" {
+			Expect(labels).To(HaveKeyWithValue(managedBy, "Helm"), name)
+			labels[managedBy] = "kustomize"
+			object.SetLabels(labels)
+		}
+		annotations := object.GetAnnotations()
+		if object.GetKind() == "CustomResourceDefinition" {
+			Expect(annotations).To(HaveKeyWithValue(keep, "keep"), name)
+		}
+		delete(annotations, keep)
+		object.SetAnnotations(annotations)
+	}
+	expectSame(charted, kustomized)
+}
 
 var _ = Describe("The chart", func() {
 	It("installs all namespaced objects in the namespace of the release", func(ctx context.Context) {
@@ -91,8 +106,8 @@ var _ = Describe("The chart", func() {
 		Expect(pod.PriorityClassName).To(BeEmpty())
 		Expect(pod.Containers[0].Image).To(HaveSuffix("nslifecycle@sha256:" + fmt.Sprintf("%064d", 1)))
 		Expect(pod.Containers[0].Args).To(Equal([]string{
-			"--leader-elect", "--health-probe-bind-address=:8081", "--webhook-bind-address=:9443",
-			"--controllers=*,-diagnosis", "--finalizer-token=example.com/agent", "--settling-time=7s",
+			"--leader-elect", "--health-probe-bind-address=:8081", "--controllers=*,-diagnosis,-admission",
+			"--webhook-bind-address=:9443", "--finalizer-token=example.com/agent", "--settling-time=7s",
 			"--kube-api-qps=20", "--kube-api-burst=40", "--zap-log-level=debug", "--initialization-workers=3",
 		}))
 	}, SpecTimeout(5*time.Minute))
@@ -116,7 +131,7 @@ var _ = Describe("The chart", func() {
 		objects, err = template(ctx, "--set=webhooks.certManager.enabled=true")
 		Expect(err).NotTo(HaveOccurred())
 		expectCertManager(byName(objects))
-		expectCertManager(byName(parse(kustomizeWithCertManager(ctx))))
+		expectCertManager(byName(parse(kubectl(ctx, "kustomize", variant("webhook-cert-manager")))))
 	}, SpecTimeout(5*time.Minute))
 
 	It("installs optional objects if they are enabled", func(ctx context.Context) {
@@ -126,7 +141,7 @@ var _ = Describe("The chart", func() {
 		Expect(err).NotTo(HaveOccurred())
 		named := byName(objects)
 		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElements(
-			"--controllers=initialization,finalization,expiry", "--expiry-dry-run"))
+			"--controllers=initialization,finalization,-admission", "--controllers=expiry", "--expiry-dry-run"))
 		for name, part := range map[string]string{
 			"NetworkPolicy/nslifecycle-allow-metrics-traffic":               "network-policy",
 			"ServiceMonitor/nslifecycle-controller-manager-metrics-monitor": "prometheus",
@@ -152,7 +167,7 @@ var _ = Describe("The chart", func() {
 			objects, err := template(ctx, "--set="+values)
 			Expect(err).NotTo(HaveOccurred())
 			arguments := deployment(byName(objects)).Spec.Template.Spec.Containers[0].Args
-			Expect(arguments).To(ContainElement("--controllers=*,expiry"), values)
+			Expect(arguments).To(ContainElements("--controllers=*,-admission", "--controllers=expiry"), values)
 			if isDryRun {
 				Expect(arguments).To(ContainElement("--expiry-dry-run"), values)
 			} else {
@@ -183,12 +198,15 @@ var _ = Describe("The chart", func() {
 		Entry("an unknown value", "replica=2", "replica"),
 		Entry("a negative number of replicas", "replicas=-1", "replicas"),
 		Entry("an unknown controller", "controllers=unknown", "controllers"),
+		Entry("finalization in a separate Deployment and not at all", "finalization.enabled=false,finalization.separate=true",
+			"finalization"),
 		Entry("a duration without a unit", "settlingTime=5", "settlingTime"),
 		Entry("the port of the health probes as the metrics port", "metrics.port=8081", "port"),
 		Entry("the port of the hold webhooks as the metrics port", "metrics.port=9443", "port"),
 		Entry("no time to hold writes", "hold.duration=0s", "duration"),
 		Entry("no time in milliseconds to hold writes", "hold.duration=0ms", "duration"),
 		Entry("the timeout of the hold webhooks as the time to hold writes", "hold.duration=15000ms", "duration"),
+		Entry("a Pod label that overrides the label for metrics", "podLabels.nslifecycle\\.dev/metrics=other", "podLabels"),
 		Entry("a Pod label that overrides the selector label", "podLabels.control-plane=other", "podLabels"),
 		Entry("an incomplete digest", "image.digest=sha256:0", "digest"),
 		Entry("an argument without dashes", "extraArgs={check}", "extraArgs"),
@@ -229,10 +247,16 @@ func expectSame(got, want map[string]*unstructured.Unstructured) {
 	}
 }
 
+// deployment returns the main Deployment.
 func deployment(named map[string]*unstructured.Unstructured) *appsv1.Deployment {
 	GinkgoHelper()
+	return deploymentOf(named, controlplane.ServiceAccount)
+}
+
+func deploymentOf(named map[string]*unstructured.Unstructured, name string) *appsv1.Deployment {
+	GinkgoHelper()
 	var typed appsv1.Deployment
-	object := named["Deployment/nslifecycle-controller-manager"]
+	object := named["Deployment/"+name]
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed)).To(Succeed())
 	return &typed
 }
@@ -249,20 +273,6 @@ func expectCertManager(named map[string]*unstructured.Unstructured) {
 		Expect(named[name].GetAnnotations()).To(
 			HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-webhook"))
 	}
-	Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--webhook-certificate-rotation=false"))
-}
-
-// kustomizeWithCertManager renders config/default with the component config/webhook-cert-manager.
-func kustomizeWithCertManager(ctx context.Context) string {
-	GinkgoHelper()
-	directory := GinkgoT().TempDir()
-	Expect(os.CopyFS(directory, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
-	file := filepath.Join(directory, "default", "kustomization.yaml")
-	text, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	enabled := strings.Replace(string(text), "# - ../webhook-cert-manager", "- ../webhook-cert-manager", 1)
-	Expect(os.WriteFile(file, []byte(enabled), 0o600)).To(Succeed())
-	output, err := plane.Kubectl(ctx, plane.Admin, "kustomize", filepath.Dir(file))
-	Expect(err).NotTo(HaveOccurred())
-	return output
+	Expect(deploymentOf(named, "nslifecycle-admission").Spec.Template.Spec.Containers[0].Args).To(
+		ContainElement("--webhook-certificate-rotation=false"))
 }

@@ -54,8 +54,13 @@ var _ = BeforeSuite(func(ctx context.Context) {
 // running, make uses it.
 func makeTarget(ctx context.Context, args ...string) string {
 	GinkgoHelper()
+	return makeTargetIn(ctx, controlplane.Root(), args...)
+}
+
+func makeTargetIn(ctx context.Context, directory string, args ...string) string {
+	GinkgoHelper()
 	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
-	command.Dir = controlplane.Root()
+	command.Dir = directory
 	if plane != nil {
 		command.Args = append(command.Args, "KUBECTL="+plane.KubectlPath())
 		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)

@@ -131,12 +131,14 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 	// RBAC cannot restrict the permission to patch a policy to one field. Therefore, the bindings
 	// restrict the requests to which patched policies apply.
-	It("restricts the policies that the manager may patch to namespaces and their content", func(ctx context.Context) {
+	It("restricts the policies that the admission controller may patch to namespaces and their content", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(own.Install(ctx)).To(Succeed())
-		// With the component config/webhook, the manager may apply the mutating policies and their bindings.
+		// With the component config/webhook, the controller may apply the mutating policies and their bindings.
 		Expect(root.Delete(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhooks"}})).To(Succeed())
-		config, err := own.ServiceAccountConfig(ctx, "nslifecycle-system", "nslifecycle-controller-manager")
+		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.AdmissionAccount)
+		Expect(err).NotTo(HaveOccurred())
+		mainConfig, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
 		var bindings []client.Object
 		servesMutating := framework.ServesPolicies(ctx, own.Admin)
@@ -162,6 +164,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			"nslifecycle-initializer-subjects", "nslifecycle-templates",
 		} {
 			policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			err := framework.NewUser(mainConfig).Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(deny)))
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 			Expect(framework.NewUser(config).Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(deny)))).To(Succeed())
 			bindings = append(bindings, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
@@ -187,7 +191,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			Expect(probe.GetAnnotations()).To(BeEmpty())
 		}
 
-		By("rejecting changes to the bindings by the manager")
+		By("rejecting changes to the bindings by the controller")
 		for _, binding := range bindings {
 			err = framework.NewUser(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)

@@ -85,7 +85,7 @@ func startManager(ctx context.Context) {
 // memoryLimit returns the limit of the manager in MiB.
 func memoryLimit() int {
 	GinkgoHelper()
-	manifest, err := os.ReadFile(filepath.Join(controlplane.Root(), "config", "manager", "manager.yaml"))
+	manifest, err := os.ReadFile(filepath.Join(controlplane.Root(), "config", "manager", "base", "deployment.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	match := regexp.MustCompile(`memory: (\d+)Mi\s+securityContext`).FindStringSubmatch(string(manifest))
 	Expect(match).NotTo(BeNil())

@@ -8,9 +8,10 @@ app.kubernetes.io/name: nslifecycle
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{/* The labels of the Pods of the Deployment with the given name, without the prefix. */}}
 {{- define "nslifecycle.selector" -}}
 app.kubernetes.io/name: nslifecycle
-control-plane: controller-manager
+control-plane: {{ . }}
 {{- end }}
 
 {{- define "nslifecycle.image" -}}
@@ -21,29 +22,11 @@ control-plane: controller-manager
 {{- end }}
 {{- end }}
 
-{{/* The manager's flags for all values that differ from the defaults. */}}
-{{- define "nslifecycle.arguments" -}}
-{{- if .Values.expiry.enabled }}
-- {{ printf "--controllers=%s,expiry" .Values.controllers | quote }}
-{{- /* Only an explicit false disables the dry run: null, or values of an older chart, must not
-       enable the deletion of namespaces. */}}
-{{- if ne (toString .Values.expiry.dryRun) "false" }}
-- --expiry-dry-run
-{{- end }}
-{{- else if ne .Values.controllers "*" }}
-- {{ printf "--controllers=%s" .Values.controllers | quote }}
-{{- end }}
-{{- if ne .Values.finalizerToken "kubernetes" }}
-- {{ printf "--finalizer-token=%s" .Values.finalizerToken | quote }}
-{{- end }}
-{{- if ne .Values.settlingTime "auto" }}
-- {{ printf "--settling-time=%s" .Values.settlingTime | quote }}
-{{- end }}
-{{- if ne (float64 .Values.kubeAPIQPS) -1.0 }}
-- --kube-api-qps={{ .Values.kubeAPIQPS }}
-- --kube-api-burst={{ int64 .Values.kubeAPIBurst }}
-{{- end }}
+{{/* The flags of the main Deployment. The flag --controllers can be repeated, as in config/. */}}
+{{- define "nslifecycle.mainFlags" -}}
+- {{ printf "--controllers=%s,-admission" .Values.controllers | quote }}
 {{- if .Values.webhooks.enabled }}
+- --webhook-bind-address=:9443
 {{- if ne .Values.hold.duration "10s" }}
 - --hold-duration={{ .Values.hold.duration }}
 {{- end }}
@@ -53,9 +36,41 @@ control-plane: controller-manager
 {{- if ne (int64 .Values.hold.maxWritesPerUser) 5 }}
 - --hold-max-writes-per-user={{ int64 .Values.hold.maxWritesPerUser }}
 {{- end }}
-{{- if .Values.webhooks.certManager.enabled }}
+{{- end }}
+{{- if .Values.finalization.separate }}
+- --controllers=-finalization,-diagnosis
+{{- else if not .Values.finalization.enabled }}
+- --controllers=-finalization
+{{- end }}
+{{- if .Values.expiry.enabled }}
+- --controllers=expiry
+{{- /* Only an explicit false disables the dry run: null, or values of an older chart, must not
+       enable the deletion of namespaces. */}}
+{{- if ne (toString .Values.expiry.dryRun) "false" }}
+- --expiry-dry-run
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "nslifecycle.admissionFlags" -}}
+- --leader-elect-resource-name=admission.nslifecycle.dev
+- --controllers=admission
+{{- if and .Values.webhooks.enabled .Values.webhooks.certManager.enabled }}
 - --webhook-certificate-rotation=false
 {{- end }}
+{{- end }}
+
+{{/* The flags of all Deployments, for all values that differ from the defaults. */}}
+{{- define "nslifecycle.arguments" -}}
+{{- if ne .Values.finalizerToken "kubernetes" }}
+- {{ printf "--finalizer-token=%s" .Values.finalizerToken | quote }}
+{{- end }}
+{{- if ne .Values.settlingTime "auto" }}
+- {{ printf "--settling-time=%s" .Values.settlingTime | quote }}
+{{- end }}
+{{- if ne (float64 .Values.kubeAPIQPS) -1.0 }}
+- --kube-api-qps={{ .Values.kubeAPIQPS }}
+- --kube-api-burst={{ int64 .Values.kubeAPIBurst }}
 {{- end }}
 {{- if ne .Values.logLevel "info" }}
 - --zap-log-level={{ .Values.logLevel }}

@@ -17,6 +17,9 @@ import (
 // ManagerLease is the default name of the Lease of this project's manager.
 const ManagerLease = "nslifecycle.dev"
 
+// finalizationLease is the name of the Lease of config/manager/finalization.
+const finalizationLease = "finalization." + ManagerLease
+
 // DescribeLease returns a description of a Lease, and whether its holder seems to be running. A leader
 // renews its Lease several times within the lease duration, and a new leader acquires the Lease soon
 // after it expires.
@@ -35,6 +38,8 @@ func IsControlPlaneLease(lease *coordinationv1.Lease) bool {
 	return lease.Namespace == metav1.NamespaceSystem || IsManagerLease(lease)
 }
 
-// IsManagerLease reports whether a Lease has the default name of the Lease of this project's
-// manager.
-func IsManagerLease(lease *coordinationv1.Lease) bool { return lease.Name == ManagerLease }
+// IsManagerLease reports whether a Lease has the default name of the Lease of a manager of this project that can
+// finalize namespaces.
+func IsManagerLease(lease *coordinationv1.Lease) bool {
+	return lease.Name == ManagerLease || lease.Name == finalizationLease
+}

@@ -1,16 +1,42 @@
-apiVersion: apps/v1
-kind: Deployment
+{{/*
+A Deployment and its PodDisruptionBudget. The argument contains the root context, the name, the flags, and whether the
+Pods serve webhooks and metrics.
+*/}}
+{{- define "nslifecycle.part" }}
+{{- $part := . }}
+{{- with .root }}
+{{- if .Values.podDisruptionBudget.enabled }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
 metadata:
-  name: nslifecycle-controller-manager
+  name: nslifecycle-{{ $part.name }}
   namespace: {{ .Release.Namespace }}
   labels:
     {{- include "nslifecycle.labels" . | nindent 4 }}
-    control-plane: controller-manager
+    control-plane: {{ $part.name }}
+spec:
+  maxUnavailable: {{ .Values.podDisruptionBudget.maxUnavailable }}
+  # A Pod that is not ready does not contribute to availability, so it can be evicted.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "nslifecycle.selector" $part.name | nindent 6 }}
+{{- end }}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: nslifecycle-{{ $part.name }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "nslifecycle.labels" . | nindent 4 }}
+    control-plane: {{ $part.name }}
 spec:
   replicas: {{ .Values.replicas }}
   selector:
     matchLabels:
-      {{- include "nslifecycle.selector" . | nindent 6 }}
+      {{- include "nslifecycle.selector" $part.name | nindent 6 }}
   template:
     metadata:
       annotations:
@@ -19,12 +45,15 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
       labels:
-        {{- include "nslifecycle.selector" . | nindent 8 }}
+        {{- include "nslifecycle.selector" $part.name | nindent 8 }}
+        {{- if $part.metrics }}
+        nslifecycle.dev/metrics: https
+        {{- end }}
         {{- with .Values.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      serviceAccountName: nslifecycle-controller-manager
+      serviceAccountName: nslifecycle-{{ $part.name }}
       {{- with .Values.imagePullSecrets }}
       imagePullSecrets:
       {{- toYaml . | nindent 6 }}
@@ -35,8 +64,11 @@ spec:
       # Longer than the manager's graceful shutdown timeout of 30 s.
       terminationGracePeriodSeconds: 40
       {{- with .Values.topologySpreadConstraints }}
+      {{- $selector := dict "matchLabels" (include "nslifecycle.selector" $part.name | fromYaml) }}
       topologySpreadConstraints:
-      {{- toYaml . | nindent 6 }}
+      {{- range . }}
+      - {{ toYaml (hasKey . "labelSelector" | ternary . (merge (dict "labelSelector" $selector) .)) | nindent 8 | trim }}
+      {{- end }}
       {{- end }}
       {{- with .Values.nodeSelector }}
       nodeSelector:
@@ -63,10 +95,10 @@ spec:
         args:
         - --leader-elect
         - --health-probe-bind-address=:8081
-        {{- if .Values.webhooks.enabled }}
-        - --webhook-bind-address=:9443
+        {{- range $part.flags }}
+        - {{ . | quote }}
         {{- end }}
-        {{- if .Values.metrics.enabled }}
+        {{- if $part.metrics }}
         - --metrics-bind-address=:{{ .Values.metrics.port }}
         {{- end }}
         {{- with include "nslifecycle.arguments" . | trim }}
@@ -88,17 +120,17 @@ spec:
         - name: health
           containerPort: 8081
           protocol: TCP
-        {{- if .Values.webhooks.enabled }}
+        {{- if $part.webhooks }}
         - name: webhook
           containerPort: 9443
           protocol: TCP
         {{- end }}
-        {{- if .Values.metrics.enabled }}
+        {{- if $part.metrics }}
         - name: https
           containerPort: {{ .Values.metrics.port }}
           protocol: TCP
         {{- end }}
-        {{- if .Values.webhooks.enabled }}
+        {{- if $part.webhooks }}
         # A terminating replica serves until kube-proxy has removed its address.
         lifecycle:
           preStop:
@@ -125,15 +157,17 @@ spec:
           capabilities:
             drop:
             - ALL
-        {{- if .Values.webhooks.enabled }}
+        {{- if $part.webhooks }}
         volumeMounts:
         - name: tmp
           mountPath: /tmp
         {{- end }}
-      {{- if .Values.webhooks.enabled }}
+      {{- if $part.webhooks }}
       volumes:
       - name: tmp
         emptyDir:
           medium: Memory
           sizeLimit: 1Mi
       {{- end }}
+{{- end }}
+{{- end }}

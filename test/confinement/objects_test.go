@@ -1,0 +1,343 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package confinement
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+func metaOf(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+var _ = Describe("An object", func() {
+	It("is deleted only in terminating namespaces, by all accounts", func(ctx context.Context) {
+		live, terminating := makeNamespace(ctx), makeTerminating(ctx)
+		Expect(admin.Create(ctx, wrappers.MakeConfigMap(live.Name, "content"))).To(Succeed())
+		for _, name := range accounts {
+			user := operators[name]
+			Expect(user.Delete(ctx, wrappers.MakeConfigMap(live.Name, "content"))).To(BeRefused("terminating"))
+			Expect(user.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(live.Name))).To(BeRefused("terminating"))
+			// The cache of the API server can be behind.
+			Eventually(func() error {
+				return user.Delete(ctx, wrappers.MakeConfigMap(terminating.Name, "content"), client.DryRunAll)
+			}).
+				WithContext(ctx).Should(Succeed())
+		}
+		Expect(operator.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(terminating.Name))).To(Succeed())
+		By("deleting in all namespaces")
+		Expect(api.CoreV1().RESTClient().Delete().Resource("configmaps").Do(ctx).Error()).To(HaveOccurred())
+		Expect(admin.Get(ctx, client.ObjectKey{Namespace: live.Name, Name: "content"}, &corev1.ConfigMap{})).To(Succeed())
+
+		By("with the same name in another namespace")
+		other := addAccount(ctx, makeNamespace(ctx).Name, "another")
+		Expect(other.Delete(ctx, wrappers.MakeConfigMap(live.Name, "content"))).To(Succeed())
+	})
+
+	It("of the cluster, or of a workload, is not written", func(ctx context.Context) {
+		live := makeNamespace(ctx)
+		name := live.Name
+		pod := wrappers.MakePod(name, "pod")
+		Expect(admin.Create(ctx, pod)).To(Succeed())
+		config := wrappers.MakeConfigMap(name, "config")
+		Expect(admin.Create(ctx, config)).To(Succeed())
+		role := &rbacv1.ClusterRole{ObjectMeta: metaOf("", framework.Unique("role"))}
+		Expect(admin.Create(ctx, role)).To(Succeed())
+		node := &corev1.Node{ObjectMeta: metaOf("", framework.Unique("node"))}
+		Expect(admin.Create(ctx, node)).To(Succeed())
+		create := func(object client.Object) request {
+			return func(ctx context.Context) error { return operator.Create(ctx, object.DeepCopyObject().(client.Object)) }
+		}
+		remove := func(object client.Object) request {
+			return func(ctx context.Context) error { return operator.Delete(ctx, object.DeepCopyObject().(client.Object)) }
+		}
+		lease := &coordinationv1.Lease{ObjectMeta: metaOf(name, "lease")}
+		forEach(ctx, map[string]request{
+			"creating a Pod":                create(wrappers.MakePod(system, "new")),
+			"creating a ConfigMap":          create(wrappers.MakeConfigMap(system, "new")),
+			"creating a Secret":             create(&corev1.Secret{ObjectMeta: metaOf(system, "new")}),
+			"creating a token Secret":       create(&corev1.Secret{ObjectMeta: metaOf(system, "token"), Type: corev1.SecretTypeServiceAccountToken}),
+			"creating a Lease elsewhere":    create(lease),
+			"creating a Lease with PUT":     func(ctx context.Context) error { return operator.Update(ctx, lease.DeepCopy()) },
+			"creating a revision":           create(&appsv1.ControllerRevision{ObjectMeta: metaOf(system, "revision")}),
+			"creating a revision elsewhere": create(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "revision", Labels: map[string]string{v1alpha1.LabelTemplate: "a"}}}),
+			"creating a ClusterRole":        create(&rbacv1.ClusterRole{ObjectMeta: metaOf("", "new")}),
+			"applying a ClusterRole": func(ctx context.Context) error {
+				return operator.Patch(ctx, &rbacv1.ClusterRole{ObjectMeta: metaOf("", "nslifecycle-content-2"),
+					TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"}}, client.Apply, client.ForceOwnership, client.FieldOwner("x"))
+			},
+			"creating a binding": create(&rbacv1.ClusterRoleBinding{ObjectMeta: metaOf("", "new"),
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}}),
+			"creating a RoleBinding": create(&rbacv1.RoleBinding{ObjectMeta: metaOf(name, "new"),
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}}),
+			"creating a CRD's object": create(&v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metaOf("", "new")}),
+			"creating a template":     create(&v1alpha1.NamespaceTemplate{ObjectMeta: metaOf("", "new"), Spec: v1alpha1.NamespaceTemplateSpec{ServiceAccountName: "x"}}),
+			"creating another set":    create(&v1alpha1.NamespaceInitializerSet{ObjectMeta: metaOf("", "other"), SystemNamespace: system, Operator: "x"}),
+			"deleting a Pod":          remove(pod),
+			"deleting a ClusterRole":  remove(role),
+			"deleting a Node":         remove(node),
+			"deleting a CRD":          func(ctx context.Context) error { return deleteCRD(ctx, "namespacetemplates.nslifecycle.dev") },
+			"deleting system Secret":  remove(&corev1.Secret{ObjectMeta: metaOf(system, "nslifecycle-webhook-certificate")}),
+			"deleting ServiceAccount": remove(&corev1.ServiceAccount{ObjectMeta: metaOf(system, "nslifecycle-controller-manager")}),
+			"updating a ConfigMap":    func(ctx context.Context) error { return operator.Update(ctx, wrappers.MakeConfigMap(name, "config")) },
+			"updating a ClusterRole":  func(ctx context.Context) error { return operator.Update(ctx, role.DeepCopy()) },
+			"the owner of an object": func(ctx context.Context) error {
+				return operator.Patch(ctx, config.DeepCopy(), client.RawPatch(types.MergePatchType,
+					[]byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"none","uid":"none"}]}}`)))
+			},
+			"evicting a Pod": func(ctx context.Context) error {
+				return api.PolicyV1().Evictions(name).Evict(ctx, &policyv1.Eviction{ObjectMeta: metaOf(name, "pod")})
+			},
+			"binding a Pod": func(ctx context.Context) error {
+				return api.CoreV1().Pods(name).Bind(ctx, &corev1.Binding{ObjectMeta: metaOf(name, "pod"), Target: corev1.ObjectReference{Kind: "Node", Name: "x"}}, metav1.CreateOptions{})
+			},
+			"exec": func(ctx context.Context) error {
+				return api.CoreV1().RESTClient().Post().Resource("pods").Namespace(name).Name("pod").SubResource("exec").
+					Param("command", "sh").Do(ctx).Error()
+			},
+			"proxy to a Pod": func(ctx context.Context) error {
+				return api.CoreV1().RESTClient().Delete().Resource("pods").Namespace(name).Name("pod").SubResource("proxy").Do(ctx).Error()
+			},
+			"a token": func(ctx context.Context) error {
+				_, err := api.CoreV1().ServiceAccounts(system).CreateToken(ctx, "nslifecycle-controller-manager",
+					&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+				return err
+			},
+			"an Event in another namespace":  event(name, corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: name, Name: "pod"}),
+			"an Event about another object":  event("default", corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "default", Name: "pod"}),
+			"an Event about a custom object": event("default", corev1.ObjectReference{Kind: "Namespace", APIVersion: "example.com/v1", Name: "x"}),
+		}, BeRefused())
+	})
+
+	It("that the operator needs is written", func(ctx context.Context) {
+		template := &v1alpha1.NamespaceTemplate{
+			ObjectMeta: metaOf("", framework.Unique("template")), Spec: v1alpha1.NamespaceTemplateSpec{ServiceAccountName: "x"},
+		}
+		Expect(admin.Create(ctx, template)).To(Succeed())
+		lease := &coordinationv1.Lease{ObjectMeta: metaOf(system, framework.Unique("lease"))}
+		Expect(operator.Create(ctx, lease)).To(Succeed())
+		Expect(operator.Update(ctx, lease)).To(Succeed())
+		Expect(operator.Delete(ctx, lease)).To(Succeed())
+		revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
+			Namespace: system, Name: framework.Unique("revision"), Labels: map[string]string{v1alpha1.LabelTemplate: template.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(template, v1alpha1.GroupVersion.WithKind("NamespaceTemplate"))},
+		}, Revision: 1}
+		revision.Data.Raw = []byte("{}")
+		Expect(operator.Create(ctx, revision)).To(Succeed())
+		Expect(operator.Patch(ctx, revision, client.RawPatch(types.MergePatchType, []byte(`{"revision":2}`)))).To(Succeed())
+		Expect(operator.Delete(ctx, revision)).To(Succeed())
+		foreign := &appsv1.ControllerRevision{ObjectMeta: metaOf(system, framework.Unique("foreign")), Revision: 1}
+		foreign.Data.Raw = []byte("{}")
+		Expect(admin.Create(ctx, foreign)).To(Succeed())
+		Expect(operator.Delete(ctx, foreign)).To(BeRefused())
+		Expect(event("default", corev1.ObjectReference{Kind: "Namespace", APIVersion: "v1", Name: "x"})(ctx)).To(Succeed())
+		Expect(event(system, corev1.ObjectReference{Kind: "Lease", APIVersion: "coordination.k8s.io/v1", Namespace: system, Name: "x"})(ctx)).To(Succeed())
+		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metaOf("", v1alpha1.EffectiveSetName), SystemNamespace: system, Operator: "x"}
+		Expect(operator.Create(ctx, set, client.DryRunAll)).To(Succeed())
+		By("reviews")
+		Expect(operator.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get"},
+		}})).To(Succeed())
+		Expect(operator.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}})).To(Succeed())
+
+		By("the finalizer and the status of a template")
+		mergeTemplate := func(body string) error {
+			return operator.Patch(ctx, template.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)))
+		}
+		Expect(mergeTemplate(`{"metadata":{"finalizers":["nslifecycle.dev/template"]}}`)).To(Succeed())
+		Expect(mergeTemplate(`{"metadata":{"finalizers":null}}`)).To(Succeed())
+		for _, body := range []string{
+			`{"metadata":{"finalizers":["example.com/x"]}}`, `{"metadata":{"labels":{"a":"b"}}}`, `{"spec":{"serviceAccountName":"y"}}`,
+		} {
+			Expect(mergeTemplate(body)).To(BeRefused())
+		}
+		Expect(operator.Status().Patch(ctx, template.DeepCopy(), client.RawPatch(types.MergePatchType,
+			[]byte(`{"status":{"currentRevision":"a"}}`)))).To(Succeed())
+
+		By("the data of the certificate")
+		key := client.ObjectKey{Namespace: system, Name: "nslifecycle-webhook-certificate"}
+		secret := &corev1.Secret{}
+		Expect(admin.Get(ctx, key, secret)).To(Succeed())
+		secret.Data = map[string][]byte{"tls.crt": []byte("x")}
+		Expect(operator.Update(ctx, secret, client.DryRunAll)).To(Succeed())
+		labelled := secret.DeepCopy()
+		labelled.Labels["a"] = "b"
+		Expect(operator.Update(ctx, labelled, client.DryRunAll)).To(BeRefused())
+		other := &corev1.Secret{ObjectMeta: metaOf(system, framework.Unique("secret"))}
+		Expect(admin.Create(ctx, other)).To(Succeed())
+		Expect(operator.Update(ctx, other.DeepCopy())).To(BeRefused())
+	})
+
+	It("named namespaces in another API group is not a Namespace", func(ctx context.Context) {
+		namespace, cluster := installCRD(ctx, "Namespaced"), installCRD(ctx, "Cluster")
+		live, terminating := makeNamespace(ctx), makeTerminating(ctx)
+		for _, object := range []client.Object{
+			namespace(live.Name, "default"), namespace(live.Name, live.Name), namespace(live.Name, terminating.Name),
+			cluster("", terminating.Name), cluster("", live.Name),
+		} {
+			object.SetLabels(map[string]string{v1alpha1.LabelInitializing: "true"})
+			object.SetAnnotations(map[string]string{
+				v1alpha1.AnnotationPendingInitializers: "a", v1alpha1.AnnotationInitializationResult: `{"status":"Failure"}`,
+			})
+			Expect(admin.Create(ctx, object)).To(Succeed())
+			Expect(operator.Delete(ctx, object)).To(BeRefused("terminating"))
+			object.SetLabels(nil)
+			Expect(operator.Update(ctx, object)).To(BeRefused())
+		}
+	})
+})
+
+// event returns a request that creates an Event.
+func event(namespace string, about corev1.ObjectReference) request {
+	return func(ctx context.Context) error {
+		return operator.Create(ctx, &corev1.Event{
+			ObjectMeta: metaOf(namespace, framework.Unique("event")), InvolvedObject: about, Reason: "Test", Type: "Normal",
+		})
+	}
+}
+
+var _ = Describe("A ClusterRole of the operator", Ordered, func() {
+	roles := map[string]*rbacv1.ClusterRole{}
+
+	BeforeAll(func(ctx context.Context) {
+		for _, name := range []string{"nslifecycle-content", "nslifecycle-template-objects"} {
+			role := &rbacv1.ClusterRole{ObjectMeta: metaOf("", name)}
+			role.Labels = map[string]string{"app.kubernetes.io/name": "nslifecycle"}
+			if err := admin.Create(ctx, role.DeepCopy()); err != nil {
+				Expect(admin.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
+			}
+			roles[name] = role
+		}
+	})
+
+	update := func(ctx context.Context, name string, change func(*rbacv1.ClusterRole)) error {
+		role := roles[name].DeepCopy()
+		role.ResourceVersion = ""
+		change(role)
+		return operator.Update(ctx, role)
+	}
+	set := func(ctx context.Context, name string, rules ...rbacv1.PolicyRule) error {
+		return update(ctx, name, func(role *rbacv1.ClusterRole) { role.Rules = rules })
+	}
+
+	It("contains verbs for namespaced types, also for thousands of them", func(ctx context.Context) {
+		Expect(set(ctx, "nslifecycle-content",
+			rbacv1.PolicyRule{Verbs: []string{"list", "watch", "delete"}, APIGroups: []string{"", "apps"}, Resources: []string{"pods", "deployments"}},
+			rbacv1.PolicyRule{Verbs: []string{"deletecollection"}, APIGroups: []string{"example.com"}, Resources: []string{"x"}},
+		)).To(Succeed())
+		Expect(set(ctx, "nslifecycle-template-objects",
+			rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}})).To(Succeed())
+		var rules []rbacv1.PolicyRule
+		for group := range 300 {
+			rule := rbacv1.PolicyRule{Verbs: []string{"list", "watch", "delete"}, APIGroups: []string{fmt.Sprintf("group-%d.example.com", group)}}
+			for resource := range 10 {
+				rule.Resources = append(rule.Resources, fmt.Sprintf("resource-with-a-long-name-%d", resource))
+			}
+			rules = append(rules, rule)
+		}
+		Expect(set(ctx, "nslifecycle-content", rules...)).To(Succeed())
+		big := rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{"example.com"}}
+		for resource := range 3000 {
+			big.Resources = append(big.Resources, fmt.Sprintf("resource-with-a-long-name-%d", resource))
+		}
+		Expect(set(ctx, "nslifecycle-content", big)).To(Succeed())
+		big.Resources = slices.Repeat(big.Resources, 4)
+		Expect(set(ctx, "nslifecycle-content", big)).To(BeRefused())
+		Expect(set(ctx, "nslifecycle-content", slices.Repeat(rules[:1], 1001)...)).To(BeRefused())
+	})
+
+	It("contains nothing else", func(ctx context.Context) {
+		rule := func(change func(*rbacv1.PolicyRule)) rbacv1.PolicyRule {
+			rule := rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}
+			change(&rule)
+			return rule
+		}
+		for name, bad := range map[string]rbacv1.PolicyRule{
+			"get":              rule(func(r *rbacv1.PolicyRule) { r.Verbs = []string{"list", "get"} }),
+			"all verbs":        rule(func(r *rbacv1.PolicyRule) { r.Verbs = []string{"*"} }),
+			"all groups":       rule(func(r *rbacv1.PolicyRule) { r.APIGroups = []string{"*"} }),
+			"all resources":    rule(func(r *rbacv1.PolicyRule) { r.Resources = []string{"*"} }),
+			"a subresource":    rule(func(r *rbacv1.PolicyRule) { r.Resources = []string{"pods/log"} }),
+			"all subresources": rule(func(r *rbacv1.PolicyRule) { r.Resources = []string{"*/scale"} }),
+			"a name":           rule(func(r *rbacv1.PolicyRule) { r.ResourceNames = []string{"x"} }),
+			"a URL":            {Verbs: []string{"list"}, NonResourceURLs: []string{"*"}},
+			"nodes":            rule(func(r *rbacv1.PolicyRule) { r.Resources = []string{"nodes"} }),
+			"namespaces":       rule(func(r *rbacv1.PolicyRule) { r.Resources = []string{"pods", "namespaces"} }),
+			"roles by two groups": rule(func(r *rbacv1.PolicyRule) {
+				r.APIGroups, r.Resources = []string{"example.com", rbacv1.GroupName}, []string{"clusterroles"}
+			}),
+			"admission policies": rule(func(r *rbacv1.PolicyRule) {
+				r.APIGroups, r.Resources = []string{"admissionregistration.k8s.io"}, []string{"x"}
+			}),
+			"built-in collections": rule(func(r *rbacv1.PolicyRule) { r.Verbs = []string{"deletecollection"} }),
+		} {
+			for role := range roles {
+				Expect(set(ctx, role, bad)).To(BeRefused("nslifecycle-"), name)
+			}
+		}
+		Expect(set(ctx, "nslifecycle-template-objects", rule(func(r *rbacv1.PolicyRule) { r.Verbs = []string{"delete"} }))).To(BeRefused())
+	})
+
+	It("keeps its metadata", func(ctx context.Context) {
+		for name, change := range map[string]func(*rbacv1.ClusterRole){
+			"aggregation to admin": func(r *rbacv1.ClusterRole) { r.Labels["rbac.authorization.k8s.io/aggregate-to-view"] = "true" },
+			"without labels":       func(r *rbacv1.ClusterRole) { r.Labels = nil },
+			"an annotation":        func(r *rbacv1.ClusterRole) { r.Annotations = map[string]string{"a": "b"} },
+			"a finalizer":          func(r *rbacv1.ClusterRole) { r.Finalizers = []string{"example.com/x"} },
+			"an owner": func(r *rbacv1.ClusterRole) {
+				r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "x", UID: "x"}}
+			},
+			"aggregation rule": func(r *rbacv1.ClusterRole) {
+				r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"a": "b"}}}}
+			},
+		} {
+			Expect(update(ctx, "nslifecycle-content", change)).To(BeRefused(), name)
+		}
+		Expect(operator.Delete(ctx, roles["nslifecycle-content"].DeepCopy())).To(BeRefused())
+	})
+
+	It("cannot contain the cluster-scoped resources of this API server", func(ctx context.Context) {
+		lists, err := api.Discovery().ServerPreferredResources()
+		Expect(err).NotTo(HaveOccurred())
+		var checked int
+		for _, list := range lists {
+			version, err := schema.ParseGroupVersion(list.GroupVersion)
+			Expect(err).NotTo(HaveOccurred())
+			if version.Group == v1alpha1.GroupVersion.Group {
+				continue
+			}
+			for _, resource := range list.APIResources {
+				rule := rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{version.Group}, Resources: []string{resource.Name}}
+				matcher := Succeed()
+				if !resource.Namespaced || version.Group == "admissionregistration.k8s.io" {
+					matcher, checked = BeRefused(), checked+1
+				}
+				Expect(set(ctx, "nslifecycle-content", rule)).To(matcher, "%s in %q", resource.Name, version.Group)
+				rule.Verbs = []string{"deletecollection"}
+				Expect(set(ctx, "nslifecycle-content", rule)).To(BeRefused(), "built-in group %q is missing", version.Group)
+			}
+		}
+		Expect(checked).To(BeNumerically(">", 20))
+	})
+})
