@@ -57,9 +57,10 @@ func (r *AdmissionReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	everything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{requestFor(v1alpha1.EffectiveSetName)}
 	})
+	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
 		Named(admissionControllerName).
-		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
 	for _, object := range policyverifier.Objects() {
 		controllerBuilder.Watches(object, everything, builder.WithPredicates(hasPolicyChanged))

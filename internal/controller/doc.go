@@ -7,7 +7,8 @@
 //   - [ConfigurationReconciler] merges all NamespaceInitializerConfigurations into
 //     NamespaceInitializerSet/effective and reports in their Active condition whether the API
 //     server enforces it.
-//   - [AdmissionReconciler] makes the API server enforce the set, and reports in its Enforced condition whether it does.
+//   - [AdmissionReconciler] makes the API server enforce the set, and reports in its Enforced condition
+//     whether it does.
 //   - [NamespaceReconciler] reports the progress of initialization in the conditions of a Namespace,
 //     enforces timeouts, and deletes a Namespace whose initialization failed.
 //   - [FinalizationReconciler] deletes the content of a terminating Namespace and then removes the

@@ -43,8 +43,8 @@ const (
 )
 
 // messageNotVerified is the message of the Active condition before the set is verified.
-const messageNotVerified = "the admission controller has not verified the set of initializers yet; if this lasts, check " +
-	"that a manager with --controllers=admission runs, and its logs"
+const messageNotVerified = "the admission controller has not verified the set of initializers yet; if this lasts, " +
+	"check that a manager with --controllers=admission runs, and its logs"
 
 // Reasons why the operator does not delete a Namespace.
 const (

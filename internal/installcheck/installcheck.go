@@ -109,7 +109,7 @@ func (c *Checker) readSet(ctx context.Context) (*v1alpha1.NamespaceInitializerSe
 	return set, nil
 }
 
-// checkEnforced returns an error with the reason for which the admission controller does not report the set as enforced.
+// checkEnforced returns an error that explains why the admission controller does not report the set as enforced.
 func checkEnforced(set *v1alpha1.NamespaceInitializerSet) error {
 	enforced, _ := initialization.EnforcedCondition(set)
 	if enforced.Status != metav1.ConditionTrue {

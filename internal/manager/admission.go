@@ -39,8 +39,8 @@ func setupAdmission(mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// setupWebhookConfigurations adds the controllers that set the address and the certificate of the webhooks, and what the
-// hold webhooks select. It is called when the manager runs: not every installation has webhooks and the permissions.
+// setupWebhookConfigurations adds the controllers that set the address and the certificate of the webhooks, and what
+// the hold webhooks select. It is called when the manager runs: not every installation has webhooks and the permissions.
 func setupWebhookConfigurations(mgr ctrl.Manager, options Options) error {
 	hold := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
 	if err := hold.SetupWithManager(mgr); err != nil {

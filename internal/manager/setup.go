@@ -40,7 +40,10 @@ const reportingController = "nslifecycle"
 // Setup adds the selected reconcilers and the probes to a manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	options.setDefaults()
-	var cached []client.Object
+	cached, err := collectNamespaces(mgr, options)
+	if err != nil {
+		return err
+	}
 	var validator *template.Validator
 	if options.Controllers.Runs(Admission) {
 		if err := setupAdmission(mgr, options); err != nil {
@@ -50,7 +53,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		cached = append(cached, policyverifier.Objects()...)
 	}
 	if options.Controllers.Runs(Initialization) {
-		var err error
 		if validator, err = setupInitialization(ctx, mgr, options); err != nil {
 			return err
 		}
@@ -70,16 +72,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 	}
-	if options.Controllers.readNamespaces() {
-		cached = append(cached, &corev1.Namespace{})
-		if err := mgr.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
-			Reader: mgr.GetClient(), Finalizer: options.FinalizerToken,
-			HasInitialization: options.Controllers.Runs(Initialization), HasFinalization: options.Controllers.Runs(Finalization),
-			HasTemplates: validator != nil,
-		})); err != nil {
-			return fmt.Errorf("failed to add the collector of namespace metrics: %w", err)
-		}
-	}
 	if options.Controllers.Runs(Expiry) {
 		if err := setupExpiry(mgr, options); err != nil {
 			return err
@@ -94,6 +86,23 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return err
 	}
 	return addProbes(ctx, mgr, options.ProbeAddress, cached, ready)
+}
+
+// collectNamespaces adds the collector of namespace metrics if a controller runs that reads Namespaces. It returns what
+// the collector reads.
+func collectNamespaces(mgr ctrl.Manager, options Options) ([]client.Object, error) {
+	controllers := options.Controllers
+	if !controllers.readNamespaces() {
+		return nil, nil
+	}
+	if err := mgr.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
+		Reader: mgr.GetClient(), Finalizer: options.FinalizerToken,
+		HasInitialization: controllers.Runs(Initialization), HasFinalization: controllers.Runs(Finalization),
+		HasTemplates: controllers.Runs(Templates),
+	})); err != nil {
+		return nil, fmt.Errorf("failed to add the collector of namespace metrics: %w", err)
+	}
+	return []client.Object{&corev1.Namespace{}}, nil
 }
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create

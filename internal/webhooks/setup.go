@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// certificateDelay is the time after which a replica without a certificate is ready. During an upgrade, the process that
-// issues the certificate can be an earlier replica, which stops only when this one is ready.
+// certificateDelay is the time after which a replica without a certificate is ready. During an upgrade, the process
+// that issues the certificate can be an earlier replica, which stops only when this one is ready.
 const certificateDelay = 30 * time.Second
 
 // disabledAddress is the value of Options.Address of a manager that does not serve the webhooks.

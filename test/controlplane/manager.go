@@ -44,16 +44,16 @@ type process struct {
 // StartManager runs the operator until Stop is called, as config/default does: the admission controller with its own
 // ServiceAccount, and the other selected controllers with another one. It returns when the caches have synced.
 func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*manager.Options)) (*Manager, error) {
-	config, err := c.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
+	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
-	return c.StartManagerAs(ctx, config, changes...)
+	return c.StartManagerAs(ctx, restConfig, changes...)
 }
 
 // StartManagerAs is like StartManager, but the controllers except admission authenticate with the given configuration.
 func (c *ControlPlane) StartManagerAs(
-	ctx context.Context, config *rest.Config, changes ...func(*manager.Options),
+	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {
 	options := newOptions(changes...)
 	main := options
@@ -67,7 +67,7 @@ func (c *ControlPlane) StartManagerAs(
 	}
 	var processes []process
 	if len(main.Controllers) > 0 {
-		processes = append(processes, process{config, main})
+		processes = append(processes, process{restConfig, main})
 	}
 	if options.Controllers.Runs(manager.Admission) || options.Controllers.Runs(manager.Initialization) {
 		admission, err := c.admissionProcess(ctx, options)
@@ -82,8 +82,8 @@ func (c *ControlPlane) StartManagerAs(
 // WithoutAdmission is the flag of the manager in config/default: the admission controller runs in another process.
 const WithoutAdmission = "--controllers=*,-admission"
 
-// StartAdmission runs only the admission controller, for tests that start other programs for the other controllers. Stop
-// stops it before the control plane.
+// StartAdmission runs only the admission controller, for tests that start other programs for the other controllers.
+// Stop stops it before the control plane.
 func (c *ControlPlane) StartAdmission(ctx context.Context, changes ...func(*manager.Options)) (*Manager, error) {
 	admission, err := c.admissionProcess(ctx, newOptions(changes...))
 	if err != nil {
@@ -100,8 +100,8 @@ func (c *ControlPlane) StartAdmission(ctx context.Context, changes ...func(*mana
 func (c *ControlPlane) admissionProcess(ctx context.Context, options manager.Options) (process, error) {
 	options.Controllers = manager.Controllers{manager.Admission: true}
 	options.ProbeAddress, options.Metrics = "", manager.MetricsOptions{}
-	config, err := c.ServiceAccountConfig(ctx, SystemNamespace, AdmissionAccount)
-	return process{config, options}, err
+	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, AdmissionAccount)
+	return process{restConfig, options}, err
 }
 
 // RunManager runs all selected controllers with one configuration, as a process outside the cluster does.

@@ -295,6 +295,41 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		expectRepaired(ctx, root, drifted)
 	}, SpecTimeout(8*time.Minute))
 
+	It("verifies the set in a process of its own, with its own Lease", func(ctx context.Context) {
+		Expect(own.Install(ctx)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
+		webhooks, err := controlplane.HoldOptions()
+		Expect(err).NotTo(HaveOccurred())
+		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		running, err := controlplane.RunManager(ctx, config, func(o *manager.Options) {
+			o.Controllers, o.Hold = manager.Controllers{manager.Initialization: true}, webhooks
+		})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+		createResource(ctx, root, wrappers.MakeConfiguration("separate").Initializers("a.test.example.com").Obj())
+		Eventually(func(g Gomega) {
+			condition := activeCondition(g, ctx, root, "separate")
+			g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonEnforcementPending))
+			g.Expect(condition.Message).To(ContainSubstring("--controllers=admission"))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("starting the process")
+		account, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.AdmissionAccount)
+		Expect(err).NotTo(HaveOccurred())
+		probes := framework.FreeAddress()
+		admission := startBinary(binary, account, "--controllers=admission", "--leader-elect",
+			"--leader-elect-resource-name=admission.nslifecycle.dev", "--webhook-url="+webhooks.URL,
+			"--health-probe-bind-address="+probes)
+		Eventually(httpStatus).WithContext(ctx).WithArguments("http://" + probes + "/readyz").Should(Equal(http.StatusOK))
+		Eventually(func(g Gomega) {
+			g.Expect(activeCondition(g, ctx, root, "separate").Status).To(Equal(metav1.ConditionTrue))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(admission.Err.Contents()).NotTo(ContainSubstring("forbidden"))
+		admission.Terminate()
+		Eventually(admission).WithContext(ctx).Should(gexec.Exit(0))
+	}, SpecTimeout(8*time.Minute))
+
 	It("supports two managers; a manager is ready before it becomes the leader", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
