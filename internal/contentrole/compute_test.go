@@ -194,7 +194,7 @@ func TestLimits(t *testing.T) {
 			found = found.with(fmt.Sprintf("t%d-%d.v1.example.com", round, i), ServerAggregated, true)
 		}
 		rules, refused := content.Compute(current, found.Discovery, everything)
-		g.Expect(len(content.parse(rules))).To(Equal(maxTypesPerGroup + 1))
+		g.Expect(content.parse(rules)).To(HaveLen(maxTypesPerGroup + 1))
 		g.Expect(slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return rule.Resources[0] == "zebras" })).To(BeTrue())
 		g.Expect(refused).To(HaveKeyWithValue(
 			schema.GroupResource{Group: "example.com", Resource: fmt.Sprintf("t%d-%d", round, 99_999)}, refusedTooMany))
@@ -206,7 +206,7 @@ func TestLimits(t *testing.T) {
 	}
 	many = many.with("pods.v1.", ServerLocal, true)
 	rules, _ := content.Compute(current, many.Discovery, everything)
-	g.Expect(len(content.parse(rules))).To(Equal(maxTypes))
+	g.Expect(content.parse(rules)).To(HaveLen(maxTypes))
 	g.Expect(rules[0].Resources).To(Equal([]string{"pods"}))
 
 	long := discovered()

@@ -10,6 +10,6 @@
 // can claim anything in discovery, so they add nothing to the groups of kube-apiserver, and only a limited number of
 // types.
 //
-// A type stays in the role after discovery no longer shows it, because of two API servers with different versions,
-// one may not serve it.
+// A type stays in the role after discovery no longer shows it: of two API servers with different versions, one may not
+// serve it.
 package contentrole

@@ -35,8 +35,8 @@ type GracePeriodSource interface {
 // ClusterRole content. It omits the verb get, which would allow reading the logs of every pod. List requests return
 // only metadata.
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=nslifecycle-content,verbs=get;update;escalate
-// The API server of Calico authorizes requests for policies again. It then requires the verb get for their tiers, and the
-// verb of the request for resources that it does not serve.
+// The API server of Calico authorizes requests for policies again. It then requires the verb get for their tiers, and
+// the verb of the request for resources that it does not serve.
 // +kubebuilder:rbac:groups=projectcalico.org,resources=tiers,verbs=get
 // +kubebuilder:rbac:groups=projectcalico.org,resources=tier.networkpolicies;tier.stagednetworkpolicies,verbs=list;watch;delete;deletecollection
 // These show which types exist, and which of them an aggregated API server serves.

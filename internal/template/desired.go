@@ -92,7 +92,8 @@ func (p *pass) complete(ctx context.Context, template *v1alpha1.NamespaceTemplat
 	}
 	var source sourceContent
 	// The watch of the source requires the same permission as that of the copy.
-	if want.err = p.permitWatch(ctx, template, resourceOf(object.Copy).GroupResource(), object.Copy.Name); want.err == nil {
+	resource := resourceOf(object.Copy).GroupResource()
+	if want.err = p.permitWatch(ctx, template, resource, object.Copy.Name); want.err == nil {
 		source, want.err = p.Sources.get(ctx, template, *object.Copy)
 	}
 	if want.err == nil {

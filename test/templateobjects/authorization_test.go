@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -74,6 +75,31 @@ var _ = Describe("Missing permissions", func() {
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
 		expectOpen(ctx, namespace)
 		expectEvents(ctx, namespace, "Forbidden")
+	})
+
+	It("of the ServiceAccount do not extend the permissions of the operator", func(ctx context.Context) {
+		isWatched := func(g Gomega) bool {
+			role := &rbacv1.ClusterRole{}
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: "nslifecycle-template-objects"}, role)).To(Succeed())
+			return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+				return slices.Contains(rule.Resources, "podtemplates") && slices.Equal(rule.Verbs, []string{"list", "watch"})
+			})
+		}
+		name := createLimitedAccount(ctx, ruleFor("", "configmaps", "create", "patch", "delete"))
+		cluster.AllowImpersonation(ctx, name)
+		template := newTemplate(framework.Unique("watched"), withAccount(name), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Objects[1] = objectNamed("pods", `{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"pods"},
+				"template":{"spec":{"containers":[{"name":"a","image":"a"}]}}}`)
+		})
+		create(ctx, template)
+		namespace := selectedBy(template.Name)
+		Expect(creator.Create(ctx, namespace)).To(Succeed())
+		expectWaiting(ctx, namespace, "Forbidden", `object "pods"`, "podtemplates", name)
+		Expect(isWatched(Default)).To(BeFalse())
+		cluster.Bind(ctx, framework.Unique("granted"), []rbacv1.PolicyRule{ruleFor("", "podtemplates", "create", "patch")},
+			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: name})
+		expectOpen(ctx, namespace)
+		Expect(isWatched(Default)).To(BeTrue())
 	})
 
 	It("of the operator are reported, and constrained impersonation is sufficient", func(ctx context.Context) {
