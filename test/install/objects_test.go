@@ -102,6 +102,9 @@ var _ = Describe("The chart", func() {
 		Expect(named).NotTo(HaveKey("Service/nslifecycle-controller-manager-metrics-service"))
 		Expect(named).NotTo(HaveKey("ResourceQuota/nslifecycle-critical-pods"))
 		Expect(named).NotTo(HaveKey("PodDisruptionBudget/nslifecycle-controller-manager"))
+		confine := named["ValidatingAdmissionPolicy/nslifecycle-confine"].Object["spec"]
+		Expect(confine).To(HaveKeyWithValue("variables", ContainElement(
+			Equal(map[string]any{"name": "namespaceFinalizer", "expression": "'example.com/agent'"}))))
 		pod := deployment(named).Spec.Template.Spec
 		Expect(pod.PriorityClassName).To(BeEmpty())
 		Expect(pod.Containers[0].Image).To(HaveSuffix("nslifecycle@sha256:" + fmt.Sprintf("%064d", 1)))
