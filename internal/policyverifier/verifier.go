@@ -137,7 +137,8 @@ func (v *Verifier) CheckInstalled(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if missing := append(found.missingWith(state), found.missing(forTemplates())...); len(missing) > 0 {
+	required := slices.Concat(forTemplates(), forOperator())
+	if missing := append(found.missingWith(state), found.missing(required)...); len(missing) > 0 {
 		return errors.New(msgMissing(missing))
 	}
 	return nil

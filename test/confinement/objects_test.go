@@ -18,6 +18,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,7 +75,7 @@ var _ = Describe("An object", func() {
 		}
 		lease := &coordinationv1.Lease{ObjectMeta: metaOf(name, "lease")}
 		forEach(ctx, map[string]request{
-			"creating a Pod":                create(wrappers.MakePod(system, "new")),
+			"creating a Pod":                create(wrappers.MakePod(name, "new")),
 			"creating a ConfigMap":          create(wrappers.MakeConfigMap(system, "new")),
 			"creating a Secret":             create(&corev1.Secret{ObjectMeta: metaOf(system, "new")}),
 			"creating a token Secret":       create(&corev1.Secret{ObjectMeta: metaOf(system, "token"), Type: corev1.SecretTypeServiceAccountToken}),
@@ -91,8 +92,6 @@ var _ = Describe("An object", func() {
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}}),
 			"creating a RoleBinding": create(&rbacv1.RoleBinding{ObjectMeta: metaOf(name, "new"),
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}}),
-			"creating a CRD's object": create(&v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metaOf("", "new")}),
-			"creating a template":     create(&v1alpha1.NamespaceTemplate{ObjectMeta: metaOf("", "new"), Spec: v1alpha1.NamespaceTemplateSpec{ServiceAccountName: "x"}}),
 			"creating another set":    create(&v1alpha1.NamespaceInitializerSet{ObjectMeta: metaOf("", "other"), SystemNamespace: system, Operator: "x"}),
 			"deleting a Pod":          remove(pod),
 			"deleting a ClusterRole":  remove(role),
@@ -132,7 +131,11 @@ var _ = Describe("An object", func() {
 
 	It("that the operator needs is written", func(ctx context.Context) {
 		template := &v1alpha1.NamespaceTemplate{
-			ObjectMeta: metaOf("", framework.Unique("template")), Spec: v1alpha1.NamespaceTemplateSpec{ServiceAccountName: "x"},
+			ObjectMeta: metaOf("", framework.Unique("template")), Spec: v1alpha1.NamespaceTemplateSpec{
+				ServiceAccountName: "x", Objects: []v1alpha1.TemplateObject{{Name: "config", Template: &runtime.RawExtension{
+					Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"}}`),
+				}}},
+			},
 		}
 		Expect(admin.Create(ctx, template)).To(Succeed())
 		lease := &coordinationv1.Lease{ObjectMeta: metaOf(system, framework.Unique("lease"))}
@@ -190,11 +193,11 @@ var _ = Describe("An object", func() {
 	})
 
 	It("named namespaces in another API group is not a Namespace", func(ctx context.Context) {
-		namespace, cluster := installCRD(ctx, "Namespaced"), installCRD(ctx, "Cluster")
+		// The API server does not serve single objects of a cluster-scoped type with this name.
+		namespace := installCRD(ctx)
 		live, terminating := makeNamespace(ctx), makeTerminating(ctx)
 		for _, object := range []client.Object{
 			namespace(live.Name, "default"), namespace(live.Name, live.Name), namespace(live.Name, terminating.Name),
-			cluster("", terminating.Name), cluster("", live.Name),
 		} {
 			object.SetLabels(map[string]string{v1alpha1.LabelInitializing: "true"})
 			object.SetAnnotations(map[string]string{
