@@ -91,8 +91,10 @@ var _ = Describe("An object", func() {
 			"creating a revision elsewhere": create(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "revision", Labels: map[string]string{v1alpha1.LabelTemplate: "a"}}, Data: empty}),
 			"creating a ClusterRole":        create(&rbacv1.ClusterRole{ObjectMeta: metaOf("", "new")}),
 			"applying a ClusterRole": func(ctx context.Context) error {
-				return operator.Patch(ctx, &rbacv1.ClusterRole{ObjectMeta: metaOf("", "nslifecycle-content-2"),
-					TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"}}, client.Apply, client.ForceOwnership, client.FieldOwner("x"))
+				_, err := api.RbacV1().ClusterRoles().Patch(ctx, "applied", types.ApplyPatchType,
+					[]byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"applied"}}`),
+					metav1.PatchOptions{FieldManager: "x"})
+				return err
 			},
 			"creating a binding": create(&rbacv1.ClusterRoleBinding{ObjectMeta: metaOf("", "new"),
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}}),
