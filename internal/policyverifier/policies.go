@@ -160,6 +160,11 @@ func forTemplates() []policy {
 	}
 }
 
+// forOperator returns the policy that limits the operator itself. Nothing else depends on it.
+func forOperator() []policy {
+	return []policy{{kind: validatingKind, label: v1alpha1.PolicyConfine}}
+}
+
 // templateWarning returns the end of a message about missing policies for the templates in the set, or
 // "" if there are none.
 func (i installed) templateWarning(set *v1alpha1.NamespaceInitializerSet) string {

@@ -5,7 +5,6 @@ package confinement
 
 import (
 	"context"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,13 +17,13 @@ import (
 var crds = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // installCRD installs a type named "namespaces" and returns a function that makes objects of it.
-func installCRD(ctx context.Context, scope string) func(namespace, name string) client.Object {
+func installCRD(ctx context.Context) func(namespace, name string) client.Object {
 	GinkgoHelper()
-	group := strings.ToLower(scope) + ".example.com"
+	const group = "namespaced.example.com"
 	crd := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": "namespaces." + group},
 		"spec": map[string]any{
-			"group": group, "scope": scope, "names": map[string]any{"plural": "namespaces", "singular": "namespace", "kind": "Namespace"},
+			"group": group, "scope": "Namespaced", "names": map[string]any{"plural": "namespaces", "singular": "namespace", "kind": "Namespace"},
 			"versions": []any{map[string]any{
 				"name": "v1", "served": true, "storage": true,
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},

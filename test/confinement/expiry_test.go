@@ -108,7 +108,7 @@ var _ = Describe("The deletion of a Namespace", func() {
 		}
 		attacks := map[string]request{
 			"the time":              record(name, future),
-			"a second too early":    record(name, time.Now().Add(3*time.Second)),
+			"a minute too early":    record(name, time.Now().Add(time.Minute)),
 			"a merge patch":         merge(name, map[string]any{"status": status}, "status"),
 			"with managedFields":    merge(name, both(forged(nil)), "status"),
 			"without managedFields": merge(name, both([]any{map[string]any{}}), "status"),

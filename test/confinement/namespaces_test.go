@@ -60,7 +60,6 @@ var _ = Describe("A Namespace", func() {
 			"a finalizer":                  merge(name, inMetadata("finalizers", []any{"example.com/f"})),
 			"an owner":                     merge(name, inMetadata("ownerReferences", owner)),
 			"an owner through /status":     merge(name, inMetadata("ownerReferences", owner), "status"),
-			"the phase":                    merge(name, map[string]any{"status": map[string]any{"phase": "Terminating"}}, "status"),
 			"a condition of others":        condition(name, "example.com/Ready"),
 			"a deletion condition":         condition(name, string(corev1.NamespaceContentRemaining)),
 			"removing all conditions, PUT": put(before, "status", func(n *corev1.Namespace) { n.Labels["team"] = "b" }),
@@ -126,7 +125,6 @@ var _ = Describe("A Namespace", func() {
 			"all namespace finalizers":    put(namespace, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = nil }),
 			"one more":                    put(namespace, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = append(n.Spec.Finalizers, "a/b") }),
 			"a label through /finalize":   put(namespace, "finalize", func(n *corev1.Namespace) { n.Labels["a"] = "b" }),
-			"the phase Active":            merge(name, map[string]any{"status": map[string]any{"phase": "Active"}}, "status"),
 		}, BeRefused())
 		forEach(ctx, map[string]request{
 			"a deletion condition": condition(name, string(corev1.NamespaceContentRemaining)),

@@ -40,7 +40,7 @@ var _ = Describe("Deletion protection", func() {
 			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:masters"},
 		}
 		for who, c := range map[string]client.Client{
-			"its owner": owner, "an administrator": admin, "the operator": framework.NewClient(operator),
+			"its owner": owner, "an administrator": admin,
 			"the garbage collector": framework.NewClient(collector),
 		} {
 			By(who)
@@ -48,6 +48,8 @@ var _ = Describe("Deletion protection", func() {
 				`namespace "`+namespace.Name+`" is protected from deletion`,
 				"kubectl label namespace "+namespace.Name+" nslifecycle.dev/deletion-protection-"))
 		}
+		// Another policy denies it first.
+		Expect(framework.NewClient(operator).Delete(ctx, namespace.DeepCopy())).To(BeForbiddenBy("confine"))
 		for how, options := range map[string][]client.DeleteOption{
 			"a dry run": {client.DryRunAll}, "in the foreground": {client.PropagationPolicy(metav1.DeletePropagationForeground)},
 			"without a grace period": {client.GracePeriodSeconds(0)}, "orphaning dependents": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},

@@ -96,6 +96,8 @@ func protecting() []client.Object {
 		ValidatingBinding("templates-binding", v1alpha1.PolicyTemplates, "nslifecycle-templates"),
 		ValidatingPolicy("nslifecycle-template-authors", v1alpha1.PolicyTemplateAuthors),
 		ValidatingBinding("authors-binding", v1alpha1.PolicyTemplateAuthors, "nslifecycle-template-authors"),
+		ValidatingPolicy("nslifecycle-confine", v1alpha1.PolicyConfine),
+		ValidatingBinding("confine-binding", v1alpha1.PolicyConfine, "nslifecycle-confine"),
 		ValidatingPolicy("nslifecycle-template-objects", v1alpha1.PolicyTemplateObjects),
 		ValidatingBinding("objects-binding", v1alpha1.PolicyTemplateObjects, "nslifecycle-template-objects"),
 	}
