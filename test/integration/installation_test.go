@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
@@ -337,15 +338,21 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		webhooks, err := controlplane.HoldOptions()
 		Expect(err).NotTo(HaveOccurred())
-		admission, err := own.StartAdmission(ctx, func(o *manager.Options) { o.Hold = webhooks })
+		next, err := controlplane.HoldOptions()
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(admission.Stop()).To(Succeed()) })
-		// After the first manager, the second one serves the webhooks at the same address.
+		startAdmission := func(hold *hold.Options) *controlplane.Manager {
+			GinkgoHelper()
+			admission, err := own.StartAdmission(ctx, func(o *manager.Options) { o.Hold = hold })
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func() { Expect(admission.Stop()).To(Succeed()) })
+			return admission
+		}
+		admission := startAdmission(webhooks)
 		first := startBinary(binary, config, controlplane.WithoutAdmission, "--webhook-bind-address="+webhooks.Address, "--leader-elect",
 			"--health-probe-bind-address="+framework.FreeAddress())
 		Eventually(first.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
 		probes := framework.FreeAddress()
-		second := startBinary(binary, config, controlplane.WithoutAdmission, "--webhook-bind-address="+webhooks.Address, "--leader-elect",
+		second := startBinary(binary, config, controlplane.WithoutAdmission, "--webhook-bind-address="+next.Address, "--leader-elect",
 			"--health-probe-bind-address="+probes)
 		Eventually(httpStatus).WithContext(ctx).WithArguments("http://" + probes + "/readyz").Should(Equal(http.StatusOK))
 		Expect(second.Err.Contents()).NotTo(ContainSubstring("Successfully acquired lease"))
@@ -353,6 +360,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		By("electing the second manager immediately after the first manager stops")
 		createResource(ctx, root, wrappers.MakeConfiguration("leader").Initializers("a.test.example.com").Obj())
 		first.Terminate()
+		Expect(admission.Stop()).To(Succeed())
+		startAdmission(next) // In a cluster, a Service selects the other replica.
 		Eventually(second.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
 		Eventually(func(g Gomega) {
 			g.Expect(activeCondition(g, ctx, root, "leader").Status).To(Equal(metav1.ConditionTrue))
