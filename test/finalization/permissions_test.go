@@ -159,8 +159,7 @@ var _ = Describe("The permissions of the manager", func() {
 		By("checking the additional permissions for leader election and revisions in the system namespace")
 		inSystemNamespace := append([]string{
 			"create controllerrevisions.apps", "patch controllerrevisions.apps",
-			"get leases.coordination.k8s.io", "create leases.coordination.k8s.io", "update leases.coordination.k8s.io",
-			"create events", "patch events",
+			"create leases.coordination.k8s.io", "create events", "patch events",
 		}, granted...)
 		Expect(filterAllowed(ctx, controlplane.ServiceAccount, everything(otherVerbs, controlplane.SystemNamespace))).To(ConsistOf(inSystemNamespace))
 
@@ -252,6 +251,8 @@ var _ = Describe("The permissions of the manager", func() {
 		Entry("reporting that the set is enforced", access{
 			verb: "patch", group: "nslifecycle.dev", resource: "namespaceinitializersets/status",
 		}),
+		Entry("updating the Lease of the admission controller", access{verb: "update", group: "coordination.k8s.io",
+			resource: "leases", namespace: controlplane.SystemNamespace, name: "admission.nslifecycle.dev"}),
 		Entry("updating other leader election Leases",
 			access{verb: "update", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system"}),
 		Entry("updating a namespace other than through /finalize", access{verb: "update", resource: "namespaces"}),
