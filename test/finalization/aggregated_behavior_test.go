@@ -130,13 +130,13 @@ func notFound(_ *aggregatedResource, key types.NamespacedName) error {
 	return apierrors.NewNotFound(behaviorResource, key.Name)
 }
 
-// needsGet returns an authorize function that also requires get for another resource of the group.
+// needsGet returns an authorize function that also requires get for a resource of Calico, as its API server does.
 func needsGet(resource string) func(*http.Request, string) error {
 	return func(r *http.Request, _ string) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: r.Header.Get("X-Remote-User"), Groups: r.Header["X-Remote-Group"],
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: "get", Group: "tiered.example.com", Resource: resource, Name: "default",
+				Verb: "get", Group: "projectcalico.org", Resource: resource, Name: "default",
 			},
 		}}
 		if err := admin.Create(r.Context(), review); err != nil {

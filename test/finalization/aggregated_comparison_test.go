@@ -127,7 +127,7 @@ var _ = Describe("An aggregated API server that requires an unknown permission",
 		eventuallyNamespace(ctx, namespace.Name, HaveContentFailure("vaulted."+server.group, "the user cannot get vaults"))
 		role := &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: unique("vaults")},
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"tiered.example.com"}, Resources: []string{"vaults"}, Verbs: []string{"get"}}},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"projectcalico.org"}, Resources: []string{"vaults"}, Verbs: []string{"get"}}},
 		}
 		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: role.Name},

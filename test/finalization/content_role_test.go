@@ -157,7 +157,8 @@ var _ = Describe("The ClusterRole content", func() {
 		manifest = strings.ReplaceAll(manifest, "name: content\n", "name: "+contentRole+"\n")
 		for _, arguments := range [][]string{{"apply"}, {"apply", "--server-side", "--force-conflicts"}} {
 			for object := range strings.SplitSeq(manifest, "---\n") {
-				if strings.Contains(object, "kind: ClusterRole\n") && strings.Contains(object, "name: "+contentRole+"\n") {
+				// Not the binding, whose roleRef has this kind.
+				if strings.Contains(object, "\nkind: ClusterRole\n") && strings.Contains(object, "name: "+contentRole+"\n") {
 					_, err := plane.KubectlWithInput(ctx, plane.Admin, object, append(arguments, "-f", "-")...)
 					Expect(err).NotTo(HaveOccurred())
 				}

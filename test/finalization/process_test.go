@@ -53,22 +53,32 @@ func startProcess(ctx context.Context, config *rest.Config, flags ...string) *ge
 	return session
 }
 
+// applyPart applies a kustomization in a directory of config.
+func applyPart(ctx context.Context, kustomization string) {
+	GinkgoHelper()
+	directory := GinkgoT().TempDir()
+	Expect(os.CopyFS(directory, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
+	part := filepath.Join(directory, "part")
+	Expect(os.Mkdir(part, 0o755)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(part, "kustomization.yaml"), []byte(kustomization), 0o644)).To(Succeed())
+	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", part)
+	Expect(err).NotTo(HaveOccurred())
+}
+
 var _ = Describe("The manager process", func() {
-	It("finalizes namespaces if only its RBAC objects are installed", func(ctx context.Context) {
+	It("finalizes namespaces without CustomResourceDefinitions and admission policies", func(ctx context.Context) {
 		managerBinary(ctx)
 		useDedicatedControlPlane(ctx)
-		// Without config/default, config/rbac uses the namespace "system" and no name prefix.
-		create(ctx, wrappers.MakeNamespace("system").Obj())
-		_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", filepath.Join(controlplane.Root(), "config", "rbac"))
-		Expect(err).NotTo(HaveOccurred())
-		config := configOf(ctx, "system", "controller-manager", corev1.FinalizerKubernetes)
+		applyPart(ctx, "namespace: nslifecycle-system\nnamePrefix: nslifecycle-\n"+
+			"resources: [../manager/namespace, ../rbac, ../manager]\n")
+		config := managerConfig(ctx)
 
 		By("failing to start the initialization controller")
-		initializing := startProcess(ctx, config, "--system-namespace=system")
+		initializing := startProcess(ctx, config)
 		Eventually(initializing).WithContext(ctx).Should(gexec.Exit(1))
 		Expect(initializing.Err).To(gbytes.Say("CustomResourceDefinitions are not installed"))
 
-		session := startProcess(ctx, config, "--controllers=finalization", "--system-namespace=system", "--leader-elect")
+		session := startProcess(ctx, config, "--controllers=finalization", "--leader-elect")
 		namespace := createNamespace(ctx, "bare")
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, append(makeConfigMaps(namespace.Name, "a", "b"), held)...)
@@ -141,7 +151,7 @@ var _ = Describe("The manager process", func() {
 			Expect(strings.TrimSuffix(stderr.String(), "\n")).To(And(ContainSubstring(sentence), Not(ContainSubstring("\n"))))
 		},
 		Entry("an unknown controller", "--controllers=namespaces",
-			`unknown controller "namespaces": specify a comma-separated list of diagnosis, expiry, finalization, initialization`),
+			`unknown controller "namespaces": specify a comma-separated list of admission, diagnosis, expiry, finalization, initialization`),
 		Entry("an unknown excluded controller", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
 		Entry("an empty list of controllers", "--controllers=", `unknown controller ""`),
 		Entry("all controllers excluded", "--controllers=*,-admission,-initialization,-finalization,-diagnosis", "enables no controller"),
