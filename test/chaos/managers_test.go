@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -79,11 +78,14 @@ func runReplicas(config *rest.Config, all ...*replica) *replicas {
 	}
 	r := &replicas{all: all, balancer: startLoadBalancer(addresses...)}
 	DeferCleanup(r.stop)
+	webhookURL := r.balancer.url()
+	for _, flag := range all[0].flags {
+		if value, isURL := strings.CutPrefix(flag, "--webhook-url="); isURL {
+			webhookURL = value
+		}
+	}
 	r.admission = &replica{
-		kubeconfig: kubeconfigFile(admissionConfig(config)), flags: append(admissionFlags(r.balancer.url()),
-			slices.DeleteFunc(slices.Clone(all[0].flags), func(flag string) bool {
-				return !strings.HasPrefix(flag, "--webhook-url=")
-			})...), offset: all[0].offset,
+		kubeconfig: kubeconfigFile(admissionConfig(config)), flags: admissionFlags(webhookURL), offset: all[0].offset,
 	}
 	for index, replica := range all {
 		replica.flags = append([]string{controlplane.WithoutAdmission, "--webhook-bind-address=" + addresses[index]},
@@ -96,8 +98,10 @@ func runReplicas(config *rest.Config, all ...*replica) *replicas {
 	return r
 }
 
-// admissionFlags returns the flags of a manager that runs only the admission controller.
+// admissionFlags gives the webhooks a URL, and returns the flags of a manager that runs only the admission controller.
 func admissionFlags(url string) []string {
+	GinkgoHelper()
+	Expect(plane.SetWebhookURL(context.Background(), url)).To(Succeed())
 	return []string{
 		"--controllers=admission", "--leader-elect", "--leader-elect-resource-name=admission.nslifecycle.dev",
 		"--metrics-bind-address=0", "--webhook-url=" + url,

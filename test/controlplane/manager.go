@@ -7,22 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
@@ -39,6 +34,8 @@ type Manager struct {
 type process struct {
 	config  *rest.Config
 	options manager.Options
+	// admin gives the webhooks the address of the process.
+	admin *rest.Config
 }
 
 // StartManager runs the operator until Stop is called, as config/default does: the admission controller with its own
@@ -67,7 +64,7 @@ func (c *ControlPlane) StartManagerAs(
 	}
 	var processes []process
 	if len(main.Controllers) > 0 {
-		processes = append(processes, process{restConfig, main})
+		processes = append(processes, process{config: restConfig, options: main})
 	}
 	if options.Controllers.Runs(manager.Admission) || options.Controllers.Runs(manager.Initialization) {
 		admission, err := c.admissionProcess(ctx, options)
@@ -101,14 +98,14 @@ func (c *ControlPlane) admissionProcess(ctx context.Context, options manager.Opt
 	options.Controllers = manager.Controllers{manager.Admission: true}
 	options.ProbeAddress, options.Metrics = "", manager.MetricsOptions{}
 	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, AdmissionAccount)
-	return process{restConfig, options}, err
+	return process{restConfig, options, c.Admin}, err
 }
 
 // RunManager runs all selected controllers with one configuration, as a process outside the cluster does.
 func RunManager(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {
-	return start(ctx, process{restConfig, newOptions(changes...)})
+	return start(ctx, process{restConfig, newOptions(changes...), restConfig})
 }
 
 func newOptions(changes ...func(*manager.Options)) manager.Options {
@@ -130,6 +127,10 @@ func start(ctx context.Context, processes ...process) (*Manager, error) {
 	}
 	var managers []ctrl.Manager
 	for i := range processes {
+		if err := processes[i].setURL(ctx); err != nil {
+			cancel()
+			return nil, err
+		}
 		mgr, err := processes[i].setup(runContext)
 		if err != nil {
 			cancel()
@@ -151,15 +152,9 @@ func start(ctx context.Context, processes ...process) (*Manager, error) {
 
 	syncContext, cancelSync := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancelSync()
-	for i, mgr := range managers {
+	for _, mgr := range managers {
 		if !mgr.GetCache().WaitForCacheSync(syncContext) {
 			return nil, errors.Join(errors.New("the manager's caches did not sync within 2 minutes"), running.Stop())
-		}
-		options := processes[i].options
-		if options.Controllers.Runs(manager.Admission) && options.Hold != nil && options.Hold.URL != "" {
-			if err := waitForAddress(syncContext, mgr.GetAPIReader(), options.Hold.URL); err != nil {
-				return nil, errors.Join(err, running.Stop())
-			}
 		}
 	}
 	return running, nil
@@ -184,26 +179,12 @@ func (p *process) setup(ctx context.Context) (ctrl.Manager, error) {
 	return mgr, manager.Setup(ctx, mgr, p.options)
 }
 
-// waitForAddress waits until the API server no longer calls the webhooks at the address of an earlier manager. In a
-// cluster, a Service has the address.
-func waitForAddress(ctx context.Context, reader client.Reader, url string) error {
-	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		configuration := &admissionv1.MutatingWebhookConfiguration{}
-		err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, configuration)
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			return true, nil
-		}
-		for _, webhook := range configuration.Webhooks {
-			if len(webhook.Rules) > 0 && !strings.HasPrefix(ptr.Deref(webhook.ClientConfig.URL, ""), url+"/") {
-				return false, err
-			}
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("the manager did not set the address of its webhooks: %w", err)
+// setURL gives the webhooks the address of the process, so that the API server does not call an earlier one.
+func (p *process) setURL(ctx context.Context) error {
+	if !p.options.Controllers.Runs(manager.Admission) || p.options.Hold == nil || p.options.Hold.URL == "" {
+		return nil
 	}
-	return nil
+	return setURL(ctx, p.admin, p.options.Hold.URL)
 }
 
 // prepare waits until the API server serves what the processes require, and enables the webhooks if the API server

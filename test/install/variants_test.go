@@ -174,6 +174,7 @@ func startDeployments(ctx context.Context) (stop func()) {
 	GinkgoHelper()
 	webhooks, err := controlplane.HoldOptions()
 	Expect(err).NotTo(HaveOccurred())
+	Expect(plane.SetWebhookURL(ctx, webhooks.URL)).To(Succeed())
 	var deployments appsv1.DeploymentList
 	Expect(admin.List(ctx, &deployments, client.InNamespace(controlplane.SystemNamespace))).To(Succeed())
 	var sessions []*gexec.Session

@@ -318,6 +318,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		By("starting the process")
 		account, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.AdmissionAccount)
 		Expect(err).NotTo(HaveOccurred())
+		Expect(own.SetWebhookURL(ctx, webhooks.URL)).To(Succeed())
 		probes := framework.FreeAddress()
 		admission := startBinary(binary, account, "--controllers=admission", "--leader-elect",
 			"--leader-elect-resource-name=admission.nslifecycle.dev", "--webhook-url="+webhooks.URL,
