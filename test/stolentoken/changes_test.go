@@ -18,7 +18,7 @@ type change struct {
 	apply func(object map[string]any)
 }
 
-// object and list are values of fields.
+// object and values are values of fields.
 type (
 	object = map[string]any
 	values = []any

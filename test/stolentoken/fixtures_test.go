@@ -35,7 +35,7 @@ const (
 	group = "stolen-token.example.com"
 )
 
-// The states of the Namespaces, and places outside the Namespaces of users, as in the tables.
+// The states of the Namespaces, and places outside the Namespaces of users, as in the table.
 const (
 	live, initializing, terminating = "live", "initializing", "terminating"
 	failed, expired                 = "failed", "expired"
@@ -70,7 +70,7 @@ type resource struct {
 	version schema.GroupVersion
 }
 
-// String returns the name of the type in the tables.
+// String returns the name of the type in the table.
 func (r resource) String() string {
 	return schema.GroupResource{Group: r.version.Group, Resource: r.Name}.String()
 }

@@ -31,7 +31,7 @@ type permission struct {
 	role string
 }
 
-// fullResource returns the name of the type and the subresource in the tables, such as "namespaces/status".
+// fullResource returns the name of the type and the subresource in the table, such as "namespaces/status".
 func (p permission) fullResource() string {
 	if p.subresource == "" {
 		return p.resource

@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// The lines in SECURITY.md around the tables.
+// The lines in SECURITY.md around the table.
 const (
 	firstMarker = "<!-- stolen token: begin -->"
 	lastMarker  = "<!-- stolen token: end -->"
@@ -123,7 +123,7 @@ func (r *report) add(from holder, a *attacker) {
 	}
 }
 
-// label returns the name of the resource of a permission in the tables, and of its object.
+// label returns the name of the resource of a permission in the table, and of its object.
 func (a *attacker) label(one permission) string {
 	name := one.fullResource()
 	if strings.HasSuffix(name, "."+group) {
@@ -364,8 +364,8 @@ func choose(wanted, have sets.Set[holder], from, count int) []string {
 	return nil
 }
 
-// expectDocumented compares the tables with those in SECURITY.md, or writes them.
-func expectDocumented(tables string) {
+// expectDocumented compares the table with that in SECURITY.md, or writes it.
+func expectDocumented(table string) {
 	GinkgoHelper()
 	path := filepath.Join(controlplane.Root(), "SECURITY.md")
 	content, err := os.ReadFile(path)
@@ -373,9 +373,9 @@ func expectDocumented(tables string) {
 	before, rest, hasFirst := strings.Cut(string(content), firstMarker+"\n")
 	documented, after, hasLast := strings.Cut(rest, lastMarker)
 	Expect(hasFirst && hasLast).To(BeTrue(), "SECURITY.md does not contain the markers")
-	if os.Getenv("NSLIFECYCLE_TEST_WRITE_TABLES") != "" {
-		Expect(os.WriteFile(path, []byte(before+firstMarker+"\n"+tables+lastMarker+after), 0o644)).To(Succeed())
+	if os.Getenv("NSLIFECYCLE_TEST_WRITE_TABLE") != "" {
+		Expect(os.WriteFile(path, []byte(before+firstMarker+"\n"+table+lastMarker+after), 0o644)).To(Succeed())
 		return
 	}
-	Expect(documented).To(Equal(tables), "run `make security-tables`")
+	Expect(documented).To(Equal(table), "run `make security-table`")
 }
