@@ -282,6 +282,9 @@ func takeSnapshot(ctx context.Context, types map[string]resource) map[string]str
 			switch name {
 			case "leases.coordination.k8s.io":
 				unstructured.RemoveNestedField(object.Object, "spec") // Renewed.
+			case "mutatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicies.admissionregistration.k8s.io":
+				// The operator changes that of its policies a minute after the installation.
+				unstructured.RemoveNestedField(object.Object, "spec", "failurePolicy")
 			case "pods": // The operator deletes those in terminating namespaces.
 				unstructured.RemoveNestedField(object.Object, "metadata", "deletionTimestamp")
 				unstructured.RemoveNestedField(object.Object, "metadata", "deletionGracePeriodSeconds")
