@@ -203,6 +203,10 @@ test-race: helm kustomize promtool ginkgo ## Run the tests of make test with the
 	for report in "$$reports"/*; do if [ -f "$$report" ]; then cat "$$report"; failed=1; fi; done; \
 	[ -z "$$failed" ]
 
+.PHONY: security-table
+security-table: ## Write the table in SECURITY.md about what a stolen token of the operator can do.
+	@$(use-control-plane) NSLIFECYCLE_TEST_WRITE_TABLE=true go test ./test/stolentoken -count=1 -timeout 30m $(ARGS)
+
 TIMES ?= 20
 # The target that test-repeat runs, and its variables.
 REPEAT ?= test ARGS=-count=1

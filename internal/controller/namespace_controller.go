@@ -69,7 +69,7 @@ type NamespaceReconciler struct {
 	tracker  initializationTracker
 }
 
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete;delete-any
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;update
 
