@@ -93,7 +93,10 @@ var _ = Describe("The namespace controller", func() {
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
 		as := framework.NewClient(config)
-		release := framework.OccupySeat(ctx, as, other.objects(twoConfigMaps)[0],
+		// The policy confine denies such a request by the manager before the webhook is called.
+		occupant, err := plane.User(f.text("$id-occupant"))
+		Expect(err).NotTo(HaveOccurred())
+		release := framework.OccupySeat(ctx, framework.NewUser(occupant), other.objects(twoConfigMaps)[0],
 			func(denialReason func(*admissionv1.AdmissionRequest) string) {
 				other.create(ctx, makeWebhook("Validating", serveWebhook(http.StatusForbidden, denialReason), 30))
 			})
@@ -123,9 +126,22 @@ var _ = Describe("The namespace controller", func() {
 	})
 })
 
-// noConcurrency limits the manager's deletions of ConfigMaps to one seat without a queue, which is
+// noConcurrency limits the deletions of ConfigMaps by the manager and a user to one seat without a queue, which is
 // the lowest limit in API Priority and Fairness.
 const noConcurrency = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: $id-occupant}
+rules:
+- {apiGroups: [""], resources: [configmaps], verbs: [delete]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: $id-occupant}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: $id-occupant}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: $id-occupant}
+---
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
 metadata: {name: $id-nothing}
@@ -143,6 +159,7 @@ spec:
   - subjects:
     - kind: ServiceAccount
       serviceAccount: {namespace: ` + controlplane.SystemNamespace + `, name: ` + controlplane.ServiceAccount + `}
+    - {kind: User, user: {name: $id-occupant}}
     resourceRules:
     - {verbs: [delete], apiGroups: [""], resources: [configmaps], namespaces: ["*"]}
 `

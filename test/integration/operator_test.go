@@ -279,7 +279,10 @@ var _ = Describe("The operator", func() {
 
 	It("restores the set if another client changes or deletes it", func(ctx context.Context) {
 		cluster.Register(ctx, "set", "a.test.example.com")
-		own := v1alpha1.EffectiveInitializer{Name: "a.test.example.com", Configuration: "set"}
+		own := v1alpha1.EffectiveInitializer{
+			Name: "a.test.example.com", Configuration: "set",
+			InitializerSettings: v1alpha1.InitializerSettings{Confinement: v1alpha1.ConfinementNone},
+		}
 		for _, edited := range [][]v1alpha1.EffectiveInitializer{nil, {{Name: "x.test.example.com"}, own}} {
 			set := cluster.EffectiveSet(Default, ctx)
 			set.Initializers = edited
