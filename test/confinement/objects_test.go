@@ -153,7 +153,7 @@ var _ = Describe("An object", func() {
 		lease := &coordinationv1.Lease{ObjectMeta: metaOf(system, framework.Unique("lease"))}
 		Expect(operator.Create(ctx, lease)).To(Succeed())
 		Expect(operator.Update(ctx, lease)).To(Succeed())
-		Expect(operator.Delete(ctx, lease)).To(Succeed())
+		Expect(operator.Delete(ctx, lease)).To(MatchError(ContainSubstring("deletes only objects in terminating namespaces")))
 		revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
 			Namespace: system, Name: framework.Unique("revision"), Labels: map[string]string{v1alpha1.LabelTemplate: template.Name},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(template, v1alpha1.GroupVersion.WithKind("NamespaceTemplate"))},
