@@ -165,7 +165,7 @@ func (i installed) missingWith(state mutation.State) []string {
 func (v *Verifier) verifyInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, state mutation.State, found installed,
 ) (PolicyStatus, error) {
-	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + found.templateWarning(set)}
+	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + found.warning(set)}
 	// Not the resourceVersion, which changes with the status of the set.
 	identity := fmt.Sprintf("%s/%d", set.UID, set.Generation)
 	if state.ServesPolicies {
