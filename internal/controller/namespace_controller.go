@@ -69,9 +69,9 @@ type NamespaceReconciler struct {
 	tracker  initializationTracker
 }
 
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete;delete-any
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces/status,verbs=patch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager registers the reconciler.
 func (r *NamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
