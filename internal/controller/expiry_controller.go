@@ -65,7 +65,7 @@ type ExpiryReconciler struct {
 }
 
 // Package policyverifier reads the policies.
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list;watch
 
 // SetupWithManager registers the reconciler.
 func (r *ExpiryReconciler) SetupWithManager(mgr ctrl.Manager) error {

@@ -71,7 +71,7 @@ type NamespaceReconciler struct {
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces/status,verbs=patch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager registers the reconciler.
 func (r *NamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {

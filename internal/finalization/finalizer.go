@@ -45,7 +45,7 @@ type GracePeriodSource interface {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Config configures a Finalizer. All fields are required.
 type Config struct {

@@ -8,5 +8,6 @@
 //	NamespaceInitializerSet "effective" exists      the manager has written it
 //	new namespaces get the initializers of the set  the admission controller reports it in the status of the set: the
 //	                                                policies are installed, and dry runs get the initializers
+//	a policy limits what the operator can write     the policy confine and its binding are installed
 //	namespaces get the Initializing condition       the system namespace has it
 package installcheck

@@ -21,6 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
 // Checker checks one installation in one cluster.
@@ -57,6 +58,7 @@ func (c *Checker) Run(ctx context.Context) []Result {
 	}
 	return append(results,
 		Result{Check: checkPolicies, Err: err},
+		Result{Check: checkLimits, Err: c.checkLimits(ctx)},
 		Result{Check: checkCondition, Err: c.checkCondition(ctx)},
 	)
 }
@@ -116,6 +118,14 @@ func checkEnforced(set *v1alpha1.NamespaceInitializerSet) error {
 		return errors.New(enforced.Message)
 	}
 	return nil
+}
+
+func (c *Checker) checkLimits(ctx context.Context) error {
+	missing, err := policyverifier.MissingLimits(ctx, c.Client)
+	if err == nil && missing != "" {
+		return errors.New(missing)
+	}
+	return err
 }
 
 func (c *Checker) checkCondition(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 const (
 	checkLeader    = "the leader renews its Lease"
 	checkPolicies  = "new namespaces get the initializers of the set"
+	checkLimits    = "a policy limits what the operator can write"
 	checkSet       = "NamespaceInitializerSet \"" + v1alpha1.EffectiveSetName + "\" exists"
 	checkCondition = "namespaces get the " + v1alpha1.ConditionInitializing + " condition"
 )

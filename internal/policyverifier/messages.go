@@ -50,6 +50,11 @@ func msgTemplatesUnprotected(missing []string) string {
 		strings.Join(missing, ", "))
 }
 
+func msgUnlimited(missing []string) string {
+	return fmt.Sprintf("the API server lacks %s, so RBAC alone limits what the operator can write; run: %s",
+		strings.Join(missing, ", "), InstallCommand)
+}
+
 func msgFailurePolicyForbidden(policy string) string {
 	return fmt.Sprintf("; a restarting API server can admit requests without policy %q, because the operator is not "+
 		"authorized to set its failurePolicy to Fail: set it manually", policy)

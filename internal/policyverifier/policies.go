@@ -165,14 +165,26 @@ func forOperator() []policy {
 	return []policy{{kind: validatingKind, label: v1alpha1.PolicyConfine}}
 }
 
-// templateWarning returns the end of a message about missing policies for the templates in the set, or
-// "" if there are none.
-func (i installed) templateWarning(set *v1alpha1.NamespaceInitializerSet) string {
-	missing := i.missing(forTemplates())
-	if len(set.Templates) == 0 || len(missing) == 0 {
-		return ""
+// MissingLimits describes what the API server lacks of the policy that limits the operator itself.
+func MissingLimits(ctx context.Context, reader client.Reader) (string, error) {
+	found, err := list(ctx, reader)
+	if missing := found.missing(forOperator()); err == nil && len(missing) > 0 {
+		return msgUnlimited(missing), nil
 	}
-	return msgTemplatesUnprotected(missing)
+	return "", err
+}
+
+// warning returns the end of a message about missing policies for the templates in the set and for the operator, or
+// "" if there are none.
+func (i installed) warning(set *v1alpha1.NamespaceInitializerSet) string {
+	warning := ""
+	if missing := i.missing(forTemplates()); len(set.Templates) > 0 && len(missing) > 0 {
+		warning += msgTemplatesUnprotected(missing)
+	}
+	if missing := i.missing(forOperator()); len(missing) > 0 {
+		warning += "; " + msgUnlimited(missing)
+	}
+	return warning
 }
 
 // failingOpen returns the policies that can admit requests while an API server cannot read the set, although the

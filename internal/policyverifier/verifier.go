@@ -77,10 +77,12 @@ type PolicyStatus struct {
 }
 
 // The admission controller verifies the set that the initialization controllers write, and publishes the result.
+// The API server requires get of those who write a policy with the set as its parameter.
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets/status,verbs=patch
 // The operator changes only the failurePolicy of these policies; see ensureFail.
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,resourceNames=nslifecycle-templates;nslifecycle-waiting-subjects;nslifecycle-waiting-subjects-resources-named-namespaces;nslifecycle-initializer-subjects,verbs=patch
 // The operator creates Namespaces only as dry runs.
@@ -165,7 +167,7 @@ func (i installed) missingWith(state mutation.State) []string {
 func (v *Verifier) verifyInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, state mutation.State, found installed,
 ) (PolicyStatus, error) {
-	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + found.templateWarning(set)}
+	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + found.warning(set)}
 	// Not the resourceVersion, which changes with the status of the set.
 	identity := fmt.Sprintf("%s/%d", set.UID, set.Generation)
 	if state.ServesPolicies {

@@ -389,6 +389,30 @@ func TestVerifyWithoutPoliciesForTemplates(t *testing.T) {
 	g.Expect(status.Message).To(HavePrefix(msgEnforced + `; the API server lacks ValidatingAdmissionPolicy "templates"`))
 }
 
+func TestVerifyWithoutPolicyForOperator(t *testing.T) {
+	for name, lack := range map[string]string{
+		"nslifecycle-confine": `ValidatingAdmissionPolicy "confine"`,
+		"confine-binding":     `a ValidatingAdmissionPolicyBinding for "confine"`,
+	} {
+		g := NewWithT(t)
+		installed := policytest.Without(policytest.Default(admissionv1.Fail), name)
+		server := &policytest.DryRuns{Responses: []policytest.DryRun{{}}}
+		verifier := newVerifier(interceptor.Funcs{Create: server.Create}, installed...)
+		status, err := verifier.Verify(t.Context(), policytest.Set())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(status.Reason).To(Equal(v1alpha1.ReasonEnforced))
+		g.Expect(status.Message).To(HavePrefix(msgEnforced + "; the API server lacks " + lack))
+		g.Expect(MissingLimits(t.Context(), verifier.Client)).To(ContainSubstring(lack))
+	}
+}
+
+func TestMissingLimits(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(MissingLimits(t.Context(), policytest.NewClient(interceptor.Funcs{}, policytest.Default("")...))).To(BeEmpty())
+	_, err := MissingLimits(t.Context(), policytest.NewClient(interceptor.Funcs{List: policytest.FailingList}))
+	g.Expect(err).To(MatchError(errOutage))
+}
+
 func TestVerifyCannotListPolicies(t *testing.T) {
 	g := NewWithT(t)
 	verifier := newVerifier(interceptor.Funcs{List: policytest.FailingList})

@@ -128,28 +128,10 @@ var _ = Describe("Deletion protection", func() {
 
 	It("keeps a namespace whose initialization has failed, and reports this until the label is removed", func(ctx context.Context) {
 		runManager(ctx, manager.Initialization)
-		configuration := wrappers.MakeConfiguration("protection").Initializers("a.test.example.com").Obj()
-		Expect(admin.Create(ctx, configuration)).To(Succeed())
-		expectInjection := func(ctx context.Context, isInjected bool) {
-			GinkgoHelper()
-			Eventually(func(g Gomega) {
-				probe := wrappers.MakeNamespace("probe").Obj()
-				g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-				_, ok := probe.Labels[v1alpha1.LabelInitializing]
-				g.Expect(ok).To(Equal(isInjected))
-			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-		}
-		DeferCleanup(func(ctx context.Context) {
-			Expect(admin.Delete(ctx, configuration)).To(Succeed())
-			expectInjection(ctx, false) // The manager stops afterwards.
-		})
-		expectInjection(ctx, true)
-
+		registerInitializer(ctx, "protection")
 		namespace := create(ctx, owner, protected("failed"))
 		Expect(namespace.Labels).To(And(HaveKey(v1alpha1.LabelInitializing), HaveKey(v1alpha1.LabelDeletionProtection)))
-		patch := client.RawPatch("application/merge-patch+json",
-			[]byte(`{"metadata":{"annotations":{"nslifecycle.dev/initialization-result":"{\"status\":\"Failure\",\"message\":\"no budget\"}"}}}`))
-		Expect(admin.Patch(ctx, namespace, patch)).To(Succeed())
+		fail(ctx, namespace)
 		values := []string{"no budget", "not deleted",
 			"run: kubectl label namespace " + namespace.Name + " nslifecycle.dev/deletion-protection-"}
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
@@ -187,4 +169,33 @@ func eventsAbout(g Gomega, ctx context.Context, namespace *corev1.Namespace) []s
 		}
 	}
 	return words
+}
+
+// registerInitializer registers an initializer until the end of the spec.
+func registerInitializer(ctx context.Context, name string) {
+	GinkgoHelper()
+	configuration := wrappers.MakeConfiguration(name).Initializers("a.test.example.com").Obj()
+	Expect(admin.Create(ctx, configuration)).To(Succeed())
+	expectInjection := func(ctx context.Context, isInjected bool) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			probe := wrappers.MakeNamespace("probe").Obj()
+			g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			_, ok := probe.Labels[v1alpha1.LabelInitializing]
+			g.Expect(ok).To(Equal(isInjected))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	}
+	DeferCleanup(func(ctx context.Context) {
+		Expect(admin.Delete(ctx, configuration)).To(Succeed())
+		expectInjection(ctx, false) // The manager stops afterwards.
+	})
+	expectInjection(ctx, true)
+}
+
+// fail makes the initialization of a namespace fail.
+func fail(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Expect(admin.Patch(ctx, namespace.DeepCopy(), client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"annotations":{"nslifecycle.dev/initialization-result":"{\"status\":\"Failure\",\"message\":\"no budget\"}"}}}`)))).
+		To(Succeed())
 }

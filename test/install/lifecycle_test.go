@@ -199,7 +199,8 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		deletePolicies(ctx)
 		Expect(admin.Create(ctx, wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj())).To(Succeed())
 		expectNamespaceLifecycle(ctx)
-		Expect(checkInstallation(ctx)).To(ContainSubstring(`ValidatingAdmissionPolicy "gate"`))
+		Expect(checkInstallation(ctx)).To(And(ContainSubstring(`ValidatingAdmissionPolicy "gate"`),
+			ContainSubstring(`FAIL  a policy limits what the operator can write: the API server lacks ValidatingAdmissionPolicy "confine"`)))
 	}, SpecTimeout(5*time.Minute))
 
 	It("allows administrators to delete namespaces, and policies to complete them, if no manager runs", func(ctx context.Context) {

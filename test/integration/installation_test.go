@@ -136,7 +136,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(own.Install(ctx)).To(Succeed())
 		// With the component config/webhook, the controller may apply the mutating policies and their bindings.
-		Expect(root.Delete(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhooks"}})).To(Succeed())
+		Expect(root.Delete(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhook-policies"}})).To(Succeed())
 		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.AdmissionAccount)
 		Expect(err).NotTo(HaveOccurred())
 		mainConfig, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)

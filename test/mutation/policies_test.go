@@ -166,7 +166,7 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 				Expect(policy.OwnerReferences).To(BeEmpty())
 			}
 		},
-		Entry("without its permission", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhooks"}}),
+		Entry("without its permission", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhook-policies"}}),
 		Entry("without the configuration of the webhooks", &admissionv1.MutatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InjectConfiguration}}),
 	)
