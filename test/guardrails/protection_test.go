@@ -48,8 +48,8 @@ var _ = Describe("Deletion protection", func() {
 				`namespace "`+namespace.Name+`" is protected from deletion`,
 				"kubectl label namespace "+namespace.Name+" nslifecycle.dev/deletion-protection-"))
 		}
-		// Another policy denies it first.
-		Expect(framework.NewClient(operator).Delete(ctx, namespace.DeepCopy())).To(BeForbiddenBy("confine"))
+		// Two policies deny it.
+		Expect(framework.NewClient(operator).Delete(ctx, namespace.DeepCopy())).To(Or(BeForbiddenBy("confine"), BeForbiddenBy("protection")))
 		for how, options := range map[string][]client.DeleteOption{
 			"a dry run": {client.DryRunAll}, "in the foreground": {client.PropagationPolicy(metav1.DeletePropagationForeground)},
 			"without a grace period": {client.GracePeriodSeconds(0)}, "orphaning dependents": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},
