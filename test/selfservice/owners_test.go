@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
@@ -38,11 +37,9 @@ var _ = Describe("The policy namespace-owners", func() {
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(5*time.Minute))
 
-	It("permits administrators, the operator, the garbage collector, and holders of the verb", func(ctx context.Context) {
-		operator, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
-		Expect(err).NotTo(HaveOccurred())
+	It("permits administrators, the garbage collector, and holders of the verb", func(ctx context.Context) {
 		for _, user := range []*framework.User{
-			cluster.Admin, framework.NewUser(operator),
+			cluster.Admin,
 			cluster.Impersonate("system:serviceaccount:kube-system:generic-garbage-collector",
 				"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
 		} {
