@@ -263,8 +263,13 @@ func (b *benchmark) compareWrites(ctx context.Context, control string, goal floa
 	}); err != nil {
 		return err
 	}
-	return b.compare(ctx, control+"ConfigMap update", b.writes, goal, [2]request{
+	if err := b.compare(ctx, control+"ConfigMap update", b.writes, goal, [2]request{
 		b.servers[without].updateConfigMap(), b.servers[with].updateConfigMap(),
+	}); err != nil {
+		return err
+	}
+	return b.compare(ctx, control+"ConfigMap create and delete", b.writes, goal, [2]request{
+		b.servers[without].createAndDeleteConfigMap(), b.servers[with].createAndDeleteConfigMap(),
 	})
 }
 

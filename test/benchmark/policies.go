@@ -86,7 +86,7 @@ func policyNames() []string {
 	return []string{
 		v1alpha1.PolicyInject, v1alpha1.PolicyComplete, v1alpha1.PolicyRequireSet, v1alpha1.PolicyGuard,
 		v1alpha1.PolicyGate, v1alpha1.PolicyWaitingSubjects, v1alpha1.PolicyInitializerSubjects,
-		v1alpha1.PolicyTemplates, v1alpha1.PolicyTemplateAuthors, v1alpha1.PolicyTemplateObjects,
+		v1alpha1.PolicyTemplates, v1alpha1.PolicyTemplateAuthors, v1alpha1.PolicyTemplateObjects, v1alpha1.PolicyConfine,
 	}
 }
 

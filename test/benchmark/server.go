@@ -72,7 +72,7 @@ func (s *server) prepare(ctx context.Context) error {
 			APIGroups: []string{""}, Resources: []string{"namespaces"},
 			Verbs: []string{"create", "get", "list", "watch", "update"},
 		}, rbacv1.PolicyRule{
-			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"},
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update", "delete"},
 		}); err != nil {
 		return err
 	}
@@ -170,6 +170,18 @@ func (s *server) updateConfigMap() request {
 		configMap.Data["count"] = fmt.Sprint(count)
 		configMap, err = configMaps.Update(ctx, configMap, metav1.UpdateOptions{})
 		return err
+	}
+}
+
+// createAndDeleteConfigMap returns two requests, which create and delete a ConfigMap.
+func (s *server) createAndDeleteConfigMap() request {
+	create := s.createConfigMap()
+	return func(ctx context.Context) error {
+		if err := create(ctx); err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%s%06d", prefix, s.created)
+		return s.user.CoreV1().ConfigMaps(writesNamespace).Delete(ctx, name, metav1.DeleteOptions{})
 	}
 }
 
