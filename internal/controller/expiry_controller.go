@@ -198,7 +198,8 @@ func (r *ExpiryReconciler) writeCondition(
 // read. The API server denies the deletion without the record (config/confine).
 func (r *ExpiryReconciler) recordAndDelete(ctx context.Context, namespace *corev1.Namespace, now time.Time) error {
 	if expired := expiry.ComputeExpired(namespace, now); expired != nil {
-		err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{*expired}, namespace.ResourceVersion)
+		err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{*expired},
+			namespace.ResourceVersion)
 		if err != nil {
 			return err
 		}

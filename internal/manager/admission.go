@@ -40,7 +40,7 @@ func setupAdmission(mgr ctrl.Manager, options Options) error {
 }
 
 // setupWebhookConfigurations adds the controllers that set the address and the certificate of the webhooks, and what
-// the hold webhooks select. It is called when the manager runs: not every installation has webhooks and the permissions.
+// the hold webhooks select. It is called when the manager runs: not every installation has webhooks.
 func setupWebhookConfigurations(mgr ctrl.Manager, options Options) error {
 	hold := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
 	if err := hold.SetupWithManager(mgr); err != nil {

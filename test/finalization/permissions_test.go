@@ -113,15 +113,13 @@ var _ = Describe("The permissions of the manager", func() {
 	granted := []string{
 		// Finalize namespaces and report the progress.
 		"get namespaces", "update namespaces/finalize", "patch namespaces/status", "create events.events.k8s.io",
-		"patch events.events.k8s.io", "update events.events.k8s.io",
-		// Initialize namespaces, maintain the NamespaceInitializerSet and verify the policy for expiry.
+		"patch events.events.k8s.io",
+		// Initialize namespaces, and maintain the NamespaceInitializerSet.
 		"patch namespaces",
 		"get namespaceinitializerconfigurations.nslifecycle.dev",
 		"patch namespaceinitializerconfigurations/status.nslifecycle.dev",
 		"get namespaceinitializersets.nslifecycle.dev", "create namespaceinitializersets.nslifecycle.dev",
 		"update namespaceinitializersets.nslifecycle.dev",
-		"get validatingadmissionpolicies.admissionregistration.k8s.io",
-		"get validatingadmissionpolicybindings.admissionregistration.k8s.io",
 		// Add and remove the finalizer of templates, and write their status.
 		"get namespacetemplates.nslifecycle.dev", "patch namespacetemplates.nslifecycle.dev",
 		"patch namespacetemplates/status.nslifecycle.dev",
@@ -187,9 +185,12 @@ var _ = Describe("The permissions of the manager", func() {
 		wanted := everything(append(reading, otherVerbs...), controlplane.SystemNamespace)
 		granted := append(filterAllowed(ctx, "without-permissions", wanted),
 			"create namespaces", "patch namespaceinitializersets/status.nslifecycle.dev",
-			"create leases.coordination.k8s.io", "create events", "patch events")
+			"create leases.coordination.k8s.io", "create events", "patch events",
+			"list validatingadmissionpolicies.admissionregistration.k8s.io",
+			"watch validatingadmissionpolicies.admissionregistration.k8s.io",
+			"list validatingadmissionpolicybindings.admissionregistration.k8s.io",
+			"watch validatingadmissionpolicybindings.admissionregistration.k8s.io")
 		kinds := []string{
-			"validatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicybindings.admissionregistration.k8s.io",
 			"mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
 			"namespaceinitializersets.nslifecycle.dev",
 		}
