@@ -143,7 +143,7 @@ func TestCompute(t *testing.T) {
 			current: []rbacv1.PolicyRule{gadgets}, found: discovered().with("gadgets.v1.example.com", ServerLocal, false),
 			want: []string{},
 		},
-		"rules of others": {
+		"rules of other clients": {
 			current: []rbacv1.PolicyRule{
 				rule("*", "*", "*"), rule("delete,list,watch", "*", "example.com"), rule("get", "secrets", ""),
 				rule("delete,list,watch", "policies", "admissionregistration.k8s.io"),

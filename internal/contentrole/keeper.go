@@ -237,14 +237,14 @@ func (p Profile) isOutdated(
 // string if the role contains the type: then, an aggregated API server requires another permission.
 func (k *Keeper) Remedy(one schema.GroupResource) string {
 	k.mutex.Lock()
-	_, isKnown := k.known[one]
+	_, found := k.known[one]
 	reason, verbs := k.refused[one], slices.Clone(k.profile.Verbs)
 	if k.wanted[one].deletesCollection {
 		verbs = append(verbs, verbCollection)
 	}
 	k.mutex.Unlock()
 	switch {
-	case isKnown:
+	case found:
 		return ""
 	case reason != "":
 		return fmt.Sprintf("the operator does not add the type to ClusterRole %q: %s", k.name, reason)

@@ -16,7 +16,7 @@ import (
 const maxNamedOverridden = 5
 
 // EnforcedCondition returns the Enforced condition in the status of a set. If it does not describe the current
-// generation of the set, EnforcedCondition returns false, and a condition that says so.
+// generation of the set, EnforcedCondition returns false, and a condition that reports this.
 func EnforcedCondition(set *v1alpha1.NamespaceInitializerSet) (condition metav1.Condition, isCurrent bool) {
 	current := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionEnforced)
 	if current != nil && set.Status.ObservedGeneration == set.Generation {

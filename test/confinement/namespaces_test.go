@@ -60,7 +60,7 @@ var _ = Describe("A Namespace", func() {
 			"a finalizer":                  merge(name, inMetadata("finalizers", []any{"example.com/f"})),
 			"an owner":                     merge(name, inMetadata("ownerReferences", owner)),
 			"an owner through /status":     merge(name, inMetadata("ownerReferences", owner), "status"),
-			"a condition of others":        condition(name, "example.com/Ready"),
+			"a condition of a user":        condition(name, "example.com/Ready"),
 			"a deletion condition":         condition(name, string(corev1.NamespaceContentRemaining)),
 			"removing all conditions, PUT": put(before, "status", func(n *corev1.Namespace) { n.Labels["team"] = "b" }),
 			"namespace finalizers":         put(before, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = nil }),
@@ -110,7 +110,7 @@ var _ = Describe("A Namespace", func() {
 				return operator.Create(ctx, wrappers.MakeNamespace("created").Obj(), client.DryRunAll)
 			},
 		}, Succeed())
-		By("keeping the conditions of others")
+		By("keeping the conditions of other controllers")
 		Expect(admin.Status().Patch(ctx, namespace, client.RawPatch(types.StrategicMergePatchType,
 			[]byte(`{"status":{"conditions":[{"type":"example.com/Ready","status":"True"}]}}`)))).To(Succeed())
 		Expect(condition(name, v1alpha1.ConditionInitializing)(ctx)).To(Succeed())

@@ -160,7 +160,7 @@ var _ = Describe("A webhook configuration", Ordered, func() {
 		}),
 	)
 
-	It("is neither created nor deleted, and others are not updated", func(ctx context.Context) {
+	It("is neither created nor deleted, and no other configuration is updated", func(ctx context.Context) {
 		none := admissionv1.SideEffectClassNone
 		mutating := &configuration{ObjectMeta: metaOf("", "other"), Webhooks: []admissionv1.MutatingWebhook{{
 			Name: "inject.nslifecycle.dev", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none,

@@ -127,8 +127,8 @@ var _ = Describe("The permissions of the manager", func() {
 		"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io",
 	}
 
-	// others are the permissions to list and watch cluster-scoped types, and to delete namespaces.
-	others := []string{"delete namespaces", "list nodes", "list clusterroles.rbac.authorization.k8s.io",
+	// clusterScoped are the permissions to list and watch cluster-scoped types, and to delete namespaces.
+	clusterScoped := []string{"delete namespaces", "list nodes", "list clusterroles.rbac.authorization.k8s.io",
 		"list clusterrolebindings.rbac.authorization.k8s.io",
 		"list mutatingwebhookconfigurations.admissionregistration.k8s.io",
 		"list validatingwebhookconfigurations.admissionregistration.k8s.io"}
@@ -137,7 +137,7 @@ var _ = Describe("The permissions of the manager", func() {
 		"namespaceinitializersets.nslifecycle.dev", "namespacetemplates.nslifecycle.dev",
 		"validatingadmissionpolicies.admissionregistration.k8s.io",
 		"validatingadmissionpolicybindings.admissionregistration.k8s.io"} {
-		others = append(others, "list "+resource, "watch "+resource)
+		clusterScoped = append(clusterScoped, "list "+resource, "watch "+resource)
 	}
 
 	It("allow listing and deleting all content, and no other access to it", func(ctx context.Context) {
@@ -165,7 +165,7 @@ var _ = Describe("The permissions of the manager", func() {
 		allowed := filterAllowed(ctx, controlplane.ServiceAccount, wanted)
 		Expect(allowed).To(ContainElements(content))
 		other := slices.DeleteFunc(allowed, func(one string) bool { return slices.Contains(content, one) })
-		Expect(other).To(ConsistOf(append(filterAllowed(ctx, "without-permissions", wanted), others...)))
+		Expect(other).To(ConsistOf(append(filterAllowed(ctx, "without-permissions", wanted), clusterScoped...)))
 
 		By("checking that no rule contains a wildcard")
 		Expect(accountCan(ctx, controlplane.ServiceAccount, access{verb: "list", group: "later.example.com", resource: "things"})).

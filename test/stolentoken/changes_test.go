@@ -46,7 +46,7 @@ var metadataChanges = []change{
 }
 
 var (
-	// otherRule makes a policy or webhook select requests that nobody sends, which does not disturb other attempts.
+	// otherRule makes a policy or webhook select requests that no client sends, so that other attempts are not affected.
 	otherRule = object{"apiGroups": values{"other." + group}, "apiVersions": values{"*"}, "operations": values{"CREATE"},
 		"resources": values{"*"}, "scope": "*"}
 	condition = object{"type": group + "/A", "status": "True", "reason": "A", "message": "m",
@@ -87,7 +87,7 @@ var contentChanges = map[string][]change{
 		set("finalizers of the operator", values{v1alpha1.FinalizerTemplate}, "metadata", "finalizers"),
 	},
 	"namespaces/status": {
-		{"conditions of others", func(current map[string]any) { addCondition(current, group+"/A") }},
+		{"conditions of other controllers", func(current map[string]any) { addCondition(current, group+"/A") }},
 		{"conditions", func(current map[string]any) { addCondition(current, v1alpha1.ConditionInitializing) }},
 		set("phase", "Terminating", "status", "phase"),
 	},

@@ -48,7 +48,7 @@ func tryNamespaceController(ctx context.Context, f *fixtures) string {
 	}
 	namespace := createNamespace(ctx, live)
 	Expect(a.try(ctx, attempt{success: success{path: "/api/v1/namespaces/" + namespace}, method: http.MethodDelete})).To(BeTrue())
-	return fmt.Sprintf("For comparison, the token of the namespace controller in kube-controller-manager deletes live objects of "+
+	return fmt.Sprintf("For comparison, with its ServiceAccount, the namespace controller in kube-controller-manager deletes live objects of "+
 		"%d of %d types, such as Nodes, PersistentVolumes and admission policies, and live Namespaces.", deleted.Len(), total.Len())
 }
 

@@ -54,7 +54,7 @@ func (i identity) username() string { return "system:serviceaccount:" + i.namesp
 func permissionsOf(ctx context.Context, account identity, types map[string]resource, namespaces ...string) []permission {
 	GinkgoHelper()
 	found := boundPermissions(ctx, account, types)
-	everyone := identity{systemNamespace, fixture} // It has no binding.
+	baseline := identity{systemNamespace, fixture} // It has no binding.
 	for _, namespace := range namespaces {
 		var granted, unbound []string
 		for _, one := range found {
@@ -62,7 +62,7 @@ func permissionsOf(ctx context.Context, account identity, types map[string]resou
 				granted = append(granted, one.key())
 			}
 		}
-		for _, one := range sets.List(reviewed(ctx, account, namespace, types).Difference(reviewed(ctx, everyone, namespace, types))) {
+		for _, one := range sets.List(reviewed(ctx, account, namespace, types).Difference(reviewed(ctx, baseline, namespace, types))) {
 			if !slices.Contains(granted, one) {
 				unbound = append(unbound, one)
 			}
