@@ -137,7 +137,8 @@ func (c *cluster) startManager(ctx context.Context) error {
 		return err
 	}
 	c.manager, err = harness.StartProcess(ctx, "the manager", filepath.Join(c.Dir, "manager.log"), binary,
-		"--kubeconfig="+kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0")
+		"--kubeconfig="+kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false",
+		"--health-probe-bind-address=0", "--metrics-bind-address=0")
 	return err
 }
 

@@ -60,7 +60,8 @@ func (*operator) start(ctx context.Context, c *cluster) ([]*service, error) {
 	s, err := startService(ctx, func(ctx context.Context) (*harness.Process, error) {
 		started++
 		return harness.StartProcess(ctx, "the manager", filepath.Join(c.Dir, fmt.Sprintf("manager-%d.log", started)), binary,
-			"--kubeconfig", kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0")
+			"--kubeconfig", kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false",
+			"--health-probe-bind-address=0", "--metrics-bind-address=0")
 	})
 	if err != nil {
 		return nil, err
