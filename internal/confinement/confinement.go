@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/config/initializers"
@@ -20,8 +21,6 @@ import (
 
 // Name is the name of the policy and of its binding.
 const Name = "nslifecycle-" + v1alpha1.PolicyConfinedInitializers
-
-const serviceAccountPrefix = "system:serviceaccount:"
 
 // Subjects maps the user names of the confined subjects to the sorted names of their initializers.
 type Subjects map[string][]string
@@ -35,7 +34,7 @@ func Compute(effective []v1alpha1.EffectiveInitializer, systemNamespace string) 
 		for _, user := range users(initializer.Subjects) {
 			all[user] = append(all[user], initializer.Name)
 			if initializer.Confinement == v1alpha1.ConfinementInitializingNamespaces &&
-				!strings.HasPrefix(user, serviceAccountPrefix+systemNamespace+":") {
+				!strings.HasPrefix(user, serviceaccount.MakeUsername(systemNamespace, "")) {
 				confined[user] = nil
 			}
 		}
@@ -54,7 +53,7 @@ func users(subjects []v1alpha1.Subject) []string {
 	for _, subject := range subjects {
 		switch subject.Kind {
 		case v1alpha1.SubjectServiceAccount:
-			users = append(users, serviceAccountPrefix+subject.Namespace+":"+subject.Name)
+			users = append(users, serviceaccount.MakeUsername(subject.Namespace, subject.Name))
 		case v1alpha1.SubjectUser:
 			users = append(users, subject.Name)
 		}

@@ -33,7 +33,7 @@ func TestCompute(t *testing.T) {
 			initializers: []v1alpha1.EffectiveInitializer{entry("a", confined, user, account)},
 			want:         Subjects{"bot": {"a"}, "system:serviceaccount:corp:bot": {"a"}},
 		},
-		"several initializers, of which the last one has a confinement": {
+		"several initializers, and only the last one has a confinement": {
 			initializers: []v1alpha1.EffectiveInitializer{entry("c", none, user), entry("a", "", user), entry("b", confined, user)},
 			want:         Subjects{"bot": {"a", "b", "c"}},
 		},

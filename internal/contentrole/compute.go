@@ -46,7 +46,7 @@ type Resource struct {
 type Discovery struct {
 	// Resources are the types in all versions, without subresources.
 	Resources []Resource
-	// FailedGroups are the groups of which a version could not be discovered.
+	// FailedGroups are the groups with a version that could not be discovered.
 	FailedGroups sets.Set[string]
 	// Servers has an entry for each APIService. Nil means that they are unknown.
 	Servers map[schema.GroupVersion]Server

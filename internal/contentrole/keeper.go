@@ -144,7 +144,7 @@ func (k *Keeper) update(
 		return nil, nil
 	}
 	if found.Servers == nil {
-		if found.Servers, err = listServers(ctx, k.client); err != nil {
+		if found.Servers, err = ListServers(ctx, k.client); err != nil {
 			return nil, err
 		}
 	}
@@ -255,12 +255,14 @@ func (k *Keeper) Remedy(one schema.GroupResource) string {
 		" && " + shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s --%s", role, role, k.subject)
 }
 
-// listServers returns what serves the group versions.
-func listServers(ctx context.Context, reader client.Reader) (map[schema.GroupVersion]Server, error) {
+// ListServers returns what serves the group versions of the selected APIServices.
+func ListServers(
+	ctx context.Context, reader client.Reader, selectors ...client.ListOption,
+) (map[schema.GroupVersion]Server, error) {
 	services := &unstructured.UnstructuredList{}
 	services.SetAPIVersion("apiregistration.k8s.io/v1")
 	services.SetKind("APIServiceList")
-	if err := reader.List(ctx, services); err != nil {
+	if err := reader.List(ctx, services, selectors...); err != nil {
 		return nil, fmt.Errorf("failed to list APIServices: %w", err)
 	}
 	servers := map[schema.GroupVersion]Server{}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
@@ -67,7 +68,7 @@ func waitingExpression(subjects []v1alpha1.Subject) string {
 		case v1alpha1.SubjectGroup:
 			groups = append(groups, strconv.QuoteToASCII(subject.Name))
 		case v1alpha1.SubjectServiceAccount:
-			users = append(users, strconv.QuoteToASCII("system:serviceaccount:"+subject.Namespace+":"+subject.Name))
+			users = append(users, strconv.QuoteToASCII(serviceaccount.MakeUsername(subject.Namespace, subject.Name)))
 		default:
 			users = append(users, strconv.QuoteToASCII(subject.Name))
 		}

@@ -10,7 +10,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
@@ -287,20 +286,9 @@ func isAggregated(reader client.Reader) func(schema.GroupVersion) bool {
 // the APIService, because the manager has no permission to get it.
 func confirmAggregated(live client.Reader) func(context.Context, schema.GroupVersion) (bool, error) {
 	return func(ctx context.Context, groupVersion schema.GroupVersion) (bool, error) {
-		services := &unstructured.UnstructuredList{}
-		services.SetAPIVersion("apiregistration.k8s.io/v1")
-		services.SetKind("APIServiceList")
 		name := groupVersion.Version + "." + groupVersion.Group
-		if err := live.List(ctx, services, client.MatchingFields{"metadata.name": name}); err != nil {
-			return false, fmt.Errorf("failed to list the APIService %q: %w", name, err)
-		}
-		for i := range services.Items {
-			service, found, err := unstructured.NestedMap(services.Items[i].Object, "spec", "service")
-			if err == nil && found && len(service) > 0 {
-				return true, nil
-			}
-		}
-		return false, nil
+		servers, err := contentrole.ListServers(ctx, live, client.MatchingFields{"metadata.name": name})
+		return servers[groupVersion] == contentrole.ServerAggregated, err
 	}
 }
 

@@ -16,8 +16,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -222,11 +220,8 @@ func (a *Authorizer) send(ctx context.Context, key reviewKey) (authorizationv1.S
 		err := a.Client.Create(ctx, review)
 		return review.Status, err
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:               serviceaccount.MakeUsername(a.SystemNamespace, key.account),
-		Groups:             append(serviceaccount.MakeGroupNames(a.SystemNamespace), user.AllAuthenticated),
-		ResourceAttributes: &key.attributes,
-	}}
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: a.SystemNamespace, Name: key.account}
+	review := &authorizationv1.SubjectAccessReview{Spec: reviewOf(subject, &key.attributes)}
 	err := a.Client.Create(ctx, review)
 	return review.Status, err
 }

@@ -8,9 +8,8 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -39,13 +38,10 @@ func (p *pass) permitWatch(
 		return nil
 	}
 	account := template.Spec.ServiceAccountName
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   serviceaccount.MakeUsername(p.SystemNamespace, account),
-		Groups: append(serviceaccount.MakeGroupNames(p.SystemNamespace), user.AllAuthenticated),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: p.namespace.Name, Verb: "patch", Group: resource.Group, Resource: resource.Resource, Name: name,
-		},
-	}}
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.SystemNamespace, Name: account}
+	review := &authorizationv1.SubjectAccessReview{Spec: reviewOf(subject, &authorizationv1.ResourceAttributes{
+		Namespace: p.namespace.Name, Verb: "patch", Group: resource.Group, Resource: resource.Resource, Name: name,
+	})}
 	if err := p.Grants.Client.Create(ctx, review); err != nil {
 		return fmt.Errorf("failed to review the access of ServiceAccount %q: %w", account, err)
 	}

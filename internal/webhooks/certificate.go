@@ -150,7 +150,7 @@ type onEveryReplica struct{ manager.Runnable }
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 // resilient is a manager that does not stop, and with it all controllers, when the rotator fails. Its configuration
-// restricts the rotator, which lists all Secrets of a namespace, to the one that it has permissions for.
+// restricts the rotator, which lists all Secrets of a namespace, to the one in its permissions.
 type resilient struct {
 	ctrl.Manager
 	secret string

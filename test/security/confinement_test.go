@@ -31,7 +31,7 @@ import (
 const (
 	confinedAccount = "confined-initializer"
 	confinedPolicy  = v1alpha1.PolicyConfinedInitializers
-	// confinedName and secondName are the initializers of the ServiceAccount, of which only the first has a confinement.
+	// confinedName and secondName are the initializers of the ServiceAccount. Only the first has a confinement.
 	confinedName = "confined.test.example.com"
 	secondName   = "second.test.example.com"
 	// foreignName is an initializer of another subject, for namespaces with the label foreign.

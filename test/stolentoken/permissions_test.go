@@ -43,7 +43,7 @@ func (p permission) fullResource() string {
 	return name + "/" + p.subresource + group
 }
 
-// identity is a ServiceAccount of which the attacker has the token.
+// identity is a ServiceAccount whose token the attacker has.
 type identity struct{ namespace, name string }
 
 func (i identity) username() string { return "system:serviceaccount:" + i.namespace + ":" + i.name }

@@ -25,7 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// cluster has the variant installed of which the specs run.
+// cluster has the variant installed whose specs run.
 var cluster *framework.Cluster
 
 func TestStolenToken(t *testing.T) {
