@@ -223,7 +223,7 @@ func (a *Applier) Apply(
 		a.states.set(namespace.UID, p.result.State, "")
 	}
 	a.absences.retain(namespace.UID, p.absent)
-	p.result.Late = a.late.update(namespace, lateTemplates(templates, namespace, p.result.State))
+	p.result.Late = a.late.update(namespace, lateTemplates(templates, namespace, p.result.State), a.Clock.Now())
 	if p.isFull {
 		p.result.retry(a.full.done(namespace.UID, a.FullPass, a.Clock.Now()))
 	}

@@ -6,6 +6,7 @@ package template
 import (
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,9 +31,11 @@ func lateTemplates(templates []v1alpha1.NamespaceTemplate, namespace *corev1.Nam
 }
 
 // lateSelections has the late templates of Namespaces, to recognize those that a change of labels adds. After a
-// restart, the first pass adds none.
+// restart, the first pass over an older Namespace adds none: an earlier process has reported them.
 type lateSelections struct {
 	mutex sync.Mutex
+	// since is when the first Namespace was processed.
+	since time.Time
 	byUID map[types.UID]lateSelection
 }
 
@@ -43,16 +46,16 @@ type lateSelection struct {
 }
 
 // update replaces the late templates of a Namespace. It returns those that were added when its labels changed.
-func (l *lateSelections) update(namespace *corev1.Namespace, templates []string) (added []string) {
+func (l *lateSelections) update(namespace *corev1.Namespace, templates []string, now time.Time) (added []string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.byUID == nil {
-		l.byUID = map[types.UID]lateSelection{}
+		l.since, l.byUID = now, map[types.UID]lateSelection{}
 	}
 	known, ok := l.byUID[namespace.UID]
-	now := lateSelection{labels: hashOf(namespace.Labels), templates: templates}
-	l.byUID[namespace.UID] = now
-	if !ok || known.labels == now.labels {
+	current := lateSelection{labels: hashOf(namespace.Labels), templates: templates}
+	l.byUID[namespace.UID] = current
+	if !ok && !namespace.CreationTimestamp.After(l.since) || known.labels == current.labels {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(templates), func(name string) bool {

@@ -5,8 +5,10 @@ package template
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -15,16 +17,21 @@ func TestLateSelections(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("ns").Label("kind", "a").Obj()
 	namespace.UID = "uid"
+	now := time.Now()
 	var late lateSelections
-	g.Expect(late.update(namespace, []string{"a"})).To(BeEmpty(), "the first pass after a start")
-	g.Expect(late.update(namespace, []string{"a", "b"})).To(BeEmpty(), "a new template")
+	namespace.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+	g.Expect(late.update(namespace, []string{"a"}, now)).To(BeEmpty(), "the first pass after a start")
+	g.Expect(late.update(namespace, []string{"a", "b"}, now)).To(BeEmpty(), "a new template")
 	namespace.Labels["kind"] = "c"
-	g.Expect(late.update(namespace, []string{"b", "c"})).To(Equal([]string{"c"}), "a new label")
-	g.Expect(late.update(namespace, []string{"b", "c"})).To(BeEmpty(), "the next pass")
+	g.Expect(late.update(namespace, []string{"b", "c"}, now)).To(Equal([]string{"c"}), "a new label")
+	g.Expect(late.update(namespace, []string{"b", "c"}, now)).To(BeEmpty(), "the next pass")
 	namespace.Labels["kind"] = "d"
-	g.Expect(late.update(namespace, nil)).To(BeEmpty())
+	g.Expect(late.update(namespace, nil, now)).To(BeEmpty())
 	namespace.Labels["kind"] = "c"
-	g.Expect(late.update(namespace, []string{"c"})).To(Equal([]string{"c"}), "the label again")
+	g.Expect(late.update(namespace, []string{"c"}, now)).To(Equal([]string{"c"}), "the label again")
+	late.forget(namespace.UID)
+	namespace.CreationTimestamp = metav1.NewTime(now.Add(time.Hour))
+	g.Expect(late.update(namespace, []string{"c"}, now)).To(Equal([]string{"c"}), "a label before the first pass")
 	late.forget(namespace.UID)
 	g.Expect(late.byUID).To(BeEmpty())
 }
