@@ -1,13 +1,9 @@
-# The image that the docker-* targets build and deploy installs.
+# The image that image-archive builds and deploy installs.
 IMG ?= ghcr.io/nslifecycle/nslifecycle:latest
 # Additional arguments for run, demo, the benchmarks and test, for example `make demo ARGS=--once`.
 ARGS ?=
-# The tool that builds images: docker, or a compatible tool.
-CONTAINER_TOOL ?= docker
-# The platforms for which docker-buildx builds images.
-PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
 # The platforms for which image-archive builds images.
-ARCHIVE_PLATFORMS ?= linux/amd64,linux/arm64
+PLATFORMS ?= linux/amd64,linux/arm64
 # The command that loads the image in $$IMAGE_ARCHIVE into the cluster in KUBECONFIG as $$IMG, for
 # test-e2e. Without it, test-e2e creates a Kind cluster.
 LOAD_IMAGE ?=
@@ -24,31 +20,10 @@ RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/a
 UNDEPLOY_TIMEOUT ?= 60s
 KUBECTL ?= kubectl
 
-# Tools. All versions are pinned here.
-ACTIONLINT_VERSION ?= v1.7.12
-CONTROLLER_GEN_VERSION ?= v0.23.0
-COSIGN_VERSION ?= v3.1.3
-CRD_REF_DOCS_VERSION ?= v0.3.0
-GOLANGCI_LINT_VERSION ?= v2.15.0
-GOVULNCHECK_VERSION ?= v1.8.0
-HELM_VERSION ?= v4.3.1
-KIND_VERSION ?= v0.33.0
-# v5.8.3 requires Go 1.27, but this project builds with 1.26.
-KUSTOMIZE_VERSION ?= v5.8.2
-SETUP_ENVTEST_VERSION ?= v0.25.1
-
 # hack/control-plane.sh and the overlay of deploy depend on this path.
 LOCALBIN := $(CURDIR)/bin
-ACTIONLINT := $(LOCALBIN)/actionlint
-CONTROLLER_GEN := $(LOCALBIN)/controller-gen
-CRD_REF_DOCS := $(LOCALBIN)/crd-ref-docs
-GINKGO := $(LOCALBIN)/ginkgo
-GOLANGCI_LINT := $(LOCALBIN)/golangci-lint
-GOVULNCHECK := $(LOCALBIN)/govulncheck
-HELM := $(LOCALBIN)/helm
-KIND := $(LOCALBIN)/kind
-KUSTOMIZE := $(LOCALBIN)/kustomize
-SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
+# The modules with Go code. The others, in hack, only pin the version of a program.
+MODULES := . hack/docs hack/image test/benchmark test/gitops
 
 # The image is also built without cgo. With cgo, kustomize, which is linked into the kubectl plugin, uses Go's package
 # plugin, and linking takes minutes.
@@ -87,7 +62,7 @@ demo: ## Run a real API server and two initializers, and show a tour. ONCE=1 exi
 # terminate it immediately.
 .PHONY: run
 run: build ## Run the manager against the current kubeconfig context, or an embedded control plane if there is none.
-	@set -m; "$(LOCALBIN)/manager" --leader-elect=false --zap-encoder=console $(ARGS) & pid=$$!; set +m; \
+	@set -m; "$(LOCALBIN)/manager" --leader-elect=false --log-format=text $(ARGS) & pid=$$!; set +m; \
 	trap 'kill "$$pid" 2>/dev/null || :' INT TERM HUP; \
 	while rc=0; wait "$$pid" || rc=$$?; kill -0 "$$pid" 2>/dev/null; do :; done; \
 	trap - INT TERM HUP; \
@@ -98,24 +73,29 @@ run: build ## Run the manager against the current kubeconfig context, or an embe
 ##@ Development
 
 .PHONY: manifests
-manifests: controller-gen ## Generate the CRDs, and one ClusterRole for each part of the operator.
-	"$(CONTROLLER_GEN)" crd paths=./api/... output:crd:artifacts:config=config/crd/bases
-	"$(CONTROLLER_GEN)" rbac:roleName=manager-role paths=./internal/controller/... paths=./internal/manager/... \
-		paths=./internal/initializerhealth/... paths=./internal/template/...
-	"$(CONTROLLER_GEN)" rbac:roleName=finalization-role,fileName=finalization_role.yaml paths=./internal/finalization/... \
+manifests: controller-gen policies ## Generate the CRDs, the policies, and one ClusterRole for each part of the operator.
+	"$(LOCALBIN)/controller-gen" crd paths=./api/... paths=./internal/api/... output:crd:artifacts:config=config/crd/bases
+	"$(LOCALBIN)/controller-gen" rbac:roleName=manager-role paths=./internal/controller/... paths=./internal/manager/... \
+		paths=./internal/template/...
+	"$(LOCALBIN)/controller-gen" rbac:roleName=health-role,fileName=health_role.yaml paths=./internal/initializerhealth/...
+	"$(LOCALBIN)/controller-gen" rbac:roleName=finalization-role,fileName=finalization_role.yaml paths=./internal/finalization/... \
 		paths=./internal/graceperiod/...
-	"$(CONTROLLER_GEN)" rbac:roleName=admission-role,fileName=admission_role.yaml paths=./internal/policyverifier/... \
+	"$(LOCALBIN)/controller-gen" rbac:roleName=admission-role,fileName=admission_role.yaml paths=./internal/policyverifier/... \
 		paths=./internal/mutation/...
+
+.PHONY: policies
+policies: ## Render the admission policies from their templates.
+	go run ./hack/policies .
 
 # Two runs, so that the methods are generated even if the apply configurations fail.
 .PHONY: generate
 generate: controller-gen ## Generate deep copies and apply configurations.
-	"$(CONTROLLER_GEN)" object:headerFile=hack/boilerplate.go.txt paths=./api/...
-	"$(CONTROLLER_GEN)" applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
+	"$(LOCALBIN)/controller-gen" object:headerFile=hack/boilerplate.go.txt paths=./api/... paths=./internal/api/...
+	"$(LOCALBIN)/controller-gen" applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
 
 .PHONY: api-reference
 api-reference: crd-ref-docs ## Generate docs/api-reference.md from the types.
-	"$(CRD_REF_DOCS)" --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-reference/config.yaml \
+	"$(LOCALBIN)/crd-ref-docs" --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-reference/config.yaml \
 		--templates-dir=hack/api-reference/templates --renderer=markdown --output-path=docs/api-reference.md
 
 .PHONY: docs-reference
@@ -123,62 +103,78 @@ docs-reference: ## Generate docs/reference from the plugin, the manager's flags 
 	cd hack/docs && go run . --root="$(CURDIR)"
 
 .PHONY: fmt
-fmt: ## Run go fmt.
-	go fmt ./...
-	cd test/benchmark && go fmt ./...
+fmt: ## Run gofmt.
+	gofmt -l -w .
 
 .PHONY: vet
 vet: ## Run go vet.
-	go vet -tags=e2e ./...
-	cd test/benchmark && go vet ./...
+	@$(call in-modules,$(MODULES),go vet -tags=e2e ./...)
 
 .PHONY: lint
 lint: golangci-lint ## Run golangci-lint.
-	"$(GOLANGCI_LINT)" run --build-tags=e2e
-	cd test/benchmark && "$(GOLANGCI_LINT)" run
+	@$(call in-modules,$(MODULES),"$(LOCALBIN)/golangci-lint" run --build-tags=e2e $(ARGS))
 
 .PHONY: lint-fix
-lint-fix: golangci-lint ## Run golangci-lint and apply its fixes.
-	"$(GOLANGCI_LINT)" run --build-tags=e2e --fix
-	cd test/benchmark && "$(GOLANGCI_LINT)" run --fix
+lint-fix: ## Run golangci-lint and apply its fixes.
+	@$(MAKE) --no-print-directory lint ARGS=--fix
 
 .PHONY: lint-config
 lint-config: golangci-lint ## Check the configuration of golangci-lint.
-	"$(GOLANGCI_LINT)" config verify
+	"$(LOCALBIN)/golangci-lint" config verify
 
 ##@ Test
 
-# The suites that ginkgo runs in PROCS processes each. Every process has its own control
-# plane, so specs do not interfere. The specs mostly wait, hence more
-# processes than processors. The specs of servers run in one process, since each needs two API servers.
-PARALLEL_SUITES := finalization security causes integration diagnosis initializer hold templateobjects servers admission mutation
-PROCS ?= 4
+# The suites that ginkgo runs in PROCS processes each, the longest first. Every process has its own control plane, so specs
+# do not interfere. go test runs all other packages, PACKAGES of them concurrently.
+PARALLEL_SUITES := security templates installation servers webhooks diagnosis finalization libraries initialization admission
+PROCS ?= 2
+PACKAGES ?= 2
+# The number of suites that run at the same time: while the specs of one suite wait, another one computes. A control plane
+# costs 5 s of processor time, so more lanes with fewer processes take less time than fewer lanes with more processes.
+LANES ?= 4
 # The suites that only test-long runs, in addition to the specs of PARALLEL_SUITES with the label "long".
 LONG_SUITES := chaos
-# The packages that go test runs, PACKAGES of them concurrently.
-PACKAGES ?= 2
 
 # No test target generates or formats files, since this would hide errors in the
 # tree. `make verify` checks the tree.
+
+# Without this check, ginkgo would ignore a name that has changed.
+.PHONY: check-suites
+check-suites:
+	@for suite in $(PARALLEL_SUITES) $(LONG_SUITES) $(VERSION_SUITES); do \
+		[ -f "test/$$suite/suite_test.go" ] || { echo "There is no suite test/$$suite." >&2; exit 1; }; \
+	done
+
 .PHONY: test
-test: helm kustomize promtool ginkgo ## Run all tests except test-long and test-versions.
+test: check-suites helm kustomize promtool ginkgo ## Run all tests except test-long and test-versions.
 	@echo "Skipping $(LONG_SUITES:%=test/%) and specs with the label \"long\": run make test-long." >&2
 	@echo "Skipping other Kubernetes versions: run make test-versions." >&2
-	cd hack/image && go test ./...
-	cd test/benchmark && go test ./...
-	@$(use-control-plane-and-peer) $(MAKE) --no-print-directory -j2 --keep-going test-packages test-suites
+	@$(use-control-plane-and-peer) $(save-cpu) $(MAKE) --no-print-directory -j$(LANES) --output-sync=target --keep-going \
+		test-packages test-suites test-gitops test-modules
 
 .PHONY: test-packages
 test-packages:
 	@packages="$$(go list ./... | grep -vE "/test/($(subst $(space),|,$(PARALLEL_SUITES) $(LONG_SUITES)))$$")"; \
 	set -x; go test -p $(PACKAGES) -timeout 30m $(ARGS) $$packages
 
-.PHONY: test-suites
-test-suites:
-	$(call run-suites,--label-filter='!long' $(PARALLEL_SUITES:%=./test/%))
+.PHONY: test-modules
+test-modules:
+	@$(call in-modules,$(filter-out . test/gitops,$(MODULES)),go test ./...)
+
+.PHONY: test-suites $(PARALLEL_SUITES:%=test-suite-%)
+test-suites: $(PARALLEL_SUITES:%=test-suite-%)
+$(PARALLEL_SUITES:%=test-suite-%): test-suite-%:
+	$(call run-suites,--label-filter='!long' ./test/$*)
+
+# A module of its own, because of its dependencies. The long specs (GITOPS_SPECS=long ARGS=-v) print the measured times.
+GITOPS_SPECS ?= !long
+
+.PHONY: test-gitops
+test-gitops: helm ## Test what kstatus, kubectl, Helm and Flux read in the conditions.
+	@$(use-control-plane) set -x; cd test/gitops && go test -timeout 30m -ginkgo.label-filter='$(GITOPS_SPECS)' $(ARGS)
 
 .PHONY: test-long
-test-long: ginkgo ## Run the long tests, which repeatedly kill managers and API servers.
+test-long: check-suites helm ginkgo ## Run the long tests, which repeatedly kill managers and API servers.
 	@$(use-control-plane-and-peer) set -x; failed=; \
 	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%)) || failed=1; \
 	for members in 1 3; do \
@@ -190,6 +186,7 @@ test-long: ginkgo ## Run the long tests, which repeatedly kill managers and API 
 			failed=1; \
 	done; \
 	go test -timeout 60m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
+	$(MAKE) --no-print-directory test-gitops GITOPS_SPECS=long || failed=1; \
 	[ -z "$$failed" ]
 
 # The managers that the tests build and run as processes have the race detector, too. All processes write reports to
@@ -205,7 +202,7 @@ test-race: helm kustomize promtool ginkgo ## Run the tests of make test with the
 
 .PHONY: security-table
 security-table: ## Write the table in SECURITY.md about what a stolen token of the operator can do.
-	@$(use-control-plane) NSLIFECYCLE_TEST_WRITE_TABLE=true go test ./test/stolentoken -count=1 -timeout 30m $(ARGS)
+	@$(use-control-plane) NSLIFECYCLE_TEST_WRITE_TABLE=true go test ./test/security -count=1 -timeout 30m -ginkgo.focus="token of a ServiceAccount" $(ARGS)
 
 TIMES ?= 20
 # The target that test-repeat runs, and its variables.
@@ -222,13 +219,14 @@ test-coverage: helm kustomize promtool ## Run all tests with a coverage profile 
 # The API servers of test-versions, each pinned in hack/controlplane, and the suites that show the same behavior on all of
 # them.
 VERSIONS ?= 1.33 1.34 1.35 1.36 1.37
-VERSION_SUITES ?= admission finalization hold initializer install integration mutation security selfservice templateobjects templates timeouts
+VERSION_SUITES ?= admission finalization webhooks libraries installation initialization security guardrails templates
 
 .PHONY: test-versions
-test-versions: helm kustomize ginkgo ## Run VERSION_SUITES on the API servers of VERSIONS. Building them takes an hour.
+test-versions: check-suites helm kustomize ginkgo ## Run VERSION_SUITES on the API servers of VERSIONS. Building them takes an hour.
 	@failed=; for version in $(VERSIONS); do \
 		if ! assets="$$(hack/control-plane.sh --version="$$version" --with-controller-manager)" || \
-			! KUBEBUILDER_ASSETS="$$assets" $(MAKE) --no-print-directory --keep-going test-version-suites test-version-packages; then \
+			! KUBEBUILDER_ASSETS="$$assets" $(MAKE) --no-print-directory --keep-going test-version-suites test-version-packages \
+				test-gitops; then \
 			failed="$$failed $$version"; \
 		fi; \
 	done; \
@@ -254,12 +252,12 @@ test-api-server-upgrade: ## Test upgrades and downgrades of API servers under lo
 
 # The suites of docs/reliability.md, with all specs. ARGS contains flags of go test, for example
 # ARGS=-ginkgo.seed=1. The output contains the seed and the report entries of the specs.
-.PHONY: test-chaos test-model test-security test-servers
-test-chaos test-model test-security test-servers:
+.PHONY: test-chaos test-security test-servers
+test-chaos test-security test-servers:
 	@$(use-control-plane-and-peer) set -x; go test ./test/$(@:test-%=%) -count=1 -v -timeout 2h $(ARGS)
 
-# The suites that test-integration runs: those that use a real API server, except the tests of the demo.
-SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/selfservice ./test/templates ./test/timeouts ./test/metrics ./test/security ./test/servers
+# The suites that test-integration runs: those with a control plane of their own.
+SUITES ?= $(filter-out $(addprefix ./test/,benchmark chaos docs e2e framework gitops),$(patsubst %/,%,$(wildcard ./test/*/)))
 
 .PHONY: test-integration
 test-integration: promtool ginkgo ## Run SUITES verbosely. ARGS=--focus=TEXT selects specs.
@@ -273,10 +271,10 @@ ifdef LOAD_IMAGE
 	$(LOAD_IMAGE); \
 	$(run-e2e)
 else
-	@kubeconfig="$$(mktemp)"; trap '"$(KIND)" delete cluster --name="$(KIND_CLUSTER)"; rm -f "$$kubeconfig"' EXIT; \
+	@kubeconfig="$$(mktemp)"; trap '"$(LOCALBIN)/kind" delete cluster --name="$(KIND_CLUSTER)"; rm -f "$$kubeconfig"' EXIT; \
 	export KUBECONFIG="$$kubeconfig"; \
-	"$(KIND)" create cluster --name="$(KIND_CLUSTER)" --wait=3m $(if $(KIND_NODE_IMAGE),--image="$(KIND_NODE_IMAGE)"); \
-	"$(KIND)" load image-archive dist/image.tar --name="$(KIND_CLUSTER)"; \
+	"$(LOCALBIN)/kind" create cluster --name="$(KIND_CLUSTER)" --wait=3m $(if $(KIND_NODE_IMAGE),--image="$(KIND_NODE_IMAGE)"); \
+	"$(LOCALBIN)/kind" load image-archive dist/image.tar --name="$(KIND_CLUSTER)"; \
 	$(run-e2e)
 endif
 
@@ -319,7 +317,7 @@ control-plane: ## Download or build kube-apiserver, etcd and kubectl for the tes
 
 .PHONY: verify
 verify: ## Check that the tree is tidy, generated, formatted, linted and committed.
-	for file in $$(git ls-files go.mod '*/go.mod'); do (cd "$$(dirname "$$file")" && go mod tidy -diff); done
+	@$(call in-modules,$(patsubst %/,%,$(dir $(shell git ls-files go.mod '*/go.mod'))),go mod tidy -diff)
 	@$(MAKE) --no-print-directory manifests generate api-reference docs-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then \
@@ -332,28 +330,27 @@ verify: ## Check that the tree is tidy, generated, formatted, linted and committ
 verify-kustomize: kustomize
 	@find config -name kustomization.yaml -print | LC_ALL=C sort | while read -r file; do \
 		echo "kustomize build $${file%/*}"; \
-		"$(KUSTOMIZE)" build "$${file%/*}" >/dev/null; \
+		"$(LOCALBIN)/kustomize" build "$${file%/*}" >/dev/null; \
 	done
 
 .PHONY: verify-chart
 verify-chart: helm
-	"$(HELM)" lint --strict --kube-version=1.33 dist/chart
+	"$(LOCALBIN)/helm" lint --strict --kube-version=1.33 dist/chart
 
 .PHONY: verify-workflows
 verify-workflows: actionlint
-	"$(ACTIONLINT)"
+	"$(LOCALBIN)/actionlint"
 
+# The comments in templates of manifests and Go files are checked in the rendered files.
 .PHONY: language
 language: vale ## Check docs, comments, strings and names against the terms in hack/vale.
 	"$(LOCALBIN)/vale" --config=hack/vale/vale.ini --output=line $$(git ls-files \
-		'*.md' '*.go' '*.yaml' '*.yml' '*.sh' '*.tpl' Makefile ':!hack/vale' ':!dist' ':!**/zz_generated.*')
+		'*.md' '*.go' '*.yaml' '*.yml' '*.sh' '*.tpl' Makefile ':!*.yaml.tpl' ':!*.go.tpl' ':!hack/vale' ':!dist' ':!**/zz_generated.*')
 
 # Not part of verify: the vulnerability database changes independently of the tree.
 .PHONY: vulncheck
 vulncheck: govulncheck ## Check for known vulnerabilities in called code.
-	"$(GOVULNCHECK)" ./...
-	"$(GOVULNCHECK)" -C hack/image ./...
-	"$(GOVULNCHECK)" -C test/benchmark ./...
+	@$(call in-modules,$(MODULES),"$(LOCALBIN)/govulncheck" ./...)
 
 .PHONY: verify-clean
 verify-clean:
@@ -376,34 +373,22 @@ build-plugin: ## Build the kubectl plugin.
 	go build -trimpath -o "$(LOCALBIN)/kubectl-nslifecycle" ./cmd/kubectl-nslifecycle
 	ln -sfn kubectl-nslifecycle "$(LOCALBIN)/kubectl_complete-nslifecycle"
 
-.PHONY: docker-build
-docker-build: ## Build the image of the manager for this machine's platform.
-	$(CONTAINER_TOOL) build $(image-version) -t "$(IMG)" .
-
-.PHONY: docker-push
-docker-push: ## Push the image of the manager.
-	$(CONTAINER_TOOL) push "$(IMG)"
-
-.PHONY: docker-buildx
-docker-buildx: ## Build the image for all PLATFORMS and push it.
-	$(CONTAINER_TOOL) buildx build --push --platform="$(PLATFORMS)" $(image-version) -t "$(IMG)" .
-
 # Both outputs are committed, so that users can download them from a tag.
 .PHONY: build-installer
-build-installer: kustomize ## Write dist/install.yaml and the generated parts of dist/chart.
+build-installer: kustomize policies ## Write dist/install.yaml and the generated parts of dist/chart.
 	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
 	printf '%s\n' 'namespace: nslifecycle-system' 'namePrefix: nslifecycle-' 'sortOptions:' '  order: fifo' \
 		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/owners' '- ../../config/prometheus' '- ../../config/manager/finalization' \
 		>"$$overlay/kustomization.yaml"; \
-	"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/optional.yaml"; \
+	"$(LOCALBIN)/kustomize" build "$$overlay" >"$$overlay/optional.yaml"; \
 	for file in config/mutating/*.yaml; do echo ---; cat "$$file"; done >>"$$overlay/optional.yaml"; \
 	go run ./hack/chart dist/install.yaml "$$overlay/optional.yaml" dist/chart/files
 
 # A separate module, so that the manager does not depend on the image builder.
 .PHONY: image-archive
-image-archive: ## Write dist/image.tar, an OCI archive for amd64 and arm64, without a container engine.
+image-archive: ## Write dist/image.tar, an OCI archive for all PLATFORMS, without a container engine.
 	cd hack/image && go run . --root="$(CURDIR)" --name="$(IMG)" --output="$(CURDIR)/dist/image.tar" \
-		--platforms="$(ARCHIVE_PLATFORMS)"
+		--platforms="$(PLATFORMS)"
 
 .PHONY: image-push
 image-push: ## Push an image archive, ARCHIVE=dist/image.tar, and its SBOMs as IMG.
@@ -423,7 +408,7 @@ release-artifacts: ## Write the files of a release to dist/release, VERSION=v0.1
 	@set -x; revision="$$(git rev-parse HEAD)"; created="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}"; \
 	cd hack/image; \
 	go run . --root="$(CURDIR)" --name="$(RELEASE_IMAGE):$(VERSION)" --version="$(VERSION)" \
-		--revision="$$revision" --created="$$created" --platforms="$(ARCHIVE_PLATFORMS)" \
+		--revision="$$revision" --created="$$created" --platforms="$(PLATFORMS)" \
 		--output="$(CURDIR)/dist/release/nslifecycle-image_$(VERSION).tar"; \
 	go run ./release --root="$(CURDIR)" --image="$(RELEASE_IMAGE)" --version="$(VERSION)" \
 		--revision="$$revision" --created="$$created" --platforms="$(RELEASE_PLATFORMS)" \
@@ -435,7 +420,7 @@ ignore-not-found ?= true
 
 .PHONY: install
 install: kustomize ## Install the CRDs.
-	"$(KUSTOMIZE)" build config/crd | $(KUBECTL) apply -f -
+	"$(LOCALBIN)/kustomize" build config/crd | $(KUBECTL) apply -f -
 
 # An API server that starts while the CRD of a policy's parameters is missing rejects every request
 # that the policy matches: all new namespaces. Therefore the policies are deleted first.
@@ -443,7 +428,7 @@ install: kustomize ## Install the CRDs.
 uninstall: kustomize ## Remove the CRDs, the policies that read them, and all configurations.
 	@$(delete-templates)
 	@$(delete-policies)
-	"$(KUSTOMIZE)" build config/crd | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
+	"$(LOCALBIN)/kustomize" build config/crd | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
 
 .PHONY: deploy
 deploy: kustomize ## Install everything, with the manager's image from IMG.
@@ -456,71 +441,43 @@ deploy: kustomize ## Install everything, with the manager's image from IMG.
 undeploy: kustomize build ## Remove everything, in an order that never blocks namespaces.
 	@$(delete-templates)
 	@$(delete-policies)
-	"$(KUSTOMIZE)" build config/default | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
+	"$(LOCALBIN)/kustomize" build config/default | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
 	$(KUBECTL) delete clusterrolebindings,clusterroles --selector=app.kubernetes.io/name=nslifecycle
 	@$(wait-for-system-namespace)
 
 ##@ Tools
 
-ACTIONLINT_MODULE := github.com/rhysd/actionlint/cmd/actionlint
-CONTROLLER_GEN_MODULE := sigs.k8s.io/controller-tools/cmd/controller-gen
-COSIGN_MODULE := github.com/sigstore/cosign/v3/cmd/cosign
-CRD_REF_DOCS_MODULE := github.com/elastic/crd-ref-docs
-GOLANGCI_LINT_MODULE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-GOVULNCHECK_MODULE := golang.org/x/vuln/cmd/govulncheck
-HELM_MODULE := helm.sh/helm/v4/cmd/helm
-KIND_MODULE := sigs.k8s.io/kind
-KUSTOMIZE_MODULE := sigs.k8s.io/kustomize/kustomize/v5
-SETUP_ENVTEST_MODULE := sigs.k8s.io/controller-runtime/tools/setup-envtest
+# Programs that `go install` builds: each is a target. All versions are pinned here. cosign signs releases.
+actionlint := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+controller-gen := sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
+cosign := github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
+crd-ref-docs := github.com/elastic/crd-ref-docs@v0.3.0
+golangci-lint := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+govulncheck := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+helm := helm.sh/helm/v4/cmd/helm@v4.3.1
+kind := sigs.k8s.io/kind@v0.33.0
+# v5.8.3 requires Go 1.27, but this project builds with 1.26.
+kustomize := sigs.k8s.io/kustomize/kustomize/v5@v5.8.2
+setup-envtest := sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.25.1
 
-.PHONY: actionlint
-actionlint: ## Install actionlint to bin/.
-	@$(call install-tool,actionlint,$(ACTIONLINT_MODULE),$(ACTIONLINT_VERSION))
+TOOLS := actionlint controller-gen cosign crd-ref-docs golangci-lint govulncheck helm kind kustomize setup-envtest
 
-.PHONY: controller-gen
-controller-gen: ## Install controller-gen to bin/.
-	@$(call install-tool,controller-gen,$(CONTROLLER_GEN_MODULE),$(CONTROLLER_GEN_VERSION))
-
-# cosign signs releases.
-.PHONY: cosign
-cosign: ## Install cosign to bin/.
-	@$(call install-tool,cosign,$(COSIGN_MODULE),$(COSIGN_VERSION))
-
-.PHONY: crd-ref-docs
-crd-ref-docs: ## Install crd-ref-docs to bin/.
-	@$(call install-tool,crd-ref-docs,$(CRD_REF_DOCS_MODULE),$(CRD_REF_DOCS_VERSION))
+.PHONY: tools $(TOOLS)
+tools: $(TOOLS) ginkgo promtool ## Install the programs for development to bin/. Each is a target, too.
+$(TOOLS):
+	@$(call add-tool,$@,$(lastword $(subst @, ,$($@))),GOBIN="$$tmp" GOOS= GOARCH= GOFLAGS= go install "$($@)")
 
 # The command must have the version of the library in go.mod.
 .PHONY: ginkgo
 ginkgo: ## Build ginkgo to bin/.
-	@go build -o "$(GINKGO)" github.com/onsi/ginkgo/v2/ginkgo
-
-.PHONY: golangci-lint
-golangci-lint: ## Install golangci-lint to bin/.
-	@$(call install-tool,golangci-lint,$(GOLANGCI_LINT_MODULE),$(GOLANGCI_LINT_VERSION))
-
-.PHONY: govulncheck
-govulncheck: ## Install govulncheck to bin/.
-	@$(call install-tool,govulncheck,$(GOVULNCHECK_MODULE),$(GOVULNCHECK_VERSION))
-
-.PHONY: helm
-helm: ## Install helm to bin/.
-	@$(call install-tool,helm,$(HELM_MODULE),$(HELM_VERSION))
-
-.PHONY: kind
-kind: ## Install kind to bin/.
-	@$(call install-tool,kind,$(KIND_MODULE),$(KIND_VERSION))
-
-.PHONY: kustomize
-kustomize: ## Install kustomize to bin/.
-	@$(call install-tool,kustomize,$(KUSTOMIZE_MODULE),$(KUSTOMIZE_VERSION))
+	@go build -o "$(LOCALBIN)/ginkgo" github.com/onsi/ginkgo/v2/ginkgo
 
 # Built from a separate module, since `go install` rejects modules with a replace directive. The
 # build tag excludes service discovery for cloud providers. The binary is cached by version, since
 # the build takes minutes.
 .PHONY: promtool
 promtool: ## Build promtool to bin/, for the tests of the alerts and the dashboard.
-	@$(call build-tool,promtool,github.com/prometheus/prometheus,cmd/promtool,-tags remove_all_sd)
+	@$(call build-tool,promtool,github.com/prometheus/prometheus,cmd/promtool,-tags=remove_all_sd)
 
 # The controllers that a GeneratingPolicy needs, and the manifest of the installation. Building them
 # takes ten minutes and 3 GB in Go's build cache.
@@ -546,36 +503,29 @@ kyverno: ## Build Kyverno to bin/kyverno/, for bench-templates.
 vale: ## Build Vale to bin/, for the language check. Needs a C compiler.
 	@CGO_ENABLED=1 $(call build-tool,vale,github.com/vale-cli/vale/v3,cmd/vale)
 
-.PHONY: setup-envtest
-setup-envtest: ## Install setup-envtest to bin/.
-	@$(call install-tool,setup-envtest,$(SETUP_ENVTEST_MODULE),$(SETUP_ENVTEST_VERSION))
-
-# build-tool(name, module, package in it, build flags): builds a tool that hack/<name>/go.mod
-# pins to bin/<name>-<version>, with bin/<name> as a link to it.
+# build-tool(name, module, package in it, build flags): adds a program of a module that hack/<name>/go.mod pins.
 define build-tool
 version="$$(cd hack/$(1) && go list -m -f '{{.Version}}' $(2))"; \
-if [ ! -x "$(LOCALBIN)/$(1)-$$version" ]; then \
-	echo "Building $(1) $$version ..." >&2; \
-	mkdir -p "$(LOCALBIN)"; \
-	tmp="$$(mktemp -d "$(LOCALBIN)/.$(1).XXXXXX")"; trap 'rm -rf "$$tmp"' EXIT; \
-	(cd hack/$(1) && go build -trimpath $(4) -o "$$tmp/$(1)" $(2)/$(3)); \
-	mv -f "$$tmp/$(1)" "$(LOCALBIN)/$(1)-$$version"; \
-fi; \
-ln -sfn "$(1)-$$version" "$(LOCALBIN)/$(1)"
+$(call add-tool,$(1),$$version,go build -C hack/$(1) -trimpath $(4) -o "$$tmp/$(1)" $(2)/$(3))
 endef
 
-# install-tool(name, package, version): bin/<name> is a link to bin/<name>-<version>, so that a new
-# version is installed when it is pinned, and an old version is kept. The temporary directory
-# prevents the use of an incomplete installation.
-define install-tool
-if [ ! -x "$(LOCALBIN)/$(1)-$(3)" ]; then \
-	echo "Installing $(1) $(3) ..." >&2; \
+# add-tool(name, version, command): bin/<name> is a link to bin/<name>-<version>, so that a new version is installed when
+# it is pinned, and an old version is kept. The command writes the program to $$tmp: this temporary directory prevents the
+# use of an incomplete installation.
+define add-tool
+if [ ! -x "$(LOCALBIN)/$(1)-$(2)" ]; then \
+	echo "Installing $(1) $(2) ..." >&2; \
 	mkdir -p "$(LOCALBIN)"; \
 	tmp="$$(mktemp -d "$(LOCALBIN)/.$(1).XXXXXX")"; trap 'rm -rf "$$tmp"' EXIT; \
-	GOBIN="$$tmp" GOOS= GOARCH= GOFLAGS= go install "$(2)@$(3)"; \
-	mv -f "$$tmp/$(1)" "$(LOCALBIN)/$(1)-$(3)"; \
+	$(3); \
+	mv -f "$$tmp/$(1)" "$(LOCALBIN)/$(1)-$(2)"; \
 fi; \
-ln -sfn "$(1)-$(3)" "$(LOCALBIN)/$(1)"
+ln -sfn "$(1)-$(2)" "$(LOCALBIN)/$(1)"
+endef
+
+# in-modules(directories, command): runs a command in each directory, up to the first failure.
+define in-modules
+set -x; for module in $(1); do (cd "$$module"; $(2)); done
 endef
 
 # The assignment is a separate statement, since the shell ignores its failure otherwise.
@@ -597,9 +547,13 @@ define use-control-plane-with-peer
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh --with-controller-manager)"; export KUBEBUILDER_ASSETS;
 endef
 
+# Garbage collection takes a seventh of the processor time of an API server whose heap is small. All processes inherit the
+# variables, except managers whose memory is measured.
+save-cpu := GOGC=400 GOMEMLIMIT=700MiB
+
 # run-suites(arguments): runs all suites in parallel processes, even if one fails.
 define run-suites
-"$(GINKGO)" --procs=$(PROCS) --keep-going --timeout=60m --poll-progress-after=2m --ldflags='-s -w' $(1)
+"$(LOCALBIN)/ginkgo" --procs=$(PROCS) --keep-going --timeout=60m --poll-progress-after=2m --ldflags='-s -w' $(1)
 endef
 
 # run-benchmark(package): builds a program of the module test/benchmark and runs it here, so that
@@ -614,14 +568,9 @@ define run-e2e
 set -x; IMG="$(IMG)" KUBECTL="$(KUBECTL)" go test -tags=e2e -count=1 ./test/e2e -timeout 60m -v -ginkgo.v $(ARGS)
 endef
 
-# The version in the image. git runs only when the image is built.
-define image-version
---build-arg=VERSION="$$(git describe --always --dirty)" --build-arg=REVISION="$$(git rev-parse HEAD)"
-endef
-
 # With exec, the demo receives Ctrl-C directly.
 define start-demo
-$(use-control-plane) go build -o "$(LOCALBIN)/demo" ./test/demo; exec "$(LOCALBIN)/demo"
+$(use-control-plane) go build -o "$(LOCALBIN)/demo" ./hack/demo; exec "$(LOCALBIN)/demo"
 endef
 
 # Renders config/default with the image IMG to $$overlay/install.yaml. The overlay is in bin/, which
@@ -629,8 +578,8 @@ endef
 define render-install
 overlay="$$(mktemp -d "$(LOCALBIN)/.overlay.XXXXXX")"; trap 'rm -rf "$$overlay"' EXIT; \
 printf '%s\n' 'resources:' '- ../../config/default' 'sortOptions:' '  order: fifo' >"$$overlay/kustomization.yaml"; \
-(cd "$$overlay" && "$(KUSTOMIZE)" edit set image "ghcr.io/nslifecycle/nslifecycle=$(IMG)"); \
-"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/install.yaml"; \
+(cd "$$overlay" && "$(LOCALBIN)/kustomize" edit set image "ghcr.io/nslifecycle/nslifecycle=$(IMG)"); \
+"$(LOCALBIN)/kustomize" build "$$overlay" >"$$overlay/install.yaml"; \
 grep -qF -- 'image: $(IMG)' "$$overlay/install.yaml" || { echo "The Deployment does not use the image $(IMG)." >&2; exit 1; };
 endef
 
@@ -653,7 +602,7 @@ wait-for-deletion() { \
 if ! wait-for-deletion "$(UNDEPLOY_TIMEOUT)" 2>/dev/null; then \
 	echo "Namespace nslifecycle-system was not finalized within $(UNDEPLOY_TIMEOUT). Running a manager locally until it is deleted." >&2; \
 	set -m; "$(LOCALBIN)/manager" --controllers=finalization --leader-elect=false --health-probe-bind-address=0 \
-		--zap-encoder=console --zap-log-level=error & pid=$$!; set +m; \
+		--log-format=text --log-level=error & pid=$$!; set +m; \
 	trap 'kill "$$pid" 2>/dev/null || :; wait "$$pid" || :' EXIT; \
 	wait-for-deletion 5m; \
 fi

@@ -19,11 +19,16 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
-const checkInterval = 2 * time.Second
+const (
+	// checkTimeout is how long failed checks are retried. After an installation, a manager must start and become the
+	// leader, and the API server can take up to 30 s to discover a new parameter kind.
+	checkTimeout  = time.Minute
+	checkInterval = 2 * time.Second
+)
 
 // check runs all checks of the installation and prints the results. It retries failed checks and
-// returns an error if a check still fails after opts.checkTimeout.
-func check(ctx context.Context, restConfig *rest.Config, opts options, out io.Writer) error {
+// returns an error if a check still fails after checkTimeout.
+func check(ctx context.Context, restConfig *rest.Config, opts *options, out io.Writer) error {
 	apiClient, err := client.New(restConfig, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
@@ -35,7 +40,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, out io.Wr
 	}
 
 	var results []installcheck.Result
-	err = wait.PollUntilContextTimeout(ctx, checkInterval, opts.checkTimeout, true,
+	err = wait.PollUntilContextTimeout(ctx, checkInterval, checkTimeout, true,
 		func(ctx context.Context) (bool, error) {
 			// Discard results that are incomplete because the timeout expired.
 			latest := checker.Run(ctx)

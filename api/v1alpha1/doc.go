@@ -10,15 +10,15 @@
 // # Life cycle of a Namespace
 //
 //	            CREATE                 last pending initializer removed
-//	(nothing) ─────────▶ initializing ──────────────────────────────────▶ ready
+//	(nothing) ─────────▶ Initializing ──────────────────────────────────▶ Initialized
 //	                       │                                                │
 //	                       │ result with status Failure              DELETE │
 //	                       ▼                                                ▼
-//	                     failed ───────────── DELETE by the operator ──▶ terminating
+//	                     Failed ───────────── DELETE by the operator ──▶ Terminating
 //
 // The state is recorded in the label [LabelInitializing], the annotations
-// [AnnotationPendingInitializers] and [AnnotationInitializationResult], and the condition
-// [ConditionInitializing].
+// [AnnotationPendingInitializers] and [AnnotationInitializationResult], and the conditions
+// [ConditionReady] and [ConditionInitializing].
 //
 // The API follows the Namespace Initializer KEP (kubernetes/enhancements, keps/33).
 //

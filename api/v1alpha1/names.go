@@ -37,6 +37,17 @@ const (
 	// the request that created it, comma-separated. It is immutable. Only these templates are applied while
 	// the Namespace is initializing, and limit the number of Namespaces of a user.
 	AnnotationSelectedTemplates = Prefix + "selected-templates"
+
+	// AnnotationTurnStartedAt contains the name of the first pending initializer and, after a space, the
+	// time in RFC 3339 format when the operator observed the start of its turn. A deadline counts from
+	// this time. Only the operator can write it. It exists only during the turn of an initializer with a
+	// deadline.
+	AnnotationTurnStartedAt = Prefix + "turn-started-at"
+
+	// AnnotationExpiryWarnedAt contains the time when the operator warned that it will delete the Namespace and, after
+	// a space, the expiry that it warned of, both in RFC 3339 format. The operator deletes no expired
+	// Namespace without it.
+	AnnotationExpiryWarnedAt = Prefix + "expiry-warned-at"
 )
 
 // Labels and annotations that users set on a Namespace. The policies for them are not installed by
@@ -55,14 +66,17 @@ const (
 
 // TemplatesInitializer is the name of the initializer that applies NamespaceTemplates. It is registered
 // while templates exist, and only Namespaces that a template selects get it. A
-// NamespaceInitializerConfiguration can name it, to change its position or its settings.
+// NamespaceInitializerConfiguration can register it, to change its position or its settings.
 const TemplatesInitializer = "templates.nslifecycle.dev"
 
 // Labels and annotations of NamespaceTemplates.
 const (
-	// LabelTemplate on a Namespace is the name of a NamespaceTemplate that the creator has chosen. On an
-	// object, it is the name of the NamespaceTemplate that contains the object.
+	// LabelTemplate on a Namespace is the name of a NamespaceTemplate that its creator has chosen.
 	LabelTemplate = Prefix + "template"
+
+	// LabelManagedByTemplate on an object or a ControllerRevision is the name of the NamespaceTemplate that it
+	// belongs to.
+	LabelManagedByTemplate = Prefix + "managed-by-template"
 
 	// LabelLocked on an object makes the API server reject changes to the object.
 	LabelLocked = Prefix + "locked"
@@ -71,94 +85,37 @@ const (
 	// rejects the object if the Namespace was recreated.
 	AnnotationNamespaceUID = Prefix + "namespace-uid"
 
-	// AnnotationTemplates on a Namespace records, as JSON, the templates and revisions whose objects the
-	// Namespace contains. The operator writes it.
-	AnnotationTemplates = Prefix + "templates"
+	// AnnotationAppliedTemplates on a Namespace records the templates and revisions whose objects the Namespace
+	// contains. The operator writes it, as JSON:
+	//
+	//	{"<template>":{"revision":"…","target":"…","objects":{"<Kind.group>":{"<name>":"<value>"}}}}
+	//
+	// The value identifies the object and its content. It is not an API.
+	AnnotationAppliedTemplates = Prefix + "applied-templates"
 
 	// AnnotationServiceAccount on a ControllerRevision is the ServiceAccount that the NamespaceTemplate had
 	// with this revision.
 	AnnotationServiceAccount = Prefix + "service-account"
 
-	// FinalizerTemplate is a finalizer of a NamespaceTemplate whose objects are deleted with it.
-	FinalizerTemplate = Prefix + "template"
+	// AnnotationCurrentRevision on a ControllerRevision is the number that it had when new Namespaces first got it. The
+	// revision with the highest value is status.currentRevision of the NamespaceTemplate.
+	AnnotationCurrentRevision = Prefix + "current-revision"
+
+	// FinalizerTemplateObjects is a finalizer of a NamespaceTemplate whose objects are deleted with it.
+	FinalizerTemplateObjects = Prefix + "template-objects"
 
 	// PrefixParameter is the prefix of annotations with the values of template parameters.
 	PrefixParameter = "parameter." + Prefix
-)
-
-// LabelPolicy is a label on the admission policies and bindings of this project. Its value is one
-// of the Policy constants. The operator finds the policies by this label, since an installation can
-// add a prefix to their names.
-const LabelPolicy = Prefix + "policy"
-
-// The admission policies in config/admission and config/mutating.
-const (
-	// PolicyInject adds the list of pending initializers to a new Namespace.
-	PolicyInject = "inject"
-	// PolicyComplete removes the pending list and the label in the write that empties the list. It
-	// also restores state that a write omits.
-	PolicyComplete = "complete"
-	// PolicyGate rejects writes to an initializing namespace by users without VerbInitialize.
-	PolicyGate = "gate"
-	// PolicyWaitingSubjects extends PolicyGate to the waitingSubjects of the effective set, who hold
-	// VerbInitialize.
-	PolicyWaitingSubjects = "waiting-subjects"
-	// PolicyInitializerSubjects restricts who can change the pending list to the subjects of the
-	// initializers, and excludes waitingSubjects.
-	PolicyInitializerSubjects = "initializer-subjects"
-	// PolicyConfinedInitializers limits the subjects of initializers with a confinement. The operator applies the
-	// policy.
-	PolicyConfinedInitializers = "confined-initializers"
-	// PolicyGuard protects the state of the initialization that is recorded on the Namespace.
-	PolicyGuard = "guard"
-	// PolicyTemplates validates the templates and parameters that users choose for a Namespace.
-	PolicyTemplates = "templates"
-	// PolicyTemplateAuthors requires that the author of a NamespaceTemplate can impersonate its
-	// ServiceAccount and read the sources of its copies.
-	PolicyTemplateAuthors = "template-authors"
-	// PolicyTemplateObjects rejects changes to locked objects, and objects that the operator has rendered
-	// for another Namespace.
-	PolicyTemplateObjects = "template-objects"
-	// PolicyRequireSet rejects new Namespaces with LabelInitializing while no
-	// NamespaceInitializerSet exists.
-	PolicyRequireSet = "require-set"
-	// PolicyConfine limits what the operator can write (config/confine).
-	PolicyConfine = "confine"
-)
-
-// The admission policies that are not installed by default, in config/protection, config/expiry and
-// config/owners.
-const (
-	// PolicyProtection rejects the deletion of Namespaces with LabelDeletionProtection.
-	PolicyProtection = "protection"
-	// PolicyExpiry restricts who can make a Namespace expire, and validates the annotations.
-	PolicyExpiry = "expiry"
-	// PolicyNamespaceOwners restricts the deletion of Namespaces to their creators and to users with
-	// VerbDeleteAny.
-	PolicyNamespaceOwners = "namespace-owners"
-)
-
-// The webhook configurations in config/webhook.
-const (
-	// InjectConfiguration is the name of the MutatingWebhookConfiguration that replaces the policies PolicyInject and
-	// PolicyComplete if the API server does not serve them. The MutatingAdmissionPolicy PolicyInject has the same name.
-	InjectConfiguration = "nslifecycle-inject"
-	// HoldConfiguration is the name of the MutatingWebhookConfiguration that holds writes to initializing
-	// Namespaces.
-	HoldConfiguration = "nslifecycle-hold"
-	// TemplatesConfiguration is the name of the ValidatingWebhookConfiguration that validates
-	// NamespaceTemplates.
-	TemplatesConfiguration = "nslifecycle-templates"
 )
 
 // VerbInitialize is the RBAC verb on namespaces that allows users to write to initializing
 // namespaces and to change the pending list. It must be granted at cluster scope.
 const VerbInitialize = "initialize"
 
-// VerbFurnish is the RBAC verb on namespaces that allows the ServiceAccounts of templates to write to
+// VerbProvision is the RBAC verb on namespaces that allows the ServiceAccounts of templates to write to
 // initializing namespaces. It does not allow changes to the pending list. It must be granted at cluster
 // scope.
-const VerbFurnish = "furnish"
+const VerbProvision = "provision"
 
 // VerbUse is the RBAC verb on namespacetemplates that allows users to choose a template with
 // AccessRestricted.
@@ -168,8 +125,16 @@ const VerbUse = "use"
 // have created, in addition to the verb "delete" (config/owners).
 const VerbDeleteAny = "delete-any"
 
-// EffectiveSetName is the name of the only NamespaceInitializerSet.
-const EffectiveSetName = "effective"
+// Condition types of a Namespace, a NamespaceInitializerConfiguration and a NamespaceTemplate. Tools that implement
+// kstatus read them.
+const (
+	// ConditionReady summarizes the other conditions. On a Namespace, the reason is the state of the Namespace.
+	ConditionReady = "Ready"
+
+	// ConditionStalled is True if the object does not become ready by waiting: the initialization of the Namespace has
+	// failed, or a user must change the configuration, the template or its permissions. Otherwise, it does not exist.
+	ConditionStalled = "Stalled"
+)
 
 // Condition types of a Namespace.
 const (
@@ -181,11 +146,6 @@ const (
 	// is False while the initializer is pending and True when it has finished.
 	ConditionInitializedSuffix = "/Initialized"
 
-	// ConditionInitializerTurn is True while it is the turn of an initializer with a timeout. The
-	// message names the initializer. The timeout starts at lastTransitionTime. The condition
-	// does not exist on a Namespace that has never waited for an initializer with a timeout.
-	ConditionInitializerTurn = Prefix + "InitializerTurn"
-
 	// ConditionDeletionBlocked is True while the deletion of a Namespace makes no progress. The reason
 	// is the main cause. The condition becomes False with ReasonProgressing when the deletion
 	// makes progress again. It does not exist if the deletion has never stalled.
@@ -195,9 +155,11 @@ const (
 	// progress. Otherwise it is like ConditionDeletionBlocked.
 	ConditionInitializationBlocked = Prefix + "InitializationBlocked"
 
-	// ConditionExpiring is True during the last hour before an expiring Namespace is deleted. It is
-	// False before that, and if the Namespace has expired but is not deleted. The message contains the
-	// time of the deletion. The condition does not exist on a Namespace that has never had an expiry.
+	// ConditionExpiring is True from the warning that the operator will delete the Namespace until the deletion,
+	// also while the API server rejects the deletion and the operator retries it. It is False before the warning,
+	// and while the operator does not delete the Namespace, for example because it is protected. The message
+	// contains the time of the deletion or the reason why there is none. The condition does not exist on a Namespace
+	// that has never had an expiry.
 	ConditionExpiring = Prefix + "Expiring"
 
 	// ConditionExpired is True when the expiry has passed and the operator deletes the Namespace. The policies
@@ -217,15 +179,10 @@ const (
 	ConditionHealthy = "Healthy"
 )
 
-// Condition types of a NamespaceInitializerSet.
-const (
-	// ConditionEnforced is True while every new Namespace gets the initializers of the set.
-	ConditionEnforced = "Enforced"
-)
-
 // Condition types of a NamespaceTemplate.
 const (
-	// ConditionValid is False if the template or an expression in it is invalid.
+	// ConditionValid is False if the template or an expression in it is invalid, and if the template is not applied
+	// because the templates exceed a limit.
 	ConditionValid = "Valid"
 
 	// ConditionAuthorized is False if the operator cannot impersonate the ServiceAccount of the template,
@@ -233,7 +190,9 @@ const (
 	// the API server cannot determine this, for example because an expression computes a name.
 	ConditionAuthorized = "Authorized"
 
-	// ConditionProgressing is True while Namespaces do not contain the current revision.
+	// ConditionProgressing is True while the operator updates Namespaces, or retries because an object cannot be applied.
+	// It is False when the operator has nothing to do: each Namespace is up to date, or objects in it prevent this. It is
+	// Unknown while the rollout is paused, and if ConditionValid is False.
 	ConditionProgressing = "Progressing"
 
 	// ConditionConflicted is True if other clients or templates control objects of the template.
@@ -244,15 +203,16 @@ const (
 const (
 	// ReasonExpiryScheduled: the Namespace expires in more than one hour.
 	ReasonExpiryScheduled = "ExpiryScheduled"
-	// ReasonExpiresSoon: the Namespace expires within one hour.
+	// ReasonExpiresSoon: the operator will delete the Namespace within one hour.
 	ReasonExpiresSoon = "ExpiresSoon"
-	// ReasonDeletionRefused: the Namespace has expired, but the API server rejects its deletion.
-	ReasonDeletionRefused = "DeletionRefused"
+	// ReasonDeletionRejected: the Namespace has expired, but the API server rejects its deletion, which the operator
+	// retries; the status is True.
+	ReasonDeletionRejected = "DeletionRejected"
 	// ReasonDeletionProtected: the Namespace is not deleted because it has LabelDeletionProtection.
 	ReasonDeletionProtected = "DeletionProtected"
 	// ReasonExpiryDryRun: the Namespace is not deleted because the operator runs in dry-run mode.
 	ReasonExpiryDryRun = "ExpiryDryRun"
-	// ReasonExpiryPolicyMissing: the Namespace is not deleted because PolicyExpiry is not enforced,
+	// ReasonExpiryPolicyMissing: the Namespace is not deleted because the policy "expiry" is not enforced,
 	// so its annotations were not checked.
 	ReasonExpiryPolicyMissing = "ExpiryPolicyMissing"
 	// ReasonInvalidExpiry: the annotations are invalid.
@@ -279,16 +239,25 @@ const (
 	ReasonProgressing = "Progressing"
 )
 
-// Reasons for ConditionInitializing and the conditions of the initializers.
+// The states of a Namespace, which are the reasons for ConditionReady. They are also the reasons for
+// ConditionInitializing, except ReasonTerminating.
 const (
-	// ReasonPending: an initializer is pending.
-	ReasonPending = "Pending"
-	// ReasonCompleted: the initialization has finished.
-	ReasonCompleted = "Completed"
-	// ReasonNotRequired: the Namespace has no initializers.
-	ReasonNotRequired = "NotRequired"
-	// ReasonFailed: an initializer set a failure result; the Namespace is deleted.
+	// ReasonInitializing: initializers are pending.
+	ReasonInitializing = "Initializing"
+	// ReasonInitialized: no initializer is pending. It is also the reason of an initializer's condition when the
+	// initializer has finished.
+	ReasonInitialized = "Initialized"
+	// ReasonFailed: an initializer, or the operator because of a timeout or a limit, set a failure result. The operator
+	// deletes the Namespace unless it has LabelDeletionProtection.
 	ReasonFailed = "Failed"
+	// ReasonTerminating: the Namespace is being deleted.
+	ReasonTerminating = "Terminating"
+)
+
+// Reasons for the conditions of the initializers, in addition to ReasonInitialized.
+const (
+	// ReasonPending: the initializer is pending.
+	ReasonPending = "Pending"
 	// ReasonTimedOut: the initializer exceeded its timeout and was skipped. It is a reason of the
 	// initializer's condition only, with status False.
 	ReasonTimedOut = "TimedOut"
@@ -297,7 +266,7 @@ const (
 	ReasonDeregistered = "Deregistered"
 )
 
-// Reasons for ConditionActive and ConditionEnforced.
+// Reasons for ConditionActive.
 const (
 	// ReasonEnforced: new Namespaces get these initializers.
 	ReasonEnforced = "Enforced"
@@ -308,9 +277,9 @@ const (
 	ReasonTooManyInitializers = "TooManyInitializers"
 	// ReasonEnforcementPending: the API server does not use the current set yet.
 	ReasonEnforcementPending = "EnforcementPending"
-	// ReasonRefused: an admission policy of this project rejects new Namespaces, for example because
+	// ReasonRejected: an admission policy of this project rejects new Namespaces, for example because
 	// another policy changes protected state.
-	ReasonRefused = "Refused"
+	ReasonRejected = "Rejected"
 	// ReasonPolicyMissing: a required admission policy is not installed.
 	ReasonPolicyMissing = "PolicyMissing"
 )
@@ -326,4 +295,125 @@ const (
 	ReasonInitializerUnresponsive = "InitializerUnresponsive"
 	// ReasonAuthorizationUnknown: the operator could not determine who has VerbInitialize.
 	ReasonAuthorizationUnknown = "AuthorizationUnknown"
+)
+
+// Reasons for ConditionValid of a NamespaceTemplate.
+const (
+	// ReasonValid: the template is valid.
+	ReasonValid = "Valid"
+	// ReasonInvalid: the message contains the object and the position of each error.
+	ReasonInvalid = "Invalid"
+	// ReasonTooManyTemplates: the templates exceed a limit, and this one is not applied.
+	ReasonTooManyTemplates = "TooManyTemplates"
+)
+
+// Reasons for ConditionAuthorized of a NamespaceTemplate, in addition to ReasonAuthorizationUnknown.
+const (
+	// ReasonAuthorized: the ServiceAccount has all permissions, and the operator can impersonate it.
+	ReasonAuthorized = "Authorized"
+	// ReasonUnauthorized: permissions are missing. The message contains RBAC objects that grant them.
+	ReasonUnauthorized = "Unauthorized"
+)
+
+// Reasons for ConditionProgressing of a NamespaceTemplate, in addition to those for ConditionValid.
+const (
+	// ReasonUpdating: the operator updates Namespaces; the status is True.
+	ReasonUpdating = "Updating"
+	// ReasonFailing: an object cannot be applied, and the operator retries; the status is True.
+	ReasonFailing = "Failing"
+	// ReasonUpToDate: the operator has nothing to do; the status is False.
+	ReasonUpToDate = "UpToDate"
+	// ReasonIncomplete: the operator has updated all Namespaces except those whose own objects or metadata prevent
+	// it; the status is False.
+	ReasonIncomplete = "Incomplete"
+	// ReasonPaused: a user has paused the rollout; the status is Unknown.
+	ReasonPaused = "Paused"
+	// ReasonPausedAfterFailures: the latest revision cannot be applied to several Namespaces; the status is Unknown.
+	ReasonPausedAfterFailures = "PausedAfterFailures"
+)
+
+// Reasons for ConditionConflicted of a NamespaceTemplate.
+const (
+	// ReasonConflicting: other clients or templates control objects of the template.
+	ReasonConflicting = "Conflicting"
+	// ReasonNoConflict: no other client or template controls objects of the template.
+	ReasonNoConflict = "NoConflict"
+)
+
+// Reasons for the failures in the status of a NamespaceTemplate. On an Initializing Namespace, they are the
+// reasons for the condition of the initializer "templates.nslifecycle.dev". Events about Namespaces have them
+// with the prefix "Template".
+const (
+	// ReasonInvalidTemplate: the template does not compile.
+	ReasonInvalidTemplate = "InvalidTemplate"
+	// ReasonInvalidObject: the object cannot be part of a template.
+	ReasonInvalidObject = "InvalidObject"
+	// ReasonInvalidParameter: the Namespace has no value, or an invalid one, for a parameter.
+	ReasonInvalidParameter = "InvalidParameter"
+	// ReasonExpressionFailed: the evaluation of an expression failed.
+	ReasonExpressionFailed = "ExpressionFailed"
+	// ReasonInputTooLarge: the labels or annotations of the Namespace exceed a limit.
+	ReasonInputTooLarge = "InputTooLarge"
+	// ReasonOutputTooLarge: the rendered objects exceed a limit.
+	ReasonOutputTooLarge = "OutputTooLarge"
+	// ReasonTooManyObjects: the templates of the Namespace contain too many objects.
+	ReasonTooManyObjects = "TooManyObjects"
+	// ReasonKindNotFound: the API server does not serve the kind.
+	ReasonKindNotFound = "KindNotFound"
+	// ReasonSourceNotFound: the source of a copy does not exist.
+	ReasonSourceNotFound = "SourceNotFound"
+	// ReasonSourceNamespaceReplaced: the namespace of the source of a copy has another UID than the template accepts. The
+	// message contains the command that accepts it.
+	ReasonSourceNamespaceReplaced = "SourceNamespaceReplaced"
+	// ReasonRevisionNotFound: a revision of the template was deleted.
+	ReasonRevisionNotFound = "RevisionNotFound"
+	// ReasonServiceAccountNotFound: the ServiceAccount of the template does not exist.
+	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
+	// ReasonForbidden: the ServiceAccount or the operator lacks permissions.
+	ReasonForbidden = "Forbidden"
+	// ReasonConflict: another client controls fields of the object.
+	ReasonConflict = "Conflict"
+	// ReasonClaimedByTemplate: another template contains the same object.
+	ReasonClaimedByTemplate = "ClaimedByTemplate"
+	// ReasonAlreadyExists: the object existed before, and the template does not adopt it.
+	ReasonAlreadyExists = "AlreadyExists"
+	// ReasonApplyFailed: the API server rejected the object.
+	ReasonApplyFailed = "ApplyFailed"
+	// ReasonFieldImmutable: the API server does not permit the change of the existing object.
+	ReasonFieldImmutable = "FieldImmutable"
+	// ReasonNotRecorded: the API server rejects the record of the objects in AnnotationAppliedTemplates.
+	ReasonNotRecorded = "NotRecorded"
+	// ReasonObjectRetained: the operator does not delete an adopted object.
+	ReasonObjectRetained = "ObjectRetained"
+	// ReasonObjectTerminating: the current object is being deleted.
+	ReasonObjectTerminating = "ObjectTerminating"
+	// ReasonQuotaNotCounted: the ResourceQuota limits nothing yet, because kube-controller-manager has not counted it.
+	ReasonQuotaNotCounted = "QuotaNotCounted"
+	// ReasonPermissionsNotGranted: the API server does not grant the permissions of the RoleBinding yet.
+	ReasonPermissionsNotGranted = "PermissionsNotGranted"
+	// ReasonWatchNotSynced: the operator cannot list the objects of a kind, or the source of a copy.
+	ReasonWatchNotSynced = "WatchNotSynced"
+	// ReasonNotSelected: the labels of a new Namespace have changed, and the template may still select it again.
+	ReasonNotSelected = "NotSelected"
+)
+
+// Reasons for other Events about the templates of a Namespace, with the prefix "Template".
+const (
+	// ReasonNotEffective: the deadline of the template has passed, and its failurePolicy is Ignore.
+	ReasonNotEffective = "NotEffective"
+	// ReasonNotApplied: the template selects the Namespace, but is applied only to new Namespaces.
+	ReasonNotApplied = "NotApplied"
+)
+
+// Reasons for the Events about a NamespaceTemplate, in addition to ReasonInvalidTemplate, ReasonTooManyTemplates and
+// ReasonUnauthorized.
+const (
+	// ReasonRolloutStarted: the operator updates Namespaces to another revision.
+	ReasonRolloutStarted = "RolloutStarted"
+	// ReasonRolloutCompleted: the operator has updated the Namespaces.
+	ReasonRolloutCompleted = "RolloutCompleted"
+	// ReasonRolloutPaused: a user has paused the rollout.
+	ReasonRolloutPaused = "RolloutPaused"
+	// ReasonRolloutPausedAfterFailures: the latest revision cannot be applied to several Namespaces.
+	ReasonRolloutPausedAfterFailures = "RolloutPausedAfterFailures"
 )

@@ -24,18 +24,44 @@ type NamespaceInitializer struct {
 	InitializerSettings `json:",inline"`
 }
 
-// InitializerFailurePolicy specifies what happens to a Namespace when an initializer times out.
+// FailurePolicy specifies what happens to an initializing Namespace at a deadline.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore
-type InitializerFailurePolicy string
+type FailurePolicy string
 
 // The failure policies.
 const (
-	// InitializerFail fails the initialization: the Namespace gets a failure result and is deleted.
-	InitializerFail InitializerFailurePolicy = "Fail"
-	// InitializerIgnore skips the initializer.
-	InitializerIgnore InitializerFailurePolicy = "Ignore"
+	// FailurePolicyFail fails the initialization: the Namespace gets a failure result and is deleted.
+	FailurePolicyFail FailurePolicy = "Fail"
+	// FailurePolicyIgnore continues the initialization without waiting any longer.
+	FailurePolicyIgnore FailurePolicy = "Ignore"
 )
+
+// Deadline limits how long a Namespace waits. For an initializer of a NamespaceInitializerConfiguration, it
+// limits the whole turn. In a NamespaceTemplate, it limits only the wait for applied objects to become
+// effective: objects that cannot be applied delay the Namespace without limit.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || self.failurePolicy != 'Ignore' || has(self.timeoutSeconds)",message="failurePolicy Ignore applies only at a deadline: also set timeoutSeconds, or remove failurePolicy"
+type Deadline struct {
+	// timeoutSeconds is the time in seconds that a Namespace waits, counted from the start of the
+	// initializer's turn, in a NamespaceTemplate of the turn of "templates.nslifecycle.dev". After this
+	// time, failurePolicy applies. The time starts when the operator observes the turn, so the Namespace
+	// might wait longer, but never less. A change also applies to Initializing Namespaces; if it was not
+	// set before, the time starts when the operator observes the change. If it is not set, there is no limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2592000
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+
+	// failurePolicy specifies what happens after timeoutSeconds. "Fail" fails the initialization: the
+	// Namespace gets a failure result and is deleted. "Ignore" continues the initialization, and the
+	// operator reports this. It has no effect without timeoutSeconds.
+	//
+	// +optional
+	// +kubebuilder:default=Fail
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
+}
 
 // InitializerConfinement specifies which writes the subjects of an initializer are limited to.
 //
@@ -55,47 +81,31 @@ const (
 // without a time limit. If several configurations register an initializer, the settings in the
 // first one apply.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.timeoutSeconds)",message="failurePolicy applies when the initializer times out: also set timeoutSeconds, or remove failurePolicy"
-// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || has(self.subjects) && self.subjects.size() > 0",message="confinement limits the writes of the subjects: also set subjects, or remove confinement"
+// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || has(self.subjects)",message="confinement limits the writes of the subjects: also set subjects, or remove confinement"
 // +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, s.kind != 'Group')",message="confinement requires subjects of kind ServiceAccount or User: a group can contain administrators and components of Kubernetes"
 // +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, s.kind == 'ServiceAccount' ? !has(s.__namespace__) || s.__namespace__ != 'kube-system' : !s.name.startsWith('system:'))",message="confinement cannot apply to users with the prefix system: and to ServiceAccounts in kube-system, which are components of Kubernetes: use a ServiceAccount in another namespace"
 type InitializerSettings struct {
-	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer, counted from
-	// the start of the initializer's turn. After this time, failurePolicy applies. The time starts
-	// when the operator observes the turn, so the Namespace might wait longer, but never less. A
-	// change to timeoutSeconds also applies to waiting Namespaces; if it was not set before, the time
-	// starts when the operator observes the change. The default is no limit.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=2592000
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+	Deadline `json:",inline"`
 
-	// failurePolicy specifies what happens when the initializer times out. "Fail", the default,
-	// fails the initialization: the Namespace gets a failure result and is deleted. "Ignore" skips
-	// the initializer, and the operator reports this in a condition and an Event.
-	//
-	// +optional
-	FailurePolicy *InitializerFailurePolicy `json:"failurePolicy,omitempty"`
-
-	// finalizer is a namespace finalizer, such as "search.example.com/index". It is added to
-	// spec.finalizers of every Namespace that gets the initializer when the Namespace is created. The
-	// Namespace is not deleted until the controller responsible for the finalizer removes it.
+	// namespaceFinalizer is an entry of spec.finalizers, such as "search.example.com/index", that every
+	// Namespace with this initializer gets when it is created. The Namespace is not deleted until the
+	// controller responsible for the finalizer removes it.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self != 'kubernetes'",message="finalizer \"kubernetes\" belongs to the namespace controller, and every namespace has it: use a finalizer with a domain that you own, such as \"search.example.com/index\""
 	// +kubebuilder:validation:XValidation:rule="self == 'kubernetes' || self.indexOf('/') <= 253 && self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$')",message="a finalizer is a domain, \"/\" and a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", such as \"search.example.com/index\"",messageExpression="'finalizer \"' + self + '\" is not valid in spec.finalizers of a namespace: use a domain, \"/\" and a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", such as \"search.example.com/index\"'"
-	Finalizer string `json:"finalizer,omitempty"`
+	NamespaceFinalizer string `json:"namespaceFinalizer,omitempty"`
 
 	// subjects are the users, groups and ServiceAccounts that implement the initializer. If set, only
 	// they can remove the initializer from the pending list, and only when it is first in the list. They
-	// still need the "initialize" verb. The default allows every holder of the verb to remove it at any
+	// still need the "initialize" verb. If it is not set, every holder of the verb can remove it at any
 	// time. The operator itself always can, for example after a timeout.
 	//
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Subjects []Subject `json:"subjects,omitempty"`
 
@@ -119,11 +129,20 @@ type InitializerSettings struct {
 	Confinement InitializerConfinement `json:"confinement,omitempty"`
 
 	// namespaceSelector limits the initializer to Namespaces whose labels in the create request match.
-	// Users choose the labels of the Namespaces that they create, so a selector does not enforce
-	// anything. The default selects every new Namespace.
+	// The empty selector, which is the default, selects every new Namespace. Users choose the labels of
+	// the Namespaces that they create, so a selector does not enforce anything.
 	//
 	// +optional
+	// +kubebuilder:default={}
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
+}
+
+// DefaultInitializerSettings returns the settings that the API server stores for an initializer without any. They are
+// the behavior that the Namespace Initializer KEP describes: every new Namespace waits, without a time limit.
+func DefaultInitializerSettings() InitializerSettings {
+	return InitializerSettings{
+		Deadline: Deadline{FailurePolicy: FailurePolicyFail}, Confinement: ConfinementNone, NamespaceSelector: &NamespaceSelector{},
+	}
 }
 
 // SubjectKind is the kind of a Subject.
@@ -133,14 +152,18 @@ type SubjectKind string
 
 // The kinds of subjects.
 const (
-	SubjectUser           SubjectKind = "User"
-	SubjectGroup          SubjectKind = "Group"
+	// SubjectUser identifies a user by name.
+	SubjectUser SubjectKind = "User"
+	// SubjectGroup identifies all users in a group.
+	SubjectGroup SubjectKind = "Group"
+	// SubjectServiceAccount identifies a ServiceAccount by namespace and name.
 	SubjectServiceAccount SubjectKind = "ServiceAccount"
 )
 
 // Subject identifies a user, a group or a ServiceAccount, like rbacv1.Subject.
 //
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="namespace is required for a ServiceAccount, and must not be set for a User or a Group"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'ServiceAccount' || self.name.size() <= 253 && !self.name.contains(':')",message="the name of a ServiceAccount has at most 253 characters and no colon: set its namespace in the field namespace"
 type Subject struct {
 	// kind is "User", "Group" or "ServiceAccount".
 	// +required
@@ -149,13 +172,14 @@ type Subject struct {
 	// name is the name of the user, the group or the ServiceAccount.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=1024
 	Name string `json:"name"`
 
 	// namespace is the namespace of the ServiceAccount.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -170,7 +194,7 @@ type NamespaceSelector struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="a key in matchLabels is not a valid label key: use a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", optionally with a domain and \"/\" as prefix"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('nslifecycle.dev/') || k == 'nslifecycle.dev/deletion-protection')",message="namespaceSelector cannot select by labels under nslifecycle.dev/, which a new namespace does not have: use another label"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('nslifecycle.dev/') || k == 'nslifecycle.dev/deletion-protection')",message="a selector cannot contain labels with the prefix nslifecycle.dev/, except nslifecycle.dev/deletion-protection: use another label"
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
 	// matchExpressions are additional requirements.
@@ -190,14 +214,14 @@ type LabelValue string
 
 // NamespaceSelectorRequirement is a requirement for one label of a Namespace.
 //
-// +kubebuilder:validation:XValidation:rule="self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0 : !has(self.values) || self.values.size() == 0",message="operators In and NotIn require values, and Exists and DoesNotExist must not have values"
+// +kubebuilder:validation:XValidation:rule="has(self.values) == (self.operator in ['In', 'NotIn'])",message="operators In and NotIn require values, and Exists and DoesNotExist must not have values"
 type NamespaceSelectorRequirement struct {
 	// key is the key of the label.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('nslifecycle.dev/') || self == 'nslifecycle.dev/deletion-protection'",message="namespaceSelector cannot select by labels under nslifecycle.dev/, which a new namespace does not have: use another label"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('nslifecycle.dev/') || self == 'nslifecycle.dev/deletion-protection'",message="a selector cannot contain labels with the prefix nslifecycle.dev/, except nslifecycle.dev/deletion-protection: use another label"
 	Key string `json:"key"`
 
 	// operator is the relation between the label and the values.
@@ -210,24 +234,35 @@ type NamespaceSelectorRequirement struct {
 	//
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Values []LabelValue `json:"values,omitempty"`
 }
 
 // NamespaceInitializerConfigurationStatus is the observed state of a configuration.
 type NamespaceInitializerConfigurationStatus struct {
-	// conditions are the observed conditions. "Active" is True while every new Namespace gets the
-	// initializers of this configuration. "Healthy" is False if an initializer is unresponsive or
-	// lacks permissions.
+	// observedGeneration is the metadata.generation that the conditions are computed from. It is -1
+	// until the operator has observed the configuration.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are the observed conditions. "Ready" summarizes the others. "Active" is True while
+	// every new Namespace gets the initializers of this configuration. "Healthy" is False if an
+	// initializer is unresponsive or lacks permissions. "Stalled" exists, and is True, only while the
+	// configuration cannot become ready unless a user acts.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NamespaceInitializerConfiguration registers initializers. Every Namespace that is created
 // afterwards waits for them; existing Namespaces are not affected.
+//
+// The fields are at the top level, without spec, as in the Namespace Initializer KEP.
 //
 // The initializers of all configurations are merged into one list: configurations are sorted by
 // name, and the order within each configuration is preserved. Only the first entry for each
@@ -238,10 +273,11 @@ type NamespaceInitializerConfigurationStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=nsinit,categories=nslifecycle
-// +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].reason`
-// +kubebuilder:printcolumn:name="Healthy",type=string,JSONPath=`.status.conditions[?(@.type=="Healthy")].status`
-// +kubebuilder:printcolumn:name="Initializers",type=string,priority=1,JSONPath=`.initializers`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Active",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Active")].status`
+// +kubebuilder:printcolumn:name="Healthy",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Healthy")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NamespaceInitializerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
@@ -271,6 +307,7 @@ type NamespaceInitializerConfiguration struct {
 
 	// status is the observed state of the configuration.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status NamespaceInitializerConfigurationStatus `json:"status,omitempty"`
 }
 

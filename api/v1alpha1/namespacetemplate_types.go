@@ -18,21 +18,34 @@ type TemplateAccess string
 const (
 	// AccessOpen allows all users to choose the template.
 	AccessOpen TemplateAccess = "Open"
-	// AccessRestricted requires VerbUse on the template.
+	// AccessRestricted requires the verb use on the template.
 	AccessRestricted TemplateAccess = "Restricted"
+)
+
+// TemplateScope specifies to which of the selected Namespaces a template is applied.
+//
+// +kubebuilder:validation:Enum=NewNamespaces;AllNamespaces
+type TemplateScope string
+
+// The scopes.
+const (
+	// ScopeNewNamespaces applies the template to Namespaces that it selected when they were created.
+	ScopeNewNamespaces TemplateScope = "NewNamespaces"
+	// ScopeAllNamespaces also applies it to Namespaces that are older or got their labels later.
+	ScopeAllNamespaces TemplateScope = "AllNamespaces"
 )
 
 // NamespaceTemplateSpec specifies objects, and the Namespaces that contain them.
 type NamespaceTemplateSpec struct {
-	// namespaceSelector selects Namespaces by their labels. An empty selector selects every Namespace.
-	// If it is not set, only Namespaces with the label "nslifecycle.dev/template" and the name of the
-	// template are selected. Such Namespaces are selected in any case.
+	// namespaceSelector selects Namespaces by their labels. The empty selector selects every Namespace.
+	// If it is not set, it selects none. Namespaces with the label "nslifecycle.dev/template" and the
+	// name of the template are always selected.
 	//
 	// +optional
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 
-	// access specifies who can create or label a Namespace so that the template selects it. "Open", the
-	// default, allows all users. "Restricted" requires the verb "use" on the template.
+	// access specifies who can create or label a Namespace so that the template selects it. "Open" allows
+	// all users. "Restricted" requires the verb "use" on the template.
 	//
 	// +optional
 	// +kubebuilder:default=Open
@@ -40,21 +53,22 @@ type NamespaceTemplateSpec struct {
 
 	// serviceAccountName is the name of a ServiceAccount in the namespace of the operator. The operator
 	// impersonates it to write the objects and to read the sources of copies. It requires the verb
-	// "furnish" on namespaces, granted by a ClusterRoleBinding, and the permissions to create and patch
+	// "provision" on namespaces, granted by a ClusterRoleBinding, and the permissions to create and patch
 	// the objects.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	ServiceAccountName string `json:"serviceAccountName"`
 
-	// existingNamespaces extends the template to Namespaces that were not created with it: those that
-	// are older than the template, and those that got their labels later. They get the objects when they
-	// are initialized. The default is false.
+	// scope specifies to which selected Namespaces the template is applied. "NewNamespaces" excludes
+	// Namespaces that were not created with it: those that are older than the template, and those that got
+	// their labels later. "AllNamespaces" includes them once they are Initialized.
 	//
 	// +optional
-	ExistingNamespaces bool `json:"existingNamespaces,omitempty"`
+	// +kubebuilder:default=NewNamespaces
+	Scope TemplateScope `json:"scope,omitempty"`
 
 	// maxNamespacesPerUser is the maximum number of Namespaces that a user creates with the template. The
 	// operator counts the Namespaces of the same creator (annotation "nslifecycle.dev/requested-by") that
@@ -64,15 +78,17 @@ type NamespaceTemplateSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
 	MaxNamespacesPerUser *int32 `json:"maxNamespacesPerUser,omitempty"`
 
 	// parameters are values that the creator of a Namespace chooses, with the annotation
-	// "parameter.nslifecycle.dev/<name>".
+	// "parameter.nslifecycle.dev/<name>" or with the label that labelKey specifies.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.pattern) || !has(p.default) || p.default.matches(p.pattern))",message="the default of a parameter must match its pattern"
 	Parameters []TemplateParameter `json:"parameters,omitempty"`
 
 	// variables are named expressions that objects and later variables can use.
@@ -90,7 +106,7 @@ type NamespaceTemplateSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=128
-	// +kubebuilder:validation:XValidation:rule="self.filter(o, has(o.copy)).size() <= 16",message="a template can contain at most 16 copies: use several templates"
+	// +kubebuilder:validation:XValidation:rule="self.filter(o, has(o.sourceRef)).size() <= 16",message="a template can contain at most 16 copies: use several templates"
 	Objects []TemplateObject `json:"objects"`
 
 	// sync specifies how the operator handles changes by other clients.
@@ -99,20 +115,21 @@ type NamespaceTemplateSpec struct {
 	// +kubebuilder:default={}
 	Sync TemplateSync `json:"sync,omitempty"`
 
-	// removal specifies when the operator deletes the objects of the template.
+	// objectRetentionPolicy specifies when the operator deletes the objects of the template. It never
+	// deletes adopted objects.
 	//
 	// +optional
 	// +kubebuilder:default={}
-	Removal TemplateRemoval `json:"removal,omitempty"`
+	ObjectRetentionPolicy TemplateObjectRetentionPolicy `json:"objectRetentionPolicy,omitempty"`
 
-	// readiness specifies when a new Namespace opens.
+	// initialization specifies how long a new Namespace is Initializing because of the template.
 	//
 	// +optional
 	// +kubebuilder:default={}
-	Readiness TemplateReadiness `json:"readiness,omitempty"`
+	Initialization TemplateInitialization `json:"initialization,omitempty"`
 
-	// rollout specifies how changes of the template reach open Namespaces. New Namespaces get the last
-	// revision that has reached all open Namespaces.
+	// rollout specifies how changes of the template reach Namespaces that are Initialized. New Namespaces
+	// get status.currentRevision.
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -124,9 +141,9 @@ type NamespaceTemplateSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.enum) || !has(self.default) || self.default in self.enum",message="the default must be one of the values in enum"
 // +kubebuilder:validation:XValidation:rule="!has(self.default) || !has(self.required) || !self.required",message="a parameter with a default cannot be required"
-// +kubebuilder:validation:XValidation:rule="!has(self.label) || !has(self.default)",message="a parameter that is the value of a label cannot have a default"
+// +kubebuilder:validation:XValidation:rule="!has(self.labelKey) || !has(self.default)",message="a parameter that is the value of a label cannot have a default"
 type TemplateParameter struct {
-	// name is the name of the parameter in expressions and in the annotation.
+	// name is the name of the parameter in expressions and, unless labelKey is set, in the annotation.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -136,19 +153,22 @@ type TemplateParameter struct {
 
 	// description explains the parameter to users.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
 
-	// label is the key of a label of the Namespace that contains the value, instead of the annotation.
+	// labelKey is the key of a label of the Namespace that contains the value, instead of the annotation.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`
-	Label string `json:"label,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('nslifecycle.dev/')",message="a parameter cannot use a label with the prefix nslifecycle.dev/: use another key"
+	LabelKey string `json:"labelKey,omitempty"`
 
-	// enum lists the permitted values. The default permits all values of at most 1024 characters.
+	// enum lists the permitted values. If it is not set, all values of at most 1024 characters are permitted.
 	// +optional
-	// +listType=atomic
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=253
 	Enum []string `json:"enum,omitempty"`
@@ -167,10 +187,12 @@ type TemplateParameter struct {
 
 	// required rejects new Namespaces without the parameter.
 	// +optional
+	// +kubebuilder:default=false
 	Required bool `json:"required,omitempty"`
 
 	// immutable rejects changes to the value.
 	// +optional
+	// +kubebuilder:default=false
 	Immutable bool `json:"immutable,omitempty"`
 }
 
@@ -192,22 +214,35 @@ type TemplateVariable struct {
 	Expression string `json:"expression"`
 }
 
-// TemplateObjectTime specifies when an object is created.
+// NamespaceState is the state of a Namespace in which the operator creates an object of a template.
 //
-// +kubebuilder:validation:Enum=BeforeOpen;AfterOpen
-type TemplateObjectTime string
+// +kubebuilder:validation:Enum=Initializing;Initialized
+type NamespaceState string
 
-// The times.
+// The states.
 const (
-	// TemplateBeforeOpen creates the object while the Namespace is initializing.
-	TemplateBeforeOpen TemplateObjectTime = "BeforeOpen"
-	// TemplateAfterOpen creates the object when the initialization has completed.
-	TemplateAfterOpen TemplateObjectTime = "AfterOpen"
+	// NamespaceStateInitializing creates the object before the Namespace is Initialized.
+	NamespaceStateInitializing NamespaceState = "Initializing"
+	// NamespaceStateInitialized creates the object after the Namespace is Initialized.
+	NamespaceStateInitialized NamespaceState = "Initialized"
+)
+
+// ObjectLock specifies which changes to an object the API server rejects.
+//
+// +kubebuilder:validation:Enum=None;All
+type ObjectLock string
+
+// The locks.
+const (
+	// LockNone permits all changes.
+	LockNone ObjectLock = "None"
+	// LockAll rejects updates and deletions.
+	LockAll ObjectLock = "All"
 )
 
 // TemplateObject is an object that each selected Namespace contains: either a template or a copy.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.copy)",message="set either template or copy"
+// +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.sourceRef)",message="set either template or sourceRef"
 type TemplateObject struct {
 	// name identifies the object in this template.
 	// +required
@@ -225,10 +260,10 @@ type TemplateObject struct {
 	// +kubebuilder:validation:Type=object
 	Template *runtime.RawExtension `json:"template,omitempty"`
 
-	// copy creates a copy of a Secret or ConfigMap, and updates it when the source changes. If the source
-	// is deleted, the copies remain.
+	// sourceRef refers to a Secret or ConfigMap. The object is a copy of it, and is updated when the
+	// source changes. If the source is deleted, the copies remain.
 	// +optional
-	Copy *TemplateCopy `json:"copy,omitempty"`
+	SourceRef *TemplateSourceReference `json:"sourceRef,omitempty"`
 
 	// includeWhen is a CEL expression of type bool. If it is false, the Namespace does not contain the
 	// object.
@@ -237,24 +272,21 @@ type TemplateObject struct {
 	// +kubebuilder:validation:MaxLength=4096
 	IncludeWhen string `json:"includeWhen,omitempty"`
 
-	// when specifies when the object is created. "BeforeOpen" is the default.
+	// namespaceState is the state of the Namespace in which the operator creates the object:
+	// "Initializing", before users can write to the Namespace, or "Initialized".
 	// +optional
-	// +kubebuilder:default=BeforeOpen
-	When TemplateObjectTime `json:"when,omitempty"`
+	// +kubebuilder:default=Initializing
+	NamespaceState NamespaceState `json:"namespaceState,omitempty"`
 
-	// locked makes the API server reject changes to the object by users who have neither the verb
-	// "furnish" nor the verb "initialize" on the Namespace.
+	// lock specifies which changes to the object the API server rejects, unless a ClusterRoleBinding grants
+	// the user the verb "provision" or "initialize" on namespaces. "All" rejects updates and deletions.
 	// +optional
-	Locked bool `json:"locked,omitempty"`
+	// +kubebuilder:default=None
+	Lock ObjectLock `json:"lock,omitempty"`
 }
 
-// TemplateCopy is the source of a copy.
-type TemplateCopy struct {
-	// apiVersion is "v1".
-	// +required
-	// +kubebuilder:validation:Enum=v1
-	APIVersion string `json:"apiVersion"`
-
+// TemplateSourceReference refers to the source of a copy.
+type TemplateSourceReference struct {
 	// kind is "Secret" or "ConfigMap".
 	// +required
 	// +kubebuilder:validation:Enum=Secret;ConfigMap
@@ -264,12 +296,23 @@ type TemplateCopy struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace"`
+
+	// namespaceUID is the metadata.uid of the namespace of the source. If it is set, the operator copies
+	// nothing from a namespace with another UID, and otherwise nothing from one with another UID than
+	// status.sourceNamespaces contains. It is not part of a revision: a change applies at once.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
 
 	// name is the name of the source and of the copies.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 }
 
@@ -300,156 +343,167 @@ const (
 	ConflictForce ConflictPolicy = "Force"
 )
 
-// AdoptPolicy specifies what happens if an object of the template exists already.
+// AdoptionPolicy specifies what happens if an object of the template exists already.
 //
 // +kubebuilder:validation:Enum=IfEqual;Always;Never
-type AdoptPolicy string
+type AdoptionPolicy string
 
 // The policies.
 const (
 	// AdoptIfEqual adopts an object if the template does not change it.
-	AdoptIfEqual AdoptPolicy = "IfEqual"
+	AdoptIfEqual AdoptionPolicy = "IfEqual"
 	// AdoptAlways adopts every object and changes it.
-	AdoptAlways AdoptPolicy = "Always"
+	AdoptAlways AdoptionPolicy = "Always"
 	// AdoptNever reports every object.
-	AdoptNever AdoptPolicy = "Never"
+	AdoptNever AdoptionPolicy = "Never"
 )
 
 // TemplateSync specifies how the operator handles changes by other clients.
 type TemplateSync struct {
-	// mode is "Always", the default, or "Once": the operator then applies the objects only once to each
-	// Namespace.
+	// mode specifies how often the operator applies the objects. "Always" also restores objects that other
+	// clients change. "Once" applies the objects once to each Namespace.
 	// +optional
 	// +kubebuilder:default=Always
 	Mode SyncMode `json:"mode,omitempty"`
 
-	// conflicts specifies what happens if another client changes an object again after the operator has
-	// restored it. "Report", the default, stops after three rounds and reports the conflict. "Force"
-	// continues with increasing delays.
+	// conflictPolicy specifies what happens if another client changes an object again after the operator
+	// has restored it. "Report" stops after three rounds and reports the conflict. "Force" continues with
+	// increasing delays.
 	// +optional
 	// +kubebuilder:default=Report
-	Conflicts ConflictPolicy `json:"conflicts,omitempty"`
+	ConflictPolicy ConflictPolicy `json:"conflictPolicy,omitempty"`
 
-	// adopt specifies what happens if an object exists before the template is applied. "IfEqual", the
-	// default, adopts it if it contains all values of the template, and otherwise reports it. "Always"
-	// changes it. "Never" reports it.
+	// adoptionPolicy specifies what happens if an object exists before the template is applied. "IfEqual"
+	// adopts it if it contains all values of the template, and otherwise reports it. "Always" changes it.
+	// "Never" reports it.
 	// +optional
 	// +kubebuilder:default=IfEqual
-	Adopt AdoptPolicy `json:"adopt,omitempty"`
+	AdoptionPolicy AdoptionPolicy `json:"adoptionPolicy,omitempty"`
 }
 
-// RemovalPolicy specifies whether objects are deleted.
+// RetentionPolicy specifies whether objects are deleted, as for the PersistentVolumeClaims of a StatefulSet.
 //
-// +kubebuilder:validation:Enum=Prune;Keep
-type RemovalPolicy string
+// +kubebuilder:validation:Enum=Delete;Retain
+type RetentionPolicy string
 
 // The policies.
 const (
-	// RemovalPrune deletes the objects.
-	RemovalPrune RemovalPolicy = "Prune"
-	// RemovalKeep keeps the objects.
-	RemovalKeep RemovalPolicy = "Keep"
+	// RetentionDelete deletes the objects.
+	RetentionDelete RetentionPolicy = "Delete"
+	// RetentionRetain keeps the objects.
+	RetentionRetain RetentionPolicy = "Retain"
 )
 
-// TemplateRemoval specifies when the operator deletes the objects of a template. It never deletes adopted objects.
-type TemplateRemoval struct {
-	// fromTemplate applies to objects that the template no longer contains. The default is "Prune".
+// TemplateObjectRetentionPolicy specifies when the operator deletes the objects of a template.
+type TemplateObjectRetentionPolicy struct {
+	// whenRemoved applies to objects that the template no longer contains.
 	// +optional
-	// +kubebuilder:default=Prune
-	FromTemplate RemovalPolicy `json:"fromTemplate,omitempty"`
+	// +kubebuilder:default=Delete
+	WhenRemoved RetentionPolicy `json:"whenRemoved,omitempty"`
 
-	// onUnmatch applies to the objects in a Namespace that the template no longer selects. The default
-	// is "Keep".
+	// whenDeselected applies to the objects in a Namespace that the template no longer selects.
 	// +optional
-	// +kubebuilder:default=Keep
-	OnUnmatch RemovalPolicy `json:"onUnmatch,omitempty"`
+	// +kubebuilder:default=Retain
+	WhenDeselected RetentionPolicy `json:"whenDeselected,omitempty"`
 
-	// onDelete applies to all objects when the template is deleted. The default is "Keep".
+	// whenDeleted applies to all objects when the template is deleted.
 	// +optional
-	// +kubebuilder:default=Keep
-	OnDelete RemovalPolicy `json:"onDelete,omitempty"`
+	// +kubebuilder:default=Retain
+	WhenDeleted RetentionPolicy `json:"whenDeleted,omitempty"`
 }
 
-// ReadinessMode specifies when a new Namespace opens.
+// TemplateWaitPolicy specifies until when a new Namespace is Initializing.
 //
 // +kubebuilder:validation:Enum=Effective;Applied
-type ReadinessMode string
+type TemplateWaitPolicy string
 
-// The modes.
+// The wait policies.
 const (
-	// ReadinessEffective waits until the objects are effective.
-	ReadinessEffective ReadinessMode = "Effective"
-	// ReadinessApplied waits only until the objects exist.
-	ReadinessApplied ReadinessMode = "Applied"
+	// WaitForEffective waits until the objects are effective.
+	WaitForEffective TemplateWaitPolicy = "Effective"
+	// WaitForApplied waits only until the objects exist.
+	WaitForApplied TemplateWaitPolicy = "Applied"
 )
 
-// TemplateReadiness specifies when a new Namespace opens.
-type TemplateReadiness struct {
-	// mode is "Effective", the default, or "Applied". "Effective" waits until kube-controller-manager has
-	// counted each ResourceQuota, since a quota limits nothing before, and until the API server grants the
-	// permissions of each RoleBinding. "Applied" waits only until the objects exist.
+// TemplateInitialization specifies how long a new Namespace is Initializing because of a template. With
+// failurePolicy "Ignore", the Namespace is Initialized although its objects are not effective, and the
+// operator records an Event.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.waitPolicy) || self.waitPolicy != 'Applied' || !has(self.timeoutSeconds)",message="timeoutSeconds limits the wait for objects to become effective, and waitPolicy Applied does not wait for this: remove timeoutSeconds, or set waitPolicy to Effective"
+type TemplateInitialization struct {
+	// waitPolicy specifies until when the Namespace is Initializing. "Effective" waits until
+	// kube-controller-manager has counted each ResourceQuota, since a quota limits nothing before, and
+	// until the API server grants the permissions of each RoleBinding. "Applied" waits only until the
+	// objects exist.
 	// +optional
 	// +kubebuilder:default=Effective
-	Mode ReadinessMode `json:"mode,omitempty"`
+	WaitPolicy TemplateWaitPolicy `json:"waitPolicy,omitempty"`
 
-	// timeoutSeconds is the maximum time in seconds that a Namespace waits for objects that exist to
-	// become effective. After this time, the Namespace opens, and the operator records an Event. The
-	// default is no limit.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=86400
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+	Deadline `json:",inline"`
 }
 
-// TemplateRollout specifies how changes of the template reach open Namespaces.
+// TemplateRollout specifies how changes of the template reach Namespaces that are Initialized.
 type TemplateRollout struct {
-	// ratePerSecond is the maximum number of Namespaces that are updated in one second. The default is
-	// 100.
+	// maxNamespacesPerSecond is the maximum number of Namespaces that are updated in one second.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
-	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
+	MaxNamespacesPerSecond int32 `json:"maxNamespacesPerSecond,omitempty"`
 
-	// canary selects the Namespaces that are updated first. Other Namespaces are updated when these contain the
-	// new revision.
+	// canarySelector selects the Namespaces that are updated first. Other Namespaces are updated when these
+	// contain the new revision. If it is not set, it selects none.
 	// +optional
-	Canary *NamespaceSelector `json:"canary,omitempty"`
+	CanarySelector *NamespaceSelector `json:"canarySelector,omitempty"`
 
-	// pauseAfterFailures pauses the rollout while the new revision cannot be applied to this number of
-	// Namespaces. The default is 3.
+	// failureThreshold pauses the rollout while the new revision cannot be applied to this number of
+	// Namespaces.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
-	PauseAfterFailures int32 `json:"pauseAfterFailures,omitempty"`
+	FailureThreshold int32 `json:"failureThreshold,omitempty"`
 
 	// paused pauses the rollout.
 	// +optional
+	// +kubebuilder:default=false
 	Paused bool `json:"paused,omitempty"`
 }
 
 // NamespaceTemplateStatus is the observed state of a template.
 type NamespaceTemplateStatus struct {
-	// conditions are the observed conditions: "Valid", "Authorized", "Progressing" and "Conflicted".
+	// observedGeneration is the metadata.generation that the status is computed from. It is -1 until the
+	// operator has observed the template.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are the observed conditions: "Ready", which summarizes the others, "Valid",
+	// "Authorized", "Progressing" and "Conflicted". "Stalled" exists, and is True, only while the
+	// template cannot become ready unless a user acts.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// revision identifies the content of the spec: parameters, variables and objects. Namespaces record
-	// the revision that they contain in the annotation "nslifecycle.dev/templates". The ControllerRevision
-	// "<template>-<revision>" in the namespace of the operator has the content.
+	// updateRevision identifies the content of the spec: parameters, variables and objects. Namespaces
+	// record the revision that they contain in the annotation "nslifecycle.dev/applied-templates". The
+	// ControllerRevision "<template>-<revision>" in the namespace of the operator has the content.
 	// +optional
-	Revision string `json:"revision,omitempty"`
+	// +kubebuilder:validation:MaxLength=63
+	UpdateRevision string `json:"updateRevision,omitempty"`
 
-	// currentRevision is the last revision that has reached all open Namespaces. New Namespaces get it.
+	// currentRevision is the revision that new Namespaces get: the last one that has reached all Namespaces
+	// that are Initialized, except those whose own objects or metadata prevent it. The first revision is
+	// current at once. It equals updateRevision unless a rollout is in progress or the template is invalid. The
+	// annotation "nslifecycle.dev/current-revision" of the ControllerRevisions records it.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	CurrentRevision string `json:"currentRevision,omitempty"`
 
 	// sourceNamespaces are the namespaces of the sources of copies. If one of them is deleted and created
-	// again, which other users may have done, the operator copies nothing from the new one until its
-	// entry is removed.
+	// again, which other users may have done, the operator copies nothing from the new one until
+	// sourceRef.namespaceUID accepts it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -474,51 +528,81 @@ type TemplateSourceNamespace struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// uid is the UID of the Namespace when the operator first read it for this template.
+	// uid is sourceRef.namespaceUID or, if it is not set, the UID of the Namespace when the operator first
+	// read it for this template.
 	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid"`
 }
 
-// TemplateNamespaceCounts are numbers of Namespaces.
+// TemplateNamespaceCounts are numbers of Namespaces. One that is Initializing is counted only if it is failed
+// or conflicted.
 type TemplateNamespaceCounts struct {
-	// selected is the number of Namespaces that the template selects.
-	Selected int32 `json:"selected"`
-	// ready is the number of Namespaces that contain the objects of the revision of the spec.
-	Ready int32 `json:"ready"`
-	// pending is the number of Namespaces that the operator must still update.
-	Pending int32 `json:"pending"`
+	// desired is the number of Namespaces to which the template is applied: the sum of the other numbers.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Desired int32 `json:"desired"`
+	// updated is the number of Namespaces that contain the objects of updateRevision or, if sync.mode is "Once",
+	// of any revision.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Updated int32 `json:"updated"`
+	// outdated is the number of Namespaces that the operator must still update.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Outdated int32 `json:"outdated"`
 	// failed is the number of Namespaces in which an object cannot be applied.
+	// +required
+	// +kubebuilder:validation:Minimum=0
 	Failed int32 `json:"failed"`
-	// conflicted is the number of Namespaces in which another client controls an object.
+	// conflicted is the number of Namespaces in which another client or template controls an object.
+	// +required
+	// +kubebuilder:validation:Minimum=0
 	Conflicted int32 `json:"conflicted"`
 }
 
 // TemplateFailure describes why the operator cannot apply a template to a Namespace.
 type TemplateFailure struct {
 	// namespace is the name of the Namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
-	// object is the name of the object in the template; empty if the failure concerns the whole template.
+	// object is the name of the object in the template; empty if the failure concerns the whole template, or
+	// an object that the template no longer contains.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Object string `json:"object,omitempty"`
 	// reason is one word in CamelCase.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message describes the failure.
+	// +required
+	// +kubebuilder:validation:MaxLength=4096
 	Message string `json:"message"`
 }
 
 // NamespaceTemplate specifies the objects that each selected Namespace contains. The operator creates
-// them before a new Namespace opens, and keeps them up to date.
+// them before a new Namespace is Initialized, and keeps them up to date.
 //
 // +genclient
 // +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=nstemplate,categories=nslifecycle
-// +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
-// +kubebuilder:printcolumn:name="Authorized",type=string,JSONPath=`.status.conditions[?(@.type=="Authorized")].status`
-// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.namespaces.selected`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.namespaces.ready`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].status`
+// +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.updateRevision`
+// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.namespaces.updated`
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.status.namespaces.desired`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.namespaces.failed`
+// +kubebuilder:printcolumn:name="Conflicted",type=integer,JSONPath=`.status.namespaces.conflicted`
+// +kubebuilder:printcolumn:name="Current-Revision",type=string,priority=1,JSONPath=`.status.currentRevision`
+// +kubebuilder:printcolumn:name="Access",type=string,priority=1,JSONPath=`.spec.access`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="the name of a template must be a DNS label of at most 63 characters, because it is also the value of a label"
 type NamespaceTemplate struct {
@@ -533,6 +617,7 @@ type NamespaceTemplate struct {
 
 	// status is the observed state of the template.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status NamespaceTemplateStatus `json:"status,omitempty"`
 }
 

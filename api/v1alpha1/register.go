@@ -23,7 +23,6 @@ var (
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&NamespaceInitializerConfiguration{}, &NamespaceInitializerConfigurationList{},
-		&NamespaceInitializerSet{}, &NamespaceInitializerSetList{},
 		&NamespaceTemplate{}, &NamespaceTemplateList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

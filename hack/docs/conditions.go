@@ -22,7 +22,6 @@ import (
 
 const module = "github.com/nslifecycle/nslifecycle"
 
-// namedConstant is a constant of the API.
 type namedConstant struct{ value, description string }
 
 // constantGroup is a const declaration.
@@ -59,10 +58,10 @@ func renderConditions(source []*packages.Package) (string, error) {
 
 // writeDeletionConditions writes the conditions that kube-controller-manager also sets.
 func writeDeletionConditions(out *strings.Builder) {
-	fmt.Fprintf(out, "Condition types of a terminating Namespace. Types and reasons are those of kube-controller-manager, "+
-		"except %s (no request failed, but not all objects are deleted yet) and %s (some types could not be "+
-		"discovered or listed, and no other objects remain).\n\n", code(finalization.ReasonContentDeletionOrdered),
-		code(finalization.ReasonContentUnknown))
+	fmt.Fprintf(out, "Condition types of a terminating Namespace. Types and reasons are those of "+
+		"kube-controller-manager, except %s (no request failed, but not all objects are deleted yet) and %s (some types "+
+		"could not be discovered or listed, and no other objects remain).\n\n",
+		code(finalization.ReasonContentDeletionOrdered), code(finalization.ReasonContentUnknown))
 	out.WriteString("| Type | Reason if True | Reason if False | Reason if Unknown |\n| --- | --- | --- | --- |\n")
 	const unknown = finalization.ReasonContentUnknown
 	for _, one := range []struct {
@@ -81,7 +80,8 @@ func writeDeletionConditions(out *strings.Builder) {
 		{corev1.NamespaceFinalizersRemaining, finalization.ReasonSomeFinalizersRemain,
 			[]string{finalization.ReasonContentHasNoFinalizers}, []string{unknown}},
 	} {
-		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", code(string(one.name)), code(one.isTrue), codes(one.isFalse), codes(one.isUnknown))
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n",
+			code(string(one.name)), code(one.isTrue), codes(one.isFalse), codes(one.isUnknown))
 	}
 	out.WriteString("\n")
 }
@@ -100,7 +100,7 @@ func writeGroups(out *strings.Builder, heading, column string, groups []constant
 // terms lists the name prefixes of the API's constants, with the terms for these constants.
 var terms = []struct{ prefix, term string }{
 	{"Condition", ""}, {"Reason", "reason "}, {"Label", "the label "}, {"Annotation", "the annotation "},
-	{"Policy", "the policy "}, {"Verb", "the verb "},
+	{"Verb", "the verb "},
 }
 
 // collectTerms maps the Go names of a package's constants to the terms that the page uses.
@@ -143,9 +143,9 @@ func collectConstants(source *packages.Package, file, prefix string, terms map[s
 	return groups
 }
 
-func newConstantGroup(info *types.Info, declaration *ast.GenDecl, prefix string, terms map[string]string) constantGroup {
-	group := constantGroup{description: replaceTerms(declaration.Doc.Text(), terms)}
-	for _, one := range declaration.Specs {
+func newConstantGroup(info *types.Info, decl *ast.GenDecl, prefix string, terms map[string]string) constantGroup {
+	group := constantGroup{description: replaceTerms(decl.Doc.Text(), terms)}
+	for _, one := range decl.Specs {
 		spec := one.(*ast.ValueSpec)
 		name := spec.Names[0].Name
 		if !strings.HasPrefix(name, prefix) || !ast.IsExported(name) || len(spec.Values) == 0 || spec.Doc == nil {

@@ -10,8 +10,13 @@ package main
 import (
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/types"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/tools/go/packages"
 )
 
 // generatedNotice is the first line of each page.
@@ -57,4 +62,31 @@ func run(root string) error {
 		}
 	}
 	return nil
+}
+
+// loadSource loads the packages that define conditions, causes and metric label values.
+func loadSource(root string) ([]*packages.Package, error) {
+	source, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
+			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
+		Dir: root,
+	}, "./api/v1alpha1", "./internal/diagnosis", "./internal/finalization", "./internal/hold",
+		"./internal/metrics", "./internal/template/plan")
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range source {
+		if len(one.Errors) > 0 {
+			return nil, fmt.Errorf("failed to load %s: %w", one.PkgPath, one.Errors[0])
+		}
+	}
+	return source, nil
+}
+
+func stringValue(info *types.Info, expression ast.Expr) (string, bool) {
+	value := info.Types[expression].Value
+	if value == nil || value.Kind() != constant.String {
+		return "", false
+	}
+	return constant.StringVal(value), true
 }

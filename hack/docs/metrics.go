@@ -22,7 +22,6 @@ import (
 var description = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),` +
 	`(?: unit: "[^"]*",)? constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
 
-// metric is the definition of a metric.
 type metric struct {
 	name, kind, help string
 	labels           []string
@@ -59,16 +58,18 @@ func renderMetrics(source []*packages.Package) (string, error) {
 func renderLabels(source []*packages.Package) string {
 	var out strings.Builder
 	out.WriteString("## Values of labels\n\n" +
-		"For `reason` and `cause`, see [Conditions](conditions.md). `active` is the status of a condition, and `stage` is " +
-		"`Initializing` or `Terminating`.\n\n" +
+		"For `cause`, and for `reason` of other metrics, see [Conditions](conditions.md). `active` is the status of a " +
+		"condition. In the metrics of blocked and oldest namespaces, `state` is `Initializing`, `Failed` or " +
+		"`Terminating`.\n\n" +
 		"| Metric | Label | Value | Description |\n| --- | --- | --- | --- |\n")
 	for _, label := range []struct{ path, prefix, metric, label string }{
 		{"/internal/metrics", "Outcome", "nslifecycle_initialization_duration_seconds", "outcome"},
 		{"/internal/finalization", "Outcome", "nslifecycle_finalization_duration_seconds", "outcome"},
 		{"/internal/finalization", "Purpose", "nslifecycle_finalization_requests_total", "purpose"},
-		{"/internal/finalization", "State", "nslifecycle_namespaces_terminating", "state"},
+		{"/internal/finalization", "Terminating", "nslifecycle_namespaces_terminating", "reason"},
+		{"/internal/hold", "Outcome", "nslifecycle_hold_writes_total", "outcome"},
 		{"/internal/metrics", "Template", "nslifecycle_template_namespaces", "state"},
-		{"/internal/template", "Action", "nslifecycle_template_writes_total", "action"},
+		{"/internal/template/plan", "Action", "nslifecycle_template_writes_total", "action"},
 		{"/internal/metrics", "Result", "nslifecycle_diagnoses_total", "result"},
 	} {
 		for _, one := range source {

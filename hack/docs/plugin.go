@@ -5,6 +5,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,7 +42,6 @@ func renderPlugin() (string, error) {
 	return out.String(), nil
 }
 
-// renderCommands renders all commands below a command.
 func renderCommands(out *strings.Builder, parent *cobra.Command) error {
 	for _, command := range parent.Commands() {
 		if !command.IsAvailableCommand() {
@@ -66,4 +70,61 @@ func renderCommand(command *cobra.Command) (string, error) {
 	text, _, _ := strings.Cut(out.String(), "### SEE ALSO")
 	text, _, _ = strings.Cut(text, "### Options inherited from parent commands")
 	return strings.TrimRight(text, "\n") + "\n", nil
+}
+
+// sectionPattern matches the title of a section in the output of --help.
+var sectionPattern = regexp.MustCompile(`^(\S.*) flags:$`)
+
+// flagPattern matches a flag in the output of --help: name, type and help.
+var flagPattern = regexp.MustCompile(`^ +--(\S+)(?: (\S+))?  +(.+)$`)
+
+// defaultPattern matches the default value at the end of the help. That of a list is in brackets.
+var defaultPattern = regexp.MustCompile(` \(default \[?(.*?)\]?\)$`)
+
+func renderFlags(root string) (string, error) {
+	command := exec.Command("go", "run", "./cmd", "--help")
+	command.Dir = root
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, output)
+	}
+	var out strings.Builder
+	out.WriteString("# Flags of the manager\n")
+	count := 0
+	for line := range strings.Lines(string(output)) {
+		line = strings.TrimSuffix(line, "\n")
+		if section := sectionPattern.FindStringSubmatch(line); section != nil {
+			fmt.Fprintf(&out, "\n## %s\n\n| Flag | Type | Default | Description |\n| --- | --- | --- | --- |\n", section[1])
+		} else if flag := flagPattern.FindStringSubmatch(line); flag != nil {
+			out.WriteString(flagRow(flag[1], cmp.Or(flag[2], "bool"), flag[3]))
+			count++
+		}
+	}
+	if count == 0 {
+		return "", errors.New("the output of manager --help contains no flags")
+	}
+	return out.String(), nil
+}
+
+func flagRow(name, kind, help string) string {
+	value := ""
+	if found := defaultPattern.FindStringSubmatch(help); found != nil {
+		help, value = strings.TrimSuffix(help, found[0]), code(strings.Trim(found[1], `"`))
+	}
+	return fmt.Sprintf("| `--%s` | %s | %s | %s |\n", name, kind, value, cell(help))
+}
+
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`).Replace(strings.Join(strings.Fields(text), " "))
+}
+
+func code(text string) string { return "`" + strings.ReplaceAll(text, "|", `\|`) + "`" }
+
+// codes formats strings as a list of code spans in a cell of a Markdown table.
+func codes(texts []string) string {
+	all := make([]string, 0, len(texts))
+	for _, text := range texts {
+		all = append(all, code(text))
+	}
+	return strings.Join(all, ", ")
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
@@ -75,7 +76,6 @@ func Collect(ctx context.Context, config *rest.Config, namespace string, options
 	return collector.collect(ctx, discoverer)
 }
 
-// collector reads one namespace.
 type collector struct {
 	client    dynamic.Interface
 	config    *rest.Config
@@ -97,7 +97,7 @@ func (c *collector) collect(ctx context.Context, discoverer resourcetypes.Discov
 		return nil, err
 	}
 	if err := discovered.Err(); err != nil {
-		c.unread(msgUnreadTypes, err)
+		c.unread("types that could not be discovered: %v", err)
 	}
 	if err := c.selectTypes(discovered.Types); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (c *collector) verifyNamespace(ctx context.Context, uid types.UID) {
 	object, err := c.getNamespace(ctx)
 	switch {
 	case err != nil:
-		c.unread(msgUnreadDeleted, err)
+		c.unread("objects that might have been deleted: %v", err)
 	case object.GetUID() != uid:
 		c.unread(msgUnreadRecreated)
 	case object.GetDeletionTimestamp() != nil && !c.options.AllowTerminating:
@@ -186,7 +186,6 @@ func isSecrets(one resourcetypes.Type) bool {
 	return one.GroupResource() == corev1.Resource("secrets")
 }
 
-// listAll lists the objects of the selected types.
 func (c *collector) listAll(ctx context.Context) {
 	objects := make([][]*unstructured.Unstructured, len(c.types))
 	errs := make([]error, len(c.types))
@@ -258,7 +257,7 @@ func (c *collector) countSecrets(ctx context.Context, all []resourcetypes.Type) 
 	}
 	client, err := metadata.NewForConfig(c.config)
 	if err != nil {
-		c.unread(msgUnreadSecretCount, err)
+		c.unread("the number of Secrets: %v", err)
 		return
 	}
 	for _, content := range resourcetypes.List(ctx, metadataclient.New(client), c.namespace, all[index:index+1], 1) {
@@ -267,7 +266,6 @@ func (c *collector) countSecrets(ctx context.Context, all []resourcetypes.Type) 
 	}
 }
 
-// selectAndClean adds the selected objects to the backup.
 func (c *collector) selectAndClean(known []resourcetypes.Type) {
 	selected := newSelection(c.found, c.types, known)
 	for _, object := range c.found {
@@ -277,4 +275,103 @@ func (c *collector) selectAndClean(known []resourcetypes.Type) {
 		}
 		c.backup.Objects = append(c.backup.Objects, Clean(object))
 	}
+}
+
+type selection struct {
+	// uids are the UIDs of all objects that were found.
+	uids sets.Set[types.UID]
+	// services are the names of Services whose Endpoints the cluster creates.
+	services sets.Set[string]
+	// notListed are kinds that were not listed. An object whose controller is of such a kind is
+	// treated as controlled.
+	notListed sets.Set[schema.GroupKind]
+}
+
+func newSelection(found []*unstructured.Unstructured, listed, known []resourcetypes.Type) *selection {
+	s := &selection{
+		uids: sets.New[types.UID](), services: sets.New[string](), notListed: sets.New[schema.GroupKind](),
+	}
+	for _, object := range found {
+		s.uids.Insert(object.GetUID())
+		if groupKind(object).String() == "Service" && len(mapAt(object.Object, "spec", "selector")) > 0 {
+			s.services.Insert(object.GetName())
+		}
+	}
+	for _, one := range known {
+		s.notListed.Insert(one.GroupVersionKind().GroupKind())
+	}
+	for _, one := range listed {
+		s.notListed.Delete(one.GroupVersionKind().GroupKind())
+	}
+	return s
+}
+
+// skipReason returns why an object is not in the backup, or "" if it is.
+func (s *selection) skipReason(object *unstructured.Unstructured) Reason {
+	switch {
+	case s.isControlled(object):
+		return ReasonControlled
+	case s.isGenerated(object):
+		return ReasonGenerated
+	case isCompleted(object):
+		return ReasonCompleted
+	}
+	return ""
+}
+
+// isControlled reports whether the controller of an object is also in the namespace. If the
+// controller no longer exists or could not be read, the backup includes the object.
+func (s *selection) isControlled(object *unstructured.Unstructured) bool {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return false
+	}
+	if groupKind(object).String() == "PersistentVolumeClaim" && owner.Kind != "Pod" {
+		// Users change the size and the labels of the claims of a StatefulSet, which adopts a restored claim. A Pod rejects a
+		// restored claim for its ephemeral volume.
+		return false
+	}
+	return s.uids.Has(owner.UID) ||
+		s.notListed.Has(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind())
+}
+
+// isGenerated reports whether the cluster creates an object by itself.
+func (s *selection) isGenerated(object *unstructured.Unstructured) bool {
+	switch groupKind(object).String() {
+	case "Event", "Event.events.k8s.io", "Lease.coordination.k8s.io", "PodCertificateRequest.certificates.k8s.io":
+		return true
+	case "ConfigMap":
+		return object.GetName() == "kube-root-ca.crt"
+	case "ServiceAccount":
+		return object.GetName() == "default" && isUnmodified(object)
+	case "Endpoints":
+		return s.services.Has(object.GetName())
+	}
+	return false
+}
+
+// isUnmodified reports whether a ServiceAccount has not been changed since the cluster created it.
+func isUnmodified(account *unstructured.Unstructured) bool {
+	for _, field := range []string{"imagePullSecrets", "secrets", "automountServiceAccountToken"} {
+		if _, ok := account.Object[field]; ok {
+			return false
+		}
+	}
+	return len(account.GetLabels()) == 0 && len(account.GetAnnotations()) == 0
+}
+
+// isCompleted reports whether an object is a Job or a Pod that has completed.
+func isCompleted(object *unstructured.Unstructured) bool {
+	switch groupKind(object).String() {
+	case "Pod":
+		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
+		return phase == "Succeeded" || phase == "Failed"
+	case "Job.batch":
+		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(condition any) bool {
+			fields, _ := condition.(map[string]any)
+			return (fields["type"] == "Complete" || fields["type"] == "Failed") && fields["status"] == "True"
+		})
+	}
+	return false
 }

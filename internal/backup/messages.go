@@ -23,10 +23,7 @@ const (
 
 // Entries of Backup.Unread.
 const (
-	msgUnreadTypes       = "types that could not be discovered: %v"
 	msgUnreadNamespace   = "the Namespace object: %v"
-	msgUnreadSecretCount = "the number of Secrets: %v"
-	msgUnreadDeleted     = "objects that might have been deleted: %v"
 	msgUnreadRecreated   = "objects that might have been deleted: the namespace was recreated"
 	msgUnreadTerminating = "objects that might have been deleted: the namespace is being deleted"
 )

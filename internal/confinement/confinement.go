@@ -17,10 +17,11 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/config/initializers"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // Name is the name of the policy and of its binding.
-const Name = "nslifecycle-" + v1alpha1.PolicyConfinedInitializers
+const Name = "nslifecycle-" + internalv1alpha1.PolicyConfinedInitializers
 
 // Subjects maps the user names of the confined subjects to the sorted names of their initializers.
 type Subjects map[string][]string
@@ -28,7 +29,7 @@ type Subjects map[string][]string
 // Compute returns the confined subjects of initializers. A user that several initializers contain is confined if one of
 // them has a confinement. ServiceAccounts in the system namespace are not confined, because one of them applies and
 // deletes the policy.
-func Compute(effective []v1alpha1.EffectiveInitializer, systemNamespace string) Subjects {
+func Compute(effective []internalv1alpha1.EffectiveInitializer, systemNamespace string) Subjects {
 	all, confined := Subjects{}, Subjects{}
 	for _, initializer := range effective {
 		for _, user := range users(initializer.Subjects) {

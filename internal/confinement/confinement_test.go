@@ -9,10 +9,11 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
-func entry(name string, confinement v1alpha1.InitializerConfinement, subjects ...v1alpha1.Subject) v1alpha1.EffectiveInitializer {
-	return v1alpha1.EffectiveInitializer{Name: name, InitializerSettings: v1alpha1.InitializerSettings{
+func entry(name string, confinement v1alpha1.InitializerConfinement, subjects ...v1alpha1.Subject) internalv1alpha1.EffectiveInitializer {
+	return internalv1alpha1.EffectiveInitializer{Name: name, InitializerSettings: v1alpha1.InitializerSettings{
 		Confinement: confinement, Subjects: subjects,
 	}}
 }
@@ -24,26 +25,26 @@ func TestCompute(t *testing.T) {
 	sameAccount := v1alpha1.Subject{Kind: v1alpha1.SubjectUser, Name: "system:serviceaccount:corp:bot"}
 	group := v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "bot"}
 	tests := map[string]struct {
-		initializers []v1alpha1.EffectiveInitializer
+		initializers []internalv1alpha1.EffectiveInitializer
 		want         Subjects
 	}{
 		"none":              {want: Subjects{}},
-		"without a setting": {initializers: []v1alpha1.EffectiveInitializer{entry("a", "", user), entry("b", none, account)}, want: Subjects{}},
+		"without a setting": {initializers: []internalv1alpha1.EffectiveInitializer{entry("a", "", user), entry("b", none, account)}, want: Subjects{}},
 		"a user and a ServiceAccount with the same name": {
-			initializers: []v1alpha1.EffectiveInitializer{entry("a", confined, user, account)},
+			initializers: []internalv1alpha1.EffectiveInitializer{entry("a", confined, user, account)},
 			want:         Subjects{"bot": {"a"}, "system:serviceaccount:corp:bot": {"a"}},
 		},
 		"several initializers, and only the last one has a confinement": {
-			initializers: []v1alpha1.EffectiveInitializer{entry("c", none, user), entry("a", "", user), entry("b", confined, user)},
+			initializers: []internalv1alpha1.EffectiveInitializer{entry("c", none, user), entry("a", "", user), entry("b", confined, user)},
 			want:         Subjects{"bot": {"a", "b", "c"}},
 		},
 		"one ServiceAccount, specified in two ways": {
-			initializers: []v1alpha1.EffectiveInitializer{entry("a", confined, account), entry("b", none, sameAccount, account)},
+			initializers: []internalv1alpha1.EffectiveInitializer{entry("a", confined, account), entry("b", none, sameAccount, account)},
 			want:         Subjects{"system:serviceaccount:corp:bot": {"a", "b"}},
 		},
-		"a group": {initializers: []v1alpha1.EffectiveInitializer{entry("a", confined, group)}, want: Subjects{}},
+		"a group": {initializers: []internalv1alpha1.EffectiveInitializer{entry("a", confined, group)}, want: Subjects{}},
 		"the operator": {
-			initializers: []v1alpha1.EffectiveInitializer{entry("a", confined,
+			initializers: []internalv1alpha1.EffectiveInitializer{entry("a", confined,
 				v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "nslifecycle-system", Name: "nslifecycle-admission"},
 				v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "nslifecycle-system2", Name: "bot"})},
 			want: Subjects{"system:serviceaccount:nslifecycle-system2:bot": {"a"}},
@@ -60,7 +61,7 @@ func TestRender(t *testing.T) {
 	g := NewWithT(t)
 	policy, binding := Subjects{"b": {"x.y.z"}, "a\"'\\\n\u00e9": {"x.y.z", "u.v.w"}}.Render()
 	g.Expect(policy.Name).To(Equal(Name))
-	g.Expect(policy.Labels).To(HaveKeyWithValue(v1alpha1.LabelPolicy, v1alpha1.PolicyConfinedInitializers))
+	g.Expect(policy.Labels).To(HaveKeyWithValue(internalv1alpha1.LabelPolicy, internalv1alpha1.PolicyConfinedInitializers))
 	g.Expect(binding.Spec.PolicyName).To(Equal(Name))
 	g.Expect(policy.Spec.MatchConditions).To(HaveLen(1))
 	g.Expect(policy.Spec.MatchConditions[0].Expression).To(Equal(`request.userInfo.username in ["a\"'\\\n\u00e9", "b"]`))

@@ -71,7 +71,6 @@ const (
 	refusedName     = "its name is invalid"
 )
 
-// entry is a type in a role.
 type entry struct {
 	rank              int
 	deletesCollection bool
@@ -118,7 +117,11 @@ func (p Profile) Compute(
 		if !ok {
 			known.rank = rankAbsent
 		}
-		known.rank = min(known.rank, rankOf(server))
+		rank := rankLocal
+		if server == ServerAggregated {
+			rank = rankAggregated
+		}
+		known.rank = min(known.rank, rank)
 		known.deletesCollection = known.deletesCollection || p.HasCollections && needsCollection(resource, server)
 		types[one] = known
 	}
@@ -156,13 +159,6 @@ func isBuiltIn(group string) bool {
 func isValid(one schema.GroupResource) bool {
 	isValidGroup := one.Group == "" || len(validation.IsDNS1123Subdomain(one.Group)) == 0
 	return isValidGroup && len(validation.IsDNS1123Label(one.Resource)) == 0
-}
-
-func rankOf(server Server) int {
-	if server == ServerAggregated {
-		return rankAggregated
-	}
-	return rankLocal
 }
 
 // needsCollection reports whether finalization may send deletecollection requests for a type: the type cannot be

@@ -17,7 +17,6 @@ import (
 
 var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// types is a Discovery for tests.
 type types struct{ Discovery }
 
 func discovered() types {
@@ -45,7 +44,6 @@ func (t types) failing(group string) types {
 
 func everything(schema.GroupResource) bool { return true }
 
-// textOf returns one line for each rule.
 func textOf(rules []rbacv1.PolicyRule) []string {
 	lines := []string{}
 	for _, rule := range rules {

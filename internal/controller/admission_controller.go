@@ -26,15 +26,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // PolicyVerifier makes the API server enforce a NamespaceInitializerSet, and verifies whether it does.
 type PolicyVerifier interface {
-	Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error)
+	Verify(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error)
 }
 
 // AdmissionReconciler makes API servers enforce NamespaceInitializerSet/effective, and reports in its status
@@ -55,12 +56,12 @@ type AdmissionReconciler struct {
 // SetupWithManager registers the reconciler.
 func (r *AdmissionReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	everything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{requestFor(v1alpha1.EffectiveSetName)}
+		return []reconcile.Request{requestFor(internalv1alpha1.EffectiveSetName)}
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
 		Named(admissionControllerName).
-		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
+		Watches(&internalv1alpha1.NamespaceInitializerSet{}, everything, changed).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
 	for _, object := range policyverifier.Objects() {
 		controllerBuilder.Watches(object, everything, builder.WithPredicates(hasPolicyChanged))
@@ -90,7 +91,7 @@ func watchMutation(
 	mgr ctrl.Manager, started controller.Controller, object client.Object, eventHandler handler.EventHandler,
 	predicates ...predicate.Predicate,
 ) error {
-	selector := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.InjectConfiguration)}
+	selector := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", internalv1alpha1.InjectConfiguration)}
 	if _, ok := object.(*admissionregistrationv1.MutatingWebhookConfiguration); !ok {
 		selector = cache.ByObject{Label: policyverifier.Selector()}
 	}
@@ -110,7 +111,7 @@ func watchMutation(
 
 // Reconcile writes the status of the set.
 func (r *AdmissionReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	set := &v1alpha1.NamespaceInitializerSet{}
+	set := &internalv1alpha1.NamespaceInitializerSet{}
 	if err := r.Get(ctx, request.NamespacedName, set); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -119,7 +120,7 @@ func (r *AdmissionReconciler) Reconcile(ctx context.Context, request ctrl.Reques
 		return ctrl.Result{}, err
 	}
 	statusErr := r.writeStatus(ctx, set, status)
-	if nswrite.IsConflict(statusErr) {
+	if nsobject.IsConflict(statusErr) {
 		// The cache is stale, and the predicate drops the watch events of status changes.
 		status.RetryAfter, statusErr = conflictRetry, nil
 	}
@@ -131,11 +132,11 @@ func (r *AdmissionReconciler) Reconcile(ctx context.Context, request ctrl.Reques
 
 // writeStatus writes the status of the set if it has changed.
 func (r *AdmissionReconciler) writeStatus(
-	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, status policyverifier.PolicyStatus,
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, status policyverifier.PolicyStatus,
 ) error {
 	condition := metav1.Condition{
-		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: set.Generation,
-		Reason: status.Reason, Message: nscondition.Message(status.Message),
+		Type: internalv1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: set.Generation,
+		Reason: status.Reason, Message: printable.Escape(status.Message),
 		LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	}
 	if status.Reason == v1alpha1.ReasonEnforced {
@@ -148,8 +149,8 @@ func (r *AdmissionReconciler) writeStatus(
 	}
 	set.Status.ObservedGeneration = set.Generation
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	switch err := r.Status().Patch(ctx, set, patch, client.FieldOwner(nswrite.FieldOwner)); {
-	case nswrite.IsNotFound(err):
+	switch err := r.Status().Patch(ctx, set, patch, client.FieldOwner(nsobject.FieldOwner)); {
+	case nsobject.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("failed to update the status of NamespaceInitializerSet %q: %w", set.Name, err)

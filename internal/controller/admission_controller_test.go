@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -18,8 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
+	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
 // verification is a PolicyVerifier with a fixed result.
@@ -28,7 +28,7 @@ type verification struct {
 	err    error
 }
 
-func (v verification) Verify(context.Context, *v1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error) {
+func (v verification) Verify(context.Context, *internalv1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error) {
 	return v.status, v.err
 }
 
@@ -41,7 +41,7 @@ func TestAdmissionReconcile(t *testing.T) {
 	changed.Generation = 8
 	for name, test := range map[string]struct {
 		// set is nil if it does not exist.
-		set        *v1alpha1.NamespaceInitializerSet
+		set        *internalv1alpha1.NamespaceInitializerSet
 		result     verification
 		patchError error
 		wantWrite  string
@@ -82,17 +82,15 @@ func TestAdmissionReconcile(t *testing.T) {
 						if test.set == nil {
 							return errNotFound
 						}
-						test.set.DeepCopyInto(object.(*v1alpha1.NamespaceInitializerSet))
+						test.set.DeepCopyInto(object.(*internalv1alpha1.NamespaceInitializerSet))
 						return nil
 					},
 					SubResourcePatch: func(
 						_ context.Context, _ client.Client, _ string, object client.Object, patch client.Patch,
 						_ ...client.SubResourcePatchOption,
 					) error {
-						data, err := patch.Data(object)
+						body, err := bodyOf[internalv1alpha1.NamespaceInitializerSet](object, patch)
 						g.Expect(err).NotTo(HaveOccurred())
-						var body v1alpha1.NamespaceInitializerSet
-						g.Expect(json.Unmarshal(data, &body)).To(Succeed())
 						condition := body.Status.Conditions[0]
 						g.Expect(condition.LastTransitionTime.Time).To(BeTemporally("==", now))
 						write = fmt.Sprintf("%s %d %s/%s/%d", body.ResourceVersion, body.Status.ObservedGeneration,
@@ -102,7 +100,7 @@ func TestAdmissionReconcile(t *testing.T) {
 				}),
 				Policies: test.result, Clock: clocktesting.NewFakePassiveClock(now),
 			}
-			result, err := reconciler.Reconcile(t.Context(), requestFor(v1alpha1.EffectiveSetName))
+			result, err := reconciler.Reconcile(t.Context(), requestFor(internalv1alpha1.EffectiveSetName))
 			if test.wantError == nil {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -115,11 +113,11 @@ func TestAdmissionReconcile(t *testing.T) {
 }
 
 // verifiedSet returns the effective set after the admission controller has verified it.
-func verifiedSet(names ...string) *v1alpha1.NamespaceInitializerSet {
+func verifiedSet(names ...string) *internalv1alpha1.NamespaceInitializerSet {
 	set := policytest.Set(names...)
 	set.Status.ObservedGeneration = set.Generation
 	set.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced,
+		Type: internalv1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced,
 		Message: "every new namespace gets these initializers", LastTransitionTime: metav1.NewTime(now),
 	}}
 	return set

@@ -12,8 +12,8 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,11 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // ConfigurationReconciler merges all configurations into NamespaceInitializerSet/effective, and
@@ -40,8 +41,9 @@ import (
 type ConfigurationReconciler struct {
 	client.Client
 	// Live reads from the API server.
-	Live  client.Reader
-	Clock clock.PassiveClock
+	Live     client.Reader
+	Clock    clock.PassiveClock
+	Recorder events.EventRecorder
 	// HealthChecker determines the health of the initializers.
 	HealthChecker *initializerhealth.Checker
 	// SystemNamespace is written to the set, so that the admission policies exempt this namespace.
@@ -64,22 +66,22 @@ const verificationTimeout = 2 * time.Second
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations/status,verbs=patch
-// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups=internal.nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch;create;update
 
 // SetupWithManager registers the reconciler.
 func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	everything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{requestFor(v1alpha1.EffectiveSetName)}
+		return []reconcile.Request{requestFor(internalv1alpha1.EffectiveSetName)}
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(configurationControllerName).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
-		Watches(&v1alpha1.NamespaceInitializerSet{}, everything). // Its status, too.
+		Watches(&internalv1alpha1.NamespaceInitializerSet{}, everything). // Its status, too.
 		Watches(&v1alpha1.NamespaceTemplate{}, everything, changed).
 		// This request ensures that the set is written even if no watch event triggers the write.
 		WatchesRawSource(source.Func(func(_ context.Context, queue requestQueue) error {
-			queue.Add(requestFor(v1alpha1.EffectiveSetName))
+			queue.Add(requestFor(internalv1alpha1.EffectiveSetName))
 			return nil
 		})).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
@@ -103,7 +105,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		}
 	}
 	set, err := r.writeSet(ctx, merged, templates.Items)
-	if nswrite.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	if nsobject.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	if err != nil {
@@ -121,7 +123,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	var errs []error
 	for i := range configurations.Items {
 		err := r.writeStatus(ctx, &configurations.Items[i], merged, enforced, health)
-		if nswrite.IsConflict(err) {
+		if nsobject.IsConflict(err) {
 			// The cache is stale, and the predicate drops the watch events of status changes.
 			retryAfter = conflictRetry
 			continue
@@ -156,12 +158,12 @@ func (r *ConfigurationReconciler) verifyCache(ctx context.Context) error {
 // have added.
 func (r *ConfigurationReconciler) writeSet(
 	ctx context.Context, merged initialization.Merged, templates []v1alpha1.NamespaceTemplate,
-) (*v1alpha1.NamespaceInitializerSet, error) {
+) (*internalv1alpha1.NamespaceInitializerSet, error) {
 	effectiveTemplates := merged.AddTemplates(templates)
-	set := &v1alpha1.NamespaceInitializerSet{}
-	err := r.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)
+	set := &internalv1alpha1.NamespaceInitializerSet{}
+	err := r.Get(ctx, client.ObjectKey{Name: internalv1alpha1.EffectiveSetName}, set)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+		return nil, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", internalv1alpha1.EffectiveSetName, err)
 	}
 	exists := err == nil
 	current := set.DeepCopy()
@@ -172,20 +174,20 @@ func (r *ConfigurationReconciler) writeSet(
 		return set, nil
 	}
 	if exists {
-		err = r.Update(ctx, set, client.FieldOwner(nswrite.FieldOwner))
+		err = r.Update(ctx, set, client.FieldOwner(nsobject.FieldOwner))
 	} else {
-		set.Name = v1alpha1.EffectiveSetName
-		err = r.Create(ctx, set, client.FieldOwner(nswrite.FieldOwner))
+		set.Name = internalv1alpha1.EffectiveSetName
+		err = r.Create(ctx, set, client.FieldOwner(nsobject.FieldOwner))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("failed to write NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+		return nil, fmt.Errorf("failed to write NamespaceInitializerSet %q: %w", internalv1alpha1.EffectiveSetName, err)
 	}
 	log.FromContext(ctx).Info("Updated the effective set", "initializers", initialization.Names(merged.Initializers),
 		"excluded", merged.Excluded)
 	return set, nil
 }
 
-// writeStatus writes the conditions of one configuration if they have changed.
+// writeStatus writes the status of one configuration if it has changed.
 func (r *ConfigurationReconciler) writeStatus(
 	ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration,
 	merged initialization.Merged, enforced metav1.Condition, health initialization.Health,
@@ -194,29 +196,33 @@ func (r *ConfigurationReconciler) writeStatus(
 		return nil
 	}
 	base := configuration.DeepCopy()
-	conditions := []metav1.Condition{
+	status := &configuration.Status
+	status.ObservedGeneration = configuration.Generation
+	conditions := initialization.ConfigurationConditions(
 		initialization.ActiveCondition(configuration, merged, enforced.Reason, enforced.Message),
-		initialization.HealthyCondition(configuration, health),
-	}
-	hasChanged, keysAndValues := false, []any{"configuration", configuration.Name}
-	for _, condition := range conditions {
-		condition.LastTransitionTime = metav1.NewTime(r.Clock.Now())
-		condition.Message = nscondition.Message(condition.Message)
-		hasChanged = meta.SetStatusCondition(&configuration.Status.Conditions, condition) || hasChanged
+		initialization.HealthyCondition(configuration, health))
+	keysAndValues := []any{"configuration", configuration.Name}
+	for i := range conditions {
+		condition := &conditions[i]
+		condition.Message = printable.Escape(condition.Message)
 		keysAndValues = append(keysAndValues,
-			strings.ToLower(condition.Type), condition.Status, // The log keys are "active" and "healthy".
+			strings.ToLower(condition.Type), condition.Status, // The log keys are "ready", "active", "healthy" and "stalled".
 			strings.ToLower(condition.Type)+"Reason", condition.Reason)
 	}
-	if !hasChanged {
+	setConditions(&status.Conditions, conditions, configuration.Generation, r.Clock.Now())
+	if apiequality.Semantic.DeepEqual(base.Status, *status) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	switch err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(nswrite.FieldOwner)); {
-	case nswrite.IsNotFound(err):
+	switch err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(nsobject.FieldOwner)); {
+	case nsobject.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("failed to update the status of NamespaceInitializerConfiguration %q: %w", configuration.Name, err)
 	}
 	log.FromContext(ctx).Info("Updated the status of a configuration", keysAndValues...)
+	for _, event := range initialization.ConfigurationEvents(base.Status.Conditions, conditions) {
+		nsobject.RecordEvent(r.Recorder, configuration, event.Type, event.Reason, event.Action, event.Note)
+	}
 	return nil
 }

@@ -5,25 +5,26 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // configurationServer is a fake API server with configurations and the effective set. It records writes
@@ -31,7 +32,7 @@ import (
 type configurationServer struct {
 	configurations []*wrappers.ConfigurationWrapper
 	// set is the effective set, or nil if it does not exist.
-	set *v1alpha1.NamespaceInitializerSet
+	set *internalv1alpha1.NamespaceInitializerSet
 	// These are the errors that requests return. The keys of statusErrors are configuration names.
 	listError, getError, setError error
 	statusErrors                  map[string]error
@@ -40,9 +41,7 @@ type configurationServer struct {
 }
 
 func (s *configurationServer) client() client.Client {
-	return newFakeClient(interceptor.Funcs{
-		List: s.list, Get: s.get, Create: s.create, Update: s.update, SubResourcePatch: s.patchStatus,
-	})
+	return newFakeClient(interceptor.Funcs{List: s.list, Get: s.get, Create: s.create, Update: s.update, SubResourcePatch: s.patchStatus})
 }
 
 func (s *configurationServer) list(
@@ -64,7 +63,7 @@ func (s *configurationServer) get(
 	case s.set == nil || key.Name != s.set.Name:
 		return errNotFound
 	}
-	s.set.DeepCopyInto(object.(*v1alpha1.NamespaceInitializerSet))
+	s.set.DeepCopyInto(object.(*internalv1alpha1.NamespaceInitializerSet))
 	return nil
 }
 
@@ -84,7 +83,7 @@ func (s *configurationServer) update(
 
 // recordSet records a write of the set, and sets the fields that the API server sets.
 func (s *configurationServer) recordSet(verb, manager string, object client.Object) {
-	set := object.(*v1alpha1.NamespaceInitializerSet)
+	set := object.(*internalv1alpha1.NamespaceInitializerSet)
 	var entries []string
 	for _, entry := range set.Initializers {
 		entries = append(entries, entry.Name+" of "+entry.Configuration)
@@ -99,17 +98,13 @@ func (s *configurationServer) patchStatus(
 	_ context.Context, _ client.Client, subResource string, object client.Object, patch client.Patch,
 	opts ...client.SubResourcePatchOption,
 ) error {
-	data, err := patch.Data(object)
+	body, err := bodyOf[v1alpha1.NamespaceInitializerConfiguration](object, patch)
 	if err != nil {
 		return err
 	}
-	var body v1alpha1.NamespaceInitializerConfiguration
-	if err := json.Unmarshal(data, &body); err != nil {
-		return err
-	}
 	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
-	write := fmt.Sprintf("%s/%s by %s, resourceVersion=%s:",
-		object.GetName(), subResource, options.FieldManager, body.ResourceVersion)
+	write := fmt.Sprintf("%s/%s by %s, resourceVersion=%s, observedGeneration=%d:",
+		object.GetName(), subResource, options.FieldManager, body.ResourceVersion, body.Status.ObservedGeneration)
 	for _, condition := range body.Status.Conditions {
 		write += fmt.Sprintf(" %s=%s/%s", condition.Type, condition.Status, condition.Reason)
 	}
@@ -118,32 +113,40 @@ func (s *configurationServer) patchStatus(
 }
 
 func TestConfigurationReconcile(t *testing.T) {
-	const (
-		ofRBAC = "effective by nslifecycle: [rbac.corp.com of one] in nslifecycle-system"
-		status = "/status by nslifecycle, resourceVersion=5: Active="
-		// healthy is the suffix of a recorded write that sets both conditions.
-		healthy = " Healthy=True/Healthy"
-	)
+	const ofRBAC = "effective by nslifecycle: [rbac.corp.com of one] in nslifecycle-system"
+	type configurations = []*wrappers.ConfigurationWrapper
+	// wrote returns the recorded write of the status of a configuration that is healthy.
+	// Ready is like Active. The generation is 0 if it has not changed.
+	wrote := func(name, active string) string {
+		write := fmt.Sprintf("%s/status by nslifecycle, resourceVersion=5, observedGeneration=1: Ready=%s Active=%s Healthy=True/Healthy",
+			name, active, active)
+		if strings.HasSuffix(active, "TooManyInitializers") {
+			write += " Stalled=True/TooManyInitializers"
+		}
+		return write
+	}
 	configuration := func(name string, initializers ...string) *wrappers.ConfigurationWrapper {
 		wrapper := wrappers.MakeConfiguration(name).Initializers(initializers...).Generation(1)
 		wrapper.ResourceVersion = "5"
 		return wrapper
 	}
 	enforced := func(wrapper *wrappers.ConfigurationWrapper) *wrappers.ConfigurationWrapper {
-		meta.SetStatusCondition(&wrapper.Status.Conditions, metav1.Condition{
+		active := metav1.Condition{
 			Type: v1alpha1.ConditionActive, Status: metav1.ConditionTrue, ObservedGeneration: 1,
-			Reason: v1alpha1.ReasonEnforced, Message: "every new namespace gets these initializers", LastTransitionTime: metav1.NewTime(now),
-		})
+			Reason: v1alpha1.ReasonEnforced, Message: "every new namespace gets these initializers",
+		}
 		health := initialization.HealthyCondition(wrapper.Obj(), initialization.Health{IsAuthorized: true})
-		health.LastTransitionTime = metav1.NewTime(now)
-		meta.SetStatusCondition(&wrapper.Status.Conditions, health)
+		setConditions(&wrapper.Status.Conditions, initialization.ConfigurationConditions(active, health), 1, now)
+		wrapper.Status.ObservedGeneration = 1
 		return wrapper
 	}
-	changed := func(change func(*v1alpha1.NamespaceInitializerSet)) *v1alpha1.NamespaceInitializerSet {
+	changed := func(change func(*internalv1alpha1.NamespaceInitializerSet)) *internalv1alpha1.NamespaceInitializerSet {
 		set := verifiedSet("rbac.corp.com")
 		change(set)
 		return set
 	}
+	one := configuration("one", "rbac.corp.com")
+	known := enforced(configuration("one", "rbac.corp.com"))
 	tests := map[string]struct {
 		server     configurationServer
 		wantWrites []string
@@ -151,99 +154,78 @@ func TestConfigurationReconcile(t *testing.T) {
 		wantError  string
 	}{
 		"the set is created even without configurations": {
-			wantWrites: []string{"create effective by nslifecycle: [] in nslifecycle-system"},
-			wantRetry:  verificationTimeout,
+			wantWrites: []string{"create effective by nslifecycle: [] in nslifecycle-system"}, wantRetry: verificationTimeout,
 		},
 		"the first configuration": {
-			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-			},
-			wantWrites: []string{"create " + ofRBAC},
-			wantRetry:  verificationTimeout,
+			server: configurationServer{configurations: configurations{one}}, wantWrites: []string{"create " + ofRBAC},
+			wantRetry: verificationTimeout,
 		},
 		"nothing has changed": {
-			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set:            verifiedSet("rbac.corp.com"),
-			},
+			server: configurationServer{configurations: configurations{known}, set: verifiedSet("rbac.corp.com")},
 		},
 		"only the status is missing": {
-			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            verifiedSet("rbac.corp.com"),
-			},
-			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
+			server:     configurationServer{configurations: configurations{one}, set: verifiedSet("rbac.corp.com")},
+			wantWrites: []string{wrote("one", "True/Enforced")},
 		},
 		"only the generation has changed": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{
-					enforced(configuration("one", "rbac.corp.com")).Generation(2),
-				},
-				set: verifiedSet("rbac.corp.com"),
+				configurations: configurations{enforced(configuration("one", "rbac.corp.com")).Generation(2)},
+				set:            verifiedSet("rbac.corp.com"),
 			},
-			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
+			wantWrites: []string{strings.Replace(wrote("one", "True/Enforced"), "Generation=1", "Generation=2", 1)},
 		},
 		"another client has edited the set": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
+				configurations: configurations{known},
 				set:            verifiedSet("rbac.corp.com", "mine.corp.com"),
 			},
-			wantWrites: []string{"update " + ofRBAC},
-			wantRetry:  verificationTimeout,
+			wantWrites: []string{"update " + ofRBAC}, wantRetry: verificationTimeout,
 		},
 		"the set names another configuration": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
-					set.Initializers[0].Configuration = "another"
-				}),
+				configurations: configurations{known},
+				set:            changed(func(set *internalv1alpha1.NamespaceInitializerSet) { set.Initializers[0].Configuration = "another" }),
 			},
-			wantWrites: []string{"update " + ofRBAC},
-			wantRetry:  verificationTimeout,
+			wantWrites: []string{"update " + ofRBAC}, wantRetry: verificationTimeout,
 		},
 		"the system namespace has changed": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set:            changed(func(set *v1alpha1.NamespaceInitializerSet) { set.SystemNamespace = "elsewhere" }),
+				configurations: configurations{known},
+				set:            changed(func(set *internalv1alpha1.NamespaceInitializerSet) { set.SystemNamespace = "elsewhere" }),
 			},
-			wantWrites: []string{"update " + ofRBAC},
-			wantRetry:  verificationTimeout,
+			wantWrites: []string{"update " + ofRBAC}, wantRetry: verificationTimeout,
 		},
 		"the user name of the operator has changed": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set:            changed(func(set *v1alpha1.NamespaceInitializerSet) { set.Operator = "previous" }),
+				configurations: configurations{known},
+				set:            changed(func(set *internalv1alpha1.NamespaceInitializerSet) { set.Operator = "previous" }),
 			},
-			wantWrites: []string{"update " + ofRBAC},
-			wantRetry:  verificationTimeout,
+			wantWrites: []string{"update " + ofRBAC}, wantRetry: verificationTimeout,
 		},
 		"a configuration is being deleted": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{
-					enforced(configuration("one", "rbac.corp.com")),
-					configuration("two", "quota.corp.com").Terminating(now, "corp.com/keep"),
-				},
-				set: verifiedSet("rbac.corp.com"),
+				configurations: configurations{known, configuration("two", "quota.corp.com").Terminating(now, "corp.com/keep")},
+				set:            verifiedSet("rbac.corp.com"),
 			},
 		},
 		"an empty configuration, and a configuration with too many initializers": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{
-					configuration("empty"), enforced(configuration("one", "rbac.corp.com")),
-					configuration("too-many", numbered(v1alpha1.MaxSetInitializers)...),
+				configurations: configurations{
+					configuration("empty"), known,
+					configuration("too-many", numbered(internalv1alpha1.MaxInitializers)...),
 				},
 				set: verifiedSet("rbac.corp.com"),
 			},
-			wantWrites: []string{"empty" + status + "True/Empty" + healthy, "too-many" + status + "False/TooManyInitializers" + healthy},
+			wantWrites: []string{wrote("empty", "True/Empty"), wrote("too-many", "False/TooManyInitializers")},
 		},
 		"no policy is installed": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
+				configurations: configurations{known},
+				set: changed(func(set *internalv1alpha1.NamespaceInitializerSet) {
 					set.Status.Conditions[0].Status, set.Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonPolicyMissing
 				}),
 			},
-			wantWrites: []string{"one" + status + "False/PolicyMissing" + healthy},
+			wantWrites: []string{strings.Replace(wrote("one", "False/PolicyMissing"), "Generation=1", "Generation=0", 1)},
 		},
 
 		// Errors.
@@ -256,42 +238,30 @@ func TestConfigurationReconcile(t *testing.T) {
 			wantError: `failed to get NamespaceInitializerSet "effective": ` + errOutage.Error(),
 		},
 		"the set cannot be written; no status is written": {
-			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				setError:       errOutage,
-			},
+			server:     configurationServer{configurations: configurations{one}, setError: errOutage},
 			wantWrites: []string{"create " + ofRBAC},
 			wantError:  `failed to write NamespaceInitializerSet "effective": ` + errOutage.Error(),
 		},
 		"the cached set is stale": {
-			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            verifiedSet(), setError: errConflict,
-			},
-			wantWrites: []string{"update " + ofRBAC},
-			wantRetry:  conflictRetry,
+			server:     configurationServer{configurations: configurations{one}, set: verifiedSet(), setError: errConflict},
+			wantWrites: []string{"update " + ofRBAC}, wantRetry: conflictRetry,
 		},
 		"a cached status is stale": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
+				configurations: configurations{one},
 				set:            verifiedSet("rbac.corp.com"),
 				statusErrors:   map[string]error{"one": errConflict},
 			},
-			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
-			wantRetry:  conflictRetry,
+			wantWrites: []string{wrote("one", "True/Enforced")}, wantRetry: conflictRetry,
 		},
 		"one status cannot be written; the other statuses are written": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{
-					configuration("deleted"), configuration("one", "rbac.corp.com"), configuration("two"),
-				},
-				set:          verifiedSet("rbac.corp.com"),
-				statusErrors: map[string]error{"deleted": errNotFound, "one": errOutage},
+				configurations: configurations{configuration("deleted"), one, configuration("two")},
+				set:            verifiedSet("rbac.corp.com"),
+				statusErrors:   map[string]error{"deleted": errNotFound, "one": errOutage},
 			},
-			wantWrites: []string{
-				"deleted" + status + "True/Empty" + healthy, "one" + status + "True/Enforced" + healthy, "two" + status + "True/Empty" + healthy,
-			},
-			wantError: `failed to update the status of NamespaceInitializerConfiguration "one": ` + errOutage.Error(),
+			wantWrites: []string{wrote("deleted", "True/Empty"), wrote("one", "True/Enforced"), wrote("two", "True/Empty")},
+			wantError:  `failed to update the status of NamespaceInitializerConfiguration "one": ` + errOutage.Error(),
 		},
 	}
 	for name, test := range tests {
@@ -301,17 +271,14 @@ func TestConfigurationReconcile(t *testing.T) {
 				Clock:  clocktesting.NewFakePassiveClock(now),
 				Client: test.server.client(), Live: test.server.client(),
 				HealthChecker: newHealthChecker(), SystemNamespace: systemNamespace,
+				Recorder: events.NewFakeRecorder(10),
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
 			if test.wantRetry == 0 && test.wantError == "" {
 				test.wantRetry = initializerhealth.Interval
 			}
 			g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: test.wantRetry}))
-			if test.wantError == "" {
-				g.Expect(err).NotTo(HaveOccurred())
-			} else {
-				g.Expect(err).To(MatchError(test.wantError))
-			}
+			g.Expect(err).To(matchError(test.wantError))
 			g.Expect(test.server.writes).To(Equal(test.wantWrites))
 		})
 	}
@@ -327,11 +294,11 @@ func TestConfigurationReconcileWithOutdatedCache(t *testing.T) {
 	reconciler := &ConfigurationReconciler{
 		Clock:  clocktesting.NewFakePassiveClock(now),
 		Client: cached.client(), Live: live.client(),
-		SystemNamespace: systemNamespace,
+		SystemNamespace: systemNamespace, Recorder: events.NewFakeRecorder(10),
 	}
 	result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: firstRetryDelay}))
+	g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: conflictRetry}))
 	g.Expect(cached.writes).To(BeEmpty())
 }
 
@@ -346,7 +313,7 @@ func TestConfigurationReconcileWithoutVerification(t *testing.T) {
 	clock := clocktesting.NewFakeClock(now)
 	reconciler := &ConfigurationReconciler{
 		Clock: clock, Client: server.client(), Live: server.client(), HealthChecker: newHealthChecker(),
-		SystemNamespace: systemNamespace,
+		SystemNamespace: systemNamespace, Recorder: events.NewFakeRecorder(10),
 	}
 	expect := func(retryAfter time.Duration, writes ...string) {
 		t.Helper()
@@ -359,11 +326,11 @@ func TestConfigurationReconcileWithoutVerification(t *testing.T) {
 	clock.Step(verificationTimeout - time.Millisecond)
 	expect(time.Millisecond)
 	clock.Step(time.Millisecond)
-	pending := "one/status by nslifecycle, resourceVersion=5: Active=False/EnforcementPending Healthy=True/Healthy"
+	pending := "one/status by nslifecycle, resourceVersion=5, observedGeneration=1: Ready=False/EnforcementPending Active=False/EnforcementPending Healthy=True/Healthy"
 	expect(initializerhealth.Interval, pending)
 
 	server.set.Status.ObservedGeneration++
-	enforced := "one/status by nslifecycle, resourceVersion=5: Active=True/Enforced Healthy=True/Healthy"
+	enforced := "one/status by nslifecycle, resourceVersion=5, observedGeneration=1: Ready=True/Enforced Active=True/Enforced Healthy=True/Healthy"
 	expect(initializerhealth.Interval, pending, enforced)
 }
 
@@ -373,4 +340,64 @@ func numbered(count int) []string {
 		names = append(names, fmt.Sprintf("n-%d.corp.com", i))
 	}
 	return names
+}
+
+func TestSetConditions(t *testing.T) {
+	g := NewWithT(t)
+	earlier := now.Add(-time.Hour)
+	foreign := metav1.Condition{Type: "example.com/Reviewed", Status: "True", Reason: "z"}
+	conditions := []metav1.Condition{foreign}
+	setConditions(&conditions, []metav1.Condition{
+		{Type: "Ready", Status: "False", Reason: "x"}, {Type: "Stalled", Status: "True", Reason: "x"},
+	}, 1, earlier)
+	known := conditions
+	setConditions(&conditions, []metav1.Condition{{Type: "Ready", Status: "False", Reason: "y"}}, 2, now)
+	g.Expect(conditions).To(Equal([]metav1.Condition{foreign, {
+		Type: "Ready", Status: "False", Reason: "y", ObservedGeneration: 2, LastTransitionTime: metav1.NewTime(earlier),
+	}}))
+	g.Expect(known).To(HaveLen(3), "the list may be that of a cache")
+}
+
+// authorizedInitializer returns the permissions of an initializer.
+func authorizedInitializer() (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbInitialize},
+	}}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "r"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "corp", Name: "initializer"}},
+	}
+	return role, binding
+}
+
+// newHealthChecker returns a health checker that reports all initializers as healthy.
+func newHealthChecker() *initializerhealth.Checker {
+	role, binding := authorizedInitializer()
+	return &initializerhealth.Checker{
+		Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}, role, binding),
+		Clock: clocktesting.NewFakePassiveClock(now),
+	}
+}
+
+// Both conditions are written in the same request, and the health is checked periodically.
+func TestConfigurationReconcileReportsHealth(t *testing.T) {
+	g := NewWithT(t)
+	configuration := wrappers.MakeConfiguration("one").Initializers("rbac.corp.com")
+	configuration.ResourceVersion = "5"
+	server := &configurationServer{configurations: []*wrappers.ConfigurationWrapper{configuration}, set: verifiedSet("rbac.corp.com")}
+	c := server.client()
+	passive := clocktesting.NewFakePassiveClock(now)
+	recorder := events.NewFakeRecorder(10)
+	reconciler := &ConfigurationReconciler{
+		Clock:  clocktesting.NewFakePassiveClock(now),
+		Client: c, Live: c, SystemNamespace: systemNamespace, Recorder: recorder,
+		HealthChecker: &initializerhealth.Checker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
+	}
+	result, err := reconciler.Reconcile(t.Context(), requestFor(internalv1alpha1.EffectiveSetName))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.writes).To(ContainElement(
+		HaveSuffix(": Ready=False/InitializerUnauthorized Active=True/Enforced Healthy=False/InitializerUnauthorized")))
+	g.Expect(recorder.Events).To(Receive(HavePrefix("Normal Enforced ")))
+	g.Expect(recorder.Events).To(Receive(HavePrefix("Warning InitializerUnhealthy ")))
+	g.Expect(result.RequeueAfter).To(Equal(initializerhealth.Interval))
 }

@@ -25,9 +25,9 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -97,11 +97,11 @@ func (r *DiagnosisReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	now := r.Clock.Now()
 	tracked := r.tracker.update(&namespace, now, r.ProgressDeadline)
 	// The resourceVersion prevents a second write if the cache is stale.
-	changed := diagnosis.ComputeProgressing(&namespace, tracked.blockedStage(), metav1.NewTime(now))
+	changed := diagnosis.ComputeProgressing(&namespace, tracked.blockedState(), metav1.NewTime(now))
 	if err := r.patchConditions(ctx, &namespace, changed, namespace.ResourceVersion); err != nil {
-		return ctrl.Result{}, nswrite.IgnoreStale(err)
+		return retryStale(err)
 	}
-	if tracked.Stage() == diagnosis.StageActive {
+	if tracked.State() == diagnosis.StateInitialized {
 		r.tracker.remove(req.Name)
 		return ctrl.Result{}, nil
 	}
@@ -136,12 +136,12 @@ func (r *DiagnosisReconciler) diagnose(
 		}
 		return next, nil
 	case r.Get(ctx, client.ObjectKeyFromObject(namespace), &current) != nil || !tracked.IsStalled(&current) ||
-		found.UID != current.UID || found.Stage != tracked.Stage():
+		found.UID != current.UID || found.State != tracked.State():
 		// The Namespace changed during the diagnosis, and the watch event triggers a reconciliation.
 		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultOutdated).Inc()
 		return next, nil
 	}
-	return next, nswrite.IgnoreStale(r.report(ctx, &current, tracked, found, now))
+	return next, nsobject.IgnoreStale(r.report(ctx, &current, tracked, found, now))
 }
 
 // report writes the condition for a diagnosis, and an Event for each new finding.
@@ -169,9 +169,9 @@ func (r *DiagnosisReconciler) report(
 		if tracked.reported[finding.Key()] {
 			continue
 		}
-		log.FromContext(ctx).Info("Found why the namespace makes no progress", "stage", found.Stage,
+		log.FromContext(ctx).Info("Diagnosed blocked namespace", "state", found.State,
 			"cause", finding.Cause, "rank", finding.Rank, "finding", finding.Note())
-		nswrite.RecordEventAbout(r.Recorder, before, relatedObject(finding), corev1.EventTypeWarning,
+		nsobject.RecordEventAbout(r.Recorder, before, relatedObject(finding), corev1.EventTypeWarning,
 			string(finding.Cause), actionDiagnose, finding.Note())
 	}
 	tracked.setReported(found.Findings)
@@ -181,15 +181,16 @@ func (r *DiagnosisReconciler) report(
 func (r *DiagnosisReconciler) patchConditions(
 	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition, resourceVersion string,
 ) error {
-	if len(changed) == 0 || nswrite.LacksFinalizers(namespace) {
+	if len(changed) == 0 || nsobject.LacksFinalizers(namespace) {
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, resourceVersion); err != nil {
+	written := initialization.WithTerminating(before, changed, metav1.NewTime(r.Clock.Now()))
+	if err := nsobject.PatchConditions(ctx, r.Client, namespace, written, resourceVersion); err != nil {
 		return err
 	}
 	for _, condition := range changed {
-		old := nscondition.Find(before, condition.Type)
+		old := nsobject.FindCondition(before, condition.Type)
 		if condition.Status == corev1.ConditionFalse && old != nil && old.Status == corev1.ConditionTrue {
 			log.FromContext(ctx).Info("The namespace is making progress again", "condition", condition.Type,
 				"message", condition.Message)
@@ -230,6 +231,6 @@ func canStall(object client.Object) bool {
 	namespace, ok := object.(*corev1.Namespace)
 	return !ok || namespace.DeletionTimestamp != nil ||
 		namespace.Annotations[v1alpha1.AnnotationPendingInitializers] != "" ||
-		diagnosis.IsBlocked(namespace, diagnosis.StageInitializing) ||
-		diagnosis.IsBlocked(namespace, diagnosis.StageTerminating)
+		diagnosis.IsBlocked(namespace, diagnosis.StateInitializing) ||
+		diagnosis.IsBlocked(namespace, diagnosis.StateTerminating)
 }

@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
@@ -71,7 +71,7 @@ type ExpiryReconciler struct {
 func (r *ExpiryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	enqueueAll := handler.EnqueueRequestsFromMapFunc(r.listRequests)
 	isExpiryPolicy := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
-		return object.GetLabels()[v1alpha1.LabelPolicy] == v1alpha1.PolicyExpiry
+		return object.GetLabels()[internalv1alpha1.LabelPolicy] == internalv1alpha1.PolicyExpiry
 	}))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(expiryControllerName).
@@ -117,7 +117,10 @@ func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if decision.ShouldDelete {
 		return r.deleteExpired(ctx, live, decision, clocks.earlier)
 	}
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nswrite.IgnoreStale(r.writeCondition(ctx, live, decision))
+	if err := r.writeCondition(ctx, live, decision); err != nil {
+		return retryStale(err)
+	}
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
 }
 
 // decide computes the decision for a Namespace, based on the policies that the reader returns.
@@ -171,7 +174,7 @@ func computeClockRange(ctx context.Context, local, server time.Time) clockRange 
 	return clockRange{earlier: local, later: server}
 }
 
-// writeCondition writes the condition of a decision and then records its Event.
+// writeCondition writes the condition and the record of a decision in one request, and then records its Event.
 func (r *ExpiryReconciler) writeCondition(
 	ctx context.Context, namespace *corev1.Namespace, decision expiry.Decision,
 ) error {
@@ -183,13 +186,17 @@ func (r *ExpiryReconciler) writeCondition(
 	if outdated := expiry.ComputeNotExpired(namespace, r.Clock.Now()); outdated != nil {
 		conditions = append(conditions, *outdated)
 	}
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, conditions, ""); err != nil {
+	var annotations map[string]string
+	if decision.WarnedAt != nil {
+		annotations = map[string]string{v1alpha1.AnnotationExpiryWarnedAt: *decision.WarnedAt}
+	}
+	if err := nsobject.PatchAnnotations(ctx, r.Client, namespace, "", annotations, conditions); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Updated the condition of an expiring namespace", "reason", condition.Reason,
 		"message", condition.Message)
 	if decision.EventType != "" {
-		nswrite.RecordEvent(r.Recorder, before, decision.EventType, condition.Reason, actionExpire, condition.Message)
+		nsobject.RecordEvent(r.Recorder, before, decision.EventType, condition.Reason, actionExpire, condition.Message)
 	}
 	return nil
 }
@@ -198,7 +205,7 @@ func (r *ExpiryReconciler) writeCondition(
 // read. The API server denies the deletion without the record (config/confine).
 func (r *ExpiryReconciler) recordAndDelete(ctx context.Context, namespace *corev1.Namespace, now time.Time) error {
 	if expired := expiry.ComputeExpired(namespace, now); expired != nil {
-		err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{*expired},
+		err := nsobject.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{*expired},
 			namespace.ResourceVersion)
 		if err != nil {
 			return err
@@ -225,18 +232,13 @@ func (r *ExpiryReconciler) deleteExpired(
 		}
 		r.nextAttempt[namespace.Name] = r.Clock.Now().Add(decision.RequeueAfter)
 		return ctrl.Result{RequeueAfter: decision.RequeueAfter},
-			nswrite.IgnoreStale(r.writeCondition(ctx, namespace, expiry.DecideRefused(namespace, err)))
-	case nswrite.IsConflict(err):
-		// The predicate may drop the watch event of the conflicting change.
-		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
-	case nswrite.IsNotFound(err):
-		return ctrl.Result{}, nil
+			nsobject.IgnoreStale(r.writeCondition(ctx, namespace, expiry.DecideRefused(namespace, err)))
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("failed to delete expired namespace %q: %w", namespace.Name, err)
+		return retryStale(fmt.Errorf("failed to delete expired namespace %q: %w", namespace.Name, err))
 	}
 	expires, _ := expiry.Parse(namespace) // A Namespace with an invalid expiry is not deleted.
 	log.FromContext(ctx).Info("Deleted an expired namespace", "uid", namespace.UID, "expiry", expires.String())
-	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, eventExpired, actionExpire,
+	nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, eventExpired, actionExpire,
 		fmt.Sprintf(noteExpired, expires))
 	return ctrl.Result{}, nil
 }
@@ -261,5 +263,5 @@ func (r *ExpiryReconciler) listRequests(ctx context.Context, _ client.Object) []
 // outdated.
 func mayExpire(object client.Object) bool {
 	namespace, ok := object.(*corev1.Namespace)
-	return !ok || expiry.IsSet(namespace) || nscondition.Find(namespace, v1alpha1.ConditionExpiring) != nil
+	return !ok || expiry.IsSet(namespace) || nsobject.FindCondition(namespace, v1alpha1.ConditionExpiring) != nil
 }

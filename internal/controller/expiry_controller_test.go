@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,17 +20,18 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
-	"github.com/nslifecycle/nslifecycle/internal/servertime"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 func TestExpiryReconcile(t *testing.T) {
 	const (
-		statusPatch = "application/strategic-merge-patch+json of x/status by nslifecycle: uid=x-uid "
-		record      = statusPatch + "nslifecycle.dev/Expired=True/Expired"
+		statusPatch = "status of x: uid=x-uid "
+		record      = statusPatch + "version=7 nslifecycle.dev/Expired=True/Expired"
 		deletion    = "delete x: uid=x-uid resourceVersion=8"
 		toKeep      = "; to keep it, run: kubectl annotate namespace x nslifecycle.dev/ttl-"
+		warn        = statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"
+		withdrawn   = " expiry-warned-at="
 		onTime      = "the namespace will be deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h)" + toKeep
 	)
 	// expired returns a namespace that expires now.
@@ -44,7 +44,7 @@ func TestExpiryReconcile(t *testing.T) {
 		return expired().Condition(corev1.NamespaceCondition{
 			Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
 			Message: onTime, LastTransitionTime: metav1.NewTime(now.Add(-expiry.WarningPeriod)),
-		})
+		}).Annotation(v1alpha1.AnnotationExpiryWarnedAt, "2026-03-01T11:00:00Z 2026-03-01T12:00:00Z")
 	}
 	alreadyRecorded := func(at time.Time) *wrappers.NamespaceWrapper {
 		return warned().Condition(corev1.NamespaceCondition{
@@ -57,9 +57,9 @@ func TestExpiryReconcile(t *testing.T) {
 		// cached is the Namespace in the cache. live is the Namespace in the API server; the default is
 		// cached.
 		cached, live *wrappers.NamespaceWrapper
-		server       namespaceServer
-		// cachedPolicies are the policies in the cache, and livePolicies those in the API server.
-		cachedPolicies, livePolicies []client.Object
+		server       fakeServer
+		// livePolicies are the policies in the API server; the default is those in the cache.
+		livePolicies []client.Object
 		// serverTime is the API server's time. The default is now; zero means that it is unknown.
 		serverTime *time.Time
 		liveError  error
@@ -68,8 +68,8 @@ func TestExpiryReconcile(t *testing.T) {
 		wantEvents []string
 		wantError  string
 	}{
-		"the namespace does not exist":                {cached: expired(), server: namespaceServer{getError: errNotFound}},
-		"the namespace cannot be read from the cache": {cached: expired(), server: namespaceServer{getError: errOutage}, wantError: errOutage.Error()},
+		"the namespace does not exist":                {cached: expired(), server: fakeServer{getError: errNotFound}},
+		"the namespace cannot be read from the cache": {cached: expired(), server: fakeServer{getError: errOutage}, wantError: errOutage.Error()},
 		"warned and expired": {
 			cached: warned(), wantWrites: []string{record, deletion},
 			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
@@ -85,22 +85,22 @@ func TestExpiryReconcile(t *testing.T) {
 		"extended after the record": {
 			cached:     alreadyRecorded(now).Annotation(v1alpha1.AnnotationTTL, "80h"),
 			wantResult: ctrl.Result{RequeueAfter: 12 * time.Hour},
-			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryScheduled nslifecycle.dev/Expired=False/ExpiryChanged"},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryScheduled nslifecycle.dev/Expired=False/ExpiryChanged" + withdrawn},
 		},
 		"no warning yet": {
 			cached: expired().Annotation(v1alpha1.AnnotationTTL, "8h1s"), wantResult: ctrl.Result{RequeueAfter: time.Second},
-			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
+			wantWrites: []string{warn + " expiry-warned-at=2026-03-01T12:00:00Z 2026-03-01T12:00:01Z"},
 			wantEvents: []string{"Warning ExpiresSoon the namespace will be deleted at 2026-03-01T12:00:01Z (nslifecycle.dev/ttl=8h1s)" + toKeep},
 		},
 
 		// The cache is stale.
 		"extended in the meantime": {
 			cached: warned(), live: warned().Annotation(v1alpha1.AnnotationTTL, "80h"), wantResult: ctrl.Result{RequeueAfter: 12 * time.Hour},
-			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryScheduled"},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryScheduled" + withdrawn},
 		},
 		"protected in the meantime": {
 			cached: warned(), live: warned().Label(v1alpha1.LabelDeletionProtection, ""),
-			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/DeletionProtected"},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/DeletionProtected" + withdrawn},
 			wantEvents: []string{"Warning DeletionProtected the namespace expired at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h), " +
 				"but is not deleted: the label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
 				"kubectl label namespace x nslifecycle.dev/deletion-protection-"},
@@ -115,7 +115,7 @@ func TestExpiryReconcile(t *testing.T) {
 		},
 		"condition removed in the meantime": {
 			cached: warned(), live: expired(), wantResult: ctrl.Result{RequeueAfter: time.Second},
-			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
+			wantWrites: []string{warn + " expiry-warned-at=2026-03-01T12:00:00Z 2026-03-01T12:00:00Z"},
 			wantEvents: []string{"Warning ExpiresSoon " + onTime},
 		},
 
@@ -130,93 +130,74 @@ func TestExpiryReconcile(t *testing.T) {
 		"local clock behind the API server, before the warning": {
 			cached: expired().Annotation(v1alpha1.AnnotationTTL, "8h1s"), serverTime: new(now.Add(time.Hour)),
 			wantResult: ctrl.Result{RequeueAfter: 2 * time.Hour},
-			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon since " + now.Add(time.Hour).String()},
+			wantWrites: []string{warn + " since " + now.Add(time.Hour).String() +
+				" expiry-warned-at=2026-03-01T13:00:00Z 2026-03-01T12:00:01Z"},
 			wantEvents: []string{"Warning ExpiresSoon the namespace has expired (nslifecycle.dev/ttl=8h1s) and will be deleted " +
 				"at 2026-03-01T14:00:00Z" + toKeep},
 		},
 		"no time in the API server's response": {
-			cached: warned(), serverTime: new(time.Time{}),
-			wantError: errNoServerTime.Error(),
+			cached: warned(), serverTime: new(time.Time{}), wantError: errNoServerTime.Error(),
 		},
 
 		// The admission policy.
 		"policy deleted in the meantime": {
 			cached: warned(), livePolicies: []client.Object{policytest.ExpiryPolicy()},
-			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryPolicyMissing"},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryPolicyMissing" + withdrawn},
 			wantEvents: []string{`Warning ExpiryPolicyMissing the namespace is not deleted when it expires: ` + policyverifier.MsgExpiryNotEnforced},
 		},
 
 		// Responses to the DELETE request.
 		"the deletion conflicts": {
-			cached: warned(), server: namespaceServer{deleteError: errConflict},
-			wantWrites: []string{record, deletion}, wantResult: ctrl.Result{RequeueAfter: firstRetryDelay},
+			cached: warned(), server: fakeServer{deleteError: errConflict},
+			wantWrites: []string{record, deletion}, wantResult: ctrl.Result{RequeueAfter: conflictRetry},
 		},
-		"deleted concurrently": {cached: warned(), server: namespaceServer{deleteError: errNotFound}, wantWrites: []string{record, deletion}},
+		"deleted concurrently": {cached: warned(), server: fakeServer{deleteError: errNotFound}, wantWrites: []string{record, deletion}, wantResult: ctrl.Result{RequeueAfter: conflictRetry}},
 		"the deletion fails": {
-			cached: warned(), server: namespaceServer{deleteError: errOutage}, wantWrites: []string{record, deletion},
+			cached: warned(), server: fakeServer{deleteError: errOutage}, wantWrites: []string{record, deletion},
 			wantError: `failed to delete expired namespace "x": ` + errOutage.Error(),
 		},
 		"a webhook refuses the deletion with the code of a conflict": {
-			cached: warned(), server: namespaceServer{deleteError: errInUse},
-			wantWrites: []string{record, deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
-			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + errInUse.Error()},
+			cached: warned(), server: fakeServer{deleteError: errInUse},
+			wantWrites: []string{record, deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRejected since " + now.Add(-time.Hour).String()},
+			wantEvents: []string{"Warning DeletionRejected " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + errInUse.Error()},
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
 		"a webhook delays the deletion": {
-			cached: warned(), server: namespaceServer{deleteError: context.DeadlineExceeded},
-			wantWrites: []string{record, deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
-			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + context.DeadlineExceeded.Error()},
+			cached: warned(), server: fakeServer{deleteError: context.DeadlineExceeded},
+			wantWrites: []string{record, deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRejected since " + now.Add(-time.Hour).String()},
+			wantEvents: []string{"Warning DeletionRejected " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + context.DeadlineExceeded.Error()},
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
 		"the deletion is refused": {
-			cached: warned(), server: namespaceServer{deleteError: errForbidden},
-			wantWrites: []string{record, deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
-			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + errForbidden.Error()},
+			cached: warned(), server: fakeServer{deleteError: errForbidden},
+			wantWrites: []string{record, deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRejected since " + now.Add(-time.Hour).String()},
+			wantEvents: []string{"Warning DeletionRejected " + onTime + "; the API server refused the deletion, and the operator is retrying it: " + errForbidden.Error()},
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
 
 		"writing the warning fails": {
-			cached: expired(), server: namespaceServer{statusError: errOutage},
-			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
-			wantError:  `failed to update the status of namespace "x": ` + errOutage.Error(), wantResult: ctrl.Result{RequeueAfter: time.Second},
+			cached: expired(), server: fakeServer{statusError: errOutage},
+			wantWrites: []string{warn + " expiry-warned-at=2026-03-01T12:00:00Z 2026-03-01T12:00:00Z"},
+			wantError:  `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			if test.live == nil {
-				test.live = test.cached
-			}
-			if test.cachedPolicies == nil {
-				test.cachedPolicies = policies
+			test.server.cached, test.server.serverTime, test.server.liveError = test.cached.Obj(), test.serverTime, test.liveError
+			if test.live != nil {
+				test.server.live = test.live.Obj()
 			}
 			if test.livePolicies == nil {
 				test.livePolicies = policies
 			}
-			if test.serverTime == nil {
-				test.serverTime = new(now)
-			}
-			test.server.namespace = test.cached.Obj()
-			live := &namespaceServer{namespace: test.live.Obj(), getError: test.liveError}
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &ExpiryReconciler{
-				Client: newFakeClient(interceptor.Funcs{
-					Get: test.server.get, SubResourcePatch: test.server.patchStatus, Delete: test.server.delete,
-				}, test.cachedPolicies...),
-				Live: newFakeClient(interceptor.Funcs{Get: func(
-					ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
-				) error {
-					servertime.Set(ctx, *test.serverTime)
-					return live.get(ctx, c, key, object, opts...)
-				}}, test.livePolicies...),
+				Client: test.server.client(policies...), Live: test.server.reader(test.livePolicies...),
 				Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
-			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "x"}})
-			if test.wantError != "" {
-				g.Expect(err).To(MatchError(test.wantError))
-			} else {
-				g.Expect(err).NotTo(HaveOccurred())
-			}
+			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
+			g.Expect(err).To(matchError(test.wantError))
 			g.Expect(result).To(Equal(test.wantResult))
 			g.Expect(test.server.writes).To(Equal(test.wantWrites))
 			g.Expect(recorded(recorder)).To(Equal(test.wantEvents))
@@ -233,30 +214,21 @@ func TestExpiryBacksOffAfterRejection(t *testing.T) {
 		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
 		Message: "the namespace will be deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h); to keep it, run: " +
 			"kubectl annotate namespace x nslifecycle.dev/ttl-", LastTransitionTime: metav1.NewTime(now.Add(-expiry.WarningPeriod)),
-	})
-	server := &namespaceServer{namespace: namespace.Obj(), deleteError: errForbidden}
-	get := func(
-		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
-	) error {
-		servertime.Set(ctx, now.Add(time.Hour))
-		return server.get(ctx, c, key, object, opts...)
-	}
-	clock := clocktesting.NewFakePassiveClock(now)
+	}).Annotation(v1alpha1.AnnotationExpiryWarnedAt, "2026-03-01T11:00:00Z 2026-03-01T12:00:00Z")
+	server := &fakeServer{cached: namespace.Obj(), deleteError: errForbidden, serverTime: new(now.Add(time.Hour))}
+	clock, policies := clocktesting.NewFakePassiveClock(now), []client.Object{policytest.ExpiryPolicy(), policytest.ExpiryBinding()}
 	reconciler := &ExpiryReconciler{
-		Client: newFakeClient(interceptor.Funcs{
-			Get: get, SubResourcePatch: server.patchStatus, Delete: server.delete,
-		}, policytest.ExpiryPolicy(), policytest.ExpiryBinding()),
-		Live:     newFakeClient(interceptor.Funcs{Get: get}, policytest.ExpiryPolicy(), policytest.ExpiryBinding()),
-		Recorder: events.NewFakeRecorder(10), Clock: clock, SystemNamespace: systemNamespace,
+		Client: server.client(policies...), Live: server.reader(policies...), Recorder: events.NewFakeRecorder(10), Clock: clock,
+		SystemNamespace: systemNamespace,
 	}
 	reconcile := func(wait time.Duration, writes int) {
-		result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "x"}})
+		result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
 		g.ExpectWithOffset(1, err).NotTo(HaveOccurred())
 		g.ExpectWithOffset(1, result).To(Equal(ctrl.Result{RequeueAfter: wait}))
 		g.ExpectWithOffset(1, server.writes).To(HaveLen(writes))
-		server.writes = nil
+		server.live, server.writes = nil, nil // The server does not keep the record, the first write.
 	}
-	reconcile(10*time.Second, 3) // The server does not keep the record, the first write.
+	reconcile(10*time.Second, 3)
 	reconcile(10*time.Second, 0)
 	clock.SetTime(now.Add(4 * time.Second))
 	reconcile(6*time.Second, 0)

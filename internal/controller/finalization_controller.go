@@ -25,9 +25,9 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 const (
@@ -105,7 +105,7 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	}
 	firstSeen := r.Finalizer.FirstSeen(&namespace)
 	hasFinalizer := finalization.HasFinalizer(&namespace, r.NamespaceFinalizer)
-	lacksFinalizers := nswrite.LacksFinalizers(&namespace)
+	lacksFinalizers := nsobject.LacksFinalizers(&namespace)
 	reason := finalization.RefusalReason(&namespace, r.OwnNamespace)
 	switch {
 	// If only other finalizers remain, the controllers responsible for them own the conditions.
@@ -118,7 +118,7 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating && !lacksFinalizers {
 		phase := map[string]any{"phase": corev1.NamespaceTerminating}
-		if err := nswrite.PatchStatus(ctx, r.Client, &namespace, phase, ""); err != nil {
+		if err := nsobject.PatchStatus(ctx, r.Client, &namespace, phase, ""); err != nil {
 			return retryStale(err)
 		}
 	}
@@ -144,8 +144,8 @@ func (r *FinalizationReconciler) finalize(ctx context.Context, namespace *corev1
 	// Conditions are written even after errors, because they report the errors. A Namespace that was
 	// empty in every pass gets no conditions while it waits for the grace period to end.
 	var statusErr error
-	if report.HasNews || nscondition.Find(namespace, corev1.NamespaceContentRemaining) != nil {
-		statusErr = nswrite.IgnoreStale(r.writeConditions(ctx, namespace, report))
+	if report.HasNews || nsobject.FindCondition(namespace, corev1.NamespaceContentRemaining) != nil {
+		statusErr = nsobject.IgnoreStale(r.writeConditions(ctx, namespace, report))
 	}
 	if err := errors.Join(report.Err(), statusErr); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to delete the content of namespace %q: %w", namespace.Name, err)
@@ -181,11 +181,11 @@ func (r *FinalizationReconciler) removeFinalizer(
 		// A PUT request to /finalize also writes labels and annotations. The resource version prevents
 		// the request from overwriting newer values.
 		live.Spec.Finalizers = finalization.OtherFinalizers(&live, r.NamespaceFinalizer)
-		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner))
+		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nsobject.FieldOwner))
 		switch {
-		case nswrite.IsConflict(err):
+		case nsobject.IsConflict(err):
 			continue
-		case nswrite.IsNotFound(err):
+		case nsobject.IsNotFound(err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("failed to remove namespace finalizer %q from namespace %q: %w",
@@ -209,11 +209,11 @@ func (r *FinalizationReconciler) restoreFinalizer(ctx context.Context, namespace
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
 		return err
 	}
-	if live.UID != namespace.UID || !nswrite.LacksFinalizers(&live) {
+	if live.UID != namespace.UID || !nsobject.LacksFinalizers(&live) {
 		return nil
 	}
 	live.Spec.Finalizers = []corev1.FinalizerName{r.NamespaceFinalizer}
-	if err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+	if err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nsobject.FieldOwner)); err != nil {
 		return fmt.Errorf("failed to add namespace finalizer %q to namespace %q: %w",
 			r.NamespaceFinalizer, namespace.Name, err)
 	}
@@ -251,20 +251,22 @@ func (r *FinalizationReconciler) writeConditions(
 func (r *FinalizationReconciler) patchConditions(
 	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
 ) error {
-	if len(changed) == 0 {
+	// Another namespace controller may have written all other conditions.
+	written := initialization.WithTerminating(namespace, changed, metav1.NewTime(r.Clock.Now()))
+	if len(written) == 0 {
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, ""); err != nil {
+	if err := nsobject.PatchConditions(ctx, r.Client, namespace, written, ""); err != nil {
 		return err
 	}
 	for _, condition := range changed {
-		old := nscondition.Find(before, condition.Type)
+		old := nsobject.FindCondition(before, condition.Type)
 		isReported := condition.Status == corev1.ConditionTrue || old != nil
 		if isReported && (old == nil || old.Status != condition.Status) {
 			log.FromContext(ctx).Info("A finalization condition changed", "condition", condition.Type,
 				"status", condition.Status, "message", condition.Message)
-			nswrite.RecordEvent(r.Recorder, before, eventTypeOf(condition), condition.Reason, actionFinalize, condition.Message)
+			nsobject.RecordEvent(r.Recorder, before, eventTypeOf(condition), condition.Reason, actionFinalize, condition.Message)
 		}
 	}
 	return nil

@@ -5,9 +5,7 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,13 +27,13 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -43,41 +41,14 @@ const (
 	otherFinalizer corev1.FinalizerName = "a.example.com/other"
 )
 
-// finalizationServer is a fake API server with one Namespace and its ConfigMaps. It records writes as
-// text. The specs in test/finalization cover the effect of writes to /finalize.
-type finalizationServer struct {
-	// cached is the Namespace in the cache. live is the Namespace in the API server; the default is
-	// cached.
-	cached, live *corev1.Namespace
-	// configMaps contains the ConfigMaps in the namespace.
-	configMaps []metav1.PartialObjectMetadata
-	// leases contains the Leases of the API servers.
-	leases []coordinationv1.Lease
-	// webhooks contains the ValidatingWebhookConfigurations.
-	webhooks []admissionv1.ValidatingWebhookConfiguration
-	// These are the errors that requests return. Each finalize request returns the next finalizeError.
-	getError, liveError, listError, discoveryError, leasesError, webhooksError, statusError error
-	finalizeErrors                                                                          []error
-	// onFinalize is called in each finalize request.
-	onFinalize func(*finalizationServer)
-
-	gracePeriods *graceperiod.Source
-	writes       []string
-	discovers    int
-	webhookLists int
-}
-
-func (s *finalizationServer) reconciler(recorder events.EventRecorder) *FinalizationReconciler {
+func (s *fakeServer) finalizationReconciler(recorder events.EventRecorder) *FinalizationReconciler {
 	passive := clocktesting.NewFakePassiveClock(now)
 	content := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
 	content.PrependReactor("*", "*", s.content)
 	content.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, errOutage))
-	live := newFakeClient(interceptor.Funcs{Get: s.getLive, List: s.listWebhooks})
-	cached := newFakeClient(interceptor.Funcs{
-		Get: s.get, List: s.list, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize,
-	})
+	live, cached := s.reader(), s.client()
 	s.gracePeriods = &graceperiod.Source{
-		Config: finalization.GracePeriod{Fixed: ptr.To(time.Duration(0))}, Leases: cached, Live: live,
+		Config: graceperiod.GracePeriod{Fixed: ptr.To(time.Duration(0))}, Leases: cached, Live: live,
 		Clock: passive, ServerClock: passive,
 	}
 	return &FinalizationReconciler{
@@ -95,7 +66,7 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 	}
 }
 
-func (s *finalizationServer) ServerPreferredNamespacedResourcesWithContext(
+func (s *fakeServer) ServerPreferredNamespacedResourcesWithContext(
 	context.Context,
 ) ([]*metav1.APIResourceList, error) {
 	s.discovers++
@@ -104,13 +75,13 @@ func (s *finalizationServer) ServerPreferredNamespacedResourcesWithContext(
 	}}}}, s.discoveryError
 }
 
-func (s *finalizationServer) content(action clienttesting.Action) (bool, runtime.Object, error) {
+func (s *fakeServer) content(action clienttesting.Action) (bool, runtime.Object, error) {
 	if action.GetVerb() != "list" {
 		s.writes = append(s.writes, action.GetVerb()+" "+action.GetResource().Resource)
 		return true, nil, nil
 	}
-	if s.listError != nil {
-		return true, nil, s.listError
+	if s.contentError != nil {
+		return true, nil, s.contentError
 	}
 	list := &metav1.List{}
 	for i := range s.configMaps {
@@ -119,111 +90,9 @@ func (s *finalizationServer) content(action clienttesting.Action) (bool, runtime
 	return true, list, nil
 }
 
-func (s *finalizationServer) get(
-	_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
-) error {
-	if s.getError == nil {
-		s.cached.DeepCopyInto(object.(*corev1.Namespace))
-	}
-	return s.getError
-}
+func recreated(namespace *corev1.Namespace) { namespace.UID = "another-uid" }
 
-func (s *finalizationServer) getLive(
-	_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
-) error {
-	switch {
-	case s.liveError != nil:
-		return s.liveError
-	case s.live != nil:
-		s.live.DeepCopyInto(object.(*corev1.Namespace))
-	default:
-		s.cached.DeepCopyInto(object.(*corev1.Namespace))
-	}
-	return nil
-}
-
-func (s *finalizationServer) list(
-	_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption,
-) error {
-	options := (&client.ListOptions{}).ApplyOptions(opts)
-	if options.Namespace != metav1.NamespaceSystem ||
-		options.LabelSelector.String() != "apiserver.kubernetes.io/identity=kube-apiserver" {
-		return fmt.Errorf("the list options do not select the Leases of API servers: %v", options)
-	}
-	list.(*coordinationv1.LeaseList).Items = s.leases
-	return s.leasesError
-}
-
-func (s *finalizationServer) listWebhooks(
-	_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption,
-) error {
-	switch list := list.(type) {
-	case *admissionv1.MutatingWebhookConfigurationList:
-		s.webhookLists++
-	case *admissionv1.ValidatingWebhookConfigurationList:
-		list.Items = s.webhooks
-	}
-	return s.webhooksError
-}
-
-func (s *finalizationServer) patchStatus(
-	_ context.Context, _ client.Client, subResource string, object client.Object, patch client.Patch,
-	_ ...client.SubResourcePatchOption,
-) error {
-	data, err := patch.Data(object)
-	if err != nil {
-		return err
-	}
-	var body corev1.Namespace
-	if err := json.Unmarshal(data, &body); err != nil {
-		return err
-	}
-	words := []string{fmt.Sprintf("%s of %s: uid=%s", subResource, object.GetName(), body.UID)}
-	if body.Status.Phase != "" {
-		words = append(words, "phase="+string(body.Status.Phase))
-	}
-	for _, condition := range body.Status.Conditions {
-		words = append(words, fmt.Sprintf("%s=%s", condition.Reason, condition.Status))
-	}
-	s.writes = append(s.writes, strings.Join(words, " "))
-	if s.statusError == nil { // Like the API server, return the updated object.
-		object.SetResourceVersion("8")
-		if body.Status.Phase != "" {
-			object.(*corev1.Namespace).Status.Phase = body.Status.Phase
-		}
-	}
-	return s.statusError
-}
-
-func (s *finalizationServer) finalize(
-	_ context.Context, _ client.Client, subResource string, object client.Object, opts ...client.SubResourceUpdateOption,
-) error {
-	options := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts)
-	s.writes = append(s.writes, fmt.Sprintf("%s %s by %s: uid=%s resourceVersion=%s finalizers=%s", subResource, object.GetName(),
-		options.FieldManager, object.GetUID(), object.GetResourceVersion(), object.(*corev1.Namespace).Spec.Finalizers))
-	if s.onFinalize != nil {
-		s.onFinalize(s)
-	}
-	if len(s.finalizeErrors) == 0 {
-		return nil
-	}
-	err := s.finalizeErrors[0]
-	s.finalizeErrors = s.finalizeErrors[1:]
-	return err
-}
-
-// terminating returns a terminating Namespace.
-func terminating(change ...func(*corev1.Namespace)) *corev1.Namespace {
-	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Terminating(now).Obj()
-	for _, change := range change {
-		change(namespace)
-	}
-	return namespace
-}
-
-func withFinalizers(finalizers ...corev1.FinalizerName) func(*corev1.Namespace) {
-	return func(namespace *corev1.Namespace) { namespace.Spec.Finalizers = finalizers }
-}
+func notDeleted(namespace *corev1.Namespace) { namespace.DeletionTimestamp = nil }
 
 func active(namespace *corev1.Namespace) { namespace.Status.Phase = corev1.NamespaceActive }
 
@@ -250,43 +119,51 @@ func TestFinalizationReconcile(t *testing.T) {
 		restored   = "finalize x by nslifecycle: uid=x-uid resourceVersion="
 		ours       = " finalizers=[kubernetes]"
 		phase      = "status of x: uid=x-uid phase=Terminating"
-		conditions = "status of x: uid=x-uid ResourcesDiscovered=False ParsedGroupVersions=False "
-		emptied    = conditions + "ContentDeleted=False ContentRemoved=False ContentHasNoFinalizers=False"
-		remaining  = conditions + "ContentDeleted=False SomeResourcesRemain=True SomeFinalizersRemain=True"
-		failed     = conditions + "ContentDeletionFailed=True ContentUnknown=Unknown ContentUnknown=Unknown"
-		refused    = ": uid=x-uid ContentDeletionFailed=True"
+		conditions = "status of x: uid=x-uid NamespaceDeletionDiscoveryFailure=False/ResourcesDiscovered NamespaceDeletionGroupVersionParsingFailure=False/ParsedGroupVersions "
+		emptied    = conditions + "NamespaceDeletionContentFailure=False/ContentDeleted NamespaceContentRemaining=False/ContentRemoved NamespaceFinalizersRemaining=False/ContentHasNoFinalizers Ready=False/Terminating"
+		remaining  = conditions + "NamespaceDeletionContentFailure=False/ContentDeleted NamespaceContentRemaining=True/SomeResourcesRemain NamespaceFinalizersRemaining=True/SomeFinalizersRemain Ready=False/Terminating"
+		failed     = conditions + "NamespaceDeletionContentFailure=True/ContentDeletionFailed NamespaceContentRemaining=Unknown/ContentUnknown NamespaceFinalizersRemaining=Unknown/ContentUnknown Ready=False/Terminating"
+		refused    = ": uid=x-uid NamespaceDeletionContentFailure=True/ContentDeletionFailed Ready=False/Terminating"
 	)
+	isRefused := func(n *corev1.Namespace) {
+		n.Status.Conditions = finalization.ComputeRefusal(n, finalization.RefusalReason(n, ""), metav1.NewTime(now))
+	}
 	stuck := []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{
 		Name: "c", Finalizers: []string{"example.com/hold"}, DeletionTimestamp: &metav1.Time{Time: now},
 	}}}
 	fresh := []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c-uid"}}}
-	retry := ctrl.Result{RequeueAfter: firstRetryDelay}
+	retry := ctrl.Result{RequeueAfter: conflictRetry}
+
+	// conflicting returns a server where the Namespace is changed before the operator removes its finalizer.
+	conflicting := func(live *corev1.Namespace) fakeServer {
+		return fakeServer{
+			cached: terminating(), finalizeErrors: []error{errConflict}, onFinalize: func(s *fakeServer) { s.live = live },
+		}
+	}
 
 	tests := map[string]struct {
-		server      finalizationServer
+		server      fakeServer
 		gracePeriod time.Duration
 		want        ctrl.Result
 		wantWrites  []string
 		wantEvents  []string
 		wantError   string
 	}{
-		"the namespace does not exist": {server: finalizationServer{getError: errNotFound}},
-		"the namespace cannot be read": {
-			server: finalizationServer{getError: errOutage}, wantError: errOutage.Error(),
-		},
+		"the namespace does not exist": {server: fakeServer{getError: errNotFound}},
+		"the namespace cannot be read": {server: fakeServer{getError: errOutage}, wantError: errOutage.Error()},
 		"the namespace is not terminating": {
-			server: finalizationServer{cached: wrappers.MakeNamespace("x").UID("x-uid").Obj(), configMaps: fresh},
+			server: fakeServer{cached: wrappers.MakeNamespace("x").UID("x-uid").Obj(), configMaps: fresh},
 		},
 		"the namespace is not terminating and has no namespace finalizer": {
-			server: finalizationServer{cached: terminating(withFinalizers(), func(n *corev1.Namespace) { n.DeletionTimestamp = nil })},
+			server: fakeServer{cached: terminating(withFinalizers(), notDeleted)},
 		},
-		"the namespace is empty": {server: finalizationServer{cached: terminating()}, wantWrites: []string{finalized}},
+		"the namespace is empty": {server: fakeServer{cached: terminating()}, wantWrites: []string{finalized}},
 		"the namespace is empty, before the grace period ends": {
-			server: finalizationServer{cached: terminating()}, gracePeriod: 5 * time.Second,
+			server: fakeServer{cached: terminating()}, gracePeriod: 5 * time.Second,
 			want: ctrl.Result{RequeueAfter: 5 * time.Second},
 		},
 		"the namespace is empty and has conditions, before the grace period ends": {
-			server: finalizationServer{cached: terminating(func(n *corev1.Namespace) {
+			server: fakeServer{cached: terminating(func(n *corev1.Namespace) {
 				n.Status.Conditions = []corev1.NamespaceCondition{{
 					Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
 				}}
@@ -295,25 +172,25 @@ func TestFinalizationReconcile(t *testing.T) {
 			wantEvents: []string{"Normal ContentRemoved All content successfully removed"},
 		},
 		"the phase is written first": {
-			server: finalizationServer{cached: terminating(active)}, wantWrites: []string{phase, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 finalizers=[]"},
+			server: fakeServer{cached: terminating(active)}, wantWrites: []string{phase, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 finalizers=[]"},
 		},
 		"the phase cannot be written": {
-			server: finalizationServer{cached: terminating(active), statusError: errOutage}, wantWrites: []string{phase},
+			server: fakeServer{cached: terminating(active), statusError: errOutage}, wantWrites: []string{phase},
 			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 		"a conflict while the phase is written": {
-			server: finalizationServer{cached: terminating(active), statusError: errConflict}, wantWrites: []string{phase}, want: retry,
+			server: fakeServer{cached: terminating(active), statusError: errConflict}, wantWrites: []string{phase}, want: retry,
 		},
 		"the namespace is recreated before the phase is written": {
-			server: finalizationServer{cached: terminating(active), statusError: errRecreated}, wantWrites: []string{phase}, want: retry,
+			server: fakeServer{cached: terminating(active), statusError: errRecreated}, wantWrites: []string{phase}, want: retry,
 		},
 		"the namespace is deleted before the phase is written": {
-			server: finalizationServer{cached: terminating(active), statusError: errNotFound}, wantWrites: []string{phase}, want: retry,
+			server: fakeServer{cached: terminating(active), statusError: errNotFound}, wantWrites: []string{phase}, want: retry,
 		},
 
 		// Content.
 		"an object has a finalizer": {
-			server:     finalizationServer{cached: terminating(), configMaps: stuck},
+			server:     fakeServer{cached: terminating(), configMaps: stuck},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 			wantEvents: []string{
 				"Normal SomeResourcesRemain Some resources are remaining: configmaps. has 1 resource instances",
@@ -322,215 +199,202 @@ func TestFinalizationReconcile(t *testing.T) {
 			},
 		},
 		"a type cannot be listed": {
-			server:     finalizationServer{cached: terminating(), listError: errOutage},
-			wantWrites: []string{failed},
+			server: fakeServer{cached: terminating(), contentError: errOutage}, wantWrites: []string{failed},
 			wantEvents: []string{"Warning ContentDeletionFailed Failed to delete all resource types, 1 remaining: " +
 				"failed to list configmaps: " + errOutage.Error()},
 			wantError: `failed to delete the content of namespace "x": failed to list configmaps: ` + errOutage.Error(),
 		},
 		"requests are throttled": {
-			server:     finalizationServer{cached: terminating(), listError: apierrors.NewTooManyRequests("too many", 7)},
+			server:     fakeServer{cached: terminating(), contentError: apierrors.NewTooManyRequests("too many", 7)},
 			wantWrites: []string{failed}, want: ctrl.Result{RequeueAfter: 7 * time.Second},
 			wantEvents: []string{"Warning ContentDeletionFailed Failed to delete all resource types, 1 remaining: " +
 				"failed to list configmaps: too many"},
 		},
 		"the removal of the finalizer is throttled": {
-			server: finalizationServer{
-				cached: terminating(), finalizeErrors: []error{apierrors.NewTooManyRequests("too many", 7)},
-			},
+			server:     fakeServer{cached: terminating(), finalizeErrors: []error{apierrors.NewTooManyRequests("too many", 7)}},
 			wantWrites: []string{finalized}, want: ctrl.Result{RequeueAfter: 7 * time.Second},
 		},
 		"discovery fails": {
-			server: finalizationServer{cached: terminating(), discoveryError: errOutage},
-			wantWrites: []string{"status of x: uid=x-uid DiscoveryFailed=True ParsedGroupVersions=False " +
-				"ContentUnknown=Unknown ContentUnknown=Unknown ContentUnknown=Unknown"},
+			server: fakeServer{cached: terminating(), discoveryError: errOutage},
+			wantWrites: []string{"status of x: uid=x-uid NamespaceDeletionDiscoveryFailure=True/DiscoveryFailed NamespaceDeletionGroupVersionParsingFailure=False/ParsedGroupVersions " +
+				"NamespaceDeletionContentFailure=Unknown/ContentUnknown NamespaceContentRemaining=Unknown/ContentUnknown NamespaceFinalizersRemaining=Unknown/ContentUnknown Ready=False/Terminating"},
 			wantEvents: []string{"Warning DiscoveryFailed " + errOutage.Error()},
 			wantError:  `failed to delete the content of namespace "x": ` + errOutage.Error(),
 		},
 		"a type cannot be listed, and conditions cannot be written": {
-			server:     finalizationServer{cached: terminating(), listError: errOutage, statusError: errForbidden},
+			server:     fakeServer{cached: terminating(), contentError: errOutage, statusError: errForbidden},
 			wantWrites: []string{failed},
 			wantError: `failed to delete the content of namespace "x": failed to list configmaps: ` + errOutage.Error() + "\n" +
 				`failed to update the status of namespace "x": ` + errForbidden.Error(),
 		},
 		"the namespace is deleted while conditions are written": {
-			server:     finalizationServer{cached: terminating(), configMaps: stuck, statusError: errNotFound},
+			server:     fakeServer{cached: terminating(), configMaps: stuck, statusError: errNotFound},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 		},
 		"the namespace is recreated while conditions are written": {
-			server:     finalizationServer{cached: terminating(), configMaps: stuck, statusError: errRecreated},
+			server:     fakeServer{cached: terminating(), configMaps: stuck, statusError: errRecreated},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 		},
 		"the namespace was recreated, and the cache is stale": {
-			server: finalizationServer{
+			server: fakeServer{
 				cached: terminating(), live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), configMaps: fresh,
 			},
 		},
 		"the namespace was deleted, and the cache is stale": {
-			server: finalizationServer{cached: terminating(), liveError: errNotFound, configMaps: fresh},
+			server: fakeServer{cached: terminating(), liveError: errNotFound, configMaps: fresh},
 		},
 		"the namespace cannot be read before its content is deleted": {
-			server:    finalizationServer{cached: terminating(), liveError: errOutage, configMaps: fresh},
+			server:    fakeServer{cached: terminating(), liveError: errOutage, configMaps: fresh},
 			wantError: `failed to get namespace "x" before deleting its content: ` + errOutage.Error(),
 		},
 
 		// Namespace finalizers.
 		"only the operator's finalizer is removed; the others keep their order": {
-			server: finalizationServer{cached: terminating(withFinalizers("z.example.com/z", "kubernetes", otherFinalizer))},
+			server: fakeServer{cached: terminating(withFinalizers("z.example.com/z", "kubernetes", otherFinalizer))},
 			wantWrites: []string{emptied,
-				"finalize x by nslifecycle: uid=x-uid resourceVersion=7 finalizers=[z.example.com/z a.example.com/other]"},
+				"finalize x by nslifecycle: uid=x-uid resourceVersion=8 finalizers=[z.example.com/z a.example.com/other]"},
 		},
 		"finalizers in metadata.finalizers": {
-			server: finalizationServer{cached: terminating(held)}, wantWrites: []string{emptied, finalized},
+			server: fakeServer{cached: terminating(held)}, wantWrites: []string{emptied, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 finalizers=[]"},
+		},
+		// Events are recorded for changed conditions, and for new conditions that are True.
+		"finalizers in metadata.finalizers, and conditions change": {
+			server: fakeServer{cached: terminating(held, func(n *corev1.Namespace) {
+				n.Status.Conditions = []corev1.NamespaceCondition{
+					{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue},
+					{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)},
+					{Type: "corp.com/Ready", Status: corev1.ConditionTrue},
+				}
+			})},
+			wantWrites: []string{emptied, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 finalizers=[]"},
+			wantEvents: []string{"Normal ContentRemoved All content successfully removed"},
 		},
 		"finalizers in metadata.finalizers, and conditions cannot be written": {
-			server:     finalizationServer{cached: terminating(held), statusError: errOutage},
+			server:     fakeServer{cached: terminating(held), statusError: errOutage},
 			wantWrites: []string{emptied}, wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 		"finalizers in metadata.finalizers, and a conflict while conditions are written": {
-			server:     finalizationServer{cached: terminating(held), statusError: errConflict},
-			wantWrites: []string{emptied}, want: retry,
+			server: fakeServer{cached: terminating(held), statusError: errConflict}, wantWrites: []string{emptied}, want: retry,
 		},
 		"finalizers in metadata.finalizers, recreated before conditions are written": {
-			server:     finalizationServer{cached: terminating(held), statusError: errRecreated},
-			wantWrites: []string{emptied}, want: retry,
+			server: fakeServer{cached: terminating(held), statusError: errRecreated}, wantWrites: []string{emptied}, want: retry,
 		},
 		"only other namespace finalizers": {
-			server: finalizationServer{cached: terminating(withFinalizers(otherFinalizer)), configMaps: fresh},
+			server: fakeServer{cached: terminating(withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
 		"only other namespace finalizers, and the phase is Active": {
-			server: finalizationServer{cached: terminating(active, withFinalizers(otherFinalizer))}, wantWrites: []string{phase},
+			server: fakeServer{cached: terminating(active, withFinalizers(otherFinalizer))}, wantWrites: []string{phase},
 		},
 		"the finalizer is removed from the cached Namespace": {
-			server: finalizationServer{cached: terminating(), liveError: errOutage}, wantWrites: []string{finalized},
+			server: fakeServer{cached: terminating(), liveError: errOutage}, wantWrites: []string{finalized},
 		},
 		"finalizers in metadata.finalizers; the namespace is read from the API server first": {
-			server:     finalizationServer{cached: terminating(held), liveError: errOutage},
+			server:     fakeServer{cached: terminating(held), liveError: errOutage},
 			wantWrites: []string{emptied}, wantError: errOutage.Error(),
 		},
+		"conflicts again and again": {
+			server:     fakeServer{cached: terminating(), onFinalize: func(s *fakeServer) { s.finalizeErrors = []error{errConflict} }},
+			wantWrites: slices.Repeat([]string{finalized}, maxConflicts),
+			wantError:  `failed to remove namespace finalizer "kubernetes" from namespace "x": too many update conflicts`,
+		},
 		"a conflict: the finalizer is removed from the current Namespace": {
-			server: finalizationServer{
-				cached: terminating(), finalizeErrors: []error{errConflict},
-				onFinalize: func(s *finalizationServer) {
-					s.live = terminating(withFinalizers(otherFinalizer, "kubernetes", agentFinalizer), version("9"))
-				},
-			},
+			server: conflicting(terminating(withFinalizers(otherFinalizer, "kubernetes", agentFinalizer), version("9"))),
 			wantWrites: []string{
 				finalized,
 				"finalize x by nslifecycle: uid=x-uid resourceVersion=9 finalizers=[a.example.com/other example.com/agent]",
 			},
 		},
 		"a webhook denies the removal with the code 409": {
-			server:     finalizationServer{cached: terminating(), finalizeErrors: []error{errInUse}},
-			wantWrites: []string{finalized},
-			wantError:  `failed to remove namespace finalizer "kubernetes" from namespace "x": ` + errInUse.Error(),
+			server: fakeServer{cached: terminating(), finalizeErrors: []error{errInUse}}, wantWrites: []string{finalized},
+			wantError: `failed to remove namespace finalizer "kubernetes" from namespace "x": ` + errInUse.Error(),
 		},
 		"a conflict, and the finalizer was removed": {
-			server: finalizationServer{
-				cached: terminating(), finalizeErrors: []error{errConflict},
-				onFinalize: func(s *finalizationServer) { s.live = terminating(withFinalizers(otherFinalizer), version("9")) },
-			},
-			wantWrites: []string{finalized},
+			server: conflicting(terminating(withFinalizers(otherFinalizer), version("9"))), wantWrites: []string{finalized},
 		},
 		"a conflict, and the namespace was recreated": {
-			server: finalizationServer{
-				cached: terminating(), finalizeErrors: []error{errConflict},
-				onFinalize: func(s *finalizationServer) {
-					s.live = terminating(func(n *corev1.Namespace) { n.UID = "another-uid" })
-				},
-			},
-			wantWrites: []string{finalized},
+			server: conflicting(terminating(recreated)), wantWrites: []string{finalized},
 		},
 		"a conflict, and the namespace is not terminating": {
-			server: finalizationServer{
-				cached: terminating(), finalizeErrors: []error{errConflict},
-				onFinalize: func(s *finalizationServer) {
-					s.live = terminating(func(n *corev1.Namespace) { n.DeletionTimestamp = nil })
-				},
-			},
-			wantWrites: []string{finalized},
+			server: conflicting(terminating(notDeleted)), wantWrites: []string{finalized},
 		},
 		"a conflict, and the namespace was deleted": {
-			server: finalizationServer{
+			server: fakeServer{
 				cached: terminating(), finalizeErrors: []error{errConflict},
-				onFinalize: func(s *finalizationServer) { s.liveError = errNotFound },
+				onFinalize: func(s *fakeServer) { s.liveError = errNotFound },
 			},
 			wantWrites: []string{finalized},
 		},
 		"a conflict, and the namespace cannot be read": {
-			server: finalizationServer{
+			server: fakeServer{
 				cached: terminating(), finalizeErrors: []error{errConflict},
-				onFinalize: func(s *finalizationServer) { s.liveError = errOutage },
+				onFinalize: func(s *fakeServer) { s.liveError = errOutage },
 			},
 			wantWrites: []string{finalized}, wantError: errOutage.Error(),
 		},
 		"the namespace is deleted before the finalizer is removed": {
-			server: finalizationServer{cached: terminating(), finalizeErrors: []error{errNotFound}}, wantWrites: []string{finalized},
+			server: fakeServer{cached: terminating(), finalizeErrors: []error{errNotFound}}, wantWrites: []string{finalized},
 		},
 		"the finalizer cannot be removed": {
-			server: finalizationServer{cached: terminating(), finalizeErrors: []error{errOutage}}, wantWrites: []string{finalized},
+			server: fakeServer{cached: terminating(), finalizeErrors: []error{errOutage}}, wantWrites: []string{finalized},
 			wantError: `failed to remove namespace finalizer "kubernetes" from namespace "x": ` + errOutage.Error(),
 		},
 
 		// Without namespace finalizers.
 		"no finalizers": {
-			server: finalizationServer{cached: terminating(withFinalizers()), configMaps: fresh}, wantWrites: []string{restored + "7" + ours},
+			server: fakeServer{cached: terminating(withFinalizers()), configMaps: fresh}, wantWrites: []string{restored + "7" + ours},
 		},
-		"only finalizers in metadata.finalizers": {
-			server: finalizationServer{cached: terminating(held, withFinalizers())},
-		},
+		"only finalizers in metadata.finalizers": {server: fakeServer{cached: terminating(held, withFinalizers())}},
 		"no finalizers, and another controller has added one": {
-			server: finalizationServer{cached: terminating(withFinalizers()), live: terminating(withFinalizers(otherFinalizer))},
+			server: fakeServer{cached: terminating(withFinalizers()), live: terminating(withFinalizers(otherFinalizer))},
 		},
 		"no finalizers, and the namespace was recreated": {
-			server: finalizationServer{cached: terminating(withFinalizers()), live: terminating(withFinalizers(), func(n *corev1.Namespace) {
-				n.UID = "another-uid"
-			})},
+			server: fakeServer{cached: terminating(withFinalizers()), live: terminating(withFinalizers(), recreated)},
 		},
 		"no finalizers, and the namespace was deleted": {
-			server: finalizationServer{cached: terminating(withFinalizers()), liveError: errNotFound}, want: retry,
+			server: fakeServer{cached: terminating(withFinalizers()), liveError: errNotFound}, want: retry,
 		},
 		// The watch event of the conflicting write may not trigger the reconciler.
 		"no finalizers, and the addition returns a conflict": {
-			server:     finalizationServer{cached: terminating(withFinalizers()), finalizeErrors: []error{errConflict}},
+			server:     fakeServer{cached: terminating(withFinalizers()), finalizeErrors: []error{errConflict}},
 			wantWrites: []string{restored + "7" + ours}, want: retry,
 		},
 		"no finalizers, and none can be added": {
-			server:     finalizationServer{cached: terminating(withFinalizers()), finalizeErrors: []error{errOutage}},
+			server:     fakeServer{cached: terminating(withFinalizers()), finalizeErrors: []error{errOutage}},
 			wantWrites: []string{restored + "7" + ours},
 			wantError:  `failed to add namespace finalizer "kubernetes" to namespace "x": ` + errOutage.Error(),
 		},
 
 		// Namespaces whose content the operator never deletes.
 		"default": {
-			server:     finalizationServer{cached: terminating(named("default"), active), configMaps: fresh},
-			wantWrites: []string{"status of default" + refused},
-			wantEvents: []string{refusedEvent("default")},
+			server:     fakeServer{cached: terminating(named("default"), active), configMaps: fresh},
+			wantWrites: []string{"status of default" + refused}, wantEvents: []string{refusedEvent("default")},
 		},
-		"kube-system without finalizers": {
-			server: finalizationServer{cached: terminating(named("kube-system"), withFinalizers())},
-		},
-		"kube-public, and the condition is already set": {
-			server: finalizationServer{cached: terminating(named("kube-public"), func(n *corev1.Namespace) {
-				n.Status.Conditions = finalization.ComputeRefusal(n, finalization.RefusalReason(n, ""), metav1.NewTime(now))
+		"kube-system without finalizers": {server: fakeServer{cached: terminating(named("kube-system"), withFinalizers())}},
+		"kube-public, and the conditions are already set": {
+			server: fakeServer{cached: terminating(named("kube-public"), isRefused, func(n *corev1.Namespace) {
+				n.Status.Conditions = initialization.WithTerminating(n, n.Status.Conditions, metav1.NewTime(now))
 			})},
 		},
+		"kube-public, and another controller has set the condition": {
+			server:     fakeServer{cached: terminating(named("kube-public"), isRefused)},
+			wantWrites: []string{"status of kube-public: uid=x-uid Ready=False/Terminating"},
+		},
 		"kube-public, and the write returns a conflict": {
-			server:     finalizationServer{cached: terminating(named("kube-public")), statusError: errConflict},
+			server:     fakeServer{cached: terminating(named("kube-public")), statusError: errConflict},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
 		"kube-public, and the namespace was recreated": {
-			server:     finalizationServer{cached: terminating(named("kube-public")), statusError: errRecreated},
+			server:     fakeServer{cached: terminating(named("kube-public")), statusError: errRecreated},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
 		"kube-system with other namespace finalizers": {
-			server: finalizationServer{cached: terminating(named("kube-system"), withFinalizers(otherFinalizer)), configMaps: fresh},
+			server: fakeServer{cached: terminating(named("kube-system"), withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
 		"the operator's own namespace with other namespace finalizers": {
-			server: finalizationServer{cached: terminating(named(systemNamespace), withFinalizers(otherFinalizer)), configMaps: fresh},
+			server: fakeServer{cached: terminating(named(systemNamespace), withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
 		"the operator's own namespace, which another controller may finalize": {
-			server: finalizationServer{cached: terminating(named(systemNamespace)), configMaps: fresh},
+			server: fakeServer{cached: terminating(named(systemNamespace)), configMaps: fresh},
 			want:   ctrl.Result{RequeueAfter: 30 * time.Second},
 		},
 	}
@@ -538,14 +402,10 @@ func TestFinalizationReconcile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			recorder := events.NewFakeRecorder(10)
-			reconciler := test.server.reconciler(recorder)
+			reconciler := test.server.finalizationReconciler(recorder)
 			test.server.gracePeriods.Config.Fixed = &test.gracePeriod
 			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
-			if test.wantError == "" {
-				g.Expect(err).NotTo(HaveOccurred())
-			} else {
-				g.Expect(err).To(MatchError(test.wantError))
-			}
+			g.Expect(err).To(matchError(test.wantError))
 			g.Expect(result).To(Equal(test.want))
 			g.Expect(test.server.writes).To(Equal(test.wantWrites))
 			g.Expect(recorded(recorder)).To(Equal(test.wantEvents))
@@ -556,9 +416,9 @@ func TestFinalizationReconcile(t *testing.T) {
 // The operator reports the refusal only if no other controller finalizes the operator's own namespace.
 func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 	g := NewWithT(t)
-	server := &finalizationServer{cached: terminating(named(systemNamespace))}
+	server := &fakeServer{cached: terminating(named(systemNamespace))}
 	recorder := events.NewFakeRecorder(10)
-	reconciler := server.reconciler(recorder)
+	reconciler := server.finalizationReconciler(recorder)
 	passive := reconciler.Clock.(*clocktesting.FakePassiveClock)
 	for _, step := range []struct{ passed, left time.Duration }{
 		{0, 30 * time.Second}, {20 * time.Second, 10 * time.Second}, {30 * time.Second, 0},
@@ -569,7 +429,8 @@ func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: step.left}))
 	}
-	g.Expect(server.writes).To(Equal([]string{"status of nslifecycle-system: uid=x-uid ContentDeletionFailed=True"}))
+	g.Expect(server.writes).To(Equal([]string{"status of nslifecycle-system: uid=x-uid NamespaceDeletionContentFailure=True/ContentDeletionFailed " +
+		"since 2026-03-01 12:00:30 +0000 UTC Ready=False/Terminating since 2026-03-01 12:00:30 +0000 UTC"}))
 	g.Expect(recorded(recorder)).To(ConsistOf(And(
 		HavePrefix("Warning ContentDeletionFailed "), ContainSubstring(`"nslifecycle-system"`))))
 }
@@ -577,8 +438,8 @@ func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 // The grace period starts when the reconciler first sees that the Namespace is terminating.
 func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 	g := NewWithT(t)
-	server := &finalizationServer{cached: terminating()}
-	reconciler := server.reconciler(events.NewFakeRecorder(10))
+	server := &fakeServer{cached: terminating()}
+	reconciler := server.finalizationReconciler(events.NewFakeRecorder(10))
 	server.gracePeriods.Config.Fixed = ptr.To(5 * time.Second)
 	passive := reconciler.Clock.(*clocktesting.FakePassiveClock)
 	reconcile := func(at time.Duration) time.Duration {
@@ -604,41 +465,16 @@ func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 // Conditions are updated after a failure, even if the cache does not contain them yet.
 func TestFinalizationReconcileUpdatesConditionsAfterAFailure(t *testing.T) {
 	g := NewWithT(t)
-	server := &finalizationServer{cached: terminating(), listError: errOutage}
-	reconciler := server.reconciler(events.NewFakeRecorder(10))
+	server := &fakeServer{cached: terminating(), contentError: errOutage}
+	reconciler := server.finalizationReconciler(events.NewFakeRecorder(10))
 	server.gracePeriods.Config.Fixed = ptr.To(time.Minute)
 	_, err := reconciler.Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).To(MatchError(errOutage))
-	server.listError, server.writes = nil, nil
+	server.contentError, server.writes = nil, nil
 	_, err = reconciler.Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(server.writes).To(Equal([]string{"status of x: uid=x-uid ResourcesDiscovered=False " +
-		"ParsedGroupVersions=False ContentDeleted=False ContentRemoved=False ContentHasNoFinalizers=False"}))
-}
-
-func TestFinalizationReconcileGivesUpAfterManyConflicts(t *testing.T) {
-	g := NewWithT(t)
-	server := &finalizationServer{cached: terminating()}
-	server.onFinalize = func(s *finalizationServer) { s.finalizeErrors = []error{errConflict} }
-	_, err := server.reconciler(events.NewFakeRecorder(10)).Reconcile(t.Context(), requestFor("x"))
-	g.Expect(err).To(MatchError(`failed to remove namespace finalizer "kubernetes" from namespace "x": too many update conflicts`))
-	g.Expect(server.writes).To(HaveLen(maxConflicts))
-}
-
-// Events are recorded for changed conditions, and for new conditions that are True.
-func TestFinalizationReconcileRecordsEvents(t *testing.T) {
-	g := NewWithT(t)
-	server := &finalizationServer{cached: terminating(held, func(n *corev1.Namespace) {
-		n.Status.Conditions = []corev1.NamespaceCondition{
-			{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue},
-			{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionFalse},
-			{Type: "corp.com/Ready", Status: corev1.ConditionTrue},
-		}
-	})}
-	recorder := events.NewFakeRecorder(10)
-	_, err := server.reconciler(recorder).Reconcile(t.Context(), requestFor("x"))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(recorded(recorder)).To(Equal([]string{"Normal ContentRemoved All content successfully removed"}))
+	g.Expect(server.writes).To(Equal([]string{"status of x: uid=x-uid NamespaceDeletionDiscoveryFailure=False/ResourcesDiscovered " +
+		"NamespaceDeletionGroupVersionParsingFailure=False/ParsedGroupVersions NamespaceDeletionContentFailure=False/ContentDeleted NamespaceContentRemaining=False/ContentRemoved NamespaceFinalizersRemaining=False/ContentHasNoFinalizers Ready=False/Terminating"}))
 }
 
 func TestDeletionChanged(t *testing.T) {
@@ -651,14 +487,12 @@ func TestDeletionChanged(t *testing.T) {
 			n.Labels["app"] = "web"
 			n.Status.Conditions = []corev1.NamespaceCondition{{Type: corev1.NamespaceContentRemaining}}
 		})},
-		"a resync without a change":     {after: before.DeepCopy(), want: true},
-		"a namespace finalizer changed": {after: terminating(withFinalizers(otherFinalizer)), want: true},
-		"metadata.finalizers changed":   {after: terminating(held), want: true},
-		"the phase changed":             {after: terminating(active), want: true},
-		"the namespace was recreated":   {after: terminating(func(n *corev1.Namespace) { n.UID = "another-uid" }), want: true},
-		"the namespace was deleted": {
-			before: terminating(func(n *corev1.Namespace) { n.DeletionTimestamp = nil }), after: terminating(), want: true,
-		},
+		"a resync without a change":                          {after: before.DeepCopy(), want: true},
+		"a namespace finalizer changed":                      {after: terminating(withFinalizers(otherFinalizer)), want: true},
+		"metadata.finalizers changed":                        {after: terminating(held), want: true},
+		"the phase changed":                                  {after: terminating(active), want: true},
+		"the namespace was recreated":                        {after: terminating(recreated), want: true},
+		"the namespace was deleted":                          {before: terminating(notDeleted), after: terminating(), want: true},
 		"the namespace was recreated and is not terminating": {after: wrappers.MakeNamespace("x").UID("another-uid").Obj()},
 		"a namespace that is not terminating": {
 			before: wrappers.MakeNamespace("x").Obj(), after: wrappers.MakeNamespace("x").Obj(),
@@ -699,8 +533,8 @@ func TestFinalizationHandleTypeChange(t *testing.T) {
 		g := NewWithT(t)
 		queue := newQueue()
 		defer queue.ShutDown()
-		server := &finalizationServer{}
-		reconciler := server.reconciler(events.NewFakeRecorder(10))
+		server := &fakeServer{}
+		reconciler := server.finalizationReconciler(events.NewFakeRecorder(10))
 		reconcile := func(name string, discoveryError error) error {
 			server.cached, server.discoveryError = terminating(named(name)), discoveryError
 			_, err := reconciler.Reconcile(t.Context(), requestFor(name))
@@ -739,4 +573,46 @@ type liveNamespaces struct{ reader client.Reader }
 func (l liveNamespaces) Get(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{}
 	return namespace, l.reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+}
+
+// slowWebhook is a webhook that can delay requests.
+var slowWebhook = admissionv1.ValidatingWebhookConfiguration{
+	ObjectMeta: metav1.ObjectMeta{Name: "slow"},
+	Webhooks: []admissionv1.ValidatingWebhook{{Name: "slow.example.com", Rules: []admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+		Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+	}}}},
+}
+
+func TestFinalizationReconcileChoosesTheGracePeriod(t *testing.T) {
+	one := []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
+	two := slices.Concat(one, []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "b"}}})
+	tests := map[string]struct {
+		server    fakeServer
+		want      time.Duration
+		wantLists int
+	}{
+		"one API server":          {server: fakeServer{leases: one}, want: time.Second, wantLists: 1},
+		"two API servers":         {server: fakeServer{leases: two}, want: 5 * time.Second},
+		"Leases cannot be listed": {server: fakeServer{leases: one, leasesError: errOutage}, want: 5 * time.Second},
+		"a webhook can delay requests": {
+			server: fakeServer{leases: one, webhooks: []admissionv1.ValidatingWebhookConfiguration{slowWebhook}},
+			want:   5 * time.Second, wantLists: 1,
+		},
+		"webhooks cannot be listed": {
+			server: fakeServer{leases: one, webhooksError: errOutage}, want: 5 * time.Second, wantLists: 1,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			test.server.cached = terminating()
+			reconciler := test.server.finalizationReconciler(events.NewFakeRecorder(10))
+			test.server.gracePeriods.Config = graceperiod.GracePeriod{}
+			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(result.RequeueAfter).To(Equal(test.want))
+			g.Expect(test.server.webhookLists).To(Equal(test.wantLists))
+		})
+	}
 }

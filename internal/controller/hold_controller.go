@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // HoldReconciler configures the webhooks that hold writes: it selects the writes by the
@@ -38,9 +38,9 @@ func (r *HoldReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(holdControllerName).
 		For(&admissionregistrationv1.MutatingWebhookConfiguration{}).
-		Watches(&v1alpha1.NamespaceInitializerSet{}, handler.EnqueueRequestsFromMapFunc(
+		Watches(&internalv1alpha1.NamespaceInitializerSet{}, handler.EnqueueRequestsFromMapFunc(
 			func(context.Context, client.Object) []reconcile.Request {
-				return []reconcile.Request{requestFor(v1alpha1.HoldConfiguration)}
+				return []reconcile.Request{requestFor(internalv1alpha1.HoldConfiguration)}
 			})).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
 		Complete(r)
@@ -52,9 +52,10 @@ func (r *HoldReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err := r.Get(ctx, request.NamespacedName, configuration); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	set := &v1alpha1.NamespaceInitializerSet{}
-	if err := r.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+	set := &internalv1alpha1.NamespaceInitializerSet{}
+	name := internalv1alpha1.EffectiveSetName
+	if err := r.Get(ctx, client.ObjectKey{Name: name}, set); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", name, err)
 	}
 	current := configuration.DeepCopy()
 	hold.Configure(configuration, r.URL, set.WaitingSubjects)
@@ -69,11 +70,8 @@ func updateIfChanged(
 	if apiequality.Semantic.DeepEqual(before, after) {
 		return ctrl.Result{}, nil
 	}
-	switch err := c.Update(ctx, after, client.FieldOwner(nswrite.FieldOwner)); {
-	case nswrite.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("failed to update %T %q: %w", after, after.GetName(), err)
+	if err := c.Update(ctx, after, client.FieldOwner(nsobject.FieldOwner)); err != nil {
+		return retryStale(fmt.Errorf("failed to update %T %q: %w", after, after.GetName(), err))
 	}
 	log.FromContext(ctx).Info(message, keysAndValues...)
 	return ctrl.Result{}, nil

@@ -63,8 +63,8 @@ func (t *initializationTracker) record(
 		outcome = metrics.OutcomeFailed // Checked first, because a failed Namespace is also deleted.
 	case isDeleted || namespace.DeletionTimestamp != nil:
 		outcome = metrics.OutcomeDeleted
-	case phase != initialization.PhasePending:
-		outcome = metrics.OutcomeCompleted
+	case phase != initialization.PhaseInitializing:
+		outcome = metrics.OutcomeInitialized
 	case !ok:
 		if t.byUID == nil {
 			t.byUID = map[types.UID]*trackedInitialization{}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // After a watch was interrupted, one event can replace a Namespace by a new one with the same name.
@@ -36,7 +36,7 @@ func TestInitializationTracker(t *testing.T) {
 	}
 	pending := created().Pending("a", "b").Obj()
 	last := created().Pending("b").Obj()
-	open := created().Pending().Obj()
+	initialized := created().Pending().Obj()
 	failed := created().Pending("b").Result(failure).Obj()
 	failedAndDeleted := created().Pending("b").Result(failure).Terminating(now).Obj()
 	deleted := created().Pending("b").Terminating(now).Obj()
@@ -50,10 +50,10 @@ func TestInitializationTracker(t *testing.T) {
 	}{
 		"a namespace without initializers":       {events: []*corev1.Namespace{ordinary, ordinary}},
 		"pending":                                {events: []*corev1.Namespace{pending, last}},
-		"completed":                              {events: []*corev1.Namespace{pending, last, open}, want: []string{metrics.OutcomeCompleted}},
-		"completed, and updated later":           {events: []*corev1.Namespace{pending, open, open, open}, want: []string{metrics.OutcomeCompleted}},
-		"completed, and deleted later":           {events: []*corev1.Namespace{pending, open, deleted}, want: []string{metrics.OutcomeCompleted}},
-		"completed while no manager was running": {events: []*corev1.Namespace{open, open}},
+		"completed":                              {events: []*corev1.Namespace{pending, last, initialized}, want: []string{metrics.OutcomeInitialized}},
+		"completed, and updated later":           {events: []*corev1.Namespace{pending, initialized, initialized, initialized}, want: []string{metrics.OutcomeInitialized}},
+		"completed, and deleted later":           {events: []*corev1.Namespace{pending, initialized, deleted}, want: []string{metrics.OutcomeInitialized}},
+		"completed while no manager was running": {events: []*corev1.Namespace{initialized, initialized}},
 		"failed":                                 {events: []*corev1.Namespace{pending, failed}, want: []string{metrics.OutcomeFailed}},
 		"failed, and therefore deleted":          {events: []*corev1.Namespace{pending, failed, failedAndDeleted}, isDeleted: true, want: []string{metrics.OutcomeFailed}},
 		"failed and deleted in one event":        {events: []*corev1.Namespace{pending, failedAndDeleted}, want: []string{metrics.OutcomeFailed}},

@@ -20,27 +20,27 @@ import (
 )
 
 // initializerRegistry provides the registrations of initializers, and records since when pending
-// initializers have been unregistered. The zero value is ready to use. The registry is empty after
+// initializers have been deregistered. The zero value is ready to use. The registry is empty after
 // a restart.
 type initializerRegistry struct {
 	lock sync.Mutex
 	// registrations are cached until the generations of the configurations change. They are needed for
-	// each waiting Namespace, and are expensive to compute if many initializers have large selectors.
+	// each initializing Namespace, and are expensive to compute if many initializers have large selectors.
 	registrations map[string]initialization.Registration
 	// generations identifies the configurations that the registrations were computed from.
 	generations string
-	// unregisteredSince has the names of initializers as keys.
-	unregisteredSince map[string]time.Time
+	// deregisteredSince has the names of initializers as keys.
+	deregisteredSince map[string]time.Time
 }
 
 // update returns the registry for the cached configurations, and records since when pending
-// initializers of a Namespace have been unregistered. If the Namespace does not wait for
+// initializers of a Namespace have been deregistered. If the Namespace does not wait for
 // initializers, update returns an empty registry.
 func (r *initializerRegistry) update(
 	ctx context.Context, cached client.Reader, hasTemplates bool, namespace *corev1.Namespace, now time.Time,
 ) (initialization.Registry, error) {
 	state := initialization.ParseState(namespace)
-	if state.Phase != initialization.PhasePending {
+	if state.Phase != initialization.PhaseInitializing {
 		return initialization.Registry{}, nil
 	}
 	var configurations v1alpha1.NamespaceInitializerConfigurationList
@@ -51,7 +51,7 @@ func (r *initializerRegistry) update(
 }
 
 // confirm returns the registry for the configurations in the API server. An initializer that they
-// register is no longer recorded as unregistered.
+// register is no longer recorded as deregistered.
 func (r *initializerRegistry) confirm(
 	ctx context.Context, live client.Reader, hasTemplates bool, cached initialization.Registry,
 ) (initialization.Registry, error) {
@@ -61,9 +61,9 @@ func (r *initializerRegistry) confirm(
 	}
 	confirmed := initialization.Registry{
 		Registrations:     initialization.ComputeRegistrations(configurations.Items, hasTemplates),
-		UnregisteredSince: cached.UnregisteredSince,
+		DeregisteredSince: cached.DeregisteredSince,
 	}
-	for name := range cached.UnregisteredSince {
+	for name := range cached.DeregisteredSince {
 		if _, ok := confirmed.Registrations[name]; ok {
 			r.forget(name)
 		}
@@ -82,29 +82,29 @@ func (r *initializerRegistry) record(
 	}
 	for _, name := range pending {
 		if _, ok := r.registrations[name]; ok {
-			delete(r.unregisteredSince, name)
+			delete(r.deregisteredSince, name)
 			continue
 		}
-		if r.unregisteredSince == nil {
-			r.unregisteredSince = map[string]time.Time{}
+		if r.deregisteredSince == nil {
+			r.deregisteredSince = map[string]time.Time{}
 		}
-		if _, ok := r.unregisteredSince[name]; !ok {
-			r.unregisteredSince[name] = now
+		if _, ok := r.deregisteredSince[name]; !ok {
+			r.deregisteredSince[name] = now
 		}
 	}
 	return initialization.Registry{
-		Registrations: r.registrations, UnregisteredSince: maps.Clone(r.unregisteredSince),
+		Registrations: r.registrations, DeregisteredSince: maps.Clone(r.deregisteredSince),
 	}
 }
 
 func (r *initializerRegistry) forget(name string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	delete(r.unregisteredSince, name)
+	delete(r.deregisteredSince, name)
 }
 
-// handler returns an event handler that enqueues all waiting Namespaces when a configuration
-// changes. An initializer in the configuration is no longer recorded as unregistered, even if the
+// handler returns an event handler that enqueues all initializing Namespaces when a configuration
+// changes. An initializer in the configuration is no longer recorded as deregistered, even if the
 // configuration contains it only briefly.
 func (r *initializerRegistry) handler(cached client.Reader) handler.EventHandler {
 	return handlerFor(func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue) {

@@ -21,7 +21,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // ProgressInterval is the default of NamespaceReconciler.ProgressInterval. It is short enough for users
@@ -103,12 +102,10 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, err
 	}
 	requeueAfter, err := r.apply(ctx, &namespace, registry)
-	if nswrite.IsConflict(err) {
-		// The watch event of the conflicting write is not sufficient: the predicate may drop it, and this
-		// request has replaced a request that was queued for a timeout.
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	if err != nil {
+		return retryStale(err)
 	}
-	return ctrl.Result{RequeueAfter: requeueAfter}, nswrite.IgnoreStale(err)
+	return ctrl.Result{RequeueAfter: requeueAfter}, nil
 }
 
 // initializationChanged returns a predicate that filters out updates that require no action.

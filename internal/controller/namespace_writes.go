@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // apply computes the decision for a Namespace and performs its writes. If the label must be repaired,
@@ -28,18 +28,18 @@ func (r *NamespaceReconciler) apply(
 ) (time.Duration, error) {
 	var decision initialization.Decision
 	var delay time.Duration
-	err := nswrite.RetryOnConflict(ctx, r.Live, cached, func(namespace *corev1.Namespace, resourceVersion string) error {
+	err := nsobject.RetryOnConflict(ctx, r.Live, cached, func(namespace *corev1.Namespace, resourceVersion string) error {
 		decision = initialization.Decide(namespace, registry, r.SystemNamespace, r.Clock.Now())
 		if decision.LabelRepair != nil {
 			return r.repairLabel(ctx, namespace, decision)
 		}
-		if decision.IsThrottled && len(decision.Conditions) > 0 && !decision.RequiresLiveRead() {
+		if decision.IsThrottled && decision.HasReport() && !decision.RequiresLiveRead() {
 			delay = r.progressDelay(namespace.UID)
 		}
-		if len(decision.Conditions) == 0 || delay > 0 {
+		if !decision.HasReport() || delay > 0 {
 			return nil
 		}
-		return r.writeConditions(ctx, namespace, resourceVersion, decision)
+		return r.writeReport(ctx, namespace, resourceVersion, decision)
 	})
 	switch {
 	case err != nil || delay > 0:
@@ -47,7 +47,7 @@ func (r *NamespaceReconciler) apply(
 	case decision.RequiresLiveRead():
 		return r.applyLive(ctx, cached, registry)
 	case decision.State.Phase == initialization.PhaseFailed && decision.KeepReason != "":
-		log.FromContext(ctx).Info("Kept a namespace whose initialization failed", "why", decision.KeepReason)
+		log.FromContext(ctx).Info("Kept a namespace whose initialization failed", "reason", decision.KeepReason)
 	}
 	return decision.RequeueAfter, nil
 }
@@ -79,7 +79,7 @@ func (r *NamespaceReconciler) applyLive(
 		return 0, nil // The watch event for the new Namespace follows.
 	}
 	var decision initialization.Decision
-	err = nswrite.RetryOnConflict(ctx, r.Live, live, func(namespace *corev1.Namespace, resourceVersion string) error {
+	err = nsobject.RetryOnConflict(ctx, r.Live, live, func(namespace *corev1.Namespace, resourceVersion string) error {
 		decision = initialization.Decide(namespace, registry, r.SystemNamespace, r.Clock.Now())
 		switch {
 		case decision.Skip != nil:
@@ -112,7 +112,7 @@ func (r *NamespaceReconciler) repairLabel(
 		namespace.Labels[v1alpha1.LabelInitializing] = *decision.LabelRepair
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Patch(ctx, namespace, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+	if err := r.Patch(ctx, namespace, patch, client.FieldOwner(nsobject.FieldOwner)); err != nil {
 		return fmt.Errorf("failed to repair label %s of namespace %q: %w", v1alpha1.LabelInitializing, namespace.Name, err)
 	}
 	log.FromContext(ctx).Info("Repaired the label of a namespace", "uid", base.UID,
@@ -121,16 +121,21 @@ func (r *NamespaceReconciler) repairLabel(
 	return nil
 }
 
-// writeConditions writes the conditions of a decision and then records its Events. The resource version
-// prevents duplicate Events if the cache is stale.
-func (r *NamespaceReconciler) writeConditions(
+// writeReport writes the conditions of a decision and the start of a turn, and then records its Events. The resource
+// version prevents duplicate Events, and a second start of the turn, if the cache is stale.
+func (r *NamespaceReconciler) writeReport(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, decision initialization.Decision,
 ) error {
 	before := namespace.DeepCopy()
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, decision.Conditions, resourceVersion); err != nil {
+	var annotations map[string]string
+	if decision.TurnStart != nil {
+		annotations = map[string]string{v1alpha1.AnnotationTurnStartedAt: *decision.TurnStart}
+	}
+	err := nsobject.PatchAnnotations(ctx, r.Client, namespace, resourceVersion, annotations, decision.Conditions)
+	if err != nil {
 		return err
 	}
-	if decision.State.Phase == initialization.PhasePending {
+	if decision.State.Phase == initialization.PhaseInitializing {
 		r.tracker.recordProgress(before.UID, r.Clock.Now())
 	}
 	for _, condition := range decision.Conditions {
@@ -151,7 +156,7 @@ func (r *NamespaceReconciler) skip(
 	before := namespace.DeepCopy()
 	// An empty list completes the initialization. If the annotation were removed instead, the API server
 	// would restore it.
-	err := nswrite.PatchAnnotations(ctx, r.Client, namespace, resourceVersion,
+	err := nsobject.PatchAnnotations(ctx, r.Client, namespace, resourceVersion,
 		map[string]string{v1alpha1.AnnotationPendingInitializers: skip.Pending}, skip.Conditions)
 	if err != nil {
 		return fmt.Errorf("failed to remove initializers from the pending list of namespace %q: %w", namespace.Name, err)
@@ -169,7 +174,7 @@ func (r *NamespaceReconciler) fail(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, timeout *initialization.Timeout,
 ) error {
 	uid := namespace.UID
-	if err := nswrite.PatchResult(ctx, r.Client, namespace, resourceVersion, timeout.Result()); err != nil {
+	if err := nsobject.PatchResult(ctx, r.Client, namespace, resourceVersion, timeout.Result()); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Failed an initialization that timed out", "uid", uid,
@@ -195,6 +200,6 @@ func (r *NamespaceReconciler) deleteFailed(
 
 func recordEvents(recorder events.EventRecorder, namespace *corev1.Namespace, recorded []initialization.Event) {
 	for _, event := range recorded {
-		nswrite.RecordEvent(recorder, namespace, event.Type, event.Reason, event.Action, event.Note)
+		nsobject.RecordEvent(recorder, namespace, event.Type, event.Reason, event.Action, event.Note)
 	}
 }

@@ -47,9 +47,11 @@ func (r *Requests) Add(isLowPriority bool, names ...string) {
 	}
 }
 
-// AddAfter adds a request after a delay.
-func (r *Requests) AddAfter(delay time.Duration, name string) {
-	r.add(name, priorityqueue.AddOpts{After: delay})
+// AddAfter adds requests after a delay.
+func (r *Requests) AddAfter(delay time.Duration, names ...string) {
+	for _, name := range names {
+		r.add(name, priorityqueue.AddOpts{After: delay})
+	}
 }
 
 func (r *Requests) add(name string, options priorityqueue.AddOpts) {

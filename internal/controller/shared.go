@@ -5,9 +5,15 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,7 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscache"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // Names of the reconcilers, in logs and metrics.
@@ -40,8 +48,8 @@ const (
 	// maxRetryDelay is the longest delay after errors, as in the namespace controller of
 	// kube-controller-manager. With controller-runtime's default, the delay grows to 1000 s.
 	maxRetryDelay = 60 * time.Second
-	// conflictRetry is the delay after a conflict. It gives the cache time to receive the conflicting
-	// write.
+	// conflictRetry is the delay after a write to an object that has changed. It gives the cache time to receive the
+	// other write.
 	conflictRetry = 100 * time.Millisecond
 )
 
@@ -58,13 +66,44 @@ func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Re
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
 }
 
-// retryStale converts the error of a write to a reconcile result. If the object has changed or was deleted since it
-// was read, it requeues the request, because a predicate may drop the event of the other write, such as a label change.
+// retryStale converts the error of a write to a reconcile result. If the object has changed or was deleted since it was
+// read, it requeues the request: a predicate may drop the event of the other write, such as a label change, and this
+// request may have replaced one that was queued for a timeout.
 func retryStale(err error) (ctrl.Result, error) {
-	if err != nil && nswrite.IgnoreStale(err) == nil {
-		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
+	if err != nil && nsobject.IgnoreStale(err) == nil {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// cacheCheck is a check of the cache by generations.
+type cacheCheck struct {
+	nscache.Check
+}
+
+// errOutdated is a conflict, so that the reconciliation is repeated and not reported as an error.
+var errOutdated = apierrors.NewConflict(schema.GroupResource{}, "cache", errors.New("the cache lacks changes"))
+
+// verify returns errOutdated until the cache is current. The lists are empty.
+func (c *cacheCheck) verify(ctx context.Context, cached, live client.Reader, lists ...client.ObjectList) error {
+	isCurrent, err := c.IsCurrent(ctx, cached, live, client.Object.GetGeneration, lists...)
+	if err == nil && !isCurrent {
+		return errOutdated
+	}
+	return err
+}
+
+// setConditions sets conditions of an object, and removes ConditionStalled unless it is wanted. The list can also
+// contain conditions of other controllers.
+func setConditions(conditions *[]metav1.Condition, wanted []metav1.Condition, generation int64, now time.Time) {
+	*conditions = slices.Clone(*conditions)
+	if meta.FindStatusCondition(wanted, v1alpha1.ConditionStalled) == nil {
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStalled)
+	}
+	for _, condition := range wanted {
+		condition.ObservedGeneration, condition.LastTransitionTime = generation, metav1.NewTime(now)
+		meta.SetStatusCondition(conditions, condition)
+	}
 }
 
 // handlerFor returns an event handler that calls handle with the created, updated or deleted object. After a

@@ -12,7 +12,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // maxDiagnosisInterval is the longest time between two diagnoses of a stalled Namespace, unless the
@@ -80,27 +80,27 @@ func (t *stallTracker) remove(name string) {
 }
 
 func (n *trackedNamespace) update(namespace *corev1.Namespace, now time.Time, progressDeadline time.Duration) {
-	uid, stage := n.UID(), n.Stage()
+	uid, state := n.UID(), n.State()
 	if !n.Update(namespace, now) {
 		return
 	}
 	var cause diagnosis.Cause
-	if uid != namespace.UID || stage != n.Stage() {
+	if uid != namespace.UID || state != n.State() {
 		n.reported = nil
-		if diagnosis.IsBlocked(namespace, n.Stage()) {
-			cause = diagnosis.Cause(nscondition.Find(namespace, diagnosis.BlockedCondition(n.Stage())).Reason)
+		if diagnosis.IsBlocked(namespace, n.State()) {
+			cause = diagnosis.Cause(nsobject.FindCondition(namespace, diagnosis.BlockedCondition(n.State())).Reason)
 		}
 	}
 	n.setCause(cause)
 	n.next, n.interval, n.isRepeated = now.Add(progressDeadline), progressDeadline, false
 }
 
-// blockedStage returns the stage in which the Namespace is blocked, or "".
-func (n *trackedNamespace) blockedStage() diagnosis.Stage {
+// blockedState returns the state in which the Namespace is blocked, or "".
+func (n *trackedNamespace) blockedState() diagnosis.State {
 	if n.cause == "" {
 		return ""
 	}
-	return n.Stage()
+	return n.State()
 }
 
 // setCause sets the cause, and updates the metric that counts the Namespace.
@@ -108,7 +108,7 @@ func (n *trackedNamespace) setCause(cause diagnosis.Cause) {
 	n.cause = cause
 	var gauge prometheus.Gauge
 	if cause != "" {
-		gauge = metrics.NamespacesBlocked.WithLabelValues(string(n.Stage()), string(cause))
+		gauge = metrics.NamespacesBlocked.WithLabelValues(string(n.State()), string(cause))
 	}
 	if gauge == n.gauge {
 		return

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,8 +32,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
 const (
@@ -49,28 +53,26 @@ const (
 
 // TemplateReconciler reports in the status of each NamespaceTemplate whether it is valid, authorized
 // and applied. It keeps a template that is being deleted until its objects are deleted, if
-// removal.onDelete is "Prune".
+// objectRetentionPolicy.whenDeleted is "Delete".
 type TemplateReconciler struct {
 	client.Client
-	Programs   *template.Programs
-	Revisions  *template.Revisions
-	Rollouts   *template.Rollouts
-	Authorizer *template.Authorizer
-	Applier    *template.Applier
-	Tracker    *template.Tracker
+	Programs   *apply.Programs
+	Revisions  *apply.Revisions
+	Authorizer *authorization.Authorizer
+	Applier    *apply.Applier
+	Records    *apply.Records
 	Clock      clock.PassiveClock
+	Recorder   events.EventRecorder
 	// ServiceAccounts watches the ServiceAccounts in the system namespace.
 	ServiceAccounts cache.Cache
-	// Requests enqueues templates.
-	Requests *Requests
-	// PlanChanged is called when Namespaces that a template selects may get another revision.
-	PlanChanged func(ctx context.Context, changed *v1alpha1.NamespaceTemplate)
-	// Authorized is called when the permissions that a template requires, or the kinds that it contains,
-	// have changed.
-	Authorized func(ctx context.Context, changed *v1alpha1.NamespaceTemplate)
+	// Requests enqueues templates, and Namespaces those to which a template may be applied otherwise: with another
+	// revision, or because of permissions or kinds that have changed.
+	Requests, Namespaces *Requests
 
 	// reviews has the last review of each template, by UID.
 	reviews map[types.UID]review
+	// observed has the generations that were observed, by UID.
+	observed map[types.UID]observedGeneration
 	// omitted has the names of the templates that do not fit into the set.
 	omitted sets.Set[string]
 }
@@ -85,13 +87,24 @@ type review struct {
 	at         time.Time
 }
 
+// observedGeneration is a generation of a template.
+type observedGeneration struct {
+	generation int64
+	// since is when the operator observed the generation; zero if a previous process has reported it.
+	since time.Time
+	// isProcessed is true after the generation was applied to all Namespaces that it selected. What new Namespaces and
+	// new labels change later does not matter: users could otherwise keep the template from becoming ready.
+	isProcessed bool
+}
+
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates/status,verbs=patch
 
 // SetupWithManager registers the reconciler.
 func (r *TemplateReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(templateControllerName).
-		For(&v1alpha1.NamespaceTemplate{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.NamespaceTemplate{}, builder.WithPredicates(
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(isUnobserved)))).
 		WatchesRawSource(source.Kind[client.Object](
 			r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(r.enqueueUsersOf))).
 		WatchesRawSource(r.Requests.Source()).
@@ -99,11 +112,11 @@ func (r *TemplateReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// StatusChanged enqueues templates, at most once in templateStatusInterval.
-func (r *TemplateReconciler) StatusChanged(templates []string) {
-	for _, name := range templates {
-		r.Requests.AddAfter(templateStatusInterval, name)
-	}
+// isUnobserved reports whether the status of a template does not describe its spec, for example because another client
+// has removed it.
+func isUnobserved(object client.Object) bool {
+	current, ok := object.(*v1alpha1.NamespaceTemplate)
+	return ok && current.Status.ObservedGeneration != current.Generation
 }
 
 func (r *TemplateReconciler) enqueueUsersOf(ctx context.Context, account client.Object, _ bool, queue requestQueue) {
@@ -140,18 +153,29 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if changed || err != nil {
 		return retryStale(err)
 	}
-	if err := r.recordRevision(ctx, current); err != nil {
-		return ctrl.Result{}, err
-	}
+	before := current.Status.DeepCopy()
 	if err := r.planRollout(ctx, current, namespaces.Items); err != nil {
 		return retryStale(err)
 	}
-	last := r.review(ctx, current)
-	if !r.Tracker.IsComplete(namespaces.Items) { // They are not just after a start.
+	return r.report(ctx, current, before, namespaces.Items)
+}
+
+// report updates the status, and returns when to do so again.
+func (r *TemplateReconciler) report(
+	ctx context.Context, current *v1alpha1.NamespaceTemplate, before *v1alpha1.NamespaceTemplateStatus,
+	namespaces []corev1.Namespace,
+) (ctrl.Result, error) {
+	last, observed := r.review(ctx, current), r.observe(current, namespaces)
+	// Just after a start, the counts are not complete, and those in the status may still be right.
+	isComplete := r.Records.IsComplete(namespaces)
+	if !isComplete && before.ObservedGeneration == current.Generation {
 		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
 	}
-	if err := r.writeStatus(ctx, current, last); err != nil {
+	if err := r.writeStatus(ctx, current, before, last, observed); err != nil {
 		return retryStale(err)
+	}
+	if !isComplete || !observed.isProcessed {
+		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
 	}
 	if last.authorized != metav1.ConditionTrue || len(last.unserved) > 0 || current.Status.Namespaces.Failed > 0 {
 		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
@@ -168,19 +192,21 @@ func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.
 		return 0, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
 	}
 	if r.Applier.Retain(ctx, templates.Items) {
-		stopWatchesAfter = template.WatchRetention
+		stopWatchesAfter = apply.WatchRetention
 	}
 	omitted := r.Programs.Omitted(templates.Items)
 	for i := range templates.Items {
 		if current := &templates.Items[i]; omitted.Has(current.Name) != r.omitted.Has(current.Name) {
 			r.Requests.Add(false, current.Name)
-			r.Authorized(ctx, current)
+			enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 		}
 	}
 	r.omitted = omitted
-	maps.DeleteFunc(r.reviews, func(uid types.UID, _ review) bool {
-		return !slices.ContainsFunc(templates.Items, func(t v1alpha1.NamespaceTemplate) bool { return t.UID == uid })
-	})
+	exists := func(uid types.UID) bool {
+		return slices.ContainsFunc(templates.Items, func(t v1alpha1.NamespaceTemplate) bool { return t.UID == uid })
+	}
+	maps.DeleteFunc(r.reviews, func(uid types.UID, _ review) bool { return !exists(uid) })
+	maps.DeleteFunc(r.observed, func(uid types.UID, _ observedGeneration) bool { return !exists(uid) })
 	return stopWatchesAfter, nil
 }
 
@@ -189,7 +215,7 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 	interval := reviewInterval
 	last, ok := r.reviews[current.UID]
 	isForbidden := last.authorized == metav1.ConditionTrue && slices.ContainsFunc(current.Status.Failures,
-		func(failure v1alpha1.TemplateFailure) bool { return failure.Reason == template.ReasonForbidden })
+		func(failure v1alpha1.TemplateFailure) bool { return failure.Reason == v1alpha1.ReasonForbidden })
 	switch {
 	case isForbidden:
 		interval = forbiddenReviewInterval
@@ -201,9 +227,9 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 	if ok && last.generation == current.Generation && isServed && r.Clock.Since(last.at) < interval {
 		return last
 	}
-	authorization := r.Authorizer.Check(ctx, current, isForbidden || last.generation != current.Generation)
+	access := r.Authorizer.Check(ctx, current, isForbidden || last.generation != current.Generation)
 	now := review{
-		authorized: authorization.Status(), message: authorization.Message(current.Name), unserved: unserved,
+		authorized: access.Status(), message: access.Message(current.Name), unserved: unserved,
 		generation: current.Generation, at: r.Clock.Now(),
 	}
 	if r.reviews == nil {
@@ -211,7 +237,7 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 	}
 	r.reviews[current.UID] = now
 	if ok && (!isServed || last.message != now.message) {
-		r.Authorized(ctx, current)
+		enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 	}
 	return now
 }
@@ -224,22 +250,22 @@ func (r *TemplateReconciler) updateFinalizer(
 	base := current.DeepCopy()
 	isDeleting := current.DeletionTimestamp != nil
 	switch {
-	case isDeleting && !controllerutil.ContainsFinalizer(current, v1alpha1.FinalizerTemplate):
+	case isDeleting && !controllerutil.ContainsFinalizer(current, v1alpha1.FinalizerTemplateObjects):
 		return false, nil
-	case isDeleting && current.Spec.Removal.OnDelete == v1alpha1.RemovalPrune:
+	case isDeleting && current.Spec.ObjectRetentionPolicy.WhenDeleted == v1alpha1.RetentionDelete:
 		isUsed, err := r.isUsed(namespaces, current.Name)
 		if err != nil || isUsed {
 			r.Requests.AddAfter(templateStatusInterval, current.Name)
 			return false, err
 		}
 	}
-	wanted := !isDeleting && current.Spec.Removal.OnDelete == v1alpha1.RemovalPrune
-	if wanted && !controllerutil.AddFinalizer(current, v1alpha1.FinalizerTemplate) ||
-		!wanted && !controllerutil.RemoveFinalizer(current, v1alpha1.FinalizerTemplate) {
+	wanted := !isDeleting && current.Spec.ObjectRetentionPolicy.WhenDeleted == v1alpha1.RetentionDelete
+	if wanted && !controllerutil.AddFinalizer(current, v1alpha1.FinalizerTemplateObjects) ||
+		!wanted && !controllerutil.RemoveFinalizer(current, v1alpha1.FinalizerTemplateObjects) {
 		return false, nil
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Patch(ctx, current, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+	if err := r.Patch(ctx, current, patch, client.FieldOwner(nsobject.FieldOwner)); err != nil {
 		return false, fmt.Errorf("failed to update the finalizer of NamespaceTemplate %q: %w", current.Name, err)
 	}
 	r.Requests.Add(false, current.Name) // The predicate drops the watch event.
@@ -249,7 +275,7 @@ func (r *TemplateReconciler) updateFinalizer(
 // isUsed reports whether a Namespace records a template.
 func (r *TemplateReconciler) isUsed(namespaces []corev1.Namespace, name string) (bool, error) {
 	for i := range namespaces {
-		state, err := r.Applier.State(&namespaces[i])
+		state, err := r.Records.State(&namespaces[i])
 		if err != nil {
 			if recordsTemplate(&namespaces[i], name) {
 				return true, err
@@ -263,104 +289,159 @@ func (r *TemplateReconciler) isUsed(namespaces []corev1.Namespace, name string) 
 	return false, nil
 }
 
-func (r *TemplateReconciler) writeStatus(
-	ctx context.Context, current *v1alpha1.NamespaceTemplate, last review,
-) error {
-	base := current.DeepCopy()
-	current.Status.Revision = template.Revision(&current.Spec)
-	counts, failures := r.Tracker.Status(current.Name, current.Status.Revision)
-	current.Status.Namespaces, current.Status.Failures = &counts, failures
-	for _, condition := range template.Conditions(current, template.ConditionInput{
-		Errors: r.Programs.Errors(current), Authorized: last.authorized, AuthorizedMessage: last.message,
-		IsOmitted: r.omitted.Has(current.Name), HasFailurePause: r.Rollouts.IsPaused(current.UID),
-	}) {
-		condition.LastTransitionTime = metav1.NewTime(r.Clock.Now())
-		condition.ObservedGeneration = current.Generation
-		meta.SetStatusCondition(&current.Status.Conditions, condition)
+// observe returns what is known about the generation of a template.
+func (r *TemplateReconciler) observe(
+	current *v1alpha1.NamespaceTemplate, namespaces []corev1.Namespace,
+) observedGeneration {
+	known, ok := r.observed[current.UID]
+	switch {
+	case !ok && current.Status.ObservedGeneration == current.Generation:
+		known = observedGeneration{generation: current.Generation, isProcessed: true}
+	case !ok || known.generation != current.Generation:
+		known = observedGeneration{generation: current.Generation, since: r.Clock.Now()}
 	}
+	known.isProcessed = known.isProcessed || !slices.ContainsFunc(namespaces, func(namespace corev1.Namespace) bool {
+		return r.mustProcess(current, &namespace)
+	})
+	if r.observed == nil {
+		r.observed = map[types.UID]observedGeneration{}
+	}
+	r.observed[current.UID] = known
+	return known
+}
+
+// mustProcess reports whether a template must still be applied to a Namespace that it selects. Before, the counts do
+// not include the Namespace, for example because the template is new.
+func (r *TemplateReconciler) mustProcess(current *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
+	state, err := r.Records.State(namespace)
+	return err == nil && current.DeletionTimestamp == nil && namespace.DeletionTimestamp == nil &&
+		initialization.ParseState(namespace).Phase == initialization.PhaseInitialized &&
+		!initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) &&
+		template.MustApply(current, namespace, state) && !r.Records.IsBlocked(current.UID, namespace) &&
+		!r.Records.HasProcessed(current, namespace.Name)
+}
+
+// writeStatus is the only function that sets status.observedGeneration: a client that reads the generation of its own
+// change must also get the conditions and counts of this generation.
+func (r *TemplateReconciler) writeStatus(
+	ctx context.Context, current *v1alpha1.NamespaceTemplate, before *v1alpha1.NamespaceTemplateStatus, last review,
+	observed observedGeneration,
+) error {
+	base, now, rollout := current.DeepCopy(), r.Clock.Now(), r.Records.Rollout(current.UID)
+	base.Status = *before
+	status := &current.Status
+	status.ObservedGeneration = current.Generation
+	status.UpdateRevision = template.Revision(&current.Spec)
+	summary := r.Records.Summary(current.Name, status.UpdateRevision)
+	status.Namespaces, status.Failures = &summary.Counts, summary.Failures
+	unauthorizedSince := observed.since
+	authorized := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAuthorized)
+	switch {
+	case authorized == nil || authorized.Status != metav1.ConditionFalse:
+		unauthorizedSince = now
+	case authorized.LastTransitionTime.After(unauthorizedSince):
+		unauthorizedSince = authorized.LastTransitionTime.Time
+	}
+	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
+		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),
+		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: now.Sub(unauthorizedSince),
+		Failing: summary.Failing, IsProcessed: observed.isProcessed,
+		HasFailurePause: rollout.HasFailurePause(), IsCanaryPhase: rollout.IsCanaryPhase,
+	}), current.Generation, now)
 	if apiequality.Semantic.DeepEqual(base.Status, current.Status) {
 		return nil
 	}
-	return r.patchStatus(ctx, base, current)
+	if err := r.patchStatus(ctx, base, current); err != nil {
+		return err
+	}
+	for _, event := range template.Events(before, status) {
+		nsobject.RecordEvent(r.Recorder, current, event.Type, event.Reason, actionApplyTemplate, event.Note)
+	}
+	return nil
 }
 
 func (r *TemplateReconciler) patchStatus(ctx context.Context, base, current *v1alpha1.NamespaceTemplate) error {
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Status().Patch(ctx, current, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+	if err := r.Status().Patch(ctx, current, patch, client.FieldOwner(nsobject.FieldOwner)); err != nil {
 		return fmt.Errorf("failed to update the status of NamespaceTemplate %q: %w", current.Name, err)
 	}
 	return nil
 }
 
-// recordRevision stores the revision of a valid spec.
-func (r *TemplateReconciler) recordRevision(ctx context.Context, current *v1alpha1.NamespaceTemplate) error {
-	if current.DeletionTimestamp != nil || len(r.Programs.Errors(current)) > 0 {
-		return nil
-	}
-	return r.Revisions.Record(ctx, current, current.Status.CurrentRevision)
-}
-
-// planRollout decides which revision new Namespaces, and which open Namespaces, get.
+// planRollout decides which revision new Namespaces, and which initialized Namespaces, get.
 func (r *TemplateReconciler) planRollout(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, namespaces []corev1.Namespace,
 ) error {
 	if current.DeletionTimestamp != nil {
 		return nil
 	}
-	plan := template.Plan{Current: current.Status.CurrentRevision, Rollout: current.Spec.Rollout}
-	if len(r.Programs.Errors(current)) == 0 {
-		plan.Latest = template.Revision(&current.Spec)
-	}
-	if plan.Latest != "" && plan.Current != plan.Latest {
-		outdated, canaries := r.countOutdated(current, plan.Latest, namespaces)
-		if plan.Current == "" || outdated == 0 {
-			plan.Current = plan.Latest
-		}
-		plan.IsCanaryPhase = canaries > 0
-	}
-	sources, err := r.Applier.SourceNamespaces(ctx, current, plan.Current == plan.Latest)
-	if err != nil {
-		return err
-	}
-	hasNewSources := !slices.Equal(current.Status.SourceNamespaces, sources)
-	// If Namespaces got a revision before it was recorded, they could get the next one without a rollout.
-	if current.Status.CurrentRevision != plan.Current || hasNewSources {
-		base := current.DeepCopy()
-		current.Status.Revision, current.Status.CurrentRevision = template.Revision(&current.Spec), plan.Current
-		current.Status.SourceNamespaces = sources
-		if err := r.patchStatus(ctx, base, current); err != nil {
+	rollout := plan.Rollout{Current: r.Records.Rollout(current.UID).Current, Settings: current.Spec.Rollout}
+	if rollout.Current == "" {
+		var err error
+		if rollout.Current, err = r.Revisions.Current(ctx, current); err != nil {
 			return err
 		}
 	}
-	if r.Rollouts.Set(current.UID, plan) || hasNewSources {
-		r.PlanChanged(ctx, current)
+	if len(r.Programs.Errors(current)) == 0 {
+		rollout.Latest = template.Revision(&current.Spec)
+	}
+	if rollout.Latest != "" && rollout.Current != rollout.Latest {
+		rollout.Advance(r.countOutdated(current, rollout.Latest, namespaces))
+	}
+	// If Namespaces got a revision before it was recorded, they could get the next one without a rollout.
+	if rollout.Latest != "" {
+		if err := r.Revisions.Record(ctx, current, rollout.Current); err != nil {
+			return err
+		}
+	}
+	hasNewSources, err := r.recordSourceNamespaces(ctx, current, rollout.Current == rollout.Latest)
+	if err != nil {
+		return err
+	}
+	current.Status.CurrentRevision = rollout.Current
+	if r.Records.SetRollout(current.UID, rollout) || hasNewSources {
+		enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 	}
 	return nil
 }
 
-// countOutdated counts the open Namespaces that do not contain a revision yet, and the canaries among them.
+// recordSourceNamespaces records the namespaces of the sources in the status before anything is copied. It reports
+// whether it has changed the status.
+func (r *TemplateReconciler) recordSourceNamespaces(
+	ctx context.Context, current *v1alpha1.NamespaceTemplate, isComplete bool,
+) (bool, error) {
+	sources, err := r.Applier.SourceNamespaces(ctx, current, isComplete)
+	if err != nil || slices.Equal(current.Status.SourceNamespaces, sources) {
+		return false, err
+	}
+	base := current.DeepCopy()
+	current.Status.SourceNamespaces = sources
+	return true, r.patchStatus(ctx, base, current)
+}
+
+// countOutdated counts the initialized Namespaces that do not contain a revision yet, and the canaries among them.
 func (r *TemplateReconciler) countOutdated(
 	current *v1alpha1.NamespaceTemplate, revision string, namespaces []corev1.Namespace,
 ) (outdated, canaries int) {
 	for i := range namespaces {
 		namespace := &namespaces[i]
-		state, err := r.Applier.State(namespace)
+		state, err := r.Records.State(namespace)
 		if err != nil {
 			continue // The reconciliation of the Namespace returns the error.
 		}
-		// The last write can have opened a Namespace that the cache shows as initializing.
-		isStale := r.Applier.IsStale(namespace)
-		if !isStale && !isOpen(initialization.ParseState(namespace)) ||
+		// The last write can have initialized a Namespace that the cache shows as initializing.
+		isStale := r.Records.IsStale(namespace)
+		if !isStale && initialization.ParseState(namespace).Phase != initialization.PhaseInitialized ||
 			initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) ||
 			!template.IsOutdated(current, namespace, state, revision) ||
-			r.Rollouts.IsBlocked(current.UID, namespace.UID) {
+			r.Records.IsBlocked(current.UID, namespace) {
 			continue
 		}
 		if isStale || nscache.IsPartial(namespace) {
 			r.Requests.AddAfter(templateStatusInterval, current.Name)
 		}
 		outdated++
-		if r.Rollouts.MayBeCanary(current, namespace) {
+		if r.Records.MayBeCanary(current, namespace) {
 			canaries++
 		}
 	}

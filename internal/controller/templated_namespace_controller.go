@@ -5,12 +5,11 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,37 +33,49 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
 const (
 	// firstTemplateRetry is the delay after the first problem.
 	firstTemplateRetry = 50 * time.Millisecond
-	// newPerOpenWorker is the number of workers for new Namespaces per worker for open ones. With fewer
-	// requests for open Namespaces, the API server responds to those for new ones faster.
-	newPerOpenWorker = 4
+	// newPerInitializedWorker is the number of workers for new Namespaces per worker for initialized ones. With fewer
+	// requests for initialized Namespaces, the API server responds to those for new ones faster.
+	newPerInitializedWorker = 4
 	// waitingReportDelay is how long a new Namespace waits before the operator reports what it waits for.
 	waitingReportDelay = 3 * time.Second
 
 	actionApplyTemplate = "ApplyTemplate"
-	reasonNotEffective  = "NotEffective"
-	reasonNotApplied    = "TemplateNotApplied"
-	noteNotApplied      = "template %q selects the namespace, but is applied only to namespaces that are created with " +
-		"it: set existingNamespaces in the template, or create the namespace again"
+	// prefixTemplate makes the reason of a problem specific in the Events about a Namespace.
+	prefixTemplate     = "Template"
+	reasonNotEffective = prefixTemplate + v1alpha1.ReasonNotEffective
+	reasonNotApplied   = prefixTemplate + v1alpha1.ReasonNotApplied
+	noteNotApplied     = "template %q selects the namespace, but is applied only to namespaces that are created with " +
+		"it: set scope: AllNamespaces in the template, or create the namespace again"
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
 
+// applier applies templates to one Namespace.
+type applier interface {
+	Apply(
+		ctx context.Context, record *apply.Record, namespace *corev1.Namespace, templates []v1alpha1.NamespaceTemplate,
+	) (plan.Result, error)
+}
+
 // TemplatedNamespaceReconciler applies NamespaceTemplates. It is the initializer
-// v1alpha1.TemplatesInitializer for new Namespaces, and keeps the objects in open Namespaces up to
+// v1alpha1.TemplatesInitializer for new Namespaces, and keeps the objects in initialized Namespaces up to
 // date.
 type TemplatedNamespaceReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache.
 	Live     client.Reader
-	Applier  *template.Applier
-	Tracker  *template.Tracker
+	Applier  applier
+	Programs *apply.Programs
+	Records  *apply.Records
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// SystemNamespace is the namespace of the operator.
@@ -73,15 +84,10 @@ type TemplatedNamespaceReconciler struct {
 	ServiceAccounts cache.Cache
 	// Workers is the number of new Namespaces that are reconciled concurrently.
 	Workers int
-	// StatusChanged is called with the names of templates whose status must be updated.
-	StatusChanged func(templates []string)
-	// Requests enqueues Namespaces.
-	Requests *Requests
+	// Requests enqueues Namespaces, and Templates those whose status must be updated.
+	Requests, Templates *Requests
 
 	retries *retryLimiter
-	// busy has the names of the Namespaces that are being reconciled. Both controllers can have a request
-	// for a Namespace that has just opened.
-	busy sync.Map
 	// cacheCheck is needed because a Namespace can wait for a template that only the previous leader has observed.
 	cacheCheck cacheCheck
 }
@@ -89,8 +95,8 @@ type TemplatedNamespaceReconciler struct {
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// SetupWithManager registers two controllers, one for new Namespaces and one for open Namespaces: after a
-// change of a template, thousands of open Namespaces can be outdated, and new ones must not wait for them. Both
+// SetupWithManager registers two controllers, one for new Namespaces and one for initialized Namespaces: after a
+// change of a template, thousands of initialized Namespaces can be outdated, and new ones must not wait for them. Both
 // controllers get all requests.
 func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.retries = newRetryLimiter(firstTemplateRetry)
@@ -110,13 +116,13 @@ func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error 
 			func(ctx context.Context, account client.Object, _ bool, _ requestQueue) {
 				r.enqueueUsersOf(ctx, account)
 			}))).
-		WithOptions(r.options(max(1, r.Workers/newPerOpenWorker))).
+		WithOptions(r.options(max(1, r.Workers/newPerInitializedWorker))).
 		Complete(r.reconciler(true))
 }
 
 func (r *TemplatedNamespaceReconciler) newBuilder(mgr ctrl.Manager) *ctrl.Builder {
 	return ctrl.NewControllerManagedBy(mgr).
-		For(&corev1.Namespace{}, builder.WithPredicates(r.templateInputChanged())).
+		For(&corev1.Namespace{}, builder.WithPredicates(templateInputChanged())).
 		WatchesRawSource(r.Requests.Source())
 }
 
@@ -126,10 +132,10 @@ func (r *TemplatedNamespaceReconciler) options(workers int) controller.Options {
 	}
 }
 
-func (r *TemplatedNamespaceReconciler) reconciler(isForOpen bool) reconcile.Func {
+func (r *TemplatedNamespaceReconciler) reconciler(isForInitialized bool) reconcile.Func {
 	return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-		result, err := r.reconcile(ctx, req, isForOpen)
-		if isForOpen {
+		result, err := r.reconcile(ctx, req, isForInitialized)
+		if isForInitialized {
 			// Otherwise, requests for the namespaces of a changed template would keep a higher priority.
 			result.Priority = ptr.To(handler.LowPriority)
 		}
@@ -137,33 +143,30 @@ func (r *TemplatedNamespaceReconciler) reconciler(isForOpen bool) reconcile.Func
 	}
 }
 
-// reconcile applies all templates to one Namespace, if it is open or not as the controller expects.
+// reconcile applies all templates to one Namespace, if it is initialized or not as the controller expects.
 func (r *TemplatedNamespaceReconciler) reconcile(
-	ctx context.Context, req ctrl.Request, isForOpen bool,
+	ctx context.Context, req ctrl.Request, isForInitialized bool,
 ) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil || namespace.DeletionTimestamp != nil {
-		r.StatusChanged(r.Tracker.Set(req.Name, nil))
+		r.Templates.AddAfter(templateStatusInterval, r.Records.Forget(req.Name)...)
 		r.retries.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if initialization.IsExempt(namespace.Name, r.SystemNamespace) {
-		r.Tracker.Processed(req.Name)
-		return ctrl.Result{}, nil
-	}
 	state := initialization.ParseState(&namespace)
-	if isOpen(state) != isForOpen {
+	if (state.Phase == initialization.PhaseInitialized) != isForInitialized {
 		return ctrl.Result{}, nil
 	}
-	if _, isBusy := r.busy.LoadOrStore(req.Name, nil); isBusy {
+	record := r.Records.Begin(&namespace)
+	if record == nil {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	defer r.busy.Delete(req.Name)
-	if !isTurnOfTemplates(state) {
-		r.Tracker.Processed(req.Name)
+	defer r.Records.End(record)
+	if initialization.IsExempt(namespace.Name, r.SystemNamespace) || !isTurnOfTemplates(state) {
+		r.Records.Processed(record)
 		return ctrl.Result{}, nil
 	}
-	if r.Applier.IsStale(&namespace) {
+	if r.Records.IsStale(&namespace) {
 		return ctrl.Result{}, nil // The watch event for the operator's own write follows.
 	}
 	if err := r.cacheCheck.verify(ctx, r.Client, r.Live, &v1alpha1.NamespaceTemplateList{}); err != nil {
@@ -173,37 +176,37 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
 	}
-	result, err := r.Applier.Apply(ctx, &namespace, templates.Items)
+	result, err := r.Applier.Apply(ctx, record, &namespace, templates.Items)
 	switch {
-	case template.IsNotSynced(err):
+	case errors.Is(err, template.ErrNotSynced):
 		return ctrl.Result{RequeueAfter: result.RetryAfter}, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		r.Tracker.Processed(req.Name)
+		r.Records.Processed(record)
 		return ctrl.Result{}, nil // The watch event for the deletion follows.
 	case err != nil:
-		r.Tracker.Processed(req.Name)
+		r.Records.Processed(record)
 		return ctrl.Result{}, err
-	case result.Refusal != "":
-		r.Tracker.Processed(req.Name)
-		return ctrl.Result{}, nswrite.IgnoreStale(r.refuse(ctx, &namespace, result.Refusal))
+	case result.Refusal != nil:
+		r.Records.Processed(record)
+		return ctrl.Result{}, nsobject.IgnoreStale(r.refuse(ctx, &namespace, *result.Refusal))
 	}
-	return r.finish(ctx, req, &namespace, result)
+	return r.finish(ctx, req, record, &namespace, result)
 }
 
 // finish writes and then reports the result of a pass: a Namespace contains only what it records.
 func (r *TemplatedNamespaceReconciler) finish(
-	ctx context.Context, req ctrl.Request, namespace *corev1.Namespace, result template.Result,
+	ctx context.Context, req ctrl.Request, record *apply.Record, namespace *corev1.Namespace, result plan.Result,
 ) (ctrl.Result, error) {
-	isCurrent, err := r.write(ctx, namespace, result)
-	err = nswrite.IgnoreStale(err)
+	isCurrent, err := r.write(ctx, record, namespace, result)
+	err = nsobject.IgnoreStale(err)
 	switch {
 	case err != nil:
-		r.Applier.NotRecorded(namespace, &result, err)
+		result.NotRecorded(namespace, err)
 	case !isCurrent:
-		r.Tracker.Processed(req.Name)
+		r.Records.Processed(record)
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	r.report(ctx, namespace, result)
+	r.report(ctx, record, namespace, result)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -213,34 +216,24 @@ func (r *TemplatedNamespaceReconciler) finish(
 // refuse makes the initialization of a Namespace fail. The Namespace controller then deletes the
 // Namespace.
 func (r *TemplatedNamespaceReconciler) refuse(
-	ctx context.Context, namespace *corev1.Namespace, message string,
+	ctx context.Context, namespace *corev1.Namespace, refusal metav1.Status,
 ) error {
 	uid := namespace.UID
-	err := nswrite.PatchResult(ctx, r.Client, namespace, "", metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: message,
-	})
-	if err != nil {
+	if err := nsobject.PatchResult(ctx, r.Client, namespace, "", refusal); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Refused a namespace", "uid", uid, "reason", metav1.StatusReasonForbidden,
-		"message", message)
+	log.FromContext(ctx).Info("Refused a namespace", "uid", uid, "reason", refusal.Reason, "message", refusal.Message)
 	return nil
 }
 
-// isOpen reports whether the initialization of a Namespace is complete. A Namespace can also have none.
-func isOpen(state initialization.State) bool {
-	return state.Phase != initialization.PhasePending && state.Phase != initialization.PhaseFailed
-}
-
-// isTurnOfTemplates reports whether a Namespace is open, or initializing and waits for its templates.
+// isTurnOfTemplates reports whether a Namespace is initialized, or initializing and waits for its templates.
 func isTurnOfTemplates(state initialization.State) bool {
-	return isOpen(state) ||
-		state.Phase == initialization.PhasePending && state.Pending[0] == v1alpha1.TemplatesInitializer
+	return state.Phase == initialization.PhaseInitialized ||
+		state.Phase == initialization.PhaseInitializing && state.Pending[0] == v1alpha1.TemplatesInitializer
 }
 
 // retryAfter returns the time until the next pass. Problems are retried with increasing delays.
-func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, result template.Result) time.Duration {
+func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, result plan.Result) time.Duration {
 	if !result.HasFailed() {
 		r.retries.Forget(req)
 		return result.RetryAfter
@@ -252,79 +245,73 @@ func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, result templ
 	return delay
 }
 
-// publish sets the condition of the initializer to what the Namespace waits for. A short wait is not
-// reported.
+// publish sets the condition of the initializer to what the Namespace waits for, and records the start of its turn if a
+// deadline counts from it. A short wait is not reported.
 func (r *TemplatedNamespaceReconciler) publish(
-	ctx context.Context, namespace *corev1.Namespace, blocking template.Problem, result template.Result,
+	ctx context.Context, namespace *corev1.Namespace, blocking template.Problem, result plan.Result,
 ) error {
-	isWaiting := !slices.ContainsFunc(result.Templates, func(t template.Outcome) bool { return len(t.Problems) > 0 })
+	isWaiting := !slices.ContainsFunc(result.Templates, func(t plan.Outcome) bool { return len(t.Problems) > 0 })
 	if isWaiting && r.Clock.Since(namespace.CreationTimestamp.Time) < waitingReportDelay {
 		return nil
 	}
 	want := corev1.NamespaceCondition{
 		Type: initializedByTemplate, Status: corev1.ConditionFalse,
-		Reason: blocking.Reason, Message: nscondition.Shorten(blocking.String(), nswrite.MaxEventNote),
+		Reason: blocking.Reason, Message: printable.Truncate(blocking.String(), nsobject.MaxEventNote),
 	}
-	if !nscondition.Complete(nscondition.Find(namespace, want.Type), &want, metav1.NewTime(r.Clock.Now())) {
+	var conditions []corev1.NamespaceCondition
+	if nsobject.CompleteCondition(nsobject.FindCondition(namespace, want.Type), &want, metav1.NewTime(r.Clock.Now())) {
+		conditions = append(conditions, want)
+	}
+	var annotations map[string]string
+	if !result.TurnStart.IsZero() {
+		annotations = map[string]string{v1alpha1.AnnotationTurnStartedAt: initialization.FormatTurnStart(
+			v1alpha1.TemplatesInitializer, result.TurnStart)}
+	}
+	if len(conditions)+len(annotations) == 0 {
 		return nil
 	}
-	return nswrite.PatchConditions(ctx, r.Client, namespace.DeepCopy(), []corev1.NamespaceCondition{want}, "")
+	return nsobject.PatchAnnotations(ctx, r.Client, namespace.DeepCopy(), "", annotations, conditions)
 }
 
 // report records new problems as Events, and updates the counts of the templates.
 func (r *TemplatedNamespaceReconciler) report(
-	ctx context.Context, namespace *corev1.Namespace, result template.Result,
+	ctx context.Context, record *apply.Record, namespace *corev1.Namespace, result plan.Result,
 ) {
-	known, isOpening := r.Tracker.Problems(namespace.Name), result.Blocking() == nil
-	tracked := template.Tracked(result.Templates)
-	for _, outcome := range tracked {
-		for _, found := range outcome.Problems {
-			if !slices.Contains(known, found) {
-				if found.IsConflict() {
-					metrics.TemplateConflictsTotal.WithLabelValues(found.Template).Inc()
-				}
-				log.FromContext(ctx).Info("Failed to apply a template", "uid", namespace.UID, "template", found.Template,
-					"object", found.Object, "reason", found.Reason, "message", found.Message)
-				nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, found.Reason, actionApplyTemplate,
-					found.String())
-			}
+	problems, changed := r.Records.Report(record, result)
+	for _, found := range problems {
+		if found.IsConflict() {
+			metrics.TemplateConflictsTotal.WithLabelValues(found.Template).Inc()
 		}
+		log.FromContext(ctx).Info("Failed to apply a template", "uid", namespace.UID, "template", found.Template,
+			"object", found.Object, "reason", found.Reason, "message", found.Message)
+		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, prefixTemplate+found.Reason,
+			actionApplyTemplate, found.String())
+	}
+	isComplete := result.Blocking() == nil
+	for _, outcome := range result.Templates {
 		for _, found := range outcome.TimedOut {
-			if !isOpening {
+			if !isComplete {
 				continue
 			}
-			nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotEffective, actionApplyTemplate,
+			nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotEffective, actionApplyTemplate,
 				found.String())
 		}
 	}
 	for _, found := range result.Kept {
-		nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, found.Reason, actionApplyTemplate, found.String())
+		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, prefixTemplate+found.Reason, actionApplyTemplate,
+			found.String())
 	}
 	for _, name := range result.Late {
-		nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotApplied, actionApplyTemplate,
+		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotApplied, actionApplyTemplate,
 			fmt.Sprintf(noteNotApplied, name))
 	}
-	r.StatusChanged(r.Tracker.Set(namespace.Name, tracked))
-}
-
-// EnqueueSelected enqueues the Namespaces that a template selects or that record it.
-func (r *TemplatedNamespaceReconciler) EnqueueSelected(ctx context.Context, changed *v1alpha1.NamespaceTemplate) {
-	r.enqueue(ctx, changed)
+	r.Templates.AddAfter(templateStatusInterval, changed...)
 }
 
 // templateInputChanged returns a predicate for the changes that a template can depend on.
-func (r *TemplatedNamespaceReconciler) templateInputChanged() predicate.Predicate {
+func templateInputChanged() predicate.Predicate {
 	return predicate.Funcs{
-		DeleteFunc: func(e event.DeleteEvent) bool {
-			if namespace, ok := e.Object.(*corev1.Namespace); ok {
-				r.Applier.Forget(namespace)
-			}
-			return true
-		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			if old, ok := e.ObjectOld.(*corev1.Namespace); ok && old.UID != e.ObjectNew.GetUID() {
-				r.Applier.Forget(old)
-			}
 			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 				e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() ||
 				!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
@@ -334,11 +321,15 @@ func (r *TemplatedNamespaceReconciler) templateInputChanged() predicate.Predicat
 	}
 }
 
-// enqueue enqueues the Namespaces that any of the given versions of a template concerns. New Namespaces
-// are reconciled first.
 func (r *TemplatedNamespaceReconciler) enqueue(ctx context.Context, versions ...client.Object) {
+	enqueueConcerned(ctx, r.Client, r.Requests, versions...)
+}
+
+// enqueueConcerned enqueues the Namespaces that any of the given versions of a template selects or that record it. New
+// Namespaces are reconciled first.
+func enqueueConcerned(ctx context.Context, cached client.Reader, requests *Requests, versions ...client.Object) {
 	var namespaces corev1.NamespaceList
-	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+	if err := cached.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Failed to list namespaces")
 		return
 	}
@@ -349,14 +340,14 @@ func (r *TemplatedNamespaceReconciler) enqueue(ctx context.Context, versions ...
 			return ok && (template.Selects(changed, namespace) || recordsTemplate(namespace, changed.Name))
 		})
 		if isConcerned {
-			r.Requests.Add(!template.IsInitializedHere(namespace), namespace.Name)
+			requests.Add(!template.AwaitsTemplates(namespace), namespace.Name)
 		}
 	}
 }
 
 // recordsTemplate reports whether a Namespace can record a template. It does not parse the annotation.
 func recordsTemplate(namespace *corev1.Namespace, name string) bool {
-	return strings.Contains(namespace.Annotations[v1alpha1.AnnotationTemplates], `"`+name+`"`)
+	return strings.Contains(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates], `"`+name+`"`)
 }
 
 // enqueueUsersOf enqueues the Namespaces of the templates that use a ServiceAccount.
@@ -367,11 +358,11 @@ func (r *TemplatedNamespaceReconciler) enqueueUsersOf(ctx context.Context, accou
 }
 
 // EnqueueCopiesOf enqueues the templates that copy a source, and their Namespaces.
-func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.TemplateCopy) {
+func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.TemplateSourceReference) {
 	r.enqueueMatching(context.Background(), func(t *v1alpha1.NamespaceTemplate) bool {
-		hasCopy := r.Applier.Programs.HasCopyOf(t, changed)
+		hasCopy := r.Programs.HasCopyOf(t, changed)
 		if hasCopy {
-			r.StatusChanged([]string{t.Name}) // The namespace of the source can be new.
+			r.Templates.AddAfter(templateStatusInterval, t.Name) // The namespace of the source can be new.
 		}
 		return hasCopy
 	})

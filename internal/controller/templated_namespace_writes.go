@@ -17,18 +17,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
-// write opens a new Namespace that contains everything, in the request that records its state and sets its
-// conditions. It records the state of an open Namespace if it has changed. It reports whether the Namespace was as the
-// pass has processed it; otherwise, the watch event for the change follows.
+// write completes the initialization of a new Namespace that contains everything, in the request that records its
+// state and sets its conditions. It records the state of an initialized Namespace if it has changed. It reports whether
+// the Namespace was as the pass has processed it; otherwise, the watch event for the change follows.
 func (r *TemplatedNamespaceReconciler) write(
-	ctx context.Context, processed *corev1.Namespace, result template.Result,
+	ctx context.Context, record *apply.Record, processed *corev1.Namespace, result plan.Result,
 ) (isCurrent bool, err error) {
-	recorded, state := processed.Annotations[v1alpha1.AnnotationTemplates], result.State.String()
-	isInitializing := template.IsInitializedHere(processed)
+	recorded, state := processed.Annotations[v1alpha1.AnnotationAppliedTemplates], result.State.String()
+	isInitializing := template.AwaitsTemplates(processed)
 	if blocking := result.Blocking(); isInitializing && blocking != nil {
 		return true, r.publish(ctx, processed, *blocking, result)
 	}
@@ -41,22 +43,22 @@ func (r *TemplatedNamespaceReconciler) write(
 		return false, client.IgnoreNotFound(err)
 	}
 	var patched *corev1.Namespace
-	var completion initialization.Completion
-	err = nswrite.RetryOnConflict(ctx, r.Live, &namespace, func(current *corev1.Namespace, version string) error {
-		if current.UID != processed.UID || current.Annotations[v1alpha1.AnnotationTemplates] != recorded ||
-			template.IsInitializedHere(current) != isInitializing {
+	var removal initialization.PendingRemoval
+	err = nsobject.RetryOnConflict(ctx, r.Live, &namespace, func(current *corev1.Namespace, version string) error {
+		if current.UID != processed.UID || current.Annotations[v1alpha1.AnnotationAppliedTemplates] != recorded ||
+			template.AwaitsTemplates(current) != isInitializing {
 			return nil
 		}
 		annotations := map[string]string{}
 		if state != recorded {
-			annotations[v1alpha1.AnnotationTemplates] = state
+			annotations[v1alpha1.AnnotationAppliedTemplates] = state
 		}
 		if isInitializing {
-			completion = initialization.Complete(current, v1alpha1.TemplatesInitializer, metav1.NewTime(r.Clock.Now()))
-			annotations[v1alpha1.AnnotationPendingInitializers] = completion.Pending
+			removal = initialization.RemovePending(current, v1alpha1.TemplatesInitializer, metav1.NewTime(r.Clock.Now()))
+			annotations[v1alpha1.AnnotationPendingInitializers] = removal.Pending
 		}
 		patched = current.DeepCopy()
-		return nswrite.PatchAnnotations(ctx, r.Client, patched, version, annotations, completion.Conditions)
+		return nsobject.PatchAnnotations(ctx, r.Client, patched, version, annotations, removal.Conditions)
 	})
 	switch {
 	case err != nil:
@@ -64,14 +66,14 @@ func (r *TemplatedNamespaceReconciler) write(
 	case patched == nil:
 		return false, nil
 	}
-	r.Applier.Recorded(patched, result.State)
+	r.Records.Recorded(record, patched, result.State)
 	if isInitializing {
 		now := r.Clock.Now()
 		seconds := metrics.Seconds(metrics.StartTime(processed.CreationTimestamp, now.Add(-result.Elapsed)), now)
 		metrics.TemplateApplyDuration.Observe(seconds)
 		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", processed.UID,
 			"templates", slices.Sorted(maps.Keys(result.State)), "duration", now.Sub(processed.CreationTimestamp.Time))
-		recordEvents(r.Recorder, processed, completion.Events)
+		recordEvents(r.Recorder, processed, removal.Events)
 	}
 	return true, nil
 }

@@ -8,12 +8,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -21,21 +22,21 @@ import (
 // of an Event.
 const maxMessage = 1024
 
-// BlockedCondition returns the type of the condition that reports a lack of progress in a stage, or
-// "" for StageActive.
-func BlockedCondition(stage Stage) corev1.NamespaceConditionType {
-	switch stage {
-	case StageInitializing:
+// BlockedCondition returns the type of the condition that reports a lack of progress in a state, or
+// "" for StateInitialized.
+func BlockedCondition(state State) corev1.NamespaceConditionType {
+	switch state {
+	case StateInitializing, StateFailed:
 		return v1alpha1.ConditionInitializationBlocked
-	case StageTerminating:
+	case StateTerminating:
 		return v1alpha1.ConditionDeletionBlocked
 	}
 	return ""
 }
 
-// IsBlocked reports whether the BlockedCondition of a stage has status True.
-func IsBlocked(namespace *corev1.Namespace, stage Stage) bool {
-	condition := nscondition.Find(namespace, BlockedCondition(stage))
+// IsBlocked reports whether the BlockedCondition of a state has status True.
+func IsBlocked(namespace *corev1.Namespace, state State) bool {
+	condition := nsobject.FindCondition(namespace, BlockedCondition(state))
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
@@ -45,43 +46,45 @@ func ComputeBlocked(
 	namespace *corev1.Namespace, diagnosis *Diagnosis, now metav1.Time,
 ) []corev1.NamespaceCondition {
 	want := corev1.NamespaceCondition{
-		Type: BlockedCondition(diagnosis.Stage), Status: corev1.ConditionTrue,
+		Type: BlockedCondition(diagnosis.State), Status: corev1.ConditionTrue,
 		Reason: string(diagnosis.Findings[0].Cause), Message: blockedMessage(diagnosis, now),
 	}
-	have := nscondition.Find(namespace, want.Type)
+	have := nsobject.FindCondition(namespace, want.Type)
 	if have != nil && have.Status == want.Status && have.Reason == want.Reason &&
 		withoutTimes(have.Message) == withoutTimes(want.Message) {
 		return nil
 	}
-	nscondition.Complete(have, &want, now)
+	nsobject.CompleteCondition(have, &want, now)
 	return []corev1.NamespaceCondition{want}
 }
 
 // ComputeProgressing returns the conditions to set to False on a Namespace that is blocked only in
-// the given stage, or in no stage if blocked is empty. It returns only conditions that the
+// the given state, or in no state if blocked is empty. It returns only conditions that the
 // Namespace has.
-func ComputeProgressing(namespace *corev1.Namespace, blocked Stage, now metav1.Time) []corev1.NamespaceCondition {
+func ComputeProgressing(namespace *corev1.Namespace, blocked State, now metav1.Time) []corev1.NamespaceCondition {
 	var changed []corev1.NamespaceCondition
-	for _, stage := range []Stage{StageInitializing, StageTerminating} {
-		if stage == blocked || !IsBlocked(namespace, stage) {
+	for _, state := range []State{StateInitializing, StateTerminating} {
+		if BlockedCondition(state) == BlockedCondition(blocked) || !IsBlocked(namespace, state) {
 			continue
 		}
 		changed = append(changed, corev1.NamespaceCondition{
-			Type: BlockedCondition(stage), Status: corev1.ConditionFalse, LastTransitionTime: now,
-			Reason: v1alpha1.ReasonProgressing, Message: progressingMessage(namespace, stage),
+			Type: BlockedCondition(state), Status: corev1.ConditionFalse, LastTransitionTime: now,
+			Reason: v1alpha1.ReasonProgressing, Message: progressingMessage(namespace, state),
 		})
 	}
 	return changed
 }
 
-func progressingMessage(namespace *corev1.Namespace, stage Stage) string {
+func progressingMessage(namespace *corev1.Namespace, state State) string {
 	switch {
-	case stage == StageTerminating:
+	case state == StateTerminating:
 		return messageDeletionProgressing
 	case namespace.DeletionTimestamp != nil:
 		return messageNamespaceDeleted
-	case StageOf(namespace) == StageInitializing:
+	case StateOf(namespace) == StateInitializing:
 		return messageInitializationProgressing
+	case StateOf(namespace) == StateFailed:
+		return messageInitializationFailed
 	}
 	return messageInitializationCompleted
 }
@@ -90,7 +93,7 @@ func progressingMessage(namespace *corev1.Namespace, stage Stage) string {
 // diagnosis. A long description is truncated, but the command is not.
 func blockedMessage(diagnosis *Diagnosis, now metav1.Time) string {
 	end := blockedMessageEnd(diagnosis.Namespace, len(diagnosis.Findings)-1, now.Time)
-	return nscondition.Shorten(diagnosis.Findings[0].Note(), maxMessage-len(end)) + end
+	return printable.Truncate(diagnosis.Findings[0].Note(), maxMessage-len(end)) + end
 }
 
 // Note returns the finding as one line: the message, the objects, and the first remedy.
@@ -126,3 +129,34 @@ func (f Finding) Key() string {
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b(\d+[ydhms])+\b`)
 
 func withoutTimes(text string) string { return times.ReplaceAllString(text, "") }
+
+// Messages of the DeletionBlocked and InitializationBlocked conditions with status False.
+const (
+	messageDeletionProgressing       = "The deletion is making progress again"
+	messageInitializationProgressing = "The initialization is making progress again"
+	messageInitializationCompleted   = "The initialization is complete"
+	messageInitializationFailed      = "The initialization failed"
+	messageNamespaceDeleted          = "The namespace is being deleted"
+)
+
+// blockedMessageEnd returns the end of the message of a condition with status True. It contains the
+// time of the diagnosis, because findings contain relative times.
+func blockedMessageEnd(namespace string, moreFindings int, now time.Time) string {
+	end := fmt.Sprintf(" (as of %s)", FormatTime(now))
+	if moreFindings > 0 {
+		end += "; and " + printable.Count(moreFindings, "more finding")
+	}
+	return end + "; for details, run: kubectl nslifecycle explain " + namespace
+}
+
+// note joins the parts of a finding into one line.
+func note(message string, objects []string, remedy string) string {
+	text := strings.TrimSuffix(message, ".")
+	if len(objects) > 0 {
+		text += "; objects: " + strings.Join(objects, ", ")
+	}
+	if remedy != "" {
+		text += "; remedy: " + strings.TrimSuffix(remedy, ".")
+	}
+	return text
+}

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -46,74 +46,74 @@ func TestComputeBlocked(t *testing.T) {
 	more := Finding{Cause: CausePodNotTerminating, Message: "pods do not terminate", Objects: makeConfigMaps("a"), Count: 12}
 
 	tests := map[string]struct {
-		stage    Stage
+		state    State
 		have     *corev1.NamespaceCondition
 		findings []Finding
 		want     []corev1.NamespaceCondition
 	}{
 		"one finding": {
-			stage: StageTerminating, findings: []Finding{held},
+			state: StateTerminating, findings: []Finding{held},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound", heldMessage)},
 		},
 		"two findings": {
-			stage: StageTerminating, findings: []Finding{held, dead},
+			state: StateTerminating, findings: []Finding{held, dead},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound",
 				heldNote+asOf+"; and 1 more finding"+explainHint)},
 		},
 		"three findings with many objects": {
-			stage: StageTerminating, findings: []Finding{more, held, dead},
+			state: StateTerminating, findings: []Finding{more, held, dead},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating",
 				"pods do not terminate; objects: configmaps/a, and 11 more"+asOf+"; and 2 more findings"+explainHint)},
 		},
 		"an object in the message is not repeated": {
-			stage: StageTerminating, findings: []Finding{{
+			state: StateTerminating, findings: []Finding{{
 				Cause: CausePodNotTerminating, Message: `configmaps "a" waits`, Objects: makeConfigMaps("a"), Count: 1,
 			}},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating", `configmaps "a" waits`+asOf+explainHint)},
 		},
 		"the Namespace is not listed as an object": {
-			stage: StageInitializing, findings: []Finding{{
+			state: StateInitializing, findings: []Finding{{
 				Cause: CauseInitializerNotRunning, Message: "no initializer acts", Objects: []Object{{Resource: "namespaces", Name: "shop"}}, Count: 1,
 			}},
 			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "InitializerNotRunning", "no initializer acts"+asOf+explainHint)},
 		},
 		"a finding without objects and remedies": {
-			stage: StageInitializing, findings: []Finding{dead},
+			state: StateInitializing, findings: []Finding{dead},
 			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "APIServiceUnavailable", dead.Message+asOf+explainHint)},
 		},
 		"a long message is truncated": {
-			stage: StageTerminating, findings: []Finding{long, dead},
+			state: StateTerminating, findings: []Finding{long, dead},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "Forbidden",
 				strings.Repeat("é", 460)+"..."+asOf+"; and 1 more finding"+explainHint)},
 		},
 		"an unchanged finding": {
-			stage: StageTerminating, findings: []Finding{held},
+			state: StateTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerNotFound", Message: heldMessage},
 		},
 		"an unchanged finding with another duration": {
-			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have terminated 65s ago"}},
+			state: StateTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have terminated 65s ago"}},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotTerminating",
 				Message: "pod web-1 should have terminated 2m5s ago (as of 2026-03-01T11:59:00Z)" + explainHint},
 		},
 		"a finding with another object": {
-			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have terminated 65s ago"}},
+			state: StateTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have terminated 65s ago"}},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotTerminating",
 				Message: "pod web-2 should have terminated 65s ago" + asOf + explainHint},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating",
 				"pod web-1 should have terminated 65s ago"+asOf+explainHint)},
 		},
 		"a finding with another message": {
-			stage: StageTerminating, findings: []Finding{held},
+			state: StateTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerNotFound", Message: "old"},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound", heldMessage)},
 		},
 		"a finding with another cause": {
-			stage: StageTerminating, findings: []Finding{held},
+			state: StateTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerPending", Message: heldMessage},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound", heldMessage)},
 		},
 		"a namespace that is blocked again": {
-			stage: StageTerminating, findings: []Finding{held},
+			state: StateTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "False", Reason: "Progressing"},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerNotFound", heldMessage)},
 		},
@@ -126,13 +126,13 @@ func TestComputeBlocked(t *testing.T) {
 			wantSince := now
 			if test.have != nil {
 				have := *test.have
-				have.Type, have.LastTransitionTime = BlockedCondition(test.stage), metav1.NewTime(began)
+				have.Type, have.LastTransitionTime = BlockedCondition(test.state), metav1.NewTime(began)
 				namespace.Status.Conditions = []corev1.NamespaceCondition{have}
 				if have.Status == corev1.ConditionTrue {
 					wantSince = have.LastTransitionTime
 				}
 			}
-			changed := ComputeBlocked(namespace, &Diagnosis{Namespace: "shop", Stage: test.stage, Findings: test.findings}, now)
+			changed := ComputeBlocked(namespace, &Diagnosis{Namespace: "shop", State: test.state, Findings: test.findings}, now)
 			for i := range test.want {
 				test.want[i].LastTransitionTime = wantSince
 			}
@@ -156,7 +156,7 @@ func TestComputeProgressing(t *testing.T) {
 	}
 	tests := map[string]struct {
 		namespace *wrappers.NamespaceWrapper
-		blocked   Stage
+		blocked   State
 		want      []corev1.NamespaceCondition
 	}{
 		"a namespace that was never blocked": {namespace: wrappers.MakeNamespace("x").Terminating(began)},
@@ -169,7 +169,7 @@ func TestComputeProgressing(t *testing.T) {
 		},
 		"a deletion that is still blocked": {
 			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(blocked(deletionBlocked)),
-			blocked:   StageTerminating,
+			blocked:   StateTerminating,
 		},
 		"an initialization that is no longer blocked": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
@@ -177,16 +177,20 @@ func TestComputeProgressing(t *testing.T) {
 		},
 		"an initialization that is still blocked": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
-			blocked:   StageInitializing,
+			blocked:   StateInitializing,
 		},
 		"a completed initialization": {
 			namespace: wrappers.MakeNamespace("x").Condition(blocked(initializationBlocked)),
 			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationCompleted)},
 		},
+		"a failed initialization": {
+			namespace: wrappers.MakeNamespace("x").Initializers("a").Result(`{"status":"Failure"}`).Condition(blocked(initializationBlocked)),
+			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationFailed)},
+		},
 		"a blocked initialization of a namespace with a blocked deletion": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Terminating(began).
 				Condition(blocked(initializationBlocked)).Condition(blocked(deletionBlocked)),
-			blocked: StageTerminating,
+			blocked: StateTerminating,
 			want:    []corev1.NamespaceCondition{progressing(initializationBlocked, messageNamespaceDeleted)},
 		},
 	}

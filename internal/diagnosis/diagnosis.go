@@ -8,32 +8,37 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// Stage is a stage in the lifecycle of a namespace.
-type Stage string
-
-const (
-	// StageInitializing is the stage of a namespace with pending initializers.
-	StageInitializing Stage = "Initializing"
-	// StageActive is the stage of a namespace that is neither initializing nor terminating.
-	StageActive Stage = "Active"
-	// StageTerminating is the stage of a namespace with a deletionTimestamp.
-	StageTerminating Stage = "Terminating"
-)
-
-// State summarizes the diagnosis of a namespace.
+// State is the state of a namespace.
 type State string
 
 const (
-	// Healthy means that the namespace is active.
-	Healthy State = "Healthy"
-	// Progressing means that the namespace is initializing or terminating, without findings.
-	Progressing State = "Progressing"
+	// StateInitializing is the state of a namespace with pending initializers.
+	StateInitializing State = v1alpha1.ReasonInitializing
+	// StateInitialized is the state of a namespace without pending initializers.
+	StateInitialized State = v1alpha1.ReasonInitialized
+	// StateFailed is the state of a namespace whose initialization has failed.
+	StateFailed State = v1alpha1.ReasonFailed
+	// StateTerminating is the state of a namespace with a deletionTimestamp.
+	StateTerminating State = v1alpha1.ReasonTerminating
+)
+
+// Result summarizes the diagnosis of a namespace.
+type Result string
+
+const (
+	// Healthy means that the namespace is initialized.
+	Healthy Result = "Healthy"
+	// Progressing means that the namespace is in another state, without findings.
+	Progressing Result = "Progressing"
 	// Blocked means that there is at least one finding.
-	Blocked State = "Blocked"
+	Blocked Result = "Blocked"
 	// Unknown means that no cause was found and that it might be among what could not be read.
-	Unknown State = "Unknown"
+	Unknown Result = "Unknown"
 )
 
 // Rank states what evidence is based on, and what a finding is based on.
@@ -149,9 +154,9 @@ func (f *Finding) HasEvidence(rank Rank) bool {
 type Diagnosis struct {
 	Namespace string    `json:"namespace"`
 	UID       types.UID `json:"uid"`
-	Stage     Stage     `json:"stage"`
 	State     State     `json:"state"`
-	// Since is the time at which the stage began.
+	Result    Result    `json:"result"`
+	// Since is the time at which the state began.
 	Since time.Time `json:"since"`
 	// Summary is the message of the first finding. Without findings, it is a sentence that states what
 	// the namespace waits for.
@@ -160,4 +165,88 @@ type Diagnosis struct {
 	Findings []Finding `json:"findings,omitempty"`
 	// Unread lists what could not be read, and why. If it is not empty, findings might be missing.
 	Unread []string `json:"unread,omitempty"`
+}
+
+// Remedy is something that the user can do about a finding: a sentence, a command, or a command with a
+// sentence that states when to run it.
+type Remedy struct {
+	Text string `json:"text,omitempty"`
+	// Command is a kubectl command that users can copy.
+	Command string `json:"command,omitempty"`
+	// Changes reports whether the remedy changes something. All other remedies only help to inspect the cause.
+	Changes bool `json:"changes,omitempty"`
+}
+
+// Inspect returns a remedy that changes nothing. The text is a sentence or a command.
+func Inspect(text string) Remedy {
+	if shell.IsCommand(text) {
+		return Remedy{Command: text}
+	}
+	return Remedy{Text: text}
+}
+
+// Resolve returns a remedy that changes something. The text is a sentence or a command.
+func Resolve(text string) Remedy {
+	remedy := Inspect(text)
+	remedy.Changes = true
+	return remedy
+}
+
+// ResolveWith returns a command that changes something, with a sentence that states when to run it.
+func ResolveWith(text, command string) Remedy {
+	if !shell.IsCommand(command) {
+		return Resolve(text + ": " + command)
+	}
+	return Remedy{Text: text, Command: command, Changes: true}
+}
+
+// String returns the remedy as one line.
+func (r Remedy) String() string {
+	if r.Text == "" || r.Command == "" {
+		return r.Text + r.Command
+	}
+	return r.Text + ": " + r.Command
+}
+
+// Public findings are published in conditions and Events of the Namespace, where users who cannot
+// read other namespaces can read them. They name only objects in the namespace and cluster-scoped
+// objects, and quote no errors. They do not depend on workloads, ServiceAccounts and Leases in
+// other namespaces. Otherwise, a user could add a finalizer with a guessed name to determine whether
+// this name exists in another namespace.
+
+// MayName reports whether findings may name, and depend on, objects in a namespace.
+func (f *Facts) MayName(namespace string) bool {
+	return !f.IsPublic || namespace == f.Namespace.Name
+}
+
+// UnlessPublic returns public if the findings are published, and text otherwise.
+func (f *Facts) UnlessPublic(text, public string) string {
+	if f.IsPublic {
+		return public
+	}
+	return text
+}
+
+// Detail returns text for the end of a message, such as an error. It returns "" for public findings,
+// because the text can name any object.
+func (f *Facts) Detail(text string) string { return f.UnlessPublic(": "+OneLine(text), "") }
+
+// ServiceName returns a name for the Service of a webhook or an aggregated API server.
+func (f *Facts) ServiceName(name types.NamespacedName) string {
+	if f.MayName(name.Namespace) {
+		return "Service " + name.String()
+	}
+	return "its Service"
+}
+
+// Redact removes what must not be published. It keeps the first remedy of each finding, which names
+// only objects in the namespace and cluster-scoped objects. Other remedies can name other objects.
+func (f *Facts) Redact(findings []Finding) {
+	for i := range findings {
+		finding := &findings[i]
+		finding.Evidence, finding.Remedies = nil, finding.Remedies[:min(len(finding.Remedies), 1)]
+		finding.Objects = slices.DeleteFunc(finding.Objects, func(object Object) bool {
+			return object.Namespace != "" && !f.MayName(object.Namespace)
+		})
+	}
 }

@@ -13,8 +13,7 @@
 // The operator publishes the findings in conditions, Events and metrics, but omits objects in other
 // namespaces. The kubectl plugin prints all findings.
 //
-// A finding is Confirmed only if the facts leave no other explanation: the API server returned an
-// error, or all evidence shows that an owner is not running. All other findings are Likely. A
-// namespace that makes progress, or that was deleted less than the progress deadline ago, has no
-// findings unless the API server itself returns an error.
+// A finding is Proven only if the API server itself shows it. Published is what a controller wrote into conditions
+// and Events, and Inferred a conclusion from evidence. A namespace that makes progress, or that was deleted less than
+// the progress deadline ago, has no findings unless the API server itself returns an error.
 package diagnosis

@@ -20,66 +20,16 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // DefaultProgressDeadline is how long a step may take by default before it is reported as a cause.
 const DefaultProgressDeadline = 30 * time.Second
 
-// Fact is a group of fields of Facts that are collected together. Rules declare the facts that they
-// need.
-type Fact string
-
-// Values of Fact.
-const (
-	// FactResourceTypes is the field ResourceTypes.
-	FactResourceTypes Fact = "ResourceTypes"
-	// FactAPIServices is the field APIServices.
-	FactAPIServices Fact = "APIServices"
-	// FactCRDNames is the field CRDNames.
-	FactCRDNames Fact = "CRDNames"
-	// FactInitializers is the field Initializers.
-	FactInitializers Fact = "Initializers"
-	// FactContent is the field Content.
-	FactContent Fact = "Content"
-	// FactProgress is the field Progress.
-	FactProgress Fact = "Progress"
-	// FactDirectDiscovery is the field DirectDiscovery.
-	FactDirectDiscovery Fact = "DirectDiscovery"
-	// FactCRDs is the field CRDs.
-	FactCRDs Fact = "CRDs"
-	// FactPods consists of the fields Pods and Nodes.
-	FactPods Fact = "Pods"
-	// FactDryRuns is the field DryRuns.
-	FactDryRuns Fact = "DryRuns"
-	// FactReports is the field Reports.
-	FactReports Fact = "Reports"
-	// FactLeases is the field Leases.
-	FactLeases Fact = "Leases"
-	// FactWorkloads is the field Workloads.
-	FactWorkloads Fact = "Workloads"
-	// FactClusterRoles is the field ClusterRoles.
-	FactClusterRoles Fact = "ClusterRoles"
-	// FactClusterRoleBindings is the field ClusterRoleBindings.
-	FactClusterRoleBindings Fact = "ClusterRoleBindings"
-	// FactServiceAccounts is the field ServiceAccounts.
-	FactServiceAccounts Fact = "ServiceAccounts"
-	// FactInitializerPods consists of the fields ServiceAccounts and Workloads, for the identities that
-	// have permission to initialize the namespace.
-	FactInitializerPods Fact = "InitializerPods"
-	// FactAccessReviews is the field AccessReviews.
-	FactAccessReviews Fact = "AccessReviews"
-	// FactPermissions is the field Permissions.
-	FactPermissions Fact = "Permissions"
-	// FactAdmission consists of the fields Webhooks, Policies and UserDependent.
-	FactAdmission Fact = "Admission"
-	// FactBackends is the field Backends.
-	FactBackends Fact = "Backends"
-)
-
 // Facts contains what a diagnosis read about a namespace. Unread lists the sources of fields that are
-// empty because they could not be read. Fields that no rule needs are also empty.
+// empty because they could not be read.
 type Facts struct {
 	// Now is the time at which the facts were collected, according to the API server if its
 	// responses contain the time.
@@ -144,7 +94,7 @@ type Facts struct {
 	WaitingSubjects []v1alpha1.Subject
 }
 
-// RegisteredInitializer is an initializer that a configuration lists. Finalizer is the namespace
+// RegisteredInitializer is an initializer that a configuration registers. Finalizer is the namespace
 // finalizer that new Namespaces get together with the initializer; it can be empty. If there are
 // Subjects, only they may act as the initializer.
 type RegisteredInitializer struct {
@@ -291,8 +241,8 @@ const sourcePrefixEvent = "Event "
 type Report struct {
 	Type resourcetypes.Type
 	Name string
-	// Source identifies the condition or the Event, such as "condition Ready=False, SyncFailed" or
-	// "Event SyncFailed".
+	// Source identifies the condition or the Event, such as "condition Ready=False, Degraded" or
+	// "Event Failed".
 	Source string
 	// Text is the message.
 	Text string
@@ -394,14 +344,18 @@ func (f *Facts) IsOverdue(due time.Time) bool {
 
 // Condition returns the condition of the Namespace with the given type, or nil.
 func (f *Facts) Condition(conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
-	return nscondition.Find(f.Namespace, conditionType)
+	return nsobject.FindCondition(f.Namespace, conditionType)
+}
+
+// FailureConditions are the conditions that list the errors of a namespace controller.
+var FailureConditions = []corev1.NamespaceConditionType{
+	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+	corev1.NamespaceDeletionContentFailure,
 }
 
 // DeletionConditions are the conditions that a namespace controller writes.
-var DeletionConditions = []corev1.NamespaceConditionType{
-	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
-	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
-}
+var DeletionConditions = append(slices.Clone(FailureConditions),
+	corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining)
 
 // HasDeletionCondition reports whether a namespace controller has written a condition of the Namespace.
 func (f *Facts) HasDeletionCondition() bool {
@@ -447,24 +401,15 @@ func (f *Facts) ExternalNamespaceFinalizers() []string {
 	return names
 }
 
-// StageOf returns the stage of a Namespace.
-func StageOf(namespace *corev1.Namespace) Stage {
-	switch {
-	case namespace.DeletionTimestamp != nil:
-		return StageTerminating
-	case len(PendingInitializers(namespace)) > 0:
-		return StageInitializing
+// StateOf returns the state of a Namespace.
+func StateOf(namespace *corev1.Namespace) State {
+	if namespace.DeletionTimestamp != nil {
+		return StateTerminating
 	}
-	return StageActive
+	return State(initialization.ParseState(namespace).Phase)
 }
 
 // PendingInitializers returns the names of the pending initializers, in order.
 func PendingInitializers(namespace *corev1.Namespace) []string {
-	var names []string
-	for name := range strings.SplitSeq(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], ",") {
-		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
+	return initialization.SplitNames(namespace.Annotations[v1alpha1.AnnotationPendingInitializers])
 }

@@ -24,7 +24,7 @@ const maxFingerprints = 16
 // StallDetector detects whether a Namespace makes progress. The zero value is ready to use.
 type StallDetector struct {
 	uid   types.UID
-	stage Stage
+	state State
 	since time.Time
 	// seen are the fingerprints of the latest distinct states.
 	seen []fingerprint
@@ -34,12 +34,12 @@ type StallDetector struct {
 type fingerprint [sha256.Size]byte
 
 // Update records the state of a Namespace, and reports whether the Namespace made progress: its UID
-// or stage differs from the recorded one, or its state was not recorded recently. A Namespace makes
+// or state differs from the recorded one, or its state was not recorded recently. A Namespace makes
 // no progress if two controllers keep overwriting each other's conditions.
 func (d *StallDetector) Update(namespace *corev1.Namespace, now time.Time) bool {
-	stage, current := StageOf(namespace), fingerprintOf(namespace)
-	if d.uid != namespace.UID || d.stage != stage {
-		*d = StallDetector{uid: namespace.UID, stage: stage}
+	state, current := StateOf(namespace), fingerprintOf(namespace)
+	if d.uid != namespace.UID || d.state != state {
+		*d = StallDetector{uid: namespace.UID, state: state}
 	}
 	if slices.Contains(d.seen, current) {
 		return false
@@ -54,24 +54,26 @@ func (d *StallDetector) Update(namespace *corev1.Namespace, now time.Time) bool 
 
 // IsStalled reports whether the state of a Namespace was recorded before.
 func (d *StallDetector) IsStalled(namespace *corev1.Namespace) bool {
-	return d.uid == namespace.UID && d.stage == StageOf(namespace) && slices.Contains(d.seen, fingerprintOf(namespace))
+	return d.uid == namespace.UID && d.state == StateOf(namespace) && slices.Contains(d.seen, fingerprintOf(namespace))
 }
 
 // UID returns the UID of the recorded Namespace.
 func (d *StallDetector) UID() types.UID { return d.uid }
 
-// Stage returns the recorded stage.
-func (d *StallDetector) Stage() Stage { return d.stage }
+// State returns the recorded state.
+func (d *StallDetector) State() State { return d.state }
 
 // Since returns when the Namespace last made progress.
 func (d *StallDetector) Since() time.Time { return d.since }
 
 // fingerprintOf hashes the namespace finalizers, the finalizers, the pending initializers, the
-// result, and all conditions except those written by the diagnosis.
+// result, and all conditions except those written by the diagnosis, and Ready and Stalled, which repeat them.
 func fingerprintOf(namespace *corev1.Namespace) fingerprint {
 	var conditions []string
 	for _, condition := range namespace.Status.Conditions {
-		if condition.Type == v1alpha1.ConditionDeletionBlocked || condition.Type == v1alpha1.ConditionInitializationBlocked {
+		switch condition.Type {
+		case v1alpha1.ConditionDeletionBlocked, v1alpha1.ConditionInitializationBlocked,
+			v1alpha1.ConditionReady, v1alpha1.ConditionStalled:
 			continue
 		}
 		message := condition.Message
@@ -91,12 +93,7 @@ func fingerprintOf(namespace *corev1.Namespace) fingerprint {
 // ListsErrors reports whether the message of a condition lists errors. In messages of other
 // conditions, numbers show progress.
 func ListsErrors(conditionType corev1.NamespaceConditionType) bool {
-	switch conditionType {
-	case corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
-		corev1.NamespaceDeletionContentFailure:
-		return true
-	}
-	return false
+	return slices.Contains(FailureConditions, conditionType)
 }
 
 // wordsOf returns the sorted, distinct words of text without numbers, because ports and times in

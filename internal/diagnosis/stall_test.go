@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // began is the deletionTimestamp of the namespaces in these tests.
@@ -29,7 +29,7 @@ func makeCondition(conditionType, status, reason, message string) corev1.Namespa
 
 func setCondition(conditionType, status, reason, message string) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) {
-		if have := nscondition.Find(namespace, corev1.NamespaceConditionType(conditionType)); have != nil {
+		if have := nsobject.FindCondition(namespace, corev1.NamespaceConditionType(conditionType)); have != nil {
 			*have = makeCondition(conditionType, status, reason, message)
 			return
 		}
@@ -56,6 +56,9 @@ func TestStallDetectorUpdate(t *testing.T) {
 		},
 		"a changed DeletionBlocked condition": {
 			change: setCondition(v1alpha1.ConditionDeletionBlocked, "True", "Forbidden", "forbidden"),
+		},
+		"another message of Ready, which repeats the diagnosis": {
+			change: setCondition(v1alpha1.ConditionReady, "False", "Terminating", "forbidden"),
 		},
 		"a changed InitializationBlocked condition": {
 			change: setCondition(v1alpha1.ConditionInitializationBlocked, "False", "Progressing", "x"),
@@ -85,7 +88,7 @@ func TestStallDetectorUpdate(t *testing.T) {
 		"a shorter pending list":          {change: func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationPendingInitializers] = "b" }, isNew: true},
 		"a result of the initialization":  {change: func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializationResult] = "{}" }, isNew: true},
 		"another namespace":               {change: func(n *corev1.Namespace) { n.UID = "other" }, isNew: true},
-		"another stage":                   {change: func(n *corev1.Namespace) { n.DeletionTimestamp = nil }, isNew: true},
+		"another state":                   {change: func(n *corev1.Namespace) { n.DeletionTimestamp = nil }, isNew: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +100,7 @@ func TestStallDetectorUpdate(t *testing.T) {
 			var detector StallDetector
 			g.Expect(detector.IsStalled(namespace)).To(BeFalse())
 			g.Expect(detector.Update(namespace, began)).To(BeTrue(), "the first time")
-			g.Expect(detector.Stage()).To(Equal(StageTerminating))
+			g.Expect(detector.State()).To(Equal(StateTerminating))
 
 			test.change(namespace)
 			g.Expect(detector.IsStalled(namespace)).To(Equal(!test.isNew))

@@ -9,10 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/protection"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 const (
@@ -48,6 +49,8 @@ type Input struct {
 type Decision struct {
 	// Condition is the condition to write, or nil if it is up to date.
 	Condition *corev1.NamespaceCondition
+	// WarnedAt is the value that v1alpha1.AnnotationExpiryWarnedAt gets in the same write; nil if it does not change.
+	WarnedAt *string
 	// EventType is the type of the Event to record after the condition is written. The Event has the
 	// reason and the message of the condition. If EventType is empty, no Event is recorded.
 	EventType string
@@ -61,14 +64,14 @@ type Decision struct {
 // IsIdle reports whether there is nothing to do now.
 func (d Decision) IsIdle() bool { return d.Condition == nil && !d.ShouldDelete }
 
-// Decide returns what to do about a Namespace. The conditions of the Namespace store the warning,
-// so it survives a restart of the operator.
+// Decide returns what to do about a Namespace. The Namespace stores the warning, so it survives a restart of the
+// operator.
 func Decide(namespace *corev1.Namespace, input Input) Decision {
 	if namespace.DeletionTimestamp != nil {
 		return Decision{}
 	}
 	if !IsSet(namespace) {
-		if nscondition.Find(namespace, v1alpha1.ConditionExpiring) == nil {
+		if nsobject.FindCondition(namespace, v1alpha1.ConditionExpiring) == nil {
 			return Decision{}
 		}
 		return notExpiring(namespace, input, v1alpha1.ReasonNoExpiry, msgNoExpiry, "")
@@ -82,8 +85,8 @@ func Decide(namespace *corev1.Namespace, input Input) Decision {
 	case input.PolicyProblem != "":
 		return notExpiring(namespace, input, v1alpha1.ReasonExpiryPolicyMissing, msgPolicyProblem(input.PolicyProblem),
 			corev1.EventTypeWarning)
-	case protection.IsProtected(namespace):
-		return suspend(namespace, input, expires, v1alpha1.ReasonDeletionProtected, protection.Message(namespace))
+	case nsobject.IsProtected(namespace):
+		return suspend(namespace, input, expires, v1alpha1.ReasonDeletionProtected, nsobject.ProtectionMessage(namespace))
 	case input.IsDryRun:
 		return suspend(namespace, input, expires, v1alpha1.ReasonExpiryDryRun, msgDryRun)
 	}
@@ -104,8 +107,8 @@ func suspend(namespace *corev1.Namespace, input Input, expires Expiry, reason, m
 // schedule returns the decision to warn that a Namespace will be deleted, or to delete it at the
 // end of the warning period.
 func schedule(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
-	warned := findWarning(namespace, expires)
-	if warned == nil {
+	warnedAt, isWarned := findWarning(namespace, expires)
+	if !isWarned {
 		if left := expires.At.Add(-WarningPeriod).Sub(input.Now); left > 0 {
 			decision := notExpiring(namespace, input, v1alpha1.ReasonExpiryScheduled,
 				msgWarning(namespace.Name, expires, input.Now), "")
@@ -114,15 +117,21 @@ func schedule(namespace *corev1.Namespace, input Input, expires Expiry) Decision
 		}
 		return warn(namespace, input, expires)
 	}
-	left := deletionTime(expires, warned.LastTransitionTime.Time).Sub(input.Now)
-	if left > 0 {
-		return Decision{RequeueAfter: min(left, maxRequeue)}
+	left := deletionTime(expires, warnedAt).Sub(input.Now)
+	if left <= 0 {
+		// The delay equals the time since the deletion was due, so it doubles with each attempt.
+		return Decision{ShouldDelete: true, RequeueAfter: min(max(-left, minRetry), maxRetry)}
 	}
-	// The delay equals the time since the deletion was due, so it doubles with each attempt.
-	return Decision{ShouldDelete: true, RequeueAfter: min(max(-left, minRetry), maxRetry)}
+	decision := Decision{RequeueAfter: min(left, maxRequeue)}
+	wanted := expiresSoon(namespace, expires, warnedAt)
+	// Another annotation can set the same expiry, and the message contains the command that removes it.
+	if nsobject.CompleteCondition(nsobject.FindCondition(namespace, wanted.Type), wanted, wanted.LastTransitionTime) {
+		decision.Condition = wanted
+	}
+	return decision
 }
 
-// warn returns the decision to set the condition to True and to record an Event.
+// warn returns the decision to set the condition to True, to record the warning, and to record an Event.
 func warn(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
 	at := input.Now
 	if input.Latest.After(at) {
@@ -130,48 +139,57 @@ func warn(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
 	}
 	at = at.Truncate(time.Second) // Conditions have a precision of one second.
 	return Decision{
-		Condition: &corev1.NamespaceCondition{
-			Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
-			Message: msgWarning(namespace.Name, expires, at),
-			// Set the time even if the condition was True before, because it warned of another expiry.
-			LastTransitionTime: metav1.NewTime(at),
-		},
+		// Set the time even if the condition was True before, because it warned of another expiry.
+		Condition:    expiresSoon(namespace, expires, at),
+		WarnedAt:     ptr.To(formatWarning(at, expires)),
 		EventType:    corev1.EventTypeWarning,
 		RequeueAfter: max(time.Second, min(deletionTime(expires, at).Sub(input.Now), maxRequeue)),
 	}
 }
 
+// expiresSoon returns the condition that reports a warning.
+func expiresSoon(namespace *corev1.Namespace, expires Expiry, warnedAt time.Time) *corev1.NamespaceCondition {
+	return &corev1.NamespaceCondition{
+		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
+		Message: msgWarning(namespace.Name, expires, warnedAt), LastTransitionTime: metav1.NewTime(warnedAt),
+	}
+}
+
 // DecideRefused returns what to do after the API server has refused to delete a Namespace.
 func DecideRefused(namespace *corev1.Namespace, refusal error) Decision {
-	existing := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
-	if existing == nil {
-		return Decision{}
-	}
 	expires, err := Parse(namespace)
 	if err != nil {
 		return Decision{}
 	}
-	wanted := *existing
-	wanted.Reason = v1alpha1.ReasonDeletionRefused
-	wanted.Message = msgWarning(namespace.Name, expires, existing.LastTransitionTime.Time) +
-		msgRefused + nscondition.Shorten(refusal.Error(), maxShownRefusal)
-	if *existing == wanted {
+	warnedAt, isWarned := findWarning(namespace, expires)
+	if !isWarned {
 		return Decision{}
 	}
-	return Decision{Condition: &wanted, EventType: corev1.EventTypeWarning}
+	wanted := expiresSoon(namespace, expires, warnedAt)
+	wanted.Reason = v1alpha1.ReasonDeletionRejected
+	wanted.Message += msgRefused + printable.Truncate(refusal.Error(), maxShownRefusal)
+	if !nsobject.CompleteCondition(nsobject.FindCondition(namespace, wanted.Type), wanted, wanted.LastTransitionTime) {
+		return Decision{}
+	}
+	return Decision{Condition: wanted, EventType: corev1.EventTypeWarning}
 }
 
-// findWarning returns the condition that warns of this expiry, or nil.
-func findWarning(namespace *corev1.Namespace, expires Expiry) *corev1.NamespaceCondition {
-	condition := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
+// findWarning returns when the operator warned of this expiry. If the condition does not show the warning, or the
+// annotation is not exactly what the operator writes for this expiry, the warning has not been given.
+func findWarning(namespace *corev1.Namespace, expires Expiry) (at time.Time, isWarned bool) {
+	condition := nsobject.FindCondition(namespace, v1alpha1.ConditionExpiring)
 	if condition == nil || condition.Status != corev1.ConditionTrue {
-		return nil
+		return time.Time{}, false
 	}
-	warning := msgWarning(namespace.Name, expires, condition.LastTransitionTime.Time)
-	if condition.Message != warning && !strings.HasPrefix(condition.Message, warning+msgRefused) {
-		return nil
-	}
-	return condition
+	record := namespace.Annotations[v1alpha1.AnnotationExpiryWarnedAt]
+	text, _, _ := strings.Cut(record, " ")
+	at, err := time.Parse(time.RFC3339, text)
+	return at, err == nil && record == formatWarning(at, expires)
+}
+
+// formatWarning returns the value of v1alpha1.AnnotationExpiryWarnedAt.
+func formatWarning(at time.Time, expires Expiry) string {
+	return formatTime(at) + " " + expires.At.UTC().Format(time.RFC3339Nano)
 }
 
 // deletionTime returns when a Namespace must be deleted if the warning was given at warnedAt.
@@ -182,16 +200,20 @@ func deletionTime(expires Expiry, warnedAt time.Time) time.Time {
 	return expires.At
 }
 
-// notExpiring returns the decision to set the condition to False, and to record an Event if the
-// condition changes and eventType is not empty.
+// notExpiring returns the decision to set the condition to False and to withdraw a warning, and to record an Event if
+// the condition changes and eventType is not empty.
 func notExpiring(namespace *corev1.Namespace, input Input, reason, message, eventType string) Decision {
 	wanted := corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionFalse, Reason: reason,
-		Message: nscondition.Message(message),
+		Message: printable.Escape(message),
 	}
-	existing := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
-	if !nscondition.Complete(existing, &wanted, metav1.NewTime(input.Now.Truncate(time.Second))) {
+	existing := nsobject.FindCondition(namespace, v1alpha1.ConditionExpiring)
+	if !nsobject.CompleteCondition(existing, &wanted, metav1.NewTime(input.Now.Truncate(time.Second))) {
 		return Decision{}
 	}
-	return Decision{Condition: &wanted, EventType: eventType}
+	decision := Decision{Condition: &wanted, EventType: eventType}
+	if namespace.Annotations[v1alpha1.AnnotationExpiryWarnedAt] != "" {
+		decision.WarnedAt = new(string) // The API server removes an empty annotation.
+	}
+	return decision
 }

@@ -4,6 +4,7 @@
 package expiry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/protection"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 var (
@@ -40,36 +41,65 @@ func lateWarning(at, key, value string) string {
 
 func hours(hours float64) time.Time { return created.Add(time.Duration(hours * float64(time.Hour))) }
 
+// report is what a decision writes: the condition, and the record of the warning, or "".
+type report struct {
+	condition corev1.NamespaceCondition
+	record    string
+}
+
 // expiring returns the Expiring condition. Its transition time is given in hours after the creation
 // of the namespace.
-func expiring(status corev1.ConditionStatus, reason, message string, since float64) corev1.NamespaceCondition {
-	return corev1.NamespaceCondition{
+func expiring(status corev1.ConditionStatus, reason, message string, since float64) report {
+	return report{condition: corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionExpiring, Status: status, Reason: reason, Message: message,
 		LastTransitionTime: metav1.NewTime(hours(since)),
-	}
+	}}
+}
+
+// recorded returns the Expiring condition with the record of a warning of an expiry.
+func recorded(reason, message string, since float64, expires string) report {
+	warning := expiring(corev1.ConditionTrue, reason, message, since)
+	warning.record = hours(since).Format(time.RFC3339) + " " + expires
+	return warning
 }
 
 func TestDecide(t *testing.T) {
 	const (
-		yes, no = corev1.ConditionTrue, corev1.ConditionFalse
-		warn    = corev1.EventTypeWarning
+		no   = corev1.ConditionFalse
+		warn = corev1.EventTypeWarning
+		at20 = "2026-03-01T20:00:00Z"
 
 		suspended = "the namespace expires at 2026-03-01T20:00:00Z (nslifecycle.dev/ttl=8h), but will not be deleted: "
 		kept      = "the namespace expired at 2026-03-01T20:00:00Z (nslifecycle.dev/ttl=8h), but is not deleted: "
 	)
-	protected := protection.Message(wrappers.MakeNamespace("shop").Label(v1alpha1.LabelDeletionProtection, "").Obj())
-	write := func(condition corev1.NamespaceCondition, eventType string, requeueAfter time.Duration) Decision {
-		return Decision{Condition: &condition, EventType: eventType, RequeueAfter: requeueAfter}
+	protected := nsobject.ProtectionMessage(wrappers.MakeNamespace("shop").Label(v1alpha1.LabelDeletionProtection, "").Obj())
+	write := func(wanted report, eventType string, requeueAfter time.Duration) Decision {
+		decision := Decision{Condition: &wanted.condition, EventType: eventType, RequeueAfter: requeueAfter}
+		if wanted.record != "" {
+			decision.WarnedAt = &wanted.record
+		}
+		return decision
+	}
+	// withdraw is write for a namespace with a record, which is removed.
+	withdraw := func(wanted report, eventType string, requeueAfter time.Duration) Decision {
+		decision := write(wanted, eventType, requeueAfter)
+		decision.WarnedAt = new(string)
+		return decision
 	}
 	ttl := func() *wrappers.NamespaceWrapper { return makeNamespace().Annotation(v1alpha1.AnnotationTTL, "8h") }
 	scheduled := expiring(no, v1alpha1.ReasonExpiryScheduled, onTime, 0)
-	warned := expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 7)
-	warnedLate := expiring(yes, v1alpha1.ReasonExpiresSoon, tooLate, 11)
-	refused := expiring(yes, v1alpha1.ReasonDeletionRefused, onTime+msgRefused+"no", 7)
+	warned := recorded(v1alpha1.ReasonExpiresSoon, onTime, 7, at20)
+	warnedLate := recorded(v1alpha1.ReasonExpiresSoon, tooLate, 11, at20)
+	refused := recorded(v1alpha1.ReasonDeletionRejected, onTime+msgRefused+"no", 7, at20)
+	// changed returns a warning with another record.
+	changed := func(warning report, record string) *report {
+		warning.record = record
+		return &warning
+	}
 
 	tests := map[string]struct {
 		namespace *wrappers.NamespaceWrapper
-		have      *corev1.NamespaceCondition
+		have      *report
 		// at is the time of the decision, in hours after the creation.
 		at    float64
 		input Input
@@ -78,7 +108,7 @@ func TestDecide(t *testing.T) {
 		"no annotations": {namespace: makeNamespace(), at: 9},
 		"expiry removed": {
 			namespace: makeNamespace(), have: &warned, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonNoExpiry, msgNoExpiry, 9), "", 0),
+			want: withdraw(expiring(no, v1alpha1.ReasonNoExpiry, msgNoExpiry, 9), "", 0),
 		},
 		"expiry removed, condition up to date": {
 			namespace: makeNamespace(), at: 9,
@@ -92,7 +122,7 @@ func TestDecide(t *testing.T) {
 		"one hour before the expiry":           {namespace: ttl(), have: &scheduled, at: 7, want: write(warned, warn, time.Hour)},
 		"new namespace less than one hour before the expiry": {
 			namespace: ttl(), at: 7.75,
-			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 7.75), warn, 15*time.Minute),
+			want: write(recorded(v1alpha1.ReasonExpiresSoon, onTime, 7.75, at20), warn, 15*time.Minute),
 		},
 		"warned":             {namespace: ttl(), have: &warned, at: 7.5, want: Decision{RequeueAfter: 30 * time.Minute}},
 		"warned and expired": {namespace: ttl(), have: &warned, at: 8, want: Decision{ShouldDelete: true, RequeueAfter: minRetry}},
@@ -100,7 +130,7 @@ func TestDecide(t *testing.T) {
 			namespace: ttl(), have: &warned, at: 80, want: Decision{ShouldDelete: true, RequeueAfter: maxRetry},
 		},
 		"warned at the time of the expiry": {
-			namespace: ttl(), have: new(expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 8)), at: 8,
+			namespace: ttl(), have: new(recorded(v1alpha1.ReasonExpiresSoon, onTime, 8, at20)), at: 8,
 			want: Decision{ShouldDelete: true, RequeueAfter: minRetry},
 		},
 
@@ -113,25 +143,46 @@ func TestDecide(t *testing.T) {
 
 		"extended": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "24h"), have: &warned, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonExpiryScheduled,
+			want: withdraw(expiring(no, v1alpha1.ReasonExpiryScheduled,
 				warning("2026-03-02T12:00:00Z", v1alpha1.AnnotationTTL, "24h"), 9), "", maxRequeue),
 		},
 		"extended by less than one hour": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "8h30m"), have: &warned, at: 8,
-			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon,
-				warning("2026-03-01T20:30:00Z", v1alpha1.AnnotationTTL, "8h30m"), 8), warn, 30*time.Minute),
+			want: write(recorded(v1alpha1.ReasonExpiresSoon,
+				warning("2026-03-01T20:30:00Z", v1alpha1.AnnotationTTL, "8h30m"), 8, "2026-03-01T20:30:00Z"), warn, 30*time.Minute),
 		},
 		"shortened to a past time after a warning": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "1h"), have: &warned, at: 7.5,
-			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, lateWarning("2026-03-01T20:30:00Z", v1alpha1.AnnotationTTL, "1h"), 7.5), warn, time.Hour),
+			want: write(recorded(v1alpha1.ReasonExpiresSoon,
+				lateWarning("2026-03-01T20:30:00Z", v1alpha1.AnnotationTTL, "1h"), 7.5, "2026-03-01T13:00:00Z"), warn, time.Hour),
 		},
-		"condition with an unknown message": {
-			namespace: ttl(), have: new(expiring(yes, v1alpha1.ReasonExpiresSoon, "soon", 1)), at: 11,
+		// The record of the warning decides, not the message.
+		"warned with another message": {
+			namespace: ttl(), have: new(recorded(v1alpha1.ReasonExpiresSoon, "soon", 7, at20)), at: 7.5,
+			want: Decision{Condition: &warned.condition, RequeueAfter: 30 * time.Minute},
+		},
+		"warned with another message, expired": {
+			namespace: ttl(), have: new(recorded(v1alpha1.ReasonExpiresSoon, "soon", 7, at20)), at: 8,
+			want: Decision{ShouldDelete: true, RequeueAfter: minRetry},
+		},
+		"warned, then the same expiry in another annotation": {
+			namespace: makeNamespace().Annotation(v1alpha1.AnnotationExpiresAt, "2026-03-01T21:00:00+01:00"), have: &warned, at: 7.5,
+			want: Decision{RequeueAfter: 30 * time.Minute, Condition: new(expiring(corev1.ConditionTrue, v1alpha1.ReasonExpiresSoon,
+				warning(at20, v1alpha1.AnnotationExpiresAt, "2026-03-01T21:00:00+01:00"), 7).condition)},
+		},
+		"no record":          {namespace: ttl(), have: changed(warned, ""), at: 11, want: write(warnedLate, warn, time.Hour)},
+		"no record, refused": {namespace: ttl(), have: changed(refused, ""), at: 11, want: write(warnedLate, warn, time.Hour)},
+		"a record without a condition": {
+			namespace: ttl().Annotation(v1alpha1.AnnotationExpiryWarnedAt, warned.record), at: 11,
 			want: write(warnedLate, warn, time.Hour),
+		},
+		"a record of a scheduled deletion": {
+			namespace: ttl(), have: changed(scheduled, warned.record), at: 11, want: write(warnedLate, warn, time.Hour),
 		},
 		"warning of another expiry": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "7h"), have: &warned, at: 9,
-			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, lateWarning("2026-03-01T22:00:00Z", v1alpha1.AnnotationTTL, "7h"), 9), warn, time.Hour),
+			want: write(recorded(v1alpha1.ReasonExpiresSoon,
+				lateWarning("2026-03-01T22:00:00Z", v1alpha1.AnnotationTTL, "7h"), 9, "2026-03-01T19:00:00Z"), warn, time.Hour),
 		},
 
 		"last valid year": {
@@ -140,20 +191,21 @@ func TestDecide(t *testing.T) {
 		},
 		"first valid year": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationExpiresAt, "0001-01-01T00:00:00Z"), at: 9,
-			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, lateWarning("2026-03-01T22:00:00Z", v1alpha1.AnnotationExpiresAt, "0001-01-01T00:00:00Z"), 9), warn, time.Hour),
+			want: write(recorded(v1alpha1.ReasonExpiresSoon,
+				lateWarning("2026-03-01T22:00:00Z", v1alpha1.AnnotationExpiresAt, "0001-01-01T00:00:00Z"), 9, "0001-01-01T00:00:00Z"), warn, time.Hour),
 		},
 
 		"invalid annotation": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "soon"), have: &warned, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonInvalidExpiry, msgInvalid(errors.New(msgInvalidTTL("soon"))), 9), warn, 0),
+			want: withdraw(expiring(no, v1alpha1.ReasonInvalidExpiry, msgInvalid(errors.New(msgInvalidTTL("soon"))), 9), warn, 0),
 		},
 		"exempt namespace": {
 			namespace: ttl(), have: &warned, at: 9, input: Input{IsExempt: true},
-			want: write(expiring(no, v1alpha1.ReasonNeverExpires, msgExempt, 9), warn, 0),
+			want: withdraw(expiring(no, v1alpha1.ReasonNeverExpires, msgExempt, 9), warn, 0),
 		},
 		"policy missing": {
 			namespace: ttl(), have: &warned, at: 9, input: Input{PolicyProblem: "every user may set it"},
-			want: write(expiring(no, v1alpha1.ReasonExpiryPolicyMissing,
+			want: withdraw(expiring(no, v1alpha1.ReasonExpiryPolicyMissing,
 				msgPolicyProblem("every user may set it"), 9), warn, 0),
 		},
 		"protected": {
@@ -162,7 +214,7 @@ func TestDecide(t *testing.T) {
 		},
 		"protected and expired": {
 			namespace: ttl().Label(v1alpha1.LabelDeletionProtection, "enabled"), have: &warned, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonDeletionProtected, kept+protected, 9), warn, 0),
+			want: withdraw(expiring(no, v1alpha1.ReasonDeletionProtected, kept+protected, 9), warn, 0),
 		},
 		"protected, condition up to date": {
 			namespace: ttl().Label(v1alpha1.LabelDeletionProtection, "enabled"), at: 10,
@@ -178,12 +230,12 @@ func TestDecide(t *testing.T) {
 		},
 		"dry run, expired": {
 			namespace: ttl(), have: &warned, at: 9, input: Input{IsDryRun: true},
-			want: write(expiring(no, v1alpha1.ReasonExpiryDryRun, kept+msgDryRun, 9), warn, 0),
+			want: withdraw(expiring(no, v1alpha1.ReasonExpiryDryRun, kept+msgDryRun, 9), warn, 0),
 		},
 
 		"one hour before the expiry according to one of two clocks": {
 			namespace: ttl(), have: &scheduled, at: 7, input: Input{Latest: hours(7.5)},
-			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 7.5), warn, time.Hour),
+			want: write(recorded(v1alpha1.ReasonExpiresSoon, onTime, 7.5, at20), warn, time.Hour),
 		},
 		"expired according to one of two clocks": {
 			namespace: ttl(), have: &scheduled, at: 7, input: Input{Latest: hours(11)},
@@ -193,7 +245,7 @@ func TestDecide(t *testing.T) {
 		"refused":                  {namespace: ttl(), have: &refused, at: 8.05, want: Decision{ShouldDelete: true, RequeueAfter: 3 * time.Minute}},
 		"refused, then extended": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "80h"), have: &refused, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonExpiryScheduled,
+			want: withdraw(expiring(no, v1alpha1.ReasonExpiryScheduled,
 				warning("2026-03-04T20:00:00Z", v1alpha1.AnnotationTTL, "80h"), 9), "", maxRequeue),
 		},
 	}
@@ -201,7 +253,10 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			if test.have != nil {
-				test.namespace.Condition(*test.have)
+				test.namespace.Condition(test.have.condition)
+				if test.have.record != "" {
+					test.namespace.Annotation(v1alpha1.AnnotationExpiryWarnedAt, test.have.record)
+				}
 			}
 			namespace := test.namespace.Obj()
 			test.input.Now = hours(test.at)
@@ -214,10 +269,56 @@ func TestDecide(t *testing.T) {
 			// The next decision does not change the condition, so there is no second Event.
 			if decision.Condition != nil {
 				namespace.Status.Conditions = []corev1.NamespaceCondition{*decision.Condition}
+				if decision.WarnedAt != nil {
+					metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, v1alpha1.AnnotationExpiryWarnedAt, *decision.WarnedAt)
+				}
 				again := Decide(namespace, test.input)
 				g.Expect(again.Condition).To(BeNil())
 				g.Expect(again.ShouldDelete).To(BeFalse())
 			}
+		})
+	}
+}
+
+// Only exactly what the operator writes for this expiry is a record.
+func TestFindWarning(t *testing.T) {
+	const at = "2026-03-01T19:00:00Z"
+	for name, test := range map[string]struct {
+		record string
+		// expires is the default "2026-03-01T20:00:00Z" if it is empty.
+		expires string
+		want    bool
+	}{
+		"written by the operator":         {record: at + " 2026-03-01T20:00:00Z", want: true},
+		"an expiry with an offset":        {record: at + " 2026-03-01T20:00:00Z", expires: "2026-03-01T21:00:00+01:00", want: true},
+		"an expiry with a fraction":       {record: at + " 2026-03-01T20:00:00.5Z", expires: "2026-03-01T20:00:00.500Z", want: true},
+		"without the fraction":            {record: at + " 2026-03-01T20:00:00Z", expires: "2026-03-01T20:00:00.5Z"},
+		"missing":                         {},
+		"another expiry":                  {record: at + " 2026-03-01T20:00:01Z"},
+		"without an expiry":               {record: at},
+		"without a time":                  {record: " 2026-03-01T20:00:00Z"},
+		"an invalid time":                 {record: "2026-03-01T25:00:00Z 2026-03-01T20:00:00Z"},
+		"a time with a fraction":          {record: "2026-03-01T19:00:00.5Z 2026-03-01T20:00:00Z"},
+		"a time with an offset":           {record: "2026-03-01T20:00:00+01:00 2026-03-01T20:00:00Z"},
+		"an expiry with another notation": {record: at + " 2026-03-01T21:00:00+01:00"},
+		"two spaces":                      {record: at + "  2026-03-01T20:00:00Z"},
+		"more text":                       {record: at + " 2026-03-01T20:00:00Z "},
+		"long":                            {record: strings.Repeat(at, 10000) + " 2026-03-01T20:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			namespace := makeNamespace().
+				Annotation(v1alpha1.AnnotationExpiresAt, cmp.Or(test.expires, "2026-03-01T20:00:00Z")).
+				Annotation(v1alpha1.AnnotationExpiryWarnedAt, test.record).
+				Condition(expiring(corev1.ConditionTrue, v1alpha1.ReasonExpiresSoon, "", 7).condition).Obj()
+			expires, err := Parse(namespace)
+			g.Expect(err).NotTo(HaveOccurred())
+			warnedAt, isWarned := findWarning(namespace, expires)
+			g.Expect(isWarned).To(Equal(test.want))
+			if test.want {
+				g.Expect(warnedAt).To(BeTemporally("==", hours(7)))
+			}
+			g.Expect(Decide(namespace, Input{Now: hours(20)}).ShouldDelete).To(Equal(test.want))
 		})
 	}
 }
@@ -236,12 +337,13 @@ func TestDecideTruncatesToSeconds(t *testing.T) {
 func TestDecideRefused(t *testing.T) {
 	g := NewWithT(t)
 	namespace := makeNamespace().Annotation(v1alpha1.AnnotationTTL, "8h").
-		Condition(expiring(corev1.ConditionTrue, v1alpha1.ReasonExpiresSoon, onTime, 7)).Obj()
+		Annotation(v1alpha1.AnnotationExpiryWarnedAt, "2026-03-01T19:00:00Z 2026-03-01T20:00:00Z").
+		Condition(expiring(corev1.ConditionTrue, v1alpha1.ReasonExpiresSoon, onTime, 7).condition).Obj()
 	refusal := errors.New("denied by a webhook" + strings.Repeat("!", 1000))
 	decision := DecideRefused(namespace, refusal)
 	g.Expect(decision.EventType).To(Equal(corev1.EventTypeWarning))
 	g.Expect(decision.Condition.Status).To(Equal(corev1.ConditionTrue))
-	g.Expect(decision.Condition.Reason).To(Equal(v1alpha1.ReasonDeletionRefused))
+	g.Expect(decision.Condition.Reason).To(Equal(v1alpha1.ReasonDeletionRejected))
 	g.Expect(decision.Condition.Message).To(HavePrefix(onTime + msgRefused + "denied by a webhook!"))
 	g.Expect(len(decision.Condition.Message)).To(BeNumerically("<", 900))
 	g.Expect(decision.Condition.LastTransitionTime.Time).To(Equal(hours(7)))

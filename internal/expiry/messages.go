@@ -43,8 +43,6 @@ func msgNotDeleted(expires Expiry, reason string) string {
 	return fmt.Sprintf("the namespace expired at %s (%s), but is not deleted: %s", formatTime(expires.At), expires, reason)
 }
 
-// msgWarning identifies an expiry: the message depends on the time and on the annotation that sets
-// the time.
 func msgWarning(name string, expires Expiry, warnedAt time.Time) string {
 	what := fmt.Sprintf("the namespace will be deleted at %s (%s)", formatTime(expires.At), expires)
 	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {

@@ -14,14 +14,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// The policy in config/expiry/expiry.yaml contains the same patterns, so it accepts exactly the
-// values that the operator parses. Numbers with at most five digits do not overflow a
-// time.Duration.
-var (
-	timePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}` +
-		`T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
-	ttlPattern = regexp.MustCompile(`^(?:([0-9]{1,5})d)?(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?$`)
+// The policy expiry contains these patterns, so it accepts exactly the values that the operator parses. Numbers with at
+// most five digits do not overflow a time.Duration.
+const (
+	TimePattern = `^[0-9]{4}-[0-9]{2}-[0-9]{2}` +
+		`T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	TTLPattern = `^([0-9]{1,5}d)?([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$`
 )
+
+var timePattern, ttlPattern = regexp.MustCompile(TimePattern), regexp.MustCompile(TTLPattern)
 
 // maxShownValue is the maximum number of characters of an invalid value in an error.
 const maxShownValue = 64
@@ -77,7 +78,7 @@ func parseTTL(text string) (time.Duration, error) {
 	parts := ttlPattern.FindStringSubmatch(text)
 	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
 		if parts != nil && parts[i+1] != "" {
-			number, _ := strconv.Atoi(parts[i+1]) // The pattern accepts only digits.
+			number, _ := strconv.Atoi(parts[i+1][:len(parts[i+1])-1]) // The pattern accepts only digits before the unit.
 			duration += time.Duration(number) * unit
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // ComputeExpired returns the condition to set on a Namespace that has expired before it is deleted, or nil if the
@@ -29,7 +29,7 @@ func ComputeExpired(namespace *corev1.Namespace, now time.Time) *corev1.Namespac
 // ComputeNotExpired returns the condition to set on a Namespace whose expiry was changed or removed after
 // ComputeExpired, or nil.
 func ComputeNotExpired(namespace *corev1.Namespace, now time.Time) *corev1.NamespaceCondition {
-	have := nscondition.Find(namespace, v1alpha1.ConditionExpired)
+	have := nsobject.FindCondition(namespace, v1alpha1.ConditionExpired)
 	if have == nil || have.Status != corev1.ConditionTrue {
 		return nil
 	}
@@ -46,6 +46,6 @@ func ComputeNotExpired(namespace *corev1.Namespace, now time.Time) *corev1.Names
 
 // isRecorded reports whether the condition became True after the expiry.
 func isRecorded(namespace *corev1.Namespace, expires Expiry) bool {
-	have := nscondition.Find(namespace, v1alpha1.ConditionExpired)
+	have := nsobject.FindCondition(namespace, v1alpha1.ConditionExpired)
 	return have != nil && have.Status == corev1.ConditionTrue && !have.LastTransitionTime.Time.Before(expires.At)
 }

@@ -96,7 +96,6 @@ func TestPassDeletesCollections(t *testing.T) {
 	}
 }
 
-// joinedErrors returns the errors of requests.
 func joinedErrors(errs []error) []error {
 	var result []error
 	for _, err := range errs {

@@ -121,7 +121,6 @@ func (w *changeWatcher) forget(namespace string) {
 	w.stopUnused()
 }
 
-// stopUnused stops the watches that no namespace needs.
 func (w *changeWatcher) stopUnused() {
 	for gvr, cancel := range w.types {
 		isNeeded := false
@@ -240,7 +239,6 @@ func (w *changeWatcher) handleGap(gvr schema.GroupVersionResource) {
 	}
 }
 
-// errorOf returns the error in an event that ends a watch.
 func errorOf(event watch.Event) error {
 	if status, ok := event.Object.(*metav1.Status); ok {
 		return &apierrors.StatusError{ErrStatus: *status}

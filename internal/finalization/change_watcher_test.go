@@ -60,7 +60,6 @@ func (w *watched) await(namespace string, types ...ResourceType) {
 	synctest.Wait()
 }
 
-// sendEvent makes the newest watch send an event.
 func (w *watched) sendEvent(eventType watch.EventType, namespace, resourceVersion string) {
 	w.server.newest().Action(eventType, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "a", ResourceVersion: resourceVersion,

@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // Reasons of the conditions. Unless noted otherwise, upstream's namespace controller uses the same
@@ -72,8 +73,8 @@ func computeChanged(
 ) []corev1.NamespaceCondition {
 	var result []corev1.NamespaceCondition
 	for _, condition := range wanted {
-		condition.Message = nscondition.Shorten(condition.Message, maxMessage)
-		if nscondition.Complete(nscondition.Find(namespace, condition.Type), &condition, now) {
+		condition.Message = printable.Truncate(condition.Message, maxMessage)
+		if nsobject.CompleteCondition(nsobject.FindCondition(namespace, condition.Type), &condition, now) {
 			result = append(result, condition)
 		}
 	}
@@ -186,4 +187,109 @@ func finalizersCondition(report *Report) corev1.NamespaceCondition {
 		message += fmt.Sprintf(messageFinalizersOfSome, listed, count)
 	}
 	return newCondition(conditionType, corev1.ConditionTrue, ReasonSomeFinalizersRemain, message)
+}
+
+// TerminatingReason is why a Namespace is still Terminating, as reported in metrics.
+type TerminatingReason string
+
+const (
+	// TerminatingDeleting means that its content is being deleted, and no obstacle is known.
+	TerminatingDeleting TerminatingReason = "Deleting"
+	// TerminatingObjectsRemain means that objects remain.
+	TerminatingObjectsRemain TerminatingReason = "ObjectsRemain"
+	// TerminatingFailing means that some types could not be discovered or some objects could not be deleted.
+	TerminatingFailing TerminatingReason = "Failing"
+	// TerminatingFinalizersRemain means that the namespace finalizer was removed, but other finalizers remain.
+	TerminatingFinalizersRemain TerminatingReason = "FinalizersRemain"
+)
+
+// TerminatingReasons returns all reasons.
+func TerminatingReasons() []TerminatingReason {
+	return []TerminatingReason{
+		TerminatingDeleting, TerminatingObjectsRemain, TerminatingFailing, TerminatingFinalizersRemain,
+	}
+}
+
+// TerminatingReasonOf returns why a terminating Namespace still exists, based on its finalizers and conditions.
+func TerminatingReasonOf(namespace *corev1.Namespace, finalizer corev1.FinalizerName) TerminatingReason {
+	switch {
+	case !HasFinalizer(namespace, finalizer):
+		return TerminatingFinalizersRemain
+	case hasTrueCondition(namespace, corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+		corev1.NamespaceDeletionContentFailure):
+		return TerminatingFailing
+	case hasTrueCondition(namespace, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining):
+		return TerminatingObjectsRemain
+	}
+	return TerminatingDeleting
+}
+
+func hasTrueCondition(namespace *corev1.Namespace, conditionTypes ...corev1.NamespaceConditionType) bool {
+	for _, conditionType := range conditionTypes {
+		condition := nsobject.FindCondition(namespace, conditionType)
+		if condition != nil && condition.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// Condition messages. Those that the namespace controller of kube-controller-manager also writes must
+// stay identical.
+const (
+	messageResourcesDiscovered = "All resources successfully discovered"
+	messageParsed              = "All legacy kube types successfully parsed"
+	messageContentDeleted      = "All content successfully deleted, may be waiting on finalization"
+	messageContentRemoved      = "All content successfully removed"
+	messageNoFinalizers        = "All content-preserving finalizers finished"
+
+	messageDiscoveryFailed     = "Discovery failed for some groups, %d failing: %v"
+	messageDeletionFailed      = "Failed to delete all resource types, %d remaining: %s"
+	messageResourcesRemain     = "Some resources are remaining: %s"
+	messageResourceInstances   = "%s.%s has %d resource instances"
+	messageFinalizersRemain    = "Some content in the namespace has finalizers remaining: %s"
+	messageFinalizerInstances  = "%s in %d resource instances"
+	messageFinalizersOfSome    = " (counted in %d of %d resource instances)" // appended to upstream's message
+	messageDeletionOrdered     = "Content is deleted in order: %s"
+	messageDeletionInProgress  = "Content is being deleted"
+	messageDeletionRefused     = "The operator does not delete the content of the namespace: %s"
+	messageUnknownUnlisted     = "Remaining objects are unknown: failed to list %s"
+	messageUnknownUndiscovered = "Remaining objects are unknown: failed to discover some resource types"
+)
+
+// The parts of messageDeletionOrdered.
+const (
+	waitForDeletion = "waiting for the deletion of %s before deleting %s"
+	waitForList     = "failed to list %s, which must be deleted before %s"
+
+	nextDefault      = "other resources"
+	nextDependencies = "RBAC objects, ServiceAccounts, Secrets, ConfigMaps, NetworkPolicies and Leases"
+)
+
+const (
+	refusalSystemNamespace = "namespace %q is required by the cluster"
+	refusalOwnNamespace    = "namespace %q contains the running operator; to delete the namespace, run the operator " +
+		"outside the cluster with `make run`, or enable the namespace controller of kube-controller-manager"
+
+	invalidFinalizer      = "%q is not a valid namespace finalizer; use %q or a qualified name: %s"
+	finalizerNeedsDomain  = "a domain prefix is required, such as example.com/agent"
+	messageReplaced       = "the namespace was deleted, created again, or finalized by another controller"
+	errNoCoreResourceType = "discovery returned no deletable resource type in the core group"
+)
+
+// The log messages of the Finalizer.
+const (
+	logStarted    = "Started finalization"
+	logSuperseded = "Another controller finalized the namespace"
+)
+
+// maxNames is the maximum number of names in a message.
+const maxNames = 3
+
+// joinSome joins the first names and adds the number of the others.
+func joinSome(names []string) string {
+	if len(names) <= maxNames {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:maxNames], ", ") + " and " + printable.Count(len(names)-maxNames, "other")
 }

@@ -268,3 +268,48 @@ func TestComputeRefusal(t *testing.T) {
 	namespace.Status.Conditions = conditions{refused}
 	g.Expect(ComputeRefusal(namespace, "it is needed", metav1.NewTime(now.Add(time.Hour)))).To(BeEmpty())
 }
+
+func TestTerminatingReasonOf(t *testing.T) {
+	const agent = "example.com/agent"
+	isTrue := func(conditionTypes ...corev1.NamespaceConditionType) []corev1.NamespaceCondition {
+		var conditions []corev1.NamespaceCondition
+		for _, conditionType := range conditionTypes {
+			conditions = append(conditions, corev1.NamespaceCondition{Type: conditionType, Status: corev1.ConditionTrue})
+		}
+		return conditions
+	}
+	isFalse := isTrue(corev1.NamespaceContentRemaining, corev1.NamespaceDeletionContentFailure)
+	for i := range isFalse {
+		isFalse[i].Status = corev1.ConditionFalse
+	}
+	own := []corev1.FinalizerName{agent, corev1.FinalizerKubernetes}
+	tests := map[string]struct {
+		finalizers []corev1.FinalizerName
+		conditions []corev1.NamespaceCondition
+		want       TerminatingReason
+	}{
+		"no conditions":                    {finalizers: own, want: TerminatingDeleting},
+		"no remaining objects":             {finalizers: own, conditions: isFalse, want: TerminatingDeleting},
+		"objects remain":                   {finalizers: own, conditions: isTrue(corev1.NamespaceContentRemaining), want: TerminatingObjectsRemain},
+		"finalizers remain":                {finalizers: own, conditions: isTrue(corev1.NamespaceFinalizersRemaining), want: TerminatingObjectsRemain},
+		"discovery fails":                  {finalizers: own, conditions: isTrue(corev1.NamespaceDeletionDiscoveryFailure), want: TerminatingFailing},
+		"a group version cannot be parsed": {finalizers: own, conditions: isTrue(corev1.NamespaceDeletionGVParsingFailure), want: TerminatingFailing},
+		"a deletion fails and objects remain": {
+			finalizers: own,
+			conditions: isTrue(corev1.NamespaceContentRemaining, corev1.NamespaceDeletionContentFailure), want: TerminatingFailing,
+		},
+		"only finalizers of other controllers": {
+			finalizers: []corev1.FinalizerName{agent}, conditions: isTrue(corev1.NamespaceContentRemaining), want: TerminatingFinalizersRemain,
+		},
+		"no finalizers": {want: TerminatingFinalizersRemain},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			namespace := &corev1.Namespace{}
+			namespace.Spec.Finalizers, namespace.Status.Conditions = test.finalizers, test.conditions
+			g.Expect(TerminatingReasonOf(namespace, corev1.FinalizerKubernetes)).To(Equal(test.want))
+			g.Expect(TerminatingReasons()).To(ContainElement(test.want))
+		})
+	}
+}

@@ -15,8 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-	"k8s.io/utils/clock"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
@@ -56,23 +54,13 @@ type lister interface {
 	) ([]*sharedlist.Result, error)
 }
 
-// contentDeleter deletes the content of namespaces.
 type contentDeleter struct {
-	cache      *discoveryCache
-	content    metadata.Interface
-	namespaces NamespaceGetter
-	// confirmAggregated is Config.ConfirmAggregated.
-	confirmAggregated func(context.Context, schema.GroupVersion) (bool, error)
-	// permissionRemedy is Config.PermissionRemedy.
-	permissionRemedy func(schema.GroupResource) string
-	finalizer        corev1.FinalizerName
-	clock            clock.PassiveClock
-	limiter          *throttling.Limiter
-	lister           lister
-	metrics          MetricsRecorder
+	Config
+	cache   *discoveryCache
+	limiter *throttling.Limiter
+	lister  lister
 }
 
-// pass is one pass over one namespace.
 type pass struct {
 	*contentDeleter
 	namespace *corev1.Namespace
@@ -92,7 +80,7 @@ func (d *contentDeleter) deleteContent(
 	ctx context.Context, namespace *corev1.Namespace, firstSeen, gracePeriodEnd time.Time, state *contentState,
 ) (*Report, error) {
 	p := &pass{
-		contentDeleter: d, namespace: namespace, state: state, startedAt: d.clock.Now(),
+		contentDeleter: d, namespace: namespace, state: state, startedAt: d.Clock.Now(),
 		deletes: semaphore.NewWeighted(maxConcurrentDeletes),
 	}
 	report, err := p.run(ctx, firstSeen, gracePeriodEnd)
@@ -125,7 +113,7 @@ func (p *pass) run(ctx context.Context, firstSeen, gracePeriodEnd time.Time) (*R
 			return nil, err
 		}
 		report := newReport(p.startedAt, gracePeriodEnd, p.state, waitReason)
-		report.addRemedies(p.permissionRemedy)
+		report.addRemedies(p.PermissionRemedy)
 		if isFullPass || !report.ConfirmedEmpty {
 			return report, nil
 		}
@@ -170,7 +158,7 @@ func (p *pass) listAll(ctx context.Context, isAfterGracePeriod bool, firstSeen, 
 				known[state.Type] = state
 			}
 		}
-		discoverNotBefore = p.clock.Now()
+		discoverNotBefore = p.Clock.Now()
 		listNotBefore = discoverNotBefore
 	}
 }
@@ -199,7 +187,7 @@ func (p *pass) listTypes(
 			answered++
 		}
 	}
-	p.metrics.Answered(answered)
+	p.Metrics.Answered(answered)
 	return results, nil
 }
 
@@ -311,7 +299,7 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 	if p.confirmedAt.After(after) {
 		return nil
 	}
-	requestedAt := p.clock.Now()
+	requestedAt := p.Clock.Now()
 	if err := p.limiter.Do(ctx, p.confirmNow); err != nil {
 		return err
 	}
@@ -321,14 +309,14 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 
 // confirmNow returns nil if the Namespace still exists with the same UID.
 func (p *pass) confirmNow(ctx context.Context) error {
-	p.metrics.Requested(PurposeConfirm)
-	live, err := p.namespaces.Get(ctx, p.namespace.Name)
+	p.Metrics.Requested(PurposeConfirm)
+	live, err := p.Namespaces.Get(ctx, p.namespace.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return ErrReplaced
 	case err != nil:
 		return fmt.Errorf("failed to get namespace %q before deleting its content: %w", p.namespace.Name, err)
-	case live.UID != p.namespace.UID || live.DeletionTimestamp == nil || !HasFinalizer(live, p.finalizer):
+	case live.UID != p.namespace.UID || live.DeletionTimestamp == nil || !HasFinalizer(live, p.NamespaceFinalizer):
 		return ErrReplaced
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 var (
@@ -50,12 +50,10 @@ var (
 	unlistedWidgets = fmt.Sprintf(waitForList, "widgets.example.com", nextDependencies)
 )
 
-// ordinary contains one type of each stage.
 var ordinary = []string{"v1/pods", "v1/configmaps", "example.com/v1/widgets"}
 
 type objects = []metav1.PartialObjectMetadata
 
-// passResult is the result of a pass as text.
 type passResult struct {
 	// Deletes contains the DELETE requests, sorted.
 	Deletes []string
@@ -565,7 +563,7 @@ func TestPassIgnoresOtherNamespaceFinalizers(t *testing.T) {
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
 	namespace := withFinalizers(terminating(), "kubernetes", "example.com/agent")
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: namespace}, ordinary...)
-	deleter.finalizer = "example.com/agent"
+	deleter.NamespaceFinalizer = "example.com/agent"
 	_, err := deleter.deleteContent(t.Context(), namespace, now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.recorded("delete")).To(Equal(background("widgets/w")))

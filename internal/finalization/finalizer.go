@@ -7,11 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
@@ -81,22 +85,19 @@ type Finalizer struct {
 
 // New returns a Finalizer.
 func New(config Config) *Finalizer {
-	content := metadataclient.New(config.Content)
+	config.Content = metadataclient.New(config.Content)
 	limiter := throttling.NewLimiter(maxConcurrentRequests)
 	tracker := &terminatingTracker{durations: config.Durations}
 	return &Finalizer{
 		clock: config.Clock, finalizer: config.NamespaceFinalizer, gracePeriods: config.GracePeriods,
 		deleter: &contentDeleter{
-			cache:   newDiscoveryCache(config.Discoverer, config.IsAggregated, config.Clock),
-			content: content, namespaces: config.Namespaces, finalizer: config.NamespaceFinalizer,
-			confirmAggregated: config.ConfirmAggregated, permissionRemedy: config.PermissionRemedy,
-			clock: config.Clock, limiter: limiter, metrics: config.Metrics,
+			Config: config, limiter: limiter, cache: newDiscoveryCache(config.Discoverer, config.IsAggregated, config.Clock),
 			lister: sharedlist.New(sharedlist.Options{
-				Client: content, Clock: config.Clock, Limiter: limiter, IsAggregated: config.IsAggregated,
+				Client: config.Content, Clock: config.Clock, Limiter: limiter, IsAggregated: config.IsAggregated,
 				CountRequest: func() { config.Metrics.Requested(PurposeSharedList) },
 			}),
 		},
-		watcher: newChangeWatcher(content, tracker.requeueChanged, config.Log.WithName("watches")),
+		watcher: newChangeWatcher(config.Content, tracker.requeueChanged, config.Log.WithName("watches")),
 		tracker: tracker,
 	}
 }
@@ -155,8 +156,8 @@ func (f *Finalizer) RecordReleased(name string) float64 {
 // Forget deletes the state of a Namespace that needs no more passes. If the finalization was still in
 // progress, Forget records that another controller has finished it.
 func (f *Finalizer) Forget(ctx context.Context, name string) {
-	if uid, seconds, ok := f.tracker.finish(name, OutcomeOvertaken, f.clock.Now()); ok {
-		logr.FromContextOrDiscard(ctx).Info(logOvertaken, "namespaceFinalizer", f.finalizer,
+	if uid, seconds, ok := f.tracker.finish(name, OutcomeSuperseded, f.clock.Now()); ok {
+		logr.FromContextOrDiscard(ctx).Info(logSuperseded, "namespaceFinalizer", f.finalizer,
 			"uid", uid, "seconds", seconds)
 	}
 	f.tracker.forget(name)
@@ -170,4 +171,46 @@ func (f *Finalizer) InvalidateDiscovery() []string {
 	// Until then, discovery may not include the change.
 	time.AfterFunc(DiscoveryDelay, f.deleter.cache.invalidate)
 	return f.tracker.failing()
+}
+
+// HasFinalizer reports whether a Namespace has the given namespace finalizer in spec.finalizers.
+func HasFinalizer(namespace *corev1.Namespace, finalizer corev1.FinalizerName) bool {
+	return slices.Contains(namespace.Spec.Finalizers, finalizer)
+}
+
+// OtherFinalizers returns the namespace finalizers other than the given one, in the original order.
+func OtherFinalizers(namespace *corev1.Namespace, finalizer corev1.FinalizerName) []corev1.FinalizerName {
+	return slices.DeleteFunc(slices.Clone(namespace.Spec.Finalizers), func(other corev1.FinalizerName) bool {
+		return other == finalizer
+	})
+}
+
+// ParseFinalizer returns a namespace finalizer, or an error if the API server would reject it. A valid
+// namespace finalizer is "kubernetes" or a qualified name with a domain prefix.
+func ParseFinalizer(text string) (corev1.FinalizerName, error) {
+	finalizer := corev1.FinalizerName(text)
+	if finalizer == corev1.FinalizerKubernetes {
+		return finalizer, nil
+	}
+	problems := validation.IsQualifiedName(text)
+	if len(problems) == 0 && !strings.Contains(text, "/") {
+		problems = []string{finalizerNeedsDomain}
+	}
+	if len(problems) > 0 {
+		return "", fmt.Errorf(invalidFinalizer, text, corev1.FinalizerKubernetes, strings.Join(problems, "; "))
+	}
+	return finalizer, nil
+}
+
+// RefusalReason returns the reason why the operator must not delete the content of a terminating
+// Namespace, or "" if there is none. ownNamespace is the namespace that the operator runs in, or "".
+func RefusalReason(namespace *corev1.Namespace, ownNamespace string) string {
+	switch namespace.Name {
+	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
+		return fmt.Sprintf(refusalSystemNamespace, namespace.Name)
+	case ownNamespace:
+		return fmt.Sprintf(refusalOwnNamespace, namespace.Name)
+	default:
+		return ""
+	}
 }

@@ -25,10 +25,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-// now is the initial time of all clocks.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 // tickingClock is a clock that advances each time it is read.
@@ -86,7 +85,6 @@ func (d *discoverer) ServerPreferredNamespacedResourcesWithContext(
 	return result.lists, result.err
 }
 
-// allVerbs are the verbs of an ordinary type.
 var allVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
 // served returns the discovery result for the given types. An example is "v1/pods", or
@@ -135,7 +133,6 @@ func isAggregated(groupVersion schema.GroupVersion) bool {
 	return groupVersion.Group == "aggregated.example.com"
 }
 
-// terminating returns a terminating Namespace.
 func terminating() *corev1.Namespace {
 	return wrappers.MakeNamespace("x").UID("x-uid").Terminating(now).Obj()
 }
@@ -152,14 +149,12 @@ func (r *namespaceReader) Get(_ context.Context, name string) (*corev1.Namespace
 	return r.namespace, r.err
 }
 
-// object returns an object in namespace x.
 func object(name string, finalizers ...string) metav1.PartialObjectMetadata {
 	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "x", Name: name, UID: types.UID(name + "-uid"), Finalizers: finalizers,
 	}}
 }
 
-// deleted returns an object with a deletionTimestamp.
 func deleted(deletionTimestamp time.Time, name string, finalizers ...string) metav1.PartialObjectMetadata {
 	result := object(name, finalizers...)
 	result.DeletionTimestamp = ptr.To(metav1.NewTime(deletionTimestamp))

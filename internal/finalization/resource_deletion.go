@@ -39,7 +39,7 @@ func (p *pass) listPage(
 	var page *metav1.PartialObjectMetadataList
 	err := p.limiter.Do(ctx, func(ctx context.Context) error {
 		var err error
-		p.metrics.Requested(PurposeList)
+		p.Metrics.Requested(PurposeList)
 		// A list request without a resourceVersion is a consistent read.
 		page, err = p.objects(state).List(ctx, metav1.ListOptions{
 			Limit: sharedlist.PageLimit(state.Type.IsAggregated), Continue: continueToken,
@@ -68,7 +68,7 @@ func (p *pass) listFirstPage(ctx context.Context, state *typeState) error {
 	}
 	page, err := p.listPage(ctx, state, "")
 	if err == nil && page != nil && !state.isNotServed {
-		state.setFirstPage(&sharedlist.Result{Page: page, ListedAt: p.clock.Now()})
+		state.setFirstPage(&sharedlist.Result{Page: page, ListedAt: p.Clock.Now()})
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (hasDeleted bo
 		}
 		// A list request is cheap compared to deletions. Pages with only terminating objects must not
 		// prevent a pass from deleting the objects on later pages.
-		if elapsed := p.clock.Since(p.startedAt); elapsed > deleteBudget && hasDeleted || elapsed > listBudget {
+		if elapsed := p.Clock.Since(p.startedAt); elapsed > deleteBudget && hasDeleted || elapsed > listBudget {
 			state.isIncomplete = true
 			break
 		}
@@ -122,7 +122,7 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (hasDeleted bo
 		if err != nil {
 			return false, err
 		}
-		listedAt = p.clock.Now()
+		listedAt = p.Clock.Now()
 	}
 	state.setDeleteError(nil)
 	return hasDeleted, nil
@@ -164,7 +164,7 @@ func (p *pass) deleteObjects(ctx context.Context, state *typeState, targets []me
 
 func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav1.PartialObjectMetadata) error {
 	err := p.limiter.Do(ctx, func(ctx context.Context) error {
-		p.metrics.Requested(PurposeDelete)
+		p.Metrics.Requested(PurposeDelete)
 		return p.objects(state).Delete(ctx, object.Name, metav1.DeleteOptions{
 			// Dependents must not be orphaned, because all objects in the namespace are deleted.
 			PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
@@ -172,7 +172,7 @@ func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav
 		})
 	})
 	if err == nil && object.DeletionTimestamp == nil {
-		p.metrics.Deleted()
+		p.Metrics.Deleted()
 	}
 	return err
 }
@@ -190,7 +190,7 @@ func (p *pass) deleteCollection(ctx context.Context, state *typeState) error {
 			return err
 		}
 		isConfirmed = true
-		p.metrics.Requested(PurposeDeleteCollection)
+		p.Metrics.Requested(PurposeDeleteCollection)
 		return p.objects(state).DeleteCollection(ctx,
 			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}, metav1.ListOptions{})
 	})
@@ -219,7 +219,7 @@ func (p *pass) deleteUndeleted(ctx context.Context, state *typeState) error {
 	var isAggregated bool
 	err := p.limiter.Do(ctx, func(ctx context.Context) error {
 		var err error
-		isAggregated, err = p.confirmAggregated(ctx, state.Type.GroupVersion())
+		isAggregated, err = p.ConfirmAggregated(ctx, state.Type.GroupVersion())
 		return err
 	})
 	if err != nil || !isAggregated {
@@ -238,7 +238,7 @@ func (p *pass) deleteUndeleted(ctx context.Context, state *typeState) error {
 // within listBudget. Only a pass that is incomplete anyway stops earlier.
 func (p *pass) recount(ctx context.Context, state *typeState) error {
 	state.reset()
-	startedAt := p.clock.Now()
+	startedAt := p.Clock.Now()
 	remaining := sets.New[objectKey]()
 	continueToken := ""
 	for {
@@ -258,8 +258,8 @@ func (p *pass) recount(ctx context.Context, state *typeState) error {
 		if continueToken = page.Continue; continueToken == "" {
 			break
 		}
-		isOverBudget := state.isIncomplete && p.clock.Since(p.startedAt) > deleteBudget
-		if isOverBudget || p.clock.Since(startedAt) > listBudget {
+		isOverBudget := state.isIncomplete && p.Clock.Since(p.startedAt) > deleteBudget
+		if isOverBudget || p.Clock.Since(startedAt) > listBudget {
 			state.Count += int(ptr.Deref(page.RemainingItemCount, 0))
 			state.isIncomplete = true
 			break
@@ -273,7 +273,7 @@ func (p *pass) recount(ctx context.Context, state *typeState) error {
 }
 
 func (p *pass) objects(state *typeState) metadata.ResourceInterface {
-	return p.content.Resource(state.Type.GroupVersionResource).Namespace(p.namespace.Name)
+	return p.Content.Resource(state.Type.GroupVersionResource).Namespace(p.namespace.Name)
 }
 
 // needDeletion returns the objects for which a DELETE request has an effect.

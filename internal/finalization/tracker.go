@@ -27,9 +27,9 @@ const (
 // Outcomes of a finalization, as reported in metrics.
 const (
 	// OutcomeReleased means that the operator deleted the content and removed the namespace finalizer.
-	OutcomeReleased = "released"
-	// OutcomeOvertaken means that another controller removed the namespace finalizer in the meantime.
-	OutcomeOvertaken = "overtaken"
+	OutcomeReleased = "Released"
+	// OutcomeSuperseded means that another controller removed the namespace finalizer in the meantime.
+	OutcomeSuperseded = "Superseded"
 )
 
 // DurationRecorder records the duration of a finalization and returns it in seconds.
@@ -95,7 +95,7 @@ func (t *terminatingTracker) track(namespace *corev1.Namespace, now time.Time) t
 		if t.namespaces == nil {
 			t.namespaces = map[string]*terminatingNamespace{}
 		}
-		t.finishLocked(known, OutcomeOvertaken, now) // An earlier Namespace with this name was finalized.
+		t.finishLocked(known, OutcomeSuperseded, now) // An earlier Namespace with this name was finalized.
 		known = &terminatingNamespace{
 			uid: namespace.UID, firstSeen: now, deletionTimestamp: *namespace.DeletionTimestamp,
 			content: &contentState{},
@@ -182,4 +182,38 @@ func (t *terminatingTracker) requeueChanged(name string, isLast bool) {
 		return
 	}
 	t.requeue(name, min(max(requeueFactor*known.passDuration, minRequeueDelay), maxRequeueDelay))
+}
+
+// Purpose is the purpose of a request to the API server.
+type Purpose string
+
+// The purposes of requests. Discovery and watch requests are not counted.
+const (
+	// PurposeSharedList is a list request that several namespaces can share.
+	PurposeSharedList Purpose = "SharedList"
+	// PurposeList is a list request for one namespace.
+	PurposeList Purpose = "List"
+	// PurposeConfirm is a get request for the Namespace before its content is deleted.
+	PurposeConfirm Purpose = "Confirm"
+	// PurposeDelete is a request that deletes one object.
+	PurposeDelete Purpose = "Delete"
+	// PurposeDeleteCollection is a request that deletes all objects of a type that cannot be listed.
+	PurposeDeleteCollection Purpose = "DeleteCollection"
+)
+
+// Purposes returns all purposes.
+func Purposes() []Purpose {
+	return []Purpose{PurposeSharedList, PurposeList, PurposeConfirm, PurposeDelete, PurposeDeleteCollection}
+}
+
+// MetricsRecorder records the requests of a Finalizer. Its methods are called concurrently.
+type MetricsRecorder interface {
+	// Requested is called for each request. Retries of client-go are not counted.
+	Requested(Purpose)
+	// Deleted is called when the API server accepts the deletion of an object that was not yet
+	// terminating.
+	Deleted()
+	// Answered is called with the number of types that were listed in a namespace. If list requests were
+	// not shared, each type would require a separate request.
+	Answered(listed int)
 }

@@ -4,10 +4,12 @@
 package finalization
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -115,9 +117,9 @@ func TestTrackerFinish(t *testing.T) {
 		_, _, ok := tracker.finish("x", outcome, finishedAt)
 		return ok
 	}
-	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "the Namespace is not tracked")
+	g.Expect(finish(OutcomeSuperseded)).To(BeFalse(), "the Namespace is not tracked")
 	tracker.track(terminating(), now)
-	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "no pass has started")
+	g.Expect(finish(OutcomeSuperseded)).To(BeFalse(), "no pass has started")
 
 	_, isFirst := tracker.startPass("x")
 	g.Expect(isFirst).To(BeTrue())
@@ -129,12 +131,83 @@ func TestTrackerFinish(t *testing.T) {
 	g.Expect(seconds).To(Equal(90.0))
 	_, isFirst = tracker.startPass("x")
 	g.Expect(isFirst).To(BeFalse(), "a pass with a stale cache is not the first pass")
-	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "the outcome has already been recorded")
+	g.Expect(finish(OutcomeSuperseded)).To(BeFalse(), "the outcome has already been recorded")
 	g.Expect(counts).To(Equal(durationCounter{OutcomeReleased: 1}))
 
 	tracker.forget("x")
 	tracker.track(terminating(), now)
 	tracker.startPass("x")
 	tracker.track(recreated(terminating()), now)
-	g.Expect(counts[OutcomeOvertaken]).To(Equal(1), "another controller finalized the earlier Namespace")
+	g.Expect(counts[OutcomeSuperseded]).To(Equal(1), "another controller finalized the earlier Namespace")
 }
+
+// requestCounter is a MetricsRecorder for tests.
+type requestCounter struct {
+	lock              sync.Mutex
+	requests          map[Purpose]int
+	deleted, answered int
+}
+
+func (c *requestCounter) Requested(purpose Purpose) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.requests == nil {
+		c.requests = map[Purpose]int{}
+	}
+	c.requests[purpose]++
+}
+
+func (c *requestCounter) Deleted() {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.deleted++
+}
+
+func (c *requestCounter) Answered(listed int) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.answered += listed
+}
+
+// Types whose list request failed are not counted.
+func TestMetricsCountListedTypes(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{errors: map[string]error{"list widgets": errOutage}}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+	counted := deleter.Metrics.(*requestCounter)
+	_, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(counted.requests[PurposeSharedList]).To(Equal(3))
+	g.Expect(counted.answered).To(Equal(2))
+}
+
+func TestMetricsOfPasses(t *testing.T) {
+	const hold = "example.com/hold"
+	g := NewWithT(t)
+	server := &contentServer{
+		objects: map[string]objects{"widgets": {
+			object("deleted"), object("held", hold), object("refused"),
+			deleted(now, "terminating", hold), deleted(now, "orphaning", metav1.FinalizerOrphanDependents),
+		}},
+		errors: map[string]error{"delete widgets/refused": errForbidden},
+	}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()},
+		"example.com/v1/widgets", "example.com/v1/bulk:delete,deletecollection")
+	counted := deleter.Metrics.(*requestCounter)
+	var state contentState
+	_, err := deleter.deleteContent(t.Context(), terminating(), now, now, &state)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(counted.requests[PurposeDelete]).To(Equal(4), "a terminating object needs no DELETE request")
+	g.Expect(counted.deleted).To(Equal(2), "rejected and earlier deletions are not counted")
+	g.Expect(counted.requests[PurposeDeleteCollection]).To(Equal(1))
+	g.Expect(counted.requests[PurposeConfirm]).To(BeNumerically(">", 0))
+	g.Expect(counted.requests[PurposeList]).To(Equal(1), "remaining objects are counted again")
+	g.Expect(counted.requests[PurposeSharedList]).To(Equal(1))
+	g.Expect(counted.answered).To(Equal(1))
+
+	_, err = deleter.deleteContent(t.Context(), terminating(), now, now, &state)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(counted.deleted).To(Equal(2), "each deletion is counted once")
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

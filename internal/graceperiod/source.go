@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package graceperiod computes the grace period between the deletion of a Namespace and the earliest
+// Package graceperiod chooses the grace period between the deletion of a Namespace and the earliest
 // check that it is empty. The grace period depends on the Leases of the API servers and on the
 // admission webhooks.
 package graceperiod
@@ -20,28 +20,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
 const (
 	// webhooksMaxAge is the maximum age of a cached list of webhooks. It must not exceed the shortest
-	// grace period of --settling-time=auto. Otherwise, a namespace could be finalized based on a list
+	// grace period of --finalization-grace-period=Auto. Otherwise, a namespace could be finalized based on a list
 	// from before its deletion.
 	webhooksMaxAge = time.Second
 	// webhooksTimeout is the timeout of the list requests. It equals the longest grace period of
-	// --settling-time=auto.
+	// --finalization-grace-period=Auto.
 	webhooksTimeout = 5 * time.Second
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list
 
-// Source computes the grace period of terminating Namespaces. It is a
-// [finalization.GracePeriodSource].
+// Source chooses the grace period of terminating Namespaces.
 type Source struct {
-	// Config is the value of --settling-time.
-	Config finalization.GracePeriod
+	// Config is the value of --finalization-grace-period.
+	Config GracePeriod
 	// Leases reads the Leases of the API servers from a cache.
 	Leases client.Reader
 	// Live reads from the API server instead of a cache.
@@ -62,15 +60,15 @@ func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Dura
 	var err error
 	if s.Config.Fixed == nil {
 		err = s.Leases.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
-			client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})
+			client.MatchingLabels{APIServerLeaseLabel: APIServerLeaseValue})
 	}
 	chosen, reason := s.Config.Choose(leases.Items, err, s.ServerClock.Now(), func() ([]string, error) {
 		return s.webhooks.get(ctx, s.Live, s.Clock, firstSeen, now)
 	})
-	metrics.SetSettlingTime(chosen)
+	metrics.SetGracePeriod(chosen)
 	if s.loggedReason.Swap(reason) != reason {
-		log.FromContext(ctx).WithName("settling-time").Info("Chose the grace period of terminating namespaces",
-			"settlingTime", chosen.String(), "reason", reason)
+		log.FromContext(ctx).WithName("grace-period").Info("Chose the grace period of terminating namespaces",
+			"gracePeriod", chosen.String(), "reason", reason)
 	}
 	return chosen
 }
@@ -121,5 +119,5 @@ func listDelayingWebhooks(ctx context.Context, reader client.Reader) ([]string, 
 	if err := reader.List(ctx, &validating); err != nil {
 		return nil, fmt.Errorf("failed to list ValidatingWebhookConfigurations: %w", err)
 	}
-	return finalization.DelayingWebhooks(mutating.Items, validating.Items), nil
+	return DelayingWebhooks(mutating.Items, validating.Items), nil
 }

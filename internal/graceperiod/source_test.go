@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -122,7 +121,7 @@ func TestGracePeriodIsLoggedWhenItChanges(t *testing.T) {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceSystem, Name: "apiserver-1",
-			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
+			Labels: map[string]string{APIServerLeaseLabel: APIServerLeaseValue},
 		},
 		Spec: coordinationv1.LeaseSpec{
 			RenewTime: ptr.To(metav1.NewMicroTime(now)), LeaseDurationSeconds: ptr.To[int32](3600),
@@ -143,7 +142,7 @@ func TestGracePeriodUsesServerClock(t *testing.T) {
 		leases = append(leases, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: metav1.NamespaceSystem, Name: name,
-				Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
+				Labels: map[string]string{APIServerLeaseLabel: APIServerLeaseValue},
 			},
 			Spec: coordinationv1.LeaseSpec{
 				RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-age))), LeaseDurationSeconds: ptr.To[int32](3600),

@@ -38,18 +38,18 @@ type Outcome string
 // The outcomes.
 const (
 	// OutcomeResend: the initialization ended, and the client was asked to send the write again.
-	OutcomeResend Outcome = "resend"
+	OutcomeResend Outcome = "Resend"
 	// OutcomeTimedOut: the initialization did not complete in time.
-	OutcomeTimedOut Outcome = "timed_out"
+	OutcomeTimedOut Outcome = "TimedOut"
 	// OutcomeFailed: the initialization failed.
-	OutcomeFailed Outcome = "failed"
+	OutcomeFailed Outcome = "Failed"
 	// OutcomeAllowed: the Namespace is terminating, and the gate decides.
-	OutcomeAllowed Outcome = "allowed"
+	OutcomeAllowed Outcome = "Allowed"
 	// OutcomeOverLimit: the write was rejected because of the limits.
-	OutcomeOverLimit Outcome = "over_limit"
+	OutcomeOverLimit Outcome = "OverLimit"
 	// OutcomeCanceled: the API server canceled the webhook call, for example because the client
 	// canceled its request.
-	OutcomeCanceled Outcome = "canceled"
+	OutcomeCanceled Outcome = "Canceled"
 )
 
 // Outcomes returns all outcomes.

@@ -30,7 +30,7 @@ func pendingMessage(namespace *corev1.Namespace) string {
 		names = names[:maxNames]
 	}
 	return fmt.Sprintf("namespace %q is being initialized; only its initializers can write to it until the "+
-		"initialization is complete; pending: %s%s. To wait, run: kubectl wait --for=condition=Initializing=False "+
+		"initialization is complete; pending: %s%s. To wait, run: kubectl wait --for=condition=Ready "+
 		"namespace/%s; then repeat the request",
 		namespace.Name, strings.Join(names, ", "), more, namespace.Name)
 }

@@ -6,10 +6,12 @@ package initialization
 import (
 	"slices"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // maxNamedOverridden is the maximum number of overridden initializers that a message names.
@@ -17,13 +19,13 @@ const maxNamedOverridden = 5
 
 // EnforcedCondition returns the Enforced condition in the status of a set. If it does not describe the current
 // generation of the set, EnforcedCondition returns false, and a condition that reports this.
-func EnforcedCondition(set *v1alpha1.NamespaceInitializerSet) (condition metav1.Condition, isCurrent bool) {
-	current := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionEnforced)
+func EnforcedCondition(set *internalv1alpha1.NamespaceInitializerSet) (condition metav1.Condition, isCurrent bool) {
+	current := meta.FindStatusCondition(set.Status.Conditions, internalv1alpha1.ConditionEnforced)
 	if current != nil && set.Status.ObservedGeneration == set.Generation {
 		return *current, true
 	}
 	return metav1.Condition{
-		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: set.Generation,
+		Type: internalv1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: set.Generation,
 		Reason: v1alpha1.ReasonEnforcementPending, Message: messageNotVerified,
 	}, false
 }
@@ -70,7 +72,7 @@ func hasSelectors(configuration *v1alpha1.NamespaceInitializerConfiguration, mer
 	for _, initializer := range configuration.Initializers {
 		names[initializer.Name] = true
 	}
-	return slices.ContainsFunc(merged.Initializers, func(entry v1alpha1.EffectiveInitializer) bool {
-		return names[entry.Name] && entry.NamespaceSelector != nil
+	return slices.ContainsFunc(merged.Initializers, func(entry internalv1alpha1.EffectiveInitializer) bool {
+		return names[entry.Name] && !apiequality.Semantic.DeepEqual(entry.NamespaceSelector, &v1alpha1.NamespaceSelector{})
 	})
 }

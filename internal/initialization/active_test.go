@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 func TestActiveCondition(t *testing.T) {
@@ -18,8 +19,8 @@ func TestActiveCondition(t *testing.T) {
 		initializers []string
 		excluded     []string
 		tooLarge     []string
-		merged       []v1alpha1.EffectiveInitializer
-		overridden   []v1alpha1.EffectiveInitializer
+		merged       []internalv1alpha1.EffectiveInitializer
+		overridden   []internalv1alpha1.EffectiveInitializer
 		reason       string
 		message      string
 		wantStatus   metav1.ConditionStatus
@@ -41,25 +42,25 @@ func TestActiveCondition(t *testing.T) {
 		},
 		"enforced with a selector": {
 			initializers: []string{"rbac.corp.com", "quota.corp.com"},
-			merged:       []v1alpha1.EffectiveInitializer{entry(rbac), selecting(entry("quota.corp.com"), "team", "a")},
+			merged:       []internalv1alpha1.EffectiveInitializer{entry(rbac), selecting(entry("quota.corp.com"), "team", "a")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers" + messageSelectorsApply,
 		},
 		"only another configuration has selectors": {
 			initializers: []string{"rbac.corp.com"},
-			merged:       []v1alpha1.EffectiveInitializer{entry("rbac.corp.com"), selecting(entry("x"), "team", "a")},
+			merged:       []internalv1alpha1.EffectiveInitializer{entry("rbac.corp.com"), selecting(entry("x"), "team", "a")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
 		"enforced with the settings of another configuration": {
 			initializers: []string{"rbac.corp.com"},
-			overridden:   []v1alpha1.EffectiveInitializer{entry("rbac.corp.com"), entry("quota.corp.com")},
+			overridden:   []internalv1alpha1.EffectiveInitializer{entry("rbac.corp.com"), entry("quota.corp.com")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers" +
-				overriddenMessage([]v1alpha1.EffectiveInitializer{entry(rbac), entry(quota)}),
+				overriddenMessage([]internalv1alpha1.EffectiveInitializer{entry(rbac), entry(quota)}),
 		},
 		"enforced with the settings of many other configurations": {
 			initializers: []string{"rbac.corp.com"},
@@ -110,7 +111,7 @@ func TestActiveCondition(t *testing.T) {
 			configuration := wrappers.MakeConfiguration("mine").Generation(7).Initializers(test.initializers...).Obj()
 			condition := ActiveCondition(configuration, Merged{
 				Initializers: test.merged, Excluded: test.excluded, TooLarge: test.tooLarge,
-				Overridden: map[string][]v1alpha1.EffectiveInitializer{"mine": test.overridden},
+				Overridden: map[string][]internalv1alpha1.EffectiveInitializer{"mine": test.overridden},
 			}, test.reason, test.message)
 			g.Expect(condition).To(Equal(metav1.Condition{
 				Type:               v1alpha1.ConditionActive,

@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/protection"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // ComputeConditions returns the conditions of a Namespace that must change to match the state:
-// Initializing, and "<name>/Initialized" for each initializer. It returns nil if all conditions are
-// up to date.
+// Initializing, "<name>/Initialized" for each initializer, Ready and Stalled. It returns nil if all conditions are
+// up to date. A condition without a status must be removed.
 //
 // A condition that an initializer has set itself is kept unless it contradicts the pending list.
 // The condition of a skipped initializer is always kept.
@@ -33,44 +33,51 @@ func ComputeConditions(
 
 	var changed []corev1.NamespaceCondition
 	for i, want := range wanted {
-		want.Message = nscondition.Message(want.Message)
-		current := nscondition.Find(namespace, want.Type)
-		isOwn := i > 0 && current != nil && !isOperatorReason(current.Reason)
+		want.Message = printable.Truncate(want.Message, maxMessage)
+		current := nsobject.FindCondition(namespace, want.Type)
+		// Both use the reason Initialized, but initializers with a message of their own.
+		isOwn := i > 0 && current != nil && (!IsOperatorReason(current.Reason) ||
+			current.Reason == v1alpha1.ReasonInitialized && want.Status == corev1.ConditionTrue)
 		// An initializer may set its condition to Unknown while it works.
 		if isOwn && (current.Status == corev1.ConditionTrue) == (want.Status == corev1.ConditionTrue) {
 			continue
 		}
-		if nscondition.Complete(current, &want, now) {
+		if nsobject.CompleteCondition(current, &want, now) {
 			changed = append(changed, want)
 		}
 	}
-	return changed
+	return append(changed, computeReady(namespace, state, now)...)
 }
 
 // IsInitializing reports whether the Initializing condition of a Namespace is True.
 func IsInitializing(namespace *corev1.Namespace) bool {
-	condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
+	condition := nsobject.FindCondition(namespace, v1alpha1.ConditionInitializing)
 	return condition != nil && condition.Status == corev1.ConditionTrue
+}
+
+// InitializedAt returns when the initialization of a Namespace ended successfully, according to its conditions. It is
+// nil if this is not known, or if the Namespace never had initializers.
+func InitializedAt(namespace *corev1.Namespace) *metav1.Time {
+	condition := nsobject.FindCondition(namespace, v1alpha1.ConditionInitializing)
+	if condition == nil || condition.Reason != v1alpha1.ReasonInitialized ||
+		namespace.Annotations[v1alpha1.AnnotationInitializers] == "" {
+		return nil
+	}
+	return &condition.LastTransitionTime
 }
 
 func initializingCondition(namespace *corev1.Namespace, state State) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
-		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse,
+		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: string(state.Phase),
 	}
 	switch state.Phase {
-	case PhasePending:
+	case PhaseInitializing:
 		condition.Status = corev1.ConditionTrue
-		condition.Reason = v1alpha1.ReasonPending
 		condition.Message = pendingMessage(state)
 	case PhaseFailed:
-		condition.Reason = v1alpha1.ReasonFailed
-		condition.Message = failedMessage(state, protection.Message(namespace))
-	case PhaseCompleted:
-		condition.Reason = v1alpha1.ReasonCompleted
-		condition.Message = completedMessage(SkippedInitializers(namespace, state))
-	case PhaseNotRequired:
-		condition.Reason = v1alpha1.ReasonNotRequired
-		condition.Message = messageNotRequired
+		condition.Message = failedMessage(state)
+	case PhaseInitialized:
+		condition.Message = initializedMessage(namespace, state)
 	}
 	return condition
 }
@@ -81,7 +88,7 @@ func initializerCondition(name string, position int) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type:    initializedCondition(name),
 		Status:  corev1.ConditionTrue,
-		Reason:  v1alpha1.ReasonCompleted,
+		Reason:  v1alpha1.ReasonInitialized,
 		Message: messageInitializerDone,
 	}
 	if position >= 0 {
@@ -95,7 +102,8 @@ func initializerCondition(name string, position int) corev1.NamespaceCondition {
 	return condition
 }
 
-// isOperatorReason reports whether the operator sets conditions with the given reason.
-func isOperatorReason(reason string) bool {
-	return reason == v1alpha1.ReasonPending || reason == v1alpha1.ReasonCompleted || isSkipReason(reason)
+// IsOperatorReason reports whether the operator sets conditions with the given reason. It overwrites such a condition
+// of an initializer.
+func IsOperatorReason(reason string) bool {
+	return reason == v1alpha1.ReasonPending || reason == v1alpha1.ReasonInitialized || IsSkipReason(reason)
 }

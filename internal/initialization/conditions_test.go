@@ -4,6 +4,7 @@
 package initialization
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,9 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/protection"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // before is the transition time of existing conditions, and at is the current time.
@@ -28,6 +28,13 @@ var (
 func waitingFor(name string, position, of int) string {
 	pending := append([]string{name}, make([]string, of-position)...)
 	return pendingMessage(State{All: make([]string, of), Pending: pending})
+}
+
+// withoutReady returns the conditions except Ready and Stalled, for which TestReadyConditions has the cases.
+func withoutReady(conditions []corev1.NamespaceCondition) []corev1.NamespaceCondition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(condition corev1.NamespaceCondition) bool {
+		return condition.Type == v1alpha1.ConditionReady || condition.Type == v1alpha1.ConditionStalled
+	})
 }
 
 func TestComputeConditions(t *testing.T) {
@@ -45,12 +52,12 @@ func TestComputeConditions(t *testing.T) {
 	}{
 		"a namespace without initializers": {
 			namespace: wrappers.MakeNamespace("x"),
-			want:      conditions{whole(no, v1alpha1.ReasonNotRequired, messageNotRequired, at)},
+			want:      conditions{whole(no, v1alpha1.ReasonInitialized, messageWithoutInitializers, at)},
 		},
 		"a new namespace": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh),
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 3), at),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(rbac, 1, 3), at),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 				one(quota, no, v1alpha1.ReasonPending, messageInitializerWaiting, at),
 				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, at),
@@ -59,77 +66,74 @@ func TestComputeConditions(t *testing.T) {
 		"the first initializer completes": {
 			namespace: wrappers.MakeNamespace("x").Initializers(quota, rbac, mesh).Pending(rbac, mesh),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(quota, 1, 3), before),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(quota, 1, 3), before),
 				one(quota, no, v1alpha1.ReasonPending, messageInitializerPending, before),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerWaiting, before),
 				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, before),
 			},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 2, 3), before),
-				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(rbac, 2, 3), before),
+				one(quota, yes, v1alpha1.ReasonInitialized, messageInitializerDone, at),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, before),
 			},
 		},
 		"an initializer completes before its turn": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh).Pending(rbac, mesh),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 3), before),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(rbac, 1, 3), before),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, before),
 				one(quota, no, v1alpha1.ReasonPending, messageInitializerWaiting, before),
 				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, before),
 			},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 2, 3), before),
-				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(rbac, 2, 3), before),
+				one(quota, yes, v1alpha1.ReasonInitialized, messageInitializerDone, at),
 			},
 		},
 		"the last initializer completes": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 1), before),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(rbac, 1, 1), before),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, before),
 			},
 			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				whole(no, v1alpha1.ReasonInitialized, messageCompleted, at),
+				one(rbac, yes, v1alpha1.ReasonInitialized, messageInitializerDone, at),
 			},
 		},
 		"the namespace was initialized while the operator was not running": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
 			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
-				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				whole(no, v1alpha1.ReasonInitialized, messageCompleted, at),
+				one(rbac, yes, v1alpha1.ReasonInitialized, messageInitializerDone, at),
+				one(quota, yes, v1alpha1.ReasonInitialized, messageInitializerDone, at),
 			},
 		},
 		"a condition that is up to date is not written": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
 			have: conditions{
-				whole(no, v1alpha1.ReasonCompleted, messageCompleted, before),
-				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
+				whole(no, v1alpha1.ReasonInitialized, messageCompleted, before),
+				one(quota, yes, v1alpha1.ReasonInitialized, messageInitializerDone, before),
 			},
-			want: conditions{one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at)},
+			want: conditions{one(rbac, yes, v1alpha1.ReasonInitialized, messageInitializerDone, at)},
 		},
 		"the reason changes, but the status does not": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(),
 			have: conditions{
-				whole(no, v1alpha1.ReasonNotRequired, messageNotRequired, before),
-				one(rbac, yes, v1alpha1.ReasonCompleted, "message of an older release", before),
+				whole(no, v1alpha1.ReasonInitialized, messageWithoutInitializers, before),
+				one(rbac, yes, v1alpha1.ReasonInitialized, "3 shards", before), // The message of a Result.
 			},
-			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, messageCompleted, before),
-				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
-			},
+			want: conditions{whole(no, v1alpha1.ReasonInitialized, messageCompleted, before)},
 		},
 		"another client set the Initializing condition": {
 			namespace: wrappers.MakeNamespace("x"),
 			have:      conditions{whole(unknown, "Other", "other", before)},
-			want:      conditions{whole(no, v1alpha1.ReasonNotRequired, messageNotRequired, at)},
+			want:      conditions{whole(no, v1alpha1.ReasonInitialized, messageWithoutInitializers, at)},
 		},
 		"an initializer was added to the pending list manually": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(mesh, rbac),
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(mesh, 1, 2), at),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(mesh, 1, 2), at),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerWaiting, at),
 				one(mesh, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
@@ -137,7 +141,7 @@ func TestComputeConditions(t *testing.T) {
 		"an initializer was added to the pending list twice": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(rbac, rbac),
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 1), at),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(rbac, 1, 1), at),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
@@ -150,12 +154,12 @@ func TestComputeConditions(t *testing.T) {
 				one(quota, unknown, "Undecided", "", before),
 				one(mesh, no, "", "", before),
 			},
-			want: conditions{whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 3), at)},
+			want: conditions{whole(yes, v1alpha1.ReasonInitializing, waitingFor(rbac, 1, 3), at)},
 		},
 		"the condition of an initializer is kept after it completes": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(),
 			have:      conditions{one(rbac, yes, "RolesCopied", "7 roles copied", before)},
-			want:      conditions{whole(no, v1alpha1.ReasonCompleted, messageCompleted, at)},
+			want:      conditions{whole(no, v1alpha1.ReasonInitialized, messageCompleted, at)},
 		},
 		"the condition of an initializer that completes without updating it is replaced": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
@@ -164,16 +168,16 @@ func TestComputeConditions(t *testing.T) {
 				one(quota, unknown, "Undecided", "", before),
 			},
 			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
-				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				whole(no, v1alpha1.ReasonInitialized, messageCompleted, at),
+				one(rbac, yes, v1alpha1.ReasonInitialized, messageInitializerDone, at),
+				one(quota, yes, v1alpha1.ReasonInitialized, messageInitializerDone, at),
 			},
 		},
 		"an initializer sets its condition to True and stays on the pending list": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac),
 			have:      conditions{one(rbac, yes, "RolesCopied", "7 roles copied", before)},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 1), at),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(rbac, 1, 1), at),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
@@ -181,11 +185,11 @@ func TestComputeConditions(t *testing.T) {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota),
 			have: conditions{
 				one(rbac, yes, v1alpha1.ReasonPending, "", before),
-				one(quota, unknown, v1alpha1.ReasonCompleted, "", before),
+				one(quota, unknown, v1alpha1.ReasonInitialized, "", before),
 			},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(quota, 2, 2), at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(quota, 2, 2), at),
+				one(rbac, yes, v1alpha1.ReasonInitialized, messageInitializerDone, before),
 				one(quota, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
@@ -198,8 +202,8 @@ func TestComputeConditions(t *testing.T) {
 				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, before), // The initializer is not in the namespace's list.
 			},
 			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				whole(no, v1alpha1.ReasonInitialized, messageCompleted, at),
+				one(rbac, yes, v1alpha1.ReasonInitialized, messageInitializerDone, at),
 			},
 		},
 
@@ -207,8 +211,8 @@ func TestComputeConditions(t *testing.T) {
 		"failed with reason and message": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Result(failureResult),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(quota, 2, 2), before),
-				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(quota, 2, 2), before),
+				one(rbac, yes, v1alpha1.ReasonInitialized, messageInitializerDone, before),
 			},
 			want: conditions{
 				whole(no, v1alpha1.ReasonFailed, "Forbidden: no quota left", at),
@@ -231,15 +235,6 @@ func TestComputeConditions(t *testing.T) {
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
-		"failed, and protected from deletion": {
-			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure","message":"no quota left"}`).
-				Label(v1alpha1.LabelDeletionProtection, "enabled"),
-			want: conditions{
-				whole(no, v1alpha1.ReasonFailed, "no quota left"+notDeleted(protection.Message(
-					wrappers.MakeNamespace("x").Label(v1alpha1.LabelDeletionProtection, "").Obj())), at),
-				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
-			},
-		},
 		"failed without reason and message": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure"}`),
 			want: conditions{
@@ -250,11 +245,11 @@ func TestComputeConditions(t *testing.T) {
 		"an ignored result is reported": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Success"}`),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 1), before),
+				whole(yes, v1alpha1.ReasonInitializing, waitingFor(rbac, 1, 1), before),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, before),
 			},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending,
+				whole(yes, v1alpha1.ReasonInitializing,
 					withProblem(waitingFor(rbac, 1, 1), ignoredResultMessage(nil, metav1.StatusSuccess)), before),
 			},
 		},
@@ -265,7 +260,7 @@ func TestComputeConditions(t *testing.T) {
 			test.namespace.Status.Conditions = test.have
 			namespace := test.namespace.Obj()
 			changed := ComputeConditions(namespace, ParseState(namespace), at)
-			g.Expect(changed).To(Equal(test.want))
+			g.Expect(withoutReady(changed)).To(Equal(test.want))
 			g.Expect(namespace).To(Equal(test.namespace.Obj()), "the argument must not change")
 			expectConditionsToSettle(t, namespace)
 		})
@@ -282,14 +277,14 @@ func TestIsInitializing(t *testing.T) {
 			conditions: []corev1.NamespaceCondition{{Type: "corp.com/Ready", Status: corev1.ConditionTrue}},
 		},
 		"True": {
-			conditions: []corev1.NamespaceCondition{initializing(corev1.ConditionTrue, v1alpha1.ReasonPending)},
+			conditions: []corev1.NamespaceCondition{initializing(corev1.ConditionTrue, v1alpha1.ReasonInitializing)},
 			want:       true,
 		},
 		"False": {
-			conditions: []corev1.NamespaceCondition{initializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted)},
+			conditions: []corev1.NamespaceCondition{initializing(corev1.ConditionFalse, v1alpha1.ReasonInitialized)},
 		},
 		"Unknown": {
-			conditions: []corev1.NamespaceCondition{initializing(corev1.ConditionUnknown, v1alpha1.ReasonPending)},
+			conditions: []corev1.NamespaceCondition{initializing(corev1.ConditionUnknown, v1alpha1.ReasonInitializing)},
 		},
 	}
 	for name, test := range tests {
@@ -315,7 +310,7 @@ func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 
 	written := namespace.DeepCopy()
 	for _, condition := range changed {
-		if have := nscondition.Find(written, condition.Type); have != nil {
+		if have := nsobject.FindCondition(written, condition.Type); have != nil {
 			*have = condition
 		} else {
 			written.Status.Conditions = append([]corev1.NamespaceCondition{condition}, written.Status.Conditions...)

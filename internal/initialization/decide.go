@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
 // Decision describes all actions of the operator for the initialization of a Namespace. The
@@ -24,8 +23,10 @@ type Decision struct {
 	LabelRepair *string
 	// Conditions are the conditions to set.
 	Conditions []corev1.NamespaceCondition
-	// IsThrottled reports whether the conditions only report the start or the progress of an
-	// initialization. Writes of such conditions can be rate-limited.
+	// TurnStart is the value that v1alpha1.AnnotationTurnStartedAt gets in the same write; nil if it does not change.
+	TurnStart *string
+	// IsThrottled reports whether the conditions only report the progress of an initialization, or the start of one that
+	// waits only for templates. Writes of such conditions can be rate-limited.
 	IsThrottled bool
 	// Events are recorded after LabelRepair or Conditions are written.
 	Events []Event
@@ -57,6 +58,9 @@ type Event struct {
 // instead of the cache.
 func (d *Decision) RequiresLiveRead() bool { return d.Skip != nil || d.Fail != nil || d.Delete }
 
+// HasReport reports whether a decision writes conditions or the start of a turn.
+func (d *Decision) HasReport() bool { return len(d.Conditions) > 0 || d.TurnStart != nil }
+
 // Decide returns the actions of the operator for a Namespace. The decision depends only on the
 // arguments.
 func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace string, now time.Time) Decision {
@@ -74,7 +78,7 @@ func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace stri
 	}
 	timeout := timeoutOf(decision.State, registry.Registrations)
 	decision.decideConditions(namespace, timeout, metav1.NewTime(now))
-	if decision.State.Phase == PhasePending {
+	if decision.State.Phase == PhaseInitializing {
 		decision.decideWaiting(namespace, registry, timeout, now)
 	}
 	return decision
@@ -91,11 +95,9 @@ func (d *Decision) decideLabelRepair() {
 
 func (d *Decision) decideConditions(namespace *corev1.Namespace, timeout *Timeout, now metav1.Time) {
 	d.Conditions, d.Events = reportOf(namespace, d.State, d.KeepReason, now)
-	d.IsThrottled = d.State.Phase == PhasePending
-	if turn := turnCondition(namespace, timeout, now); turn != nil {
-		d.Conditions = append(d.Conditions, *turn)
-		d.IsThrottled = false // Timeouts are counted from this condition.
-	}
+	d.TurnStart = turnStartChange(namespace, d.State, timeout, now.Time)
+	// Timeouts are counted from the start of the turn.
+	d.IsThrottled = d.State.Phase == PhaseInitializing && !isFirstReport(namespace, d.State) && d.TurnStart == nil
 }
 
 // reportOf returns the conditions that must change, and the Events about these changes.
@@ -111,9 +113,9 @@ func reportOf(
 	return conditions, events
 }
 
-// Completion describes the write in which an initializer of the operator removes its name from the pending
+// PendingRemoval describes the write in which an initializer of the operator removes its name from the pending
 // list.
-type Completion struct {
+type PendingRemoval struct {
 	// Pending is the pending list without the name. If it is empty, the write completes the
 	// initialization.
 	Pending string
@@ -123,14 +125,14 @@ type Completion struct {
 	Events []Event
 }
 
-// Complete returns the write in which an initializer removes its name from the pending list.
-func Complete(namespace *corev1.Namespace, name string, now metav1.Time) Completion {
+// RemovePending returns the write in which an initializer of the operator removes its name from the pending list.
+func RemovePending(namespace *corev1.Namespace, name string, now metav1.Time) PendingRemoval {
 	after := namespace.DeepCopy()
 	pending := removeNames(after.Annotations[v1alpha1.AnnotationPendingInitializers], []string{name})
 	after.Annotations[v1alpha1.AnnotationPendingInitializers] = pending
-	completion := Completion{Pending: pending}
-	completion.Conditions, completion.Events = reportOf(after, ParseState(after), "", now)
-	return completion
+	removal := PendingRemoval{Pending: pending}
+	removal.Conditions, removal.Events = reportOf(after, ParseState(after), "", now)
+	return removal
 }
 
 // initializingEvents returns the Events for a change of the Initializing condition.
@@ -139,21 +141,15 @@ func initializingEvents(
 ) []Event {
 	event := Event{Type: corev1.EventTypeNormal, Action: actionInitialize, Note: condition.Message}
 	switch {
-	case state.Phase == PhasePending && state.ResultProblem != "":
+	case state.Phase == PhaseInitializing && state.ResultProblem != "":
 		event.Type, event.Reason, event.Note = corev1.EventTypeWarning, eventInvalidResult, state.ResultProblem
-	case state.Phase == PhasePending && !IsInitializing(namespace):
+	case state.Phase == PhaseInitializing && !IsInitializing(namespace):
 		event.Reason = eventInitializing
-	case state.Phase == PhaseCompleted:
+	case state.Phase == PhaseInitialized && len(state.All) > 0:
 		event.Reason = eventInitialized
 	case state.Phase == PhaseFailed:
 		event.Type, event.Reason = corev1.EventTypeWarning, eventFailed
-		switch {
-		case protection.IsProtected(namespace): // The message already contains the reason.
-		case keepReason != "":
-			event.Note += notDeleted(keepReason)
-		default:
-			event.Note += "; the namespace will be deleted"
-		}
+		event.Note += failedOutcome(keepReason)
 	default:
 		return nil
 	}
@@ -161,14 +157,14 @@ func initializingEvents(
 }
 
 // decideWaiting decides whether to skip pending initializers or to fail the initialization.
-// Unregistered initializers are skipped before timeouts are considered.
+// Deregistered initializers are skipped before timeouts are considered.
 func (d *Decision) decideWaiting(namespace *corev1.Namespace, registry Registry, timeout *Timeout, now time.Time) {
 	var deregistered []string
 	for _, name := range d.State.Pending {
 		if _, ok := registry.Registrations[name]; ok {
 			continue
 		}
-		since, ok := registry.UnregisteredSince[name]
+		since, ok := registry.DeregisteredSince[name]
 		if !ok {
 			since = now
 		}
@@ -182,9 +178,9 @@ func (d *Decision) decideWaiting(namespace *corev1.Namespace, registry Registry,
 	case len(deregistered) > 0:
 		d.Skip = newSkip(namespace, deregistered, v1alpha1.ReasonDeregistered, messageDeregistered, now)
 	case timeout == nil:
-	case TimeRemaining(namespace, timeout, now) > 0:
-		d.RequeueAfter = earlier(d.RequeueAfter, TimeRemaining(namespace, timeout, now))
-	case timeout.Policy == v1alpha1.InitializerIgnore:
+	case timeout.Remaining(namespace, now) > 0:
+		d.RequeueAfter = earlier(d.RequeueAfter, timeout.Remaining(namespace, now))
+	case timeout.Policy == v1alpha1.FailurePolicyIgnore:
 		names := []string{timeout.Initializer}
 		d.Skip = newSkip(namespace, names, v1alpha1.ReasonTimedOut, timedOutMessage(timeout), now)
 	default:

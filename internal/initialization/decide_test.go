@@ -10,10 +10,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // action describes whether a decision skips initializers, sets a failure result or deletes the
@@ -38,10 +39,9 @@ func TestDecideAction(t *testing.T) {
 	waiting := func() *wrappers.NamespaceWrapper {
 		return wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh)
 	}
-	since := func(ago time.Duration) corev1.NamespaceCondition {
-		return turn(rbac, corev1.ConditionTrue, now.Add(-ago))
-	}
-	// missing maps initializers to the time since which they have been unregistered.
+	const started = v1alpha1.AnnotationTurnStartedAt
+	since := func(ago time.Duration) string { return FormatTurnStart(rbac, now.Add(-ago)) }
+	// missing maps initializers to the time since which they have been deregistered.
 	missing := func(ago time.Duration, names ...string) map[string]time.Time {
 		result := map[string]time.Time{}
 		for _, name := range names {
@@ -52,9 +52,9 @@ func TestDecideAction(t *testing.T) {
 	all := missing(DeregistrationDelay, rbac, quota, mesh)
 	unlimited := map[string]Registration{rbac: {}, quota: {}, mesh: {}}
 	ignore := map[string]Registration{
-		rbac: {"c", settings(30, v1alpha1.InitializerIgnore)}, quota: {"c", settings(1, "")}, mesh: {},
+		rbac: {"c", settings(30, v1alpha1.FailurePolicyIgnore)}, quota: {"c", settings(1, "")}, mesh: {},
 	}
-	fail := map[string]Registration{rbac: {"c", settings(30, v1alpha1.InitializerFail)}, quota: {}, mesh: {}}
+	fail := map[string]Registration{rbac: {"c", settings(30, v1alpha1.FailurePolicyFail)}, quota: {}, mesh: {}}
 	unset := map[string]Registration{rbac: {"c", settings(30, "")}, quota: {}, mesh: {}}
 
 	tests := map[string]struct {
@@ -64,11 +64,11 @@ func TestDecideAction(t *testing.T) {
 		want          action
 	}{
 		"nothing to do": {namespace: waiting(), registrations: unlimited, missing: all},
-		"initializers have just become unregistered": {
+		"initializers have just become deregistered": {
 			namespace: waiting(), registrations: map[string]Registration{rbac: {}},
 			want: action{requeueAfter: DeregistrationDelay},
 		},
-		"initializers have not been unregistered for long enough": {
+		"initializers have not been deregistered for long enough": {
 			namespace: waiting(), registrations: map[string]Registration{rbac: {}},
 			missing: missing(DeregistrationDelay-1, quota, mesh), want: action{requeueAfter: 1},
 		},
@@ -88,11 +88,11 @@ func TestDecideAction(t *testing.T) {
 			namespace: waiting(), missing: all,
 			want: action{skip: joinNames([]string{rbac, quota, mesh}), reason: deregistered},
 		},
-		"only initializers that have been unregistered for long enough are skipped": {
+		"only initializers that have been deregistered for long enough are skipped": {
 			namespace: waiting(), missing: missing(DeregistrationDelay, mesh),
 			want: action{skip: mesh, reason: deregistered, requeueAfter: DeregistrationDelay},
 		},
-		"an unregistered initializer that has completed is not skipped": {
+		"a deregistered initializer that has completed is not skipped": {
 			namespace: waiting().Pending(quota, mesh), registrations: map[string]Registration{quota: {}, mesh: {}},
 			missing: all,
 		},
@@ -109,42 +109,42 @@ func TestDecideAction(t *testing.T) {
 			namespace: waiting(), registrations: ignore, want: action{requeueAfter: 31 * time.Second},
 		},
 		"a timeout that has not expired": {
-			namespace: waiting().Condition(since(10 * time.Second)), registrations: ignore,
+			namespace: waiting().Annotation(started, since(10*time.Second)), registrations: ignore,
 			want: action{requeueAfter: 21 * time.Second},
 		},
 		"just before a timeout expires": {
-			namespace: waiting().Condition(since(31*time.Second - 1)), registrations: ignore,
-			want: action{requeueAfter: 1},
+			namespace: waiting().Annotation(started, since(30*time.Second)), registrations: ignore,
+			want: action{requeueAfter: time.Second},
 		},
 		"an expired timeout with failurePolicy Ignore": {
-			namespace: waiting().Condition(since(31 * time.Second)), registrations: ignore,
+			namespace: waiting().Annotation(started, since(31*time.Second)), registrations: ignore,
 			want: action{skip: rbac, reason: timedOut},
 		},
 		"an expired timeout with failurePolicy Fail": {
-			namespace: waiting().Condition(since(31 * time.Second)), registrations: fail, want: action{fails: true},
+			namespace: waiting().Annotation(started, since(31*time.Second)), registrations: fail, want: action{fails: true},
 		},
 		"an expired timeout without a policy": {
-			namespace: waiting().Condition(since(31 * time.Second)), registrations: unset, want: action{fails: true},
+			namespace: waiting().Annotation(started, since(31*time.Second)), registrations: unset, want: action{fails: true},
 		},
 		"an expired timeout of another initializer": {
-			namespace: waiting().Pending(quota, mesh).Condition(since(time.Hour)), registrations: ignore,
+			namespace: waiting().Pending(quota, mesh).Annotation(started, since(time.Hour)), registrations: ignore,
 			want: action{requeueAfter: 2 * time.Second},
 		},
-		"the timeout was removed": {namespace: waiting().Condition(since(time.Hour)), registrations: unlimited},
+		"the timeout was removed": {namespace: waiting().Annotation(started, since(time.Hour)), registrations: unlimited},
 		"an expired timeout in a terminating namespace": {
-			namespace: waiting().Condition(since(time.Hour)).Terminating(now), registrations: ignore,
+			namespace: waiting().Annotation(started, since(time.Hour)).Terminating(now), registrations: ignore,
 		},
 		"an expired timeout in a failed namespace": {
-			namespace: waiting().Condition(since(time.Hour)).Result(`{"status":"Failure"}`), registrations: ignore,
+			namespace: waiting().Annotation(started, since(time.Hour)).Result(`{"status":"Failure"}`), registrations: ignore,
 			want: action{deletes: true},
 		},
 		"a deregistered initializer is skipped before one that timed out": {
-			namespace:     waiting().Condition(since(time.Hour)),
+			namespace:     waiting().Annotation(started, since(time.Hour)),
 			registrations: map[string]Registration{rbac: ignore[rbac], mesh: {}}, missing: all,
 			want: action{skip: quota, reason: deregistered},
 		},
 		"the decision changes at the deregistration or the timeout, whichever is earlier": {
-			namespace:     waiting().Condition(since(30 * time.Second)),
+			namespace:     waiting().Annotation(started, since(30*time.Second)),
 			registrations: map[string]Registration{rbac: ignore[rbac], mesh: {}},
 			want:          action{requeueAfter: time.Second},
 		},
@@ -161,7 +161,7 @@ func TestDecideAction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			namespace := test.namespace.Obj()
-			registry := Registry{Registrations: test.registrations, UnregisteredSince: test.missing}
+			registry := Registry{Registrations: test.registrations, DeregisteredSince: test.missing}
 			decision := Decide(namespace, registry, systemNamespace, now)
 			g.Expect(actionOf(decision)).To(Equal(test.want))
 			g.Expect(decision.RequiresLiveRead()).To(Equal(test.want.skip != "" || test.want.fails || test.want.deletes))
@@ -179,7 +179,7 @@ func TestDecideSkip(t *testing.T) {
 		wantCause     string
 	}{
 		"timed out": {
-			registrations: map[string]Registration{rbac: {"c", settings(30, v1alpha1.InitializerIgnore)}, quota: {}},
+			registrations: map[string]Registration{rbac: {"c", settings(30, v1alpha1.FailurePolicyIgnore)}, quota: {}},
 			wantReason:    v1alpha1.ReasonTimedOut, wantEvent: "InitializerTimedOut",
 			wantCause: timedOutMessage(&Timeout{Configuration: "c", Duration: 30 * time.Second}),
 		},
@@ -192,9 +192,9 @@ func TestDecideSkip(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			namespace := wrappers.MakeNamespace("x").Initializers(rbac, quota).
-				Condition(turn(rbac, corev1.ConditionTrue, now.Add(-time.Hour))).Obj()
+				Annotation(v1alpha1.AnnotationTurnStartedAt, FormatTurnStart(rbac, now.Add(-time.Hour))).Obj()
 			registry := Registry{
-				Registrations: test.registrations, UnregisteredSince: map[string]time.Time{rbac: now.Add(-time.Hour)},
+				Registrations: test.registrations, DeregisteredSince: map[string]time.Time{rbac: now.Add(-time.Hour)},
 			}
 			NewWithT(t).Expect(Decide(namespace, registry, systemNamespace, now).Skip).To(Equal(&Skip{
 				Initializers: []string{rbac}, Reason: test.wantReason, Pending: quota,
@@ -211,48 +211,68 @@ func TestDecideSkip(t *testing.T) {
 }
 
 func TestDecideConditions(t *testing.T) {
-	isPending := whole(corev1.ConditionTrue, v1alpha1.ReasonPending, waitingFor(rbac, 1, 2), before)
+	isPending := whole(corev1.ConditionTrue, v1alpha1.ReasonInitializing, waitingFor(rbac, 1, 2), before)
+	notReady := corev1.NamespaceCondition{Type: v1alpha1.ConditionReady, Status: corev1.ConditionFalse}
 	limited := map[string]Registration{rbac: {"c", settings(30, "")}, quota: {"c", settings(30, "")}}
 	tests := map[string]struct {
 		namespace     *wrappers.NamespaceWrapper
 		registrations map[string]Registration
 		want          []corev1.NamespaceConditionType
 		wantThrottled bool
+		wantTurn      *string
 		wantEvents    []Event
 	}{
 		"a new namespace": {
-			namespace:     wrappers.MakeNamespace("x").Initializers(rbac, quota),
-			want:          []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", quota + "/Initialized"},
-			wantThrottled: true,
+			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota),
+			want:      []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", quota + "/Initialized", "Ready"},
 			wantEvents: []Event{{
 				corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(rbac, 1, 2),
 			}},
 		},
+		"a new namespace that waits only for templates": {
+			namespace: wrappers.MakeNamespace("x").Initializers(v1alpha1.TemplatesInitializer),
+			want: []corev1.NamespaceConditionType{
+				"Initializing", v1alpha1.TemplatesInitializer + "/Initialized", "Ready",
+			},
+			wantThrottled: true,
+			wantEvents: []Event{{
+				corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(v1alpha1.TemplatesInitializer, 1, 1),
+			}},
+		},
+		"a new namespace that waits for templates first": {
+			namespace: wrappers.MakeNamespace("x").Initializers(v1alpha1.TemplatesInitializer, rbac),
+			want: []corev1.NamespaceConditionType{
+				"Initializing", v1alpha1.TemplatesInitializer + "/Initialized", rbac + "/Initialized", "Ready",
+			},
+			wantEvents: []Event{{
+				corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(v1alpha1.TemplatesInitializer, 1, 2),
+			}},
+		},
 		"progress": {
-			namespace:     wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Condition(isPending),
-			want:          []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", quota + "/Initialized"},
+			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Condition(isPending).
+				Condition(notReady),
+			want:          []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", quota + "/Initialized", "Ready"},
 			wantThrottled: true,
 		},
-		// The condition is written immediately, because timeouts are counted from its transition
-		// time.
+		// The start is written immediately, because timeouts are counted from it.
 		"the turn of an initializer with a timeout": {
 			namespace:     wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Condition(isPending),
 			registrations: limited,
 			want: []corev1.NamespaceConditionType{
-				"Initializing", rbac + "/Initialized", quota + "/Initialized", "nslifecycle.dev/InitializerTurn",
+				"Initializing", rbac + "/Initialized", quota + "/Initialized", "Ready",
 			},
+			wantTurn: ptr.To(quota + " 2026-03-01T12:00:00Z"),
 		},
 		"completed": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending().Condition(isPending),
-			want:      []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized"},
+			want:      []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", "Ready"},
 			wantEvents: []Event{{
 				corev1.EventTypeNormal, "Initialized", "Initialize", messageCompleted,
 			}},
 		},
 		"an invalid result": {
-			namespace:     wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Success"}`),
-			want:          []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized"},
-			wantThrottled: true,
+			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Success"}`),
+			want:      []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", "Ready"},
 			wantEvents: []Event{{
 				corev1.EventTypeWarning, "InvalidInitializationResult", "Initialize", ignoredResultMessage(nil, "Success"),
 			}},
@@ -276,23 +296,27 @@ func TestDecideConditions(t *testing.T) {
 			}
 			g.Expect(types).To(Equal(test.want))
 			g.Expect(decision.IsThrottled).To(Equal(test.wantThrottled))
+			g.Expect(decision.TurnStart).To(Equal(test.wantTurn))
 			g.Expect(decision.Events).To(Equal(test.wantEvents))
 
 			// After these conditions are written, no further changes are expected.
 			for _, condition := range decision.Conditions {
-				if current := nscondition.Find(namespace, condition.Type); current != nil {
+				if current := nsobject.FindCondition(namespace, condition.Type); current != nil {
 					*current = condition
 				} else {
 					namespace.Status.Conditions = append(namespace.Status.Conditions, condition)
 				}
 			}
+			if decision.TurnStart != nil {
+				namespace.Annotations[v1alpha1.AnnotationTurnStartedAt] = *decision.TurnStart
+			}
 			again := Decide(namespace, Registry{Registrations: test.registrations}, systemNamespace, now.Add(time.Hour))
-			g.Expect(again.Conditions).To(BeEmpty())
+			g.Expect(again.HasReport()).To(BeFalse())
 		})
 	}
 }
 
-func TestComplete(t *testing.T) {
+func TestRemovePending(t *testing.T) {
 	const templates = v1alpha1.TemplatesInitializer
 	tests := map[string]struct {
 		all, pending []string
@@ -301,12 +325,12 @@ func TestComplete(t *testing.T) {
 		wantEvents   []Event
 	}{
 		"the last initializer": {
-			all: []string{rbac, templates}, pending: []string{templates}, wantReason: v1alpha1.ReasonCompleted,
+			all: []string{rbac, templates}, pending: []string{templates}, wantReason: v1alpha1.ReasonInitialized,
 			wantEvents: []Event{{corev1.EventTypeNormal, "Initialized", "Initialize", messageCompleted}},
 		},
 		"not the last initializer": {
 			all: []string{templates, rbac}, pending: []string{templates, rbac}, wantPending: rbac,
-			wantReason: v1alpha1.ReasonPending,
+			wantReason: v1alpha1.ReasonInitializing,
 			wantEvents: []Event{{corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(rbac, 2, 2)}},
 		},
 	}
@@ -315,13 +339,13 @@ func TestComplete(t *testing.T) {
 			g := NewWithT(t)
 			namespace := wrappers.MakeNamespace("x").Initializers(test.all...).Pending(test.pending...).Obj()
 			before := namespace.DeepCopy()
-			completion := Complete(namespace, templates, metav1.NewTime(now))
+			removal := RemovePending(namespace, templates, metav1.NewTime(now))
 			g.Expect(namespace).To(Equal(before))
-			g.Expect(completion.Pending).To(Equal(test.wantPending))
-			g.Expect(completion.Events).To(Equal(test.wantEvents))
-			namespace.Status.Conditions = completion.Conditions
-			g.Expect(nscondition.Find(namespace, v1alpha1.ConditionInitializing).Reason).To(Equal(test.wantReason))
-			g.Expect(nscondition.Find(namespace, templates+"/Initialized").Status).To(Equal(corev1.ConditionTrue))
+			g.Expect(removal.Pending).To(Equal(test.wantPending))
+			g.Expect(removal.Events).To(Equal(test.wantEvents))
+			namespace.Status.Conditions = removal.Conditions
+			g.Expect(nsobject.FindCondition(namespace, v1alpha1.ConditionInitializing).Reason).To(Equal(test.wantReason))
+			g.Expect(nsobject.FindCondition(namespace, templates+"/Initialized").Status).To(Equal(corev1.ConditionTrue))
 		})
 	}
 }
@@ -336,14 +360,13 @@ func TestMessagesContainTheEssentialValues(t *testing.T) {
 		"pending":   {pendingMessage(State{All: []string{rbac, quota}, Pending: []string{quota}}), []string{quota, "2 of 2"}},
 		"one":       {completedMessage([]string{rbac}), []string{rbac + ", which was skipped"}},
 		"several":   {completedMessage([]string{rbac, quota, mesh}), []string{rbac + ", " + quota + " and " + mesh, "were skipped"}},
-		"turn":      {turnMessage(rbac), []string{rbac}},
 		"timed out": {timedOutMessage(timeout), []string{"1m30s", `"c"`}},
 		"result":    {timeoutResultMessage(timeout), []string{rbac, "1m30s", `"c"`}},
 		"skipped":   {skippedNote([]string{rbac, quota}, "because"), []string{rbac + " and " + quota, "because"}},
 		"failed": {
-			failedMessage(State{Failure: &metav1.Status{Reason: "R", Message: "m"}, ResultProblem: "p"}, "k"),
-			[]string{"R: m", "p", "not deleted: k"},
+			failedMessage(State{Failure: &metav1.Status{Reason: "R", Message: "m"}, ResultProblem: "p"}), []string{"R: m", "p"},
 		},
+		"kept": {failedOutcome("k"), []string{"not deleted: k"}},
 		"ignored result": {
 			ignoredResultMessage(nil, "Success"),
 			[]string{v1alpha1.AnnotationInitializationResult, `"Success"`, `"Failure"`, v1alpha1.AnnotationPendingInitializers},

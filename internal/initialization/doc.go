@@ -11,11 +11,10 @@
 //
 // The phases of a Namespace:
 //
-//	NotRequired                     the Namespace never had a pending list
-//	Pending ──▶ Completed           the pending list has become empty
-//	   │
-//	   └──────▶ Failed              a result with status Failure was set
+//	Initializing ──▶ Initialized    the pending list has become empty
+//	      │
+//	      └────────▶ Failed         a result with status Failure was set
 //
-// A Namespace never returns to Pending: admission rejects a pending list on a Namespace that has
-// none (config/admission/guard.yaml).
+// A Namespace that never had a pending list is Initialized. It never returns to Initializing: admission rejects
+// a pending list on a Namespace that has none (config/admission/guard.yaml).
 package initialization

@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // UnresponsiveAfter is how long a Namespace must wait for an initializer without a response before
-// the configurations that name the initializer report it as unresponsive.
+// the configurations that register the initializer report it as unresponsive.
 const UnresponsiveAfter = time.Minute
 
 // Health is the health of the initializers.
@@ -36,7 +36,7 @@ type Unresponsive struct {
 	// it started to wait.
 	Namespace string
 	Since     time.Time
-	// Count is the number of waiting Namespaces.
+	// Count is the number of initializing Namespaces.
 	Count int
 }
 
@@ -49,7 +49,7 @@ func FindUnresponsive(namespaces []corev1.Namespace, now time.Time) map[string]U
 	for i := range namespaces {
 		namespace := &namespaces[i]
 		state := ParseState(namespace)
-		if state.Phase != PhasePending || namespace.DeletionTimestamp != nil {
+		if state.Phase != PhaseInitializing || namespace.DeletionTimestamp != nil {
 			continue
 		}
 		name := state.Pending[0]
@@ -73,7 +73,7 @@ func FindUnresponsive(namespaces []corev1.Namespace, now time.Time) map[string]U
 // initializer, according to its conditions. It is zero if the operator has not set the conditions
 // yet.
 func waitingSince(namespace *corev1.Namespace, state State) time.Time {
-	initializing := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
+	initializing := nsobject.FindCondition(namespace, v1alpha1.ConditionInitializing)
 	if initializing == nil || initializing.Status != corev1.ConditionTrue {
 		return time.Time{}
 	}
@@ -82,7 +82,7 @@ func waitingSince(namespace *corev1.Namespace, state State) time.Time {
 		if slices.Contains(state.Pending, name) {
 			continue
 		}
-		done := nscondition.Find(namespace, initializedCondition(name))
+		done := nsobject.FindCondition(namespace, initializedCondition(name))
 		if done != nil && done.LastTransitionTime.After(since) {
 			since = done.LastTransitionTime.Time
 		}
@@ -92,8 +92,8 @@ func waitingSince(namespace *corev1.Namespace, state State) time.Time {
 
 // hasResponded reports whether an initializer has set its own condition.
 func hasResponded(namespace *corev1.Namespace, name string) bool {
-	condition := nscondition.Find(namespace, initializedCondition(name))
-	return condition != nil && !isOperatorReason(condition.Reason)
+	condition := nsobject.FindCondition(namespace, initializedCondition(name))
+	return condition != nil && !IsOperatorReason(condition.Reason)
 }
 
 // HealthyCondition returns the Healthy condition of a configuration.

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 func TestFindUnresponsive(t *testing.T) {
@@ -20,10 +20,10 @@ func TestFindUnresponsive(t *testing.T) {
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 	waiting := func(name string, since time.Duration) *wrappers.NamespaceWrapper {
 		return wrappers.MakeNamespace(name).Initializers(rbac, quota).
-			Condition(whole(yes, v1alpha1.ReasonPending, "waiting", ago(since)))
+			Condition(whole(yes, v1alpha1.ReasonInitializing, "waiting", ago(since)))
 	}
 	done := func(name string, since time.Duration) corev1.NamespaceCondition {
-		return one(name, yes, v1alpha1.ReasonCompleted, messageInitializerDone, ago(since))
+		return one(name, yes, v1alpha1.ReasonInitialized, messageInitializerDone, ago(since))
 	}
 	only := func(name string, unresponsive Unresponsive) map[string]Unresponsive {
 		return map[string]Unresponsive{name: unresponsive}
@@ -78,7 +78,7 @@ func TestFindUnresponsive(t *testing.T) {
 				waiting("a", time.Hour).Result(`{"status":"Failure"}`), waiting("b", time.Hour).Terminating(now),
 				waiting("c", time.Hour).Pending(), wrappers.MakeNamespace("d").Initializers(rbac),
 				wrappers.MakeNamespace("e").Initializers(rbac).
-					Condition(whole(no, v1alpha1.ReasonNotRequired, messageNotRequired, ago(time.Hour))),
+					Condition(whole(no, v1alpha1.ReasonInitialized, messageWithoutInitializers, ago(time.Hour))),
 			},
 			want: map[string]Unresponsive{},
 		},

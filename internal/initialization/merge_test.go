@@ -15,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // now is the current time in these tests.
@@ -23,11 +25,11 @@ var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func TestMerge(t *testing.T) {
 	type configuration = *wrappers.ConfigurationWrapper
-	const full = v1alpha1.MaxSetInitializers
+	const full = internalv1alpha1.MaxInitializers
 
 	tests := map[string]struct {
 		configurations []configuration
-		want           []v1alpha1.EffectiveInitializer
+		want           []internalv1alpha1.EffectiveInitializer
 		wantExcluded   []string
 	}{
 		"no configuration": {},
@@ -150,26 +152,28 @@ func TestMergeDoesNotDependOnTheOrderOrChangeItsArgument(t *testing.T) {
 // The first settings of an initializer are used, and configurations with other settings are
 // reported.
 func TestMergeSettings(t *testing.T) {
-	seconds, ignore, fail := int32(60), v1alpha1.InitializerIgnore, v1alpha1.InitializerFail
+	seconds := int32(60)
 	type settings = v1alpha1.InitializerSettings
 	team := &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}}
-	timeout := settings{TimeoutSeconds: &seconds}
+	withPolicy := func(policy v1alpha1.FailurePolicy) settings {
+		return settings{Deadline: v1alpha1.Deadline{TimeoutSeconds: &seconds, FailurePolicy: policy}}
+	}
+	timeout := withPolicy("")
 	for name, test := range map[string]struct {
 		first, second  settings
 		wantOverridden bool
 	}{
 		"none":          {},
 		"same settings": {first: settings{NamespaceSelector: team}, second: settings{NamespaceSelector: team.DeepCopy()}},
-		"finalizer only in the first configuration":  {first: settings{Finalizer: "a.b/c"}, wantOverridden: true},
-		"finalizer only in the second configuration": {second: settings{Finalizer: "a.b/c"}, wantOverridden: true},
-		"another finalizer":                          {first: settings{Finalizer: "a.b/c"}, second: settings{Finalizer: "a.b/d"}, wantOverridden: true},
+		"finalizer only in the first configuration":  {first: settings{NamespaceFinalizer: "a.b/c"}, wantOverridden: true},
+		"finalizer only in the second configuration": {second: settings{NamespaceFinalizer: "a.b/c"}, wantOverridden: true},
+		"another finalizer":                          {first: settings{NamespaceFinalizer: "a.b/c"}, second: settings{NamespaceFinalizer: "a.b/d"}, wantOverridden: true},
 		"another selector":                           {first: settings{NamespaceSelector: team}, second: timeout, wantOverridden: true},
-		"explicit Fail, which is the default":        {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &fail}},
-		"explicit Ignore, which is not the default":  {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &ignore}, wantOverridden: true},
+		"explicit Ignore, which is not the default":  {first: timeout, second: withPolicy(v1alpha1.FailurePolicyIgnore), wantOverridden: true},
 		"no timeout": {first: timeout, wantOverridden: true},
 		"all settings differ": {
 			first: settings{
-				TimeoutSeconds: &seconds, FailurePolicy: &ignore, Finalizer: "a.b/c", NamespaceSelector: team,
+				Deadline: withPolicy(v1alpha1.FailurePolicyIgnore).Deadline, NamespaceFinalizer: "a.b/c", NamespaceSelector: team,
 			},
 			wantOverridden: true,
 		},
@@ -180,10 +184,10 @@ func TestMergeSettings(t *testing.T) {
 			second := *wrappers.MakeConfiguration("b").Initializers("quota.corp.com").Initializer("rbac.corp.com", test.second).Obj()
 			before := first.DeepCopy()
 			merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{second, first})
-			want := v1alpha1.EffectiveInitializer{Name: "rbac.corp.com", Configuration: "a", InitializerSettings: test.first}
-			g.Expect(merged.Initializers).To(Equal(append([]v1alpha1.EffectiveInitializer{want}, entries("b", "quota.corp.com")...)))
+			want := internalv1alpha1.EffectiveInitializer{Name: "rbac.corp.com", Configuration: "a", InitializerSettings: test.first}
+			g.Expect(merged.Initializers).To(Equal(append([]internalv1alpha1.EffectiveInitializer{want}, entries("b", "quota.corp.com")...)))
 			if test.wantOverridden {
-				g.Expect(merged.Overridden).To(Equal(map[string][]v1alpha1.EffectiveInitializer{"b": {want}}))
+				g.Expect(merged.Overridden).To(Equal(map[string][]internalv1alpha1.EffectiveInitializer{"b": {want}}))
 			} else {
 				g.Expect(merged.Overridden).To(BeEmpty())
 			}
@@ -238,7 +242,7 @@ func TestMergeWaitingSubjects(t *testing.T) {
 		return *configuration
 	}
 	merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{
-		waiting("b", "y", "x"), waiting("a", "x", "z"), waiting("c", numbered("user", v1alpha1.MaxSetWaitingSubjects)...),
+		waiting("b", "y", "x"), waiting("a", "x", "z"), waiting("c", numbered("user", internalv1alpha1.MaxWaitingSubjects)...),
 	})
 	g.Expect(merged.WaitingSubjects).To(Equal(waiting("", "x", "y", "z").WaitingSubjects))
 	g.Expect(merged.TooLarge).To(Equal([]string{"c"}))
@@ -277,10 +281,12 @@ func TestNames(t *testing.T) {
 	g.Expect(Names(entries("x", "b.corp.com", "a.corp.com"))).To(Equal([]string{"b.corp.com", "a.corp.com"}))
 }
 
-func entries(configuration string, names ...string) []v1alpha1.EffectiveInitializer {
-	list := make([]v1alpha1.EffectiveInitializer, 0, len(names))
+func entries(configuration string, names ...string) []internalv1alpha1.EffectiveInitializer {
+	list := make([]internalv1alpha1.EffectiveInitializer, 0, len(names))
 	for _, name := range names {
-		list = append(list, v1alpha1.EffectiveInitializer{Name: name, Configuration: configuration})
+		list = append(list, internalv1alpha1.EffectiveInitializer{
+			Name: name, Configuration: configuration, InitializerSettings: v1alpha1.DefaultInitializerSettings(),
+		})
 	}
 	return list
 }
@@ -301,7 +307,7 @@ func TestAddTemplates(t *testing.T) {
 	}
 	full := func() []v1alpha1.NamespaceTemplate {
 		templates := []v1alpha1.NamespaceTemplate{created("mandatory", time.Hour)}
-		for i := range v1alpha1.MaxSetTemplates - 1 {
+		for i := range internalv1alpha1.MaxTemplates - 1 {
 			templates = append(templates, created(fmt.Sprintf("b%03d", i), time.Minute))
 		}
 		return templates
@@ -315,10 +321,10 @@ func TestAddTemplates(t *testing.T) {
 	// largest returns templates that together have the maximum size.
 	largest := func() []v1alpha1.NamespaceTemplate {
 		var templates []v1alpha1.NamespaceTemplate
-		for i := range MaxTemplatesBytes / MaxTemplateBytes {
+		for i := range templateset.MaxBytes / templateset.MaxTemplateBytes {
 			template := created(fmt.Sprintf("b%03d", i), time.Minute)
 			template.Spec.Parameters = []v1alpha1.TemplateParameter{{Name: "p"}}
-			filler := strings.Repeat("x", MaxTemplateBytes-TemplateSize(&template.Spec)-len(`,"pattern":""`))
+			filler := strings.Repeat("x", templateset.MaxTemplateBytes-templateset.Size(&template.Spec)-len(`,"pattern":""`))
 			template.Spec.Parameters[0].Pattern = filler
 			templates = append(templates, template)
 		}
@@ -354,7 +360,7 @@ func TestAddTemplates(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			g, configured := NewWithT(t), make([]v1alpha1.EffectiveInitializer, 1, 2)
+			g, configured := NewWithT(t), make([]internalv1alpha1.EffectiveInitializer, 1, 2)
 			configured[0].Name = "a.corp.com"
 			merged := Merged{Initializers: configured}
 			var names []string

@@ -4,13 +4,16 @@
 package initialization
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // The reasons of Events.
@@ -30,16 +33,30 @@ const (
 	actionRepair     = "Repair"
 )
 
-// Messages of the conditions Initializing, InitializerTurn and <initializer>/Initialized.
+// Messages of the conditions Initializing and <initializer>/Initialized.
 const (
-	messageNotRequired        = "the namespace has no initializers"
-	messageCompleted          = "all initializers completed"
-	messageInitializerDone    = "the initializer completed"
-	messageInitializerPending = "the initializer has not removed its name from the pending list"
-	messageInitializerWaiting = "waiting for the initializers that precede this one"
-	messageNoTurn             = "not waiting for an initializer with a timeout"
-	messageNoFailureReason    = "an initializer reported a failure without a reason or message"
-	messageDeregistered       = "no NamespaceInitializerConfiguration registers the initializer"
+	messageWithoutInitializers = "the namespace has no initializers"
+	messageCompleted           = "all initializers completed"
+	messageInitializerDone     = "the initializer completed"
+	messageInitializerPending  = "the initializer has not removed its name from the pending list"
+	messageInitializerWaiting  = "waiting for the initializers that precede this one"
+	messageNoFailureReason     = "an initializer reported a failure without a reason or message"
+	messageDeregistered        = "no NamespaceInitializerConfiguration registers the initializer"
+)
+
+// maxMessage is the maximum length of the messages of conditions of a Namespace in bytes, because every client that
+// watches Namespaces receives them. Failures, names and lists of skipped initializers can be longer.
+const maxMessage = 512
+
+// Messages of the conditions Ready and Stalled of a Namespace.
+const (
+	messageUsersCanWrite    = "users can write to the namespace"
+	messageUsersCannotWrite = "only initializers can write to the namespace"
+	messageResultIgnored    = "; the result is ignored, see the condition " + v1alpha1.ConditionInitializing
+	messageFailed           = "the initialization failed, see the condition " + v1alpha1.ConditionInitializing
+	messageWillBeDeleted    = "; the namespace will be deleted"
+	messageTerminating      = "users cannot create objects in the namespace: it is being deleted"
+	messageBlocked          = "; no progress (%s), see the condition %s"
 )
 
 // messageNotVerified is the message of the Active condition before the set is verified.
@@ -63,9 +80,19 @@ const (
 )
 
 func pendingMessage(state State) string {
-	message := fmt.Sprintf("waiting for initializer %s (%d of %d)",
+	return withProblem(waitingMessage(state), state.ResultProblem)
+}
+
+func waitingMessage(state State) string {
+	return fmt.Sprintf("waiting for initializer %s (%d of %d)",
 		state.Pending[0], len(state.All)-len(state.Pending)+1, len(state.All))
-	return withProblem(message, state.ResultProblem)
+}
+
+func initializedMessage(namespace *corev1.Namespace, state State) string {
+	if len(state.All) == 0 {
+		return messageWithoutInitializers
+	}
+	return completedMessage(SkippedInitializers(namespace, state))
 }
 
 func completedMessage(skipped []string) string {
@@ -78,25 +105,25 @@ func completedMessage(skipped []string) string {
 	return fmt.Sprintf("%s except %s, which were skipped", messageCompleted, joinNames(skipped))
 }
 
-func failedMessage(state State, keepReason string) string {
-	message := withProblem(FailureText(state.Failure), state.ResultProblem)
-	if keepReason != "" {
-		message += notDeleted(keepReason)
+func failedMessage(state State) string {
+	return withProblem(FailureText(state.Failure), state.ResultProblem)
+}
+
+// failedOutcome returns what happens to a Namespace whose initialization has failed, as the end of a message.
+// keepReason is why the Namespace is not deleted; empty if it is.
+func failedOutcome(keepReason string) string {
+	if keepReason == "" {
+		return messageWillBeDeleted
 	}
-	return message
+	return "; the namespace is not deleted: " + keepReason
 }
 
 // FailureText returns the reason and the message of a failure.
 func FailureText(failure *metav1.Status) string {
-	switch {
-	case failure.Message != "" && failure.Reason != "":
+	if failure.Message != "" && failure.Reason != "" {
 		return fmt.Sprintf("%s: %s", failure.Reason, failure.Message)
-	case failure.Message != "":
-		return failure.Message
-	case failure.Reason != "":
-		return string(failure.Reason)
 	}
-	return messageNoFailureReason
+	return cmp.Or(failure.Message, string(failure.Reason), messageNoFailureReason)
 }
 
 func withProblem(message, problem string) string {
@@ -105,8 +132,6 @@ func withProblem(message, problem string) string {
 	}
 	return message + "; " + problem
 }
-
-func notDeleted(reason string) string { return "; the namespace is not deleted: " + reason }
 
 func invalidResultMessage(err error) string {
 	return fmt.Sprintf("annotation %s is not a metav1.Status in JSON: %v", v1alpha1.AnnotationInitializationResult, err)
@@ -125,11 +150,6 @@ func ignoredResultMessage(err error, status string) string {
 	}
 	return ignored + fmt.Sprintf("its status is %q instead of %q; to report success, remove the name of the initializer "+
 		"from the annotation %s", status, metav1.StatusFailure, v1alpha1.AnnotationPendingInitializers)
-}
-
-// turnMessage identifies the turn, so it must not contain a value that can change during the turn.
-func turnMessage(initializer string) string {
-	return fmt.Sprintf("waiting for initializer %s, which has a timeout", initializer)
 }
 
 func timedOutMessage(timeout *Timeout) string {
@@ -161,29 +181,29 @@ func joinNames(names []string) string {
 
 // Messages of the conditions of a NamespaceInitializerConfiguration.
 const (
-	messageNoInitializers  = "this configuration names no initializers, so it does not change new namespaces"
+	messageNoInitializers  = "this configuration registers no initializers, so it does not change new namespaces"
 	messageSelectorsApply  = "; an initializer with a namespaceSelector is added only to the namespaces that it selects"
-	messageNothingToServe  = "this configuration names no initializers"
+	messageNothingToServe  = "this configuration registers no initializers"
 	messageHealthUnknown   = "failed to determine which subjects are authorized to run the initializers: "
 	configurationsTogether = "the configurations can contain at most %s in total, and this configuration exceeds the " +
 		"limit; none of its initializers is enforced: %s"
 )
 
 func tooManyInitializersMessage() string {
-	return fmt.Sprintf(configurationsTogether, fmt.Sprintf("%d initializers", v1alpha1.MaxSetInitializers),
+	return fmt.Sprintf(configurationsTogether, fmt.Sprintf("%d initializers", internalv1alpha1.MaxInitializers),
 		"remove initializers from this or another configuration")
 }
 
 func setTooLargeMessage() string {
 	return fmt.Sprintf(configurationsTogether,
 		fmt.Sprintf("%d KiB, %d KiB of subjects with a confinement and %d waitingSubjects", maxSetBytes>>10,
-			v1alpha1.MaxSetConfinedBytes>>10, v1alpha1.MaxSetWaitingSubjects),
+			internalv1alpha1.MaxConfinedBytes>>10, internalv1alpha1.MaxWaitingSubjects),
 		"shorten the selectors of this or another configuration, or remove subjects")
 }
 
 // overriddenMessage returns the part of a message that lists the initializers for which the
 // settings in this configuration are ignored. It is empty if there are none.
-func overriddenMessage(entries []v1alpha1.EffectiveInitializer) string {
+func overriddenMessage(entries []internalv1alpha1.EffectiveInitializer) string {
 	if len(entries) == 0 {
 		return ""
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // maxProbes is the maximum number of Namespaces that the operator creates with a dry run to verify
@@ -32,7 +33,7 @@ type probe struct {
 // API server enforces a set. The first Namespace has no labels. The other Namespaces have labels
 // such that every selector of an initializer or a template matches at least one Namespace. There are
 // at most maxProbes Namespaces. A selector that contradicts itself is ignored.
-func ProbeLabels(set *v1alpha1.NamespaceInitializerSet) []map[string]string {
+func ProbeLabels(set *internalv1alpha1.NamespaceInitializerSet) []map[string]string {
 	probes := []probe{{}}
 	for _, initializer := range set.Initializers {
 		probes = addProbe(probes, initializer.NamespaceSelector)
@@ -56,6 +57,9 @@ func ProbeLabels(set *v1alpha1.NamespaceInitializerSet) []map[string]string {
 // addProbe adds a selector to a compatible probe, or adds a new probe. The first probe never gets
 // labels.
 func addProbe(probes []probe, selector *v1alpha1.NamespaceSelector) []probe {
+	if selector == nil {
+		return probes
+	}
 	for i := range probes {
 		if Selects(selector, probes[i].labels) {
 			probes[i].selectors = append(probes[i].selectors, selector)

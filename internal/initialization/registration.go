@@ -19,27 +19,27 @@ const DeregistrationDelay = 5 * time.Second
 
 // Registry describes the initializers that namespaces wait for.
 type Registry struct {
-	// Registrations contains the initializers that the configurations name, by initializer name.
+	// Registrations contains the initializers that the configurations register, by initializer name.
 	Registrations map[string]Registration
-	// UnregisteredSince contains the time since which each other initializer has been missing from
+	// DeregisteredSince contains the time since which each other initializer has been missing from
 	// all configurations.
-	UnregisteredSince map[string]time.Time
+	DeregisteredSince map[string]time.Time
 }
 
 // Registration is the registration of an initializer.
 type Registration struct {
 	// Configuration is the name of the configuration that provides the settings; empty for the initializer
-	// of templates if no configuration names it.
+	// of templates if no configuration registers it.
 	Configuration string
 	Settings      v1alpha1.InitializerSettings
 }
 
-// ComputeRegistrations returns every initializer that a configuration names. The settings are those
-// in the first configuration, in the order of Merge, that names the initializer.
+// ComputeRegistrations returns every initializer that a configuration registers. The settings are those
+// in the first configuration, in the order of Merge, that registers the initializer.
 //
 // A configuration that is being deleted, or that Merge excludes, still registers its initializers:
 // Namespaces must wait for them while the configuration exists. Its settings are used only if no
-// other configuration names the initializer.
+// other configuration registers the initializer.
 //
 // If the operator applies templates, it registers their initializer itself.
 func ComputeRegistrations(

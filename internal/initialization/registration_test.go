@@ -11,7 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // withTimeout returns a configuration in which all initializers have the same timeout.
@@ -25,7 +26,7 @@ func withTimeout(name string, seconds int32, initializers ...string) *wrappers.C
 
 func TestComputeRegistrations(t *testing.T) {
 	var many []string
-	for i := range v1alpha1.MaxSetInitializers {
+	for i := range internalv1alpha1.MaxInitializers {
 		many = append(many, fmt.Sprintf("i%d.corp.com", i))
 	}
 	tests := map[string]struct {
@@ -41,7 +42,7 @@ func TestComputeRegistrations(t *testing.T) {
 			configurations: []*wrappers.ConfigurationWrapper{withTimeout("b", 2, rbac), withTimeout("a", 1, rbac)},
 			want:           map[string]string{rbac: "a 1"},
 		},
-		"the settings in a terminating configuration are not used if another configuration names the initializer": {
+		"the settings in a terminating configuration are not used if another configuration registers the initializer": {
 			configurations: []*wrappers.ConfigurationWrapper{
 				withTimeout("a", 1, rbac).Terminating(now, "corp.com/hold"), withTimeout("b", 2, rbac),
 			},

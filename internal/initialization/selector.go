@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // unknownName is not a valid label value, so no selector lists it.
@@ -32,9 +33,11 @@ func SelectorLabels(name string, labels map[string]string) map[string]string {
 
 // Selected returns the initializers that a new Namespace with these labels gets, in order. The
 // inject policy implements the same rules.
-func Selected(set *v1alpha1.NamespaceInitializerSet, labels map[string]string) []v1alpha1.EffectiveInitializer {
+func Selected(
+	set *internalv1alpha1.NamespaceInitializerSet, labels map[string]string,
+) []internalv1alpha1.EffectiveInitializer {
 	hasTemplate := len(SelectedTemplates(set, labels)) > 0
-	var selected []v1alpha1.EffectiveInitializer
+	var selected []internalv1alpha1.EffectiveInitializer
 	for _, initializer := range set.Initializers {
 		if Selects(initializer.NamespaceSelector, labels) &&
 			(hasTemplate || initializer.Name != v1alpha1.TemplatesInitializer) {
@@ -46,7 +49,7 @@ func Selected(set *v1alpha1.NamespaceInitializerSet, labels map[string]string) [
 
 // SelectedTemplates returns the names of the templates that select a new Namespace with these labels, in order.
 // The inject policy implements the same rules.
-func SelectedTemplates(set *v1alpha1.NamespaceInitializerSet, labels map[string]string) []string {
+func SelectedTemplates(set *internalv1alpha1.NamespaceInitializerSet, labels map[string]string) []string {
 	var selected []string
 	for _, template := range set.Templates {
 		if SelectsTemplate(template.Name, template.NamespaceSelector, labels) {
@@ -57,18 +60,18 @@ func SelectedTemplates(set *v1alpha1.NamespaceInitializerSet, labels map[string]
 }
 
 // SelectsTemplate reports whether a template with this name and selector selects a Namespace with these
-// labels. Without a selector, only the label with the name selects it.
+// labels: by its selector, or by the label with its name.
 func SelectsTemplate(name string, selector *v1alpha1.NamespaceSelector, labels map[string]string) bool {
-	return labels[v1alpha1.LabelTemplate] == name || selector != nil && Selects(selector, labels)
+	return labels[v1alpha1.LabelTemplate] == name || Selects(selector, labels)
 }
 
 // Selects reports whether a selector selects a Namespace with these labels. A nil selector selects
-// every Namespace. A requirement with an unknown operator is treated as met, because users notice
+// none. A requirement with an unknown operator is treated as met, because users notice
 // if a Namespace waits for an unnecessary initializer, but might not notice if a necessary
 // initializer is missing.
 func Selects(selector *v1alpha1.NamespaceSelector, labels map[string]string) bool {
 	if selector == nil {
-		return true
+		return false
 	}
 	for key, want := range selector.MatchLabels {
 		if value, ok := labels[key]; !ok || value != string(want) {
@@ -103,11 +106,11 @@ func Selects(selector *v1alpha1.NamespaceSelector, labels map[string]string) boo
 // MissingFinalizers returns the namespace finalizers of the initializers that spec.finalizers does
 // not contain, in order and without duplicates.
 func MissingFinalizers(
-	namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer,
+	namespace *corev1.Namespace, initializers []internalv1alpha1.EffectiveInitializer,
 ) []corev1.FinalizerName {
 	var missing []corev1.FinalizerName
 	for _, initializer := range initializers {
-		finalizer := corev1.FinalizerName(initializer.Finalizer)
+		finalizer := corev1.FinalizerName(initializer.NamespaceFinalizer)
 		if finalizer != "" && !slices.Contains(namespace.Spec.Finalizers, finalizer) && !slices.Contains(missing, finalizer) {
 			missing = append(missing, finalizer)
 		}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // Skip describes how initializers that have not completed are removed from the pending list.
@@ -85,13 +85,15 @@ func SkippedInitializers(namespace *corev1.Namespace, state State) []string {
 
 // isSkipped reports whether the condition of an initializer records that it was skipped.
 func isSkipped(namespace *corev1.Namespace, name string) bool {
-	condition := nscondition.Find(namespace, initializedCondition(name))
-	return condition != nil && condition.Status == corev1.ConditionFalse && isSkipReason(condition.Reason)
+	condition := nsobject.FindCondition(namespace, initializedCondition(name))
+	return condition != nil && condition.Status == corev1.ConditionFalse && IsSkipReason(condition.Reason)
 }
 
-func isSkipReason(reason string) bool {
-	return reason == v1alpha1.ReasonTimedOut || reason == v1alpha1.ReasonDeregistered
-}
+// SkipReasons returns the reasons of the condition of an initializer that was skipped.
+func SkipReasons() []string { return []string{v1alpha1.ReasonTimedOut, v1alpha1.ReasonDeregistered} }
+
+// IsSkipReason reports whether a condition with the given reason records that an initializer was skipped.
+func IsSkipReason(reason string) bool { return slices.Contains(SkipReasons(), reason) }
 
 // initializedCondition returns the type of the condition of one initializer.
 func initializedCondition(name string) corev1.NamespaceConditionType {

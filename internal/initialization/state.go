@@ -11,27 +11,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/protection"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
-// Phase is the phase of the initialization of a Namespace.
+// Phase is the state of a Namespace that is not being deleted.
 type Phase string
 
-// Phases of the initialization.
+// The states of a Namespace that is not being deleted. The reasons of its conditions are the same words.
 const (
-	// PhaseNotRequired means that the Namespace never had a pending list.
-	PhaseNotRequired Phase = "NotRequired"
-	// PhasePending means that initializers are pending.
-	PhasePending Phase = "Pending"
-	// PhaseCompleted means that all initializers were removed from the pending list.
-	PhaseCompleted Phase = "Completed"
+	// PhaseInitializing means that initializers are pending.
+	PhaseInitializing Phase = v1alpha1.ReasonInitializing
+	// PhaseInitialized means that no initializers are pending.
+	PhaseInitialized Phase = v1alpha1.ReasonInitialized
 	// PhaseFailed means that an initializer, or the operator after a timeout, has set a failure
 	// result.
-	PhaseFailed Phase = "Failed"
+	PhaseFailed Phase = v1alpha1.ReasonFailed
 )
 
 // State is the state of the initialization as recorded in the labels and annotations of a
@@ -45,7 +41,7 @@ type State struct {
 	// Failure is the failure result. It is set only in PhaseFailed.
 	Failure *metav1.Status
 	// ResultProblem is the reason why the result is invalid; empty if the result is valid. In
-	// PhasePending, an invalid result is ignored.
+	// PhaseInitializing, an invalid result is ignored.
 	ResultProblem string
 	// LabelRepair is the value that the label v1alpha1.LabelInitializing should have if the label
 	// does not match the pending list; nil if it matches. The empty string means that the label
@@ -53,8 +49,9 @@ type State struct {
 	LabelRepair *string
 }
 
-// ParseState returns the state that the labels and annotations record. The pending list is
-// authoritative; the label exists only for selectors. The result is used only while initializers
+// ParseState returns the state that the labels and annotations record. It does not depend on conditions, which users
+// can change while the admission policies are not installed. The pending list is authoritative; the label exists only
+// for selectors. The result is used only while initializers
 // are pending.
 func ParseState(namespace *corev1.Namespace) State {
 	state := State{
@@ -67,18 +64,12 @@ func ParseState(namespace *corev1.Namespace) State {
 		}
 	}
 
-	current := ptr.Deref(nscondition.Find(namespace, v1alpha1.ConditionInitializing), corev1.NamespaceCondition{})
-	switch reason := current.Reason; {
-	case len(state.Pending) > 0:
-		state.Phase = PhasePending
-		state.Failure, state.ResultProblem = parseResult(namespace)
-		if state.Failure != nil {
+	state.Phase = PhaseInitialized
+	if len(state.Pending) > 0 {
+		state.Phase = PhaseInitializing
+		if state.Failure, state.ResultProblem = parseResult(namespace); state.Failure != nil {
 			state.Phase = PhaseFailed
 		}
-	case len(state.All) > 0 || reason == v1alpha1.ReasonCompleted || reason == v1alpha1.ReasonPending:
-		state.Phase = PhaseCompleted
-	default:
-		state.Phase = PhaseNotRequired
 	}
 
 	want := ""
@@ -107,11 +98,12 @@ func SplitNames(list string) []string {
 	return names
 }
 
-// failurePattern matches a JSON object with "status":"Failure" at its top level. The "complete" and
-// "guard" admission policies use the same pattern, because CEL cannot parse JSON. If the operator
-// and the policies disagreed on whether an initialization has failed, a namespace could neither
-// complete its initialization nor be deleted.
-var failurePattern = regexp.MustCompile(`(?s)^\s*[{]([^{}]|[{][^{}]*[}])*"status"\s*:\s*"Failure".*[}]\s*$`)
+// FailurePattern matches a JSON object with "status":"Failure" at its top level. The admission policies contain it,
+// because CEL cannot parse JSON. If the operator and the policies disagreed on whether an initialization has failed, a
+// namespace could neither complete its initialization nor be deleted.
+const FailurePattern = `(?s)^\s*[{]([^{}]|[{][^{}]*[}])*"status"\s*:\s*"Failure".*[}]\s*$`
+
+var failurePattern = regexp.MustCompile(FailurePattern)
 
 // IsFailure reports whether the result of an initialization is a failure.
 func IsFailure(result string) bool { return failurePattern.MatchString(result) }
@@ -150,18 +142,5 @@ func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace stri
 	case namespace.Annotations[v1alpha1.AnnotationInitializers] == "":
 		return messageNoInitializer
 	}
-	return protection.Message(namespace)
-}
-
-// IsExempt reports whether a Namespace is exempt from initialization.
-func IsExempt(name, systemNamespace string) bool {
-	return slices.Contains(Exempt(systemNamespace), name)
-}
-
-// Exempt returns the names of the Namespaces that are exempt from initialization: those that the API server requires,
-// and the namespace of the operator. config/mutating/inject.yaml exempts the same Namespaces.
-func Exempt(systemNamespace string) []string {
-	return []string{
-		metav1.NamespaceDefault, corev1.NamespaceNodeLease, metav1.NamespacePublic, metav1.NamespaceSystem, systemNamespace,
-	}
+	return nsobject.ProtectionMessage(namespace)
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/protection"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // The initializers in these tests.
@@ -44,81 +44,73 @@ func TestParseState(t *testing.T) {
 	}{
 		"no state": {
 			namespace: wrappers.MakeNamespace("x"),
-			want:      State{Phase: PhaseNotRequired},
+			want:      State{Phase: PhaseInitialized},
 		},
 		"labels and annotations of other controllers": {
 			namespace: wrappers.MakeNamespace("x").Label("app", "true").Annotation("corp.com/initializers", rbac),
-			want:      State{Phase: PhaseNotRequired},
+			want:      State{Phase: PhaseInitialized},
 		},
 		"all initializers are pending": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh),
 			want: State{
-				Phase: PhasePending, All: []string{rbac, quota, mesh}, Pending: []string{rbac, quota, mesh},
+				Phase: PhaseInitializing, All: []string{rbac, quota, mesh}, Pending: []string{rbac, quota, mesh},
 			},
 		},
 		"some initializers are pending": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh).Pending(quota, mesh),
-			want:      State{Phase: PhasePending, All: []string{rbac, quota, mesh}, Pending: []string{quota, mesh}},
+			want:      State{Phase: PhaseInitializing, All: []string{rbac, quota, mesh}, Pending: []string{quota, mesh}},
 		},
 		"all initializers have completed": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
-			want:      State{Phase: PhaseCompleted, All: []string{rbac, quota}},
+			want:      State{Phase: PhaseInitialized, All: []string{rbac, quota}},
 		},
-		"only the condition records the completion": {
-			namespace: wrappers.MakeNamespace("x").Condition(initializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted)),
-			want:      State{Phase: PhaseCompleted},
-		},
-		"completed after the condition was written": {
-			namespace: wrappers.MakeNamespace("x").Condition(initializing(corev1.ConditionTrue, v1alpha1.ReasonPending)),
-			want:      State{Phase: PhaseCompleted},
-		},
-		"the condition records that initialization was not required": {
-			namespace: wrappers.MakeNamespace("x").Condition(initializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired)),
-			want:      State{Phase: PhaseNotRequired},
+		"a condition does not decide": {
+			namespace: wrappers.MakeNamespace("x").Condition(initializing(corev1.ConditionTrue, v1alpha1.ReasonInitializing)),
+			want:      State{Phase: PhaseInitialized},
 		},
 		"the list was edited manually": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).
 				Annotation(v1alpha1.AnnotationPendingInitializers, " ,"+rbac+", "+quota+"\t,\n,"+rbac),
-			want: State{Phase: PhasePending, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
+			want: State{Phase: PhaseInitializing, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
 		},
 		"the list contains a name that it did not contain at creation": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(mesh, rbac),
-			want:      State{Phase: PhasePending, All: []string{rbac, mesh}, Pending: []string{mesh, rbac}},
+			want:      State{Phase: PhaseInitializing, All: []string{rbac, mesh}, Pending: []string{mesh, rbac}},
 		},
 		"no record of the initializers at creation": {
 			namespace: wrappers.MakeNamespace("x").Pending(rbac, quota),
-			want:      State{Phase: PhasePending, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
+			want:      State{Phase: PhaseInitializing, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
 		},
 
 		// Namespaces whose label does not match the list.
 		"the label is missing": {
 			namespace: unlabeled(wrappers.MakeNamespace("x").Initializers(rbac)),
 			want: State{
-				Phase: PhasePending, All: []string{rbac}, Pending: []string{rbac}, LabelRepair: ptr.To("true"),
+				Phase: PhaseInitializing, All: []string{rbac}, Pending: []string{rbac}, LabelRepair: ptr.To("true"),
 			},
 		},
 		"the label has another value": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Label(v1alpha1.LabelInitializing, "yes"),
 			want: State{
-				Phase: PhasePending, All: []string{rbac}, Pending: []string{rbac}, LabelRepair: ptr.To("true"),
+				Phase: PhaseInitializing, All: []string{rbac}, Pending: []string{rbac}, LabelRepair: ptr.To("true"),
 			},
 		},
 		"a label without a list": {
 			namespace: wrappers.MakeNamespace("x").Label(v1alpha1.LabelInitializing, "true"),
-			want:      State{Phase: PhaseNotRequired, LabelRepair: ptr.To("")},
+			want:      State{Phase: PhaseInitialized, LabelRepair: ptr.To("")},
 		},
 		"a label without a value and without a list": {
 			namespace: wrappers.MakeNamespace("x").Label(v1alpha1.LabelInitializing, ""),
-			want:      State{Phase: PhaseNotRequired, LabelRepair: ptr.To("")},
+			want:      State{Phase: PhaseInitialized, LabelRepair: ptr.To("")},
 		},
 		"a label after the list has become empty": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending().Label(v1alpha1.LabelInitializing, "true"),
-			want:      State{Phase: PhaseCompleted, All: []string{rbac}, LabelRepair: ptr.To("")},
+			want:      State{Phase: PhaseInitialized, All: []string{rbac}, LabelRepair: ptr.To("")},
 		},
 		"a list of spaces": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).
 				Annotation(v1alpha1.AnnotationPendingInitializers, " , ,"),
-			want: State{Phase: PhaseCompleted, All: []string{rbac}, LabelRepair: ptr.To("")},
+			want: State{Phase: PhaseInitialized, All: []string{rbac}, LabelRepair: ptr.To("")},
 		},
 
 		// Namespaces with a result.
@@ -144,11 +136,11 @@ func TestParseState(t *testing.T) {
 		},
 		"a result is ignored if no initializer is pending": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending().Result(failureResult),
-			want:      State{Phase: PhaseCompleted, All: []string{rbac}},
+			want:      State{Phase: PhaseInitialized, All: []string{rbac}},
 		},
 		"a result on a namespace that never had initializers is ignored": {
 			namespace: wrappers.MakeNamespace("x").Result(failureResult),
-			want:      State{Phase: PhaseNotRequired},
+			want:      State{Phase: PhaseInitialized},
 		},
 	}
 	for name, test := range tests {
@@ -163,7 +155,7 @@ func TestParseState(t *testing.T) {
 
 func TestParseStateWithoutAnyMap(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(ParseState(&corev1.Namespace{})).To(Equal(State{Phase: PhaseNotRequired}))
+	g.Expect(ParseState(&corev1.Namespace{})).To(Equal(State{Phase: PhaseInitialized}))
 }
 
 func TestParseStateIgnoresInvalidResults(t *testing.T) {
@@ -200,7 +192,7 @@ func TestParseStateIgnoresInvalidResults(t *testing.T) {
 			state := ParseState(wrappers.MakeNamespace("x").Initializers(rbac).Result(test.result).Obj())
 			g.Expect(state.ResultProblem).To(HavePrefix(test.want))
 			state.ResultProblem = ""
-			g.Expect(state).To(Equal(State{Phase: PhasePending, All: []string{rbac}, Pending: []string{rbac}}))
+			g.Expect(state).To(Equal(State{Phase: PhaseInitializing, All: []string{rbac}, Pending: []string{rbac}}))
 		})
 	}
 }
@@ -226,7 +218,7 @@ func TestParseStateOfAFailureThatIsNotAStatus(t *testing.T) {
 			g := NewWithT(t)
 			state := ParseState(wrappers.MakeNamespace("x").Initializers(rbac).Result(test.result).Obj())
 			if test.result == "" {
-				g.Expect(state).To(Equal(State{Phase: PhasePending, All: []string{rbac}, Pending: []string{rbac}}))
+				g.Expect(state).To(Equal(State{Phase: PhaseInitializing, All: []string{rbac}, Pending: []string{rbac}}))
 				return
 			}
 			g.Expect(state.Phase).To(Equal(PhaseFailed))
@@ -307,7 +299,7 @@ func TestWhyNotDelete(t *testing.T) {
 		},
 		"protected from deletion": {
 			namespace: failed("x").Label(v1alpha1.LabelDeletionProtection, "enabled"),
-			want:      protection.Message(failed("x").Label(v1alpha1.LabelDeletionProtection, "").Obj()),
+			want:      nsobject.ProtectionMessage(failed("x").Label(v1alpha1.LabelDeletionProtection, "").Obj()),
 		},
 	}
 	for name, test := range tests {
@@ -372,7 +364,7 @@ func FuzzParseState(f *testing.F) {
 				t.Errorf("%q is pending, but is not in All: %q", name, state.All)
 			}
 		}
-		if isWaiting := state.Phase == PhasePending || state.Phase == PhaseFailed; isWaiting != (len(state.Pending) > 0) {
+		if isWaiting := state.Phase == PhaseInitializing || state.Phase == PhaseFailed; isWaiting != (len(state.Pending) > 0) {
 			t.Errorf("the phase is %s while %q are pending", state.Phase, state.Pending)
 		}
 		if (state.Phase == PhaseFailed) != (state.Failure != nil) || state.Failure != nil && state.ResultProblem != "" {

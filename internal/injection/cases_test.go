@@ -10,12 +10,12 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nslifecycle/nslifecycle/test/admissioncases"
+	"github.com/nslifecycle/nslifecycle/test/admission/cases"
 )
 
 func TestInject(t *testing.T) {
-	set := admissioncases.Set()
-	for name, test := range admissioncases.Creations() {
+	set := cases.Set()
+	for name, test := range cases.Creations() {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			namespace := defaulted(test.Request())
@@ -31,8 +31,8 @@ func TestInject(t *testing.T) {
 
 // TestInjectAfterPolicy verifies that Inject does not change what the policy has injected.
 func TestInjectAfterPolicy(t *testing.T) {
-	set := admissioncases.Set()
-	for name, test := range admissioncases.Creations() {
+	set := cases.Set()
+	for name, test := range cases.Creations() {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			once := defaulted(test.Request())
@@ -53,26 +53,26 @@ func defaulted(namespace *corev1.Namespace) *corev1.Namespace {
 	return namespace
 }
 
-func expectObject(g Gomega, namespace *corev1.Namespace, want admissioncases.Object) {
+func expectObject(g Gomega, namespace *corev1.Namespace, want cases.Object) {
 	g.Expect(namespace.Labels).To(Or(Equal(want.Labels), And(BeEmpty(), HaveLen(len(want.Labels)))))
 	g.Expect(namespace.Annotations).To(Or(Equal(want.Annotations), And(BeEmpty(), HaveLen(len(want.Annotations)))))
 	g.Expect(namespace.Spec.Finalizers).To(Or(Equal(want.Finalizers), And(BeEmpty(), HaveLen(len(want.Finalizers)))))
 }
 
 func TestComplete(t *testing.T) {
-	starts := admissioncases.Starts()
-	for name, test := range admissioncases.Updates() {
+	starts := cases.Starts()
+	for name, test := range cases.Updates() {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			before := starts[test.Start].DeepCopy()
 			want := test.Expected(before)
 			after := before.DeepCopy()
 			test.Change(after)
-			Complete(before, after, test.User == admissioncases.Initializer)
-			expectObject(g, after, admissioncases.Object{Labels: want.Labels, Annotations: want.Annotations})
-			if test.User == admissioncases.Initializer {
+			Complete(before, after, test.User == cases.Initializer)
+			expectObject(g, after, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
+			if test.User == cases.Initializer {
 				CompleteAfterPolicy(before, after)
-				expectObject(g, after, admissioncases.Object{Labels: want.Labels, Annotations: want.Annotations})
+				expectObject(g, after, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
 			}
 		})
 	}
@@ -80,10 +80,10 @@ func TestComplete(t *testing.T) {
 
 // TestCompleteAfterPolicy verifies the rules where the policy has not run.
 func TestCompleteAfterPolicy(t *testing.T) {
-	starts := admissioncases.Starts()
-	for name, test := range admissioncases.Updates() {
+	starts := cases.Starts()
+	for name, test := range cases.Updates() {
 		_, isCompletion := strings.CutPrefix(name, "completes")
-		if test.User != admissioncases.Initializer || !isCompletion {
+		if test.User != cases.Initializer || !isCompletion {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestCompleteAfterPolicy(t *testing.T) {
 			want, after := test.Expected(before), before.DeepCopy()
 			test.Change(after)
 			CompleteAfterPolicy(before, after)
-			expectObject(g, after, admissioncases.Object{Labels: want.Labels, Annotations: want.Annotations})
+			expectObject(g, after, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
 		})
 	}
 }

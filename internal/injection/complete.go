@@ -4,22 +4,14 @@
 package injection
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-)
-
-// origin are the annotations that a write never removes by leaving them out, progress those that it can remove only
-// when no initializers are pending.
-var (
-	origin = []string{
-		v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationSelectedTemplates,
-		v1alpha1.AnnotationTemplates,
-	}
-	progress = []string{v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializationResult}
 )
 
 // Complete changes the result of an update of a Namespace as the complete policy does. The user of the update may
@@ -31,24 +23,34 @@ func Complete(before, after *corev1.Namespace, mayInitialize bool) {
 	isPending := len(initialization.SplitNames(before.Annotations[v1alpha1.AnnotationPendingInitializers])) > 0
 	completes := isPending && mayInitialize && isEmpty(after, v1alpha1.AnnotationPendingInitializers) &&
 		!initialization.IsFailure(resultOf(before, after))
-	restore(before, after, origin...)
+	restore(before, after, initialization.OriginAnnotations)
+	restore(before, after, initialization.RecordAnnotations)
+	completeTurn(before, after, isPending)
 	if isPending && !completes {
-		restore(before, after, progress...)
+		restore(before, after, initialization.ProgressAnnotations)
 	}
 	// Empty annotations are removed, so that a client can repeat the write that completed the initialization.
-	for _, key := range progress {
+	for _, key := range initialization.ProgressAnnotations {
 		isRemovable := key == v1alpha1.AnnotationInitializationResult || !isPending
 		if completes || isEmpty(after, key) && isRemovable {
 			delete(after.Annotations, key)
 		}
 	}
-	if isEmpty(after, v1alpha1.AnnotationTemplates) {
-		delete(after.Annotations, v1alpha1.AnnotationTemplates)
-	}
+	maps.DeleteFunc(after.Annotations, func(key, value string) bool {
+		return value == "" && slices.Contains(initialization.RecordAnnotations, key)
+	})
 	if completes {
 		delete(after.Labels, v1alpha1.LabelInitializing)
 	} else if isPending {
 		restoreLabel(before, after)
+	}
+}
+
+// completeTurn removes the start of a turn in the write that removes the first initializer.
+func completeTurn(before, after *corev1.Namespace, isPending bool) {
+	const key = v1alpha1.AnnotationTurnStartedAt
+	if isPending && endsTurn(before, after) && after.Annotations[key] == before.Annotations[key] {
+		delete(after.Annotations, key)
 	}
 }
 
@@ -64,7 +66,7 @@ func restoreLabel(before, after *corev1.Namespace) {
 // annotations. While other API servers do not enforce the policy, the guard policy decides about these.
 func CompleteAfterPolicy(before, after *corev1.Namespace) {
 	before = before.DeepCopy()
-	removable := []string{v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationTemplates}
+	removable := removableAnnotations()
 	if !isEmpty(after, v1alpha1.AnnotationPendingInitializers) { // Otherwise, the policy has not removed a result.
 		removable = append(removable, v1alpha1.AnnotationInitializationResult)
 	}
@@ -81,10 +83,34 @@ func isSelected(before, after *corev1.Namespace) bool {
 	_, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
 	_, isLabeled := after.Labels[v1alpha1.LabelInitializing]
 	return wasLabeled && !isLabeled ||
-		isEmpty(after, v1alpha1.AnnotationPendingInitializers) || isEmpty(after, v1alpha1.AnnotationTemplates) ||
-		slices.ContainsFunc(slices.Concat(origin, progress), func(key string) bool {
+		hasValue(after, v1alpha1.AnnotationTurnStartedAt) && hasListChanged(before, after) ||
+		slices.ContainsFunc(removableAnnotations(), func(key string) bool { return isEmpty(after, key) }) ||
+		slices.ContainsFunc(initialization.StateAnnotations, func(key string) bool {
 			return before.Annotations[key] != "" && after.Annotations[key] == ""
 		})
+}
+
+// removableAnnotations are those that a write can remove with an empty value.
+func removableAnnotations() []string {
+	return append([]string{v1alpha1.AnnotationPendingInitializers}, initialization.RecordAnnotations...)
+}
+
+func hasValue(namespace *corev1.Namespace, key string) bool {
+	_, ok := namespace.Annotations[key]
+	return ok
+}
+
+func hasListChanged(before, after *corev1.Namespace) bool {
+	const key = v1alpha1.AnnotationPendingInitializers
+	return hasValue(before, key) != hasValue(after, key) || before.Annotations[key] != after.Annotations[key]
+}
+
+// endsTurn reports whether an update removes the first initializer from the list.
+func endsTurn(before, after *corev1.Namespace) bool {
+	list, ok := after.Annotations[v1alpha1.AnnotationPendingInitializers]
+	first, _, _ := strings.Cut(list, ",")
+	previous, _, _ := strings.Cut(before.Annotations[v1alpha1.AnnotationPendingInitializers], ",")
+	return ok && first != previous
 }
 
 // resultOf returns the result after an update that can leave it out.
@@ -102,7 +128,7 @@ func isEmpty(namespace *corev1.Namespace, key string) bool {
 }
 
 // restore adds annotations that an update has left out.
-func restore(before, after *corev1.Namespace, keys ...string) {
+func restore(before, after *corev1.Namespace, keys []string) {
 	for _, key := range keys {
 		if _, ok := after.Annotations[key]; !ok && before.Annotations[key] != "" {
 			setAnnotation(after, key, before.Annotations[key])

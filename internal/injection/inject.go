@@ -11,15 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
 // Inject changes a new Namespace that a user creates as the inject policy does. The set is nil if there is none.
-func Inject(namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, username string) {
+func Inject(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitializerSet, username string) {
 	labels := initialization.SelectorLabels(namespace.Name, namespace.Labels)
 	// Users cannot choose initializers or forge the requester.
-	maps.DeleteFunc(namespace.Labels, isReserved(v1alpha1.LabelDeletionProtection, v1alpha1.LabelTemplate))
-	maps.DeleteFunc(namespace.Annotations, isReserved(v1alpha1.AnnotationExpiresAt, v1alpha1.AnnotationTTL))
+	maps.DeleteFunc(namespace.Labels, isReserved(initialization.SettableLabels))
+	maps.DeleteFunc(namespace.Annotations, isReserved(initialization.SettableAnnotations))
 	if set == nil || namespace.Name != "" && initialization.IsExempt(namespace.Name, set.SystemNamespace) {
 		return
 	}
@@ -40,17 +41,16 @@ func Inject(namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, 
 	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, initialization.MissingFinalizers(namespace, selected)...)
 }
 
-// isReserved returns a function that reports whether a key is reserved for the operator. Users can set the allowed
-// keys.
-func isReserved(allowed ...string) func(key, value string) bool {
+// isReserved returns a function that reports whether a key is reserved for the operator.
+func isReserved(settable []string) func(key, value string) bool {
 	return func(key, _ string) bool {
-		return strings.HasPrefix(key, v1alpha1.Prefix) && !slices.Contains(allowed, key)
+		return strings.HasPrefix(key, v1alpha1.Prefix) && !slices.Contains(settable, key)
 	}
 }
 
 // addDefaults adds the parameters with a default that the request does not set. The default of the first template is
 // used.
-func addDefaults(namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, labels map[string]string) {
+func addDefaults(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitializerSet, labels map[string]string) {
 	selected := initialization.SelectedTemplates(set, labels)
 	for _, template := range set.Templates {
 		if !slices.Contains(selected, template.Name) {
@@ -58,7 +58,7 @@ func addDefaults(namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializer
 		}
 		for _, parameter := range template.Parameters {
 			key := v1alpha1.PrefixParameter + parameter.Name
-			if _, isSet := namespace.Annotations[key]; isSet || parameter.Default == nil || parameter.Label != "" {
+			if _, isSet := namespace.Annotations[key]; isSet || parameter.Default == nil || parameter.LabelKey != "" {
 				continue
 			}
 			setAnnotation(namespace, key, *parameter.Default)

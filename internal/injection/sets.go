@@ -11,13 +11,13 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // sets provides the current effective set.
 type sets struct {
 	lock    sync.Mutex
-	current *v1alpha1.NamespaceInitializerSet
+	current *internalv1alpha1.NamespaceInitializerSet
 	// changed is closed at the next change.
 	changed chan struct{}
 }
@@ -26,7 +26,7 @@ func newSets() *sets { return &sets{changed: make(chan struct{})} }
 
 // watch receives the set from its informer, which shares the objects.
 func (s *sets) watch(ctx context.Context, informers cache.Informers) error {
-	informer, err := informers.GetInformer(ctx, &v1alpha1.NamespaceInitializerSet{}, cache.BlockUntilSynced(false))
+	informer, err := informers.GetInformer(ctx, &internalv1alpha1.NamespaceInitializerSet{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("failed to start the informer of NamespaceInitializerSets: %w", err)
 	}
@@ -39,12 +39,12 @@ func (s *sets) watch(ctx context.Context, informers cache.Informers) error {
 }
 
 func (s *sets) set(object any) {
-	if set, ok := object.(*v1alpha1.NamespaceInitializerSet); ok && set.Name == v1alpha1.EffectiveSetName {
+	if set, ok := object.(*internalv1alpha1.NamespaceInitializerSet); ok && set.Name == internalv1alpha1.EffectiveSetName {
 		s.store(set)
 	}
 }
 
-func (s *sets) store(set *v1alpha1.NamespaceInitializerSet) {
+func (s *sets) store(set *internalv1alpha1.NamespaceInitializerSet) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.current = set
@@ -53,14 +53,14 @@ func (s *sets) store(set *v1alpha1.NamespaceInitializerSet) {
 }
 
 // get returns the set, nil if there is none, and a channel that is closed when it changes.
-func (s *sets) get() (*v1alpha1.NamespaceInitializerSet, <-chan struct{}) {
+func (s *sets) get() (*internalv1alpha1.NamespaceInitializerSet, <-chan struct{}) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return s.current, s.changed
 }
 
 // wait returns the set when it has at least a generation. No set has generation 0.
-func (s *sets) wait(ctx context.Context, generation int64) (*v1alpha1.NamespaceInitializerSet, error) {
+func (s *sets) wait(ctx context.Context, generation int64) (*internalv1alpha1.NamespaceInitializerSet, error) {
 	ctx, cancel := context.WithTimeout(ctx, setTimeout)
 	defer cancel()
 	for {
@@ -72,7 +72,7 @@ func (s *sets) wait(ctx context.Context, generation int64) (*v1alpha1.NamespaceI
 		case <-changed:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("failed to wait for generation %d of NamespaceInitializerSet %q: %w",
-				generation, v1alpha1.EffectiveSetName, ctx.Err())
+				generation, internalv1alpha1.EffectiveSetName, ctx.Err())
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
@@ -68,23 +70,23 @@ var (
 		},
 		"spec": {"finalizers": nil},
 	}}
-	updatedFields = webhooks.Fields{"object": stateFields, "oldObject": stateFields}
-	stateFields   = webhooks.Fields{"metadata": {
-		"labels": {v1alpha1.LabelInitializing: nil},
-		"annotations": {
-			v1alpha1.AnnotationPendingInitializers: nil, v1alpha1.AnnotationInitializationResult: nil,
-			v1alpha1.AnnotationInitializers: nil, v1alpha1.AnnotationRequestedBy: nil,
-			v1alpha1.AnnotationSelectedTemplates: nil, v1alpha1.AnnotationTemplates: nil,
-		},
-	}}
+	updatedFields = webhooks.Fields{"object": stateFields(), "oldObject": stateFields()}
 )
+
+func stateFields() webhooks.Fields {
+	annotations := webhooks.Fields{}
+	for _, key := range initialization.StateAnnotations {
+		annotations[key] = nil
+	}
+	return webhooks.Fields{"metadata": {"labels": {v1alpha1.LabelInitializing: nil}, "annotations": annotations}}
+}
 
 // inject answers requests that create namespaces.
 func (s *sets) inject(ctx context.Context, request *webhooks.Request) (*admissionv1.AdmissionResponse, error) {
 	generation, err := strconv.ParseInt(request.Subpath, 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse the generation of NamespaceInitializerSet %q: %w",
-			v1alpha1.EffectiveSetName, err)
+			internalv1alpha1.EffectiveSetName, err)
 	}
 	set, err := s.wait(ctx, generation)
 	if err != nil {

@@ -26,9 +26,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/limitedhttp"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
-	"github.com/nslifecycle/nslifecycle/test/admissioncases"
+	"github.com/nslifecycle/nslifecycle/test/admission/cases"
 )
 
 // codec encodes objects as kube-apiserver does.
@@ -93,7 +94,7 @@ func review(
 }
 
 // serve serves the webhooks with a set, and returns the address.
-func serve(t *testing.T, set *v1alpha1.NamespaceInitializerSet) string {
+func serve(t *testing.T, set *internalv1alpha1.NamespaceInitializerSet) string {
 	t.Helper()
 	g := NewWithT(t)
 	sets := newSets()
@@ -109,8 +110,8 @@ func serve(t *testing.T, set *v1alpha1.NamespaceInitializerSet) string {
 }
 
 func TestInjectWebhook(t *testing.T) {
-	address := serve(t, admissioncases.Set())
-	for name, test := range admissioncases.Creations() {
+	address := serve(t, cases.Set())
+	for name, test := range cases.Creations() {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			namespace, recorder := review(g, address, "/inject/1", test.User, nil, defaulted(test.Request()))
@@ -123,21 +124,21 @@ func TestInjectWebhook(t *testing.T) {
 
 func TestUpdateWebhooks(t *testing.T) {
 	address := serve(t, nil)
-	starts := admissioncases.Starts()
-	for name, test := range admissioncases.Updates() {
+	starts := cases.Starts()
+	for name, test := range cases.Updates() {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			before := starts[test.Start].DeepCopy()
 			after := before.DeepCopy()
 			test.Change(after)
 			path := PathRestore
-			if test.User == admissioncases.Initializer {
+			if test.User == cases.Initializer {
 				path = PathComplete
 			}
 			got, recorder := review(g, address, path, test.User, before, after)
 			g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
 			want := test.Expected(before)
-			expectObject(g, got, admissioncases.Object{Labels: want.Labels, Annotations: want.Annotations})
+			expectObject(g, got, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
 		})
 	}
 }
@@ -145,7 +146,7 @@ func TestUpdateWebhooks(t *testing.T) {
 // TestLargest verifies that the webhooks handle the largest Namespaces.
 func TestLargest(t *testing.T) {
 	g := NewWithT(t)
-	address := serve(t, admissioncases.Set())
+	address := serve(t, cases.Set())
 	created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{}}}
 	for i := range 2000 {
 		created.Labels[fmt.Sprintf("%s%d.example.com/%s", strings.Repeat("a.", 115), i, strings.Repeat("k", 58))] = strings.Repeat("v", 63)
@@ -160,7 +161,7 @@ func TestLargest(t *testing.T) {
 	g.Expect(namespace.Labels).To(HaveLen(2001))
 	g.Expect(namespace.Spec.Finalizers).To(HaveLen(1001))
 
-	before := admissioncases.Starts()[admissioncases.StartFresh]
+	before := cases.Starts()[cases.StartFresh]
 	before.Annotations[v1alpha1.AnnotationInitializationResult] = strings.Repeat("<", 240<<10)
 	before.Status.Conditions = []corev1.NamespaceCondition{{Message: strings.Repeat("<", 1<<20)}}
 	for i := range 100_000 {
@@ -186,7 +187,7 @@ func TestWithoutSpecAndMaps(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(hasSpec).To(BeFalse())
 	after := before.DeepCopy()
-	Inject(after, admissioncases.Set(), "alice")
+	Inject(after, cases.Set(), "alice")
 	operations := map[string]bool{}
 	for _, operation := range computePatch(before, after, hasSpec) {
 		operations[operation.Op+" "+operation.Path] = true
@@ -199,9 +200,9 @@ func TestWithoutSpecAndMaps(t *testing.T) {
 // TestGenerations verifies that a creation waits for the generation that the API server requests.
 func TestGenerations(t *testing.T) {
 	tests := map[string]struct {
-		has     *v1alpha1.NamespaceInitializerSet
+		has     *internalv1alpha1.NamespaceInitializerSet
 		path    string
-		arrives *v1alpha1.NamespaceInitializerSet
+		arrives *internalv1alpha1.NamespaceInitializerSet
 		want    int
 	}{
 		"the generation": {has: withGeneration(3), path: "/inject/3", want: http.StatusOK},
@@ -241,8 +242,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-func withGeneration(generation int64) *v1alpha1.NamespaceInitializerSet {
-	set := admissioncases.Set()
+func withGeneration(generation int64) *internalv1alpha1.NamespaceInitializerSet {
+	set := cases.Set()
 	set.Generation = generation
 	return set
 }

@@ -19,8 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
@@ -103,16 +104,16 @@ func (c *Checker) checkLeader(ctx context.Context) error {
 	return nil
 }
 
-func (c *Checker) readSet(ctx context.Context) (*v1alpha1.NamespaceInitializerSet, error) {
-	set := &v1alpha1.NamespaceInitializerSet{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set); err != nil {
-		return set, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+func (c *Checker) readSet(ctx context.Context) (*internalv1alpha1.NamespaceInitializerSet, error) {
+	set := &internalv1alpha1.NamespaceInitializerSet{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: internalv1alpha1.EffectiveSetName}, set); err != nil {
+		return set, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", internalv1alpha1.EffectiveSetName, err)
 	}
 	return set, nil
 }
 
 // checkEnforced returns an error that explains why the admission controller does not report the set as enforced.
-func checkEnforced(set *v1alpha1.NamespaceInitializerSet) error {
+func checkEnforced(set *internalv1alpha1.NamespaceInitializerSet) error {
 	enforced, _ := initialization.EnforcedCondition(set)
 	if enforced.Status != metav1.ConditionTrue {
 		return errors.New(enforced.Message)
@@ -133,7 +134,7 @@ func (c *Checker) checkCondition(ctx context.Context) error {
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: c.SystemNamespace}, &namespace); err != nil {
 		return fmt.Errorf("failed to get namespace %q: %w", c.SystemNamespace, err)
 	}
-	if nscondition.Find(&namespace, v1alpha1.ConditionInitializing) == nil {
+	if nsobject.FindCondition(&namespace, v1alpha1.ConditionInitializing) == nil {
 		return errors.New(msgNoCondition(c.SystemNamespace))
 	}
 	return nil

@@ -15,10 +15,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
-// The tests in test/install and test/e2e run the other checks against a real API server.
+// The tests in test/installation and test/e2e run the other checks against a real API server.
 func TestCheckLeader(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	lease := func(holder string, renewed time.Time) *coordinationv1.Lease {
@@ -81,11 +81,11 @@ func TestCheckEnforced(t *testing.T) {
 		"without condition": {observed: 2, want: "--controllers=admission"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+			set := &internalv1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
 			set.Status.ObservedGeneration = test.observed
 			if test.status != "" {
 				set.Status.Conditions = []metav1.Condition{{
-					Type: v1alpha1.ConditionEnforced, Status: test.status, Message: "the API server lacks a policy",
+					Type: internalv1alpha1.ConditionEnforced, Status: test.status, Message: "the API server lacks a policy",
 				}}
 			}
 			err := checkEnforced(set)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -16,7 +17,7 @@ const (
 	checkLeader    = "the leader renews its Lease"
 	checkPolicies  = "new namespaces get the initializers of the set"
 	checkLimits    = "a policy limits what the operator can write"
-	checkSet       = "NamespaceInitializerSet \"" + v1alpha1.EffectiveSetName + "\" exists"
+	checkSet       = "NamespaceInitializerSet \"" + internalv1alpha1.EffectiveSetName + "\" exists"
 	checkCondition = "namespaces get the " + v1alpha1.ConditionInitializing + " condition"
 )
 

@@ -5,8 +5,11 @@ package limitedhttp
 
 import (
 	"context"
+	"crypto"
 	"crypto/tls"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -65,16 +68,11 @@ type Connection struct {
 	waited, waiting atomic.Int64
 }
 
-// connectionKey is the key of the connection in the context of a request.
 type connectionKey struct{}
 
 // ConnectionFrom returns the connection of a request.
 func ConnectionFrom(ctx context.Context) *Connection {
 	return ctx.Value(connectionKey{}).(*Connection)
-}
-
-func withConnection(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, connectionOf(conn))
 }
 
 // connectionOf returns the TCP connection below a TLS connection.
@@ -134,4 +132,84 @@ func (c *Connection) isStalled() bool {
 func (c *Connection) Close() error {
 	c.use.Release()
 	return c.Conn.Close()
+}
+
+// maxSignatures is the number of concurrent signatures in TLS handshakes of all servers. Signatures take most of the
+// time of a handshake. Otherwise, a flood of handshakes could delay controllers until the manager loses its Lease.
+const maxSignatures = 1
+
+var signatures = make(chan struct{}, maxSignatures)
+
+// limitSignatures limits the processor time of TLS handshakes.
+func limitSignatures(config *tls.Config) *tls.Config {
+	get := config.GetCertificate
+	config = config.Clone()
+	config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		certificate, err := get(hello)
+		if err != nil {
+			return nil, err
+		}
+		limited := *certificate
+		if key, ok := limited.PrivateKey.(crypto.Signer); ok {
+			limited.PrivateKey = limitedSigner{key, connectionOf(hello.Conn)}
+		}
+		return &limited, nil
+	}
+	return config
+}
+
+type limitedSigner struct {
+	crypto.Signer
+	connection *Connection
+}
+
+// Sign implements crypto.Signer.
+func (s limitedSigner) Sign(random io.Reader, digest []byte, options crypto.SignerOpts) ([]byte, error) {
+	select {
+	case signatures <- struct{}{}:
+		defer func() { <-signatures }()
+	case <-s.connection.ended:
+		return nil, net.ErrClosed
+	}
+	return s.Signer.Sign(random, digest, options)
+}
+
+// Limits for peers.
+const (
+	// receiveTimeout limits the TLS handshake, and the time from the first byte of a request to its last. A peer in
+	// the same network needs milliseconds.
+	receiveTimeout = 5 * time.Second
+	// maxWait is how long the server waits for the parts of a request, in total, before the connection is one of those
+	// that are closed first.
+	maxWait = 100 * time.Millisecond
+	// AnswerTimeout limits a request as a whole. The timeoutSeconds of a webhook are at most 30.
+	AnswerTimeout = 40 * time.Second
+	// idleTimeout is the one of API servers.
+	idleTimeout = 90 * time.Second
+	// MaxConnections is the number of connections whose request is not being served. An API server
+	// processes up to 600 requests concurrently, and far fewer of one priority level.
+	MaxConnections = 512
+	// maxHandshakeBytes is what a peer can send before the body: the handshake with a client certificate, the
+	// header, and the start of the body in the last TLS record.
+	maxHandshakeBytes = 64 << 10
+	// maxHeaderBytes is the size of a header, to which net/http adds 4 KiB.
+	maxHeaderBytes = 8 << 10
+)
+
+// NewServer returns a server for a listener from Limit.
+func NewServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, connectionOf(conn))
+		},
+		ConnState:         renewIdle,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: receiveTimeout,
+		ReadTimeout:       receiveTimeout,
+		WriteTimeout:      AnswerTimeout,
+		IdleTimeout:       idleTimeout,
+		// Peers cause these lines, and there can be any number of them.
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
 }

@@ -13,26 +13,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// CacheOptions returns the options of a cache that strips managedFields and bounds Namespaces: its client must be
-// nscache.NewClient. Of all policies and
-// Leases, the cache contains only the policies of this project and the Leases of API servers. Of all webhook
-// configurations, it contains only those of the hold webhooks and of the webhook for templates.
+// CacheOptions returns the options of a cache that strips managedFields and bounds Namespaces: the client of the
+// manager must be that of nscache.NewClient. Of all policies and Leases, the cache contains only the policies of this
+// project and the Leases of API servers. Of all webhook configurations, it contains only those of the hold webhooks and
+// of the webhook for templates.
 func CacheOptions(controllers Controllers) cache.Options {
 	policies := cache.ByObject{Label: policyverifier.Selector()}
+	var state []string
+	if controllers.Runs(Initialization) {
+		state = initialization.StateAnnotations
+	}
 	options := cache.Options{
 		DefaultTransform: stripDefault,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Namespace{}: {Transform: nscache.BoundNamespace(controllers.Runs(Initialization))},
+			&corev1.Namespace{}: {Transform: nscache.BoundNamespace(state)},
 			&coordinationv1.Lease{}: {
 				Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
 					LabelSelector: labels.SelectorFromSet(labels.Set{
-						finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue,
+						graceperiod.APIServerLeaseLabel: graceperiod.APIServerLeaseValue,
 					}),
 				}},
 			},
@@ -40,10 +45,10 @@ func CacheOptions(controllers Controllers) cache.Options {
 	}
 	if controllers.Runs(Admission) {
 		options.ByObject[&admissionv1.MutatingWebhookConfiguration{}] = cache.ByObject{
-			Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HoldConfiguration),
+			Field: fields.OneTermEqualSelector("metadata.name", internalv1alpha1.HoldConfiguration),
 		}
 		options.ByObject[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{
-			Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.TemplatesConfiguration),
+			Field: fields.OneTermEqualSelector("metadata.name", internalv1alpha1.TemplatesConfiguration),
 		}
 	}
 	if controllers.Runs(Admission) || controllers.Runs(Expiry) {

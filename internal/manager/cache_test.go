@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 func TestCacheOptions(t *testing.T) {
@@ -28,11 +28,11 @@ func TestCacheOptions(t *testing.T) {
 	g.Expect(options.ByObject).To(HaveLen(6))
 	for object, cached := range options.ByObject {
 		if _, isWebhooks := object.(*admissionv1.MutatingWebhookConfiguration); isWebhooks {
-			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + v1alpha1.HoldConfiguration))
+			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + internalv1alpha1.HoldConfiguration))
 			continue
 		}
 		if _, isWebhooks := object.(*admissionv1.ValidatingWebhookConfiguration); isWebhooks {
-			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + v1alpha1.TemplatesConfiguration))
+			g.Expect(cached.Field.String()).To(Equal("metadata.name=" + internalv1alpha1.TemplatesConfiguration))
 			continue
 		}
 		if _, isNamespace := object.(*corev1.Namespace); isNamespace {
@@ -49,7 +49,7 @@ func TestCacheOptions(t *testing.T) {
 			g.Expect(inSystem.Matches(labels.Set{})).To(BeFalse())
 			continue
 		}
-		g.Expect(cached.Label.Matches(labels.Set{v1alpha1.LabelPolicy: "any"})).To(BeTrue(), "%T", object)
+		g.Expect(cached.Label.Matches(labels.Set{internalv1alpha1.LabelPolicy: "any"})).To(BeTrue(), "%T", object)
 		g.Expect(cached.Label.Matches(labels.Set{"app": "other"})).To(BeFalse(), "%T", object)
 	}
 

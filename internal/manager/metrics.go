@@ -31,31 +31,28 @@ const maxScrapes, scrapeBurst, maxScrapesOfPeer = 50, 100, 5
 // MetricsOptions configure the server of the metrics. The one of controller-runtime accepts any number of connections.
 type MetricsOptions struct {
 	Address string
-	// IsSecure makes the server require TLS, and authenticate and authorize requests.
-	IsSecure bool
 	// CertDir contains the certificate. If it contains none, the server uses a self-signed one.
 	CertDir string
-	// EnableHTTP2 makes the server accept HTTP/2.
-	EnableHTTP2 bool
 }
 
+// addMetrics adds a server that requires TLS, and authenticates and authorizes requests: the metrics contain the names
+// of templates and initializers.
 func addMetrics(ctx context.Context, mgr ctrl.Manager, options MetricsOptions) error {
 	if options.Address == "" || options.Address == disabledAddress {
 		return nil
 	}
-	handler := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
-	var config *tls.Config
-	if options.IsSecure {
-		filter, err := filters.WithAuthenticationAndAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
-		if err != nil {
-			return fmt.Errorf("failed to set up the authorization of metrics: %w", err)
-		}
-		if handler, err = filter(mgr.GetLogger().WithName("metrics"), handler); err != nil {
-			return fmt.Errorf("failed to set up the authorization of metrics: %w", err)
-		}
-		if config, err = metricsTLS(mgr, options); err != nil {
-			return err
-		}
+	filter, err := filters.WithAuthenticationAndAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("failed to set up the authorization of metrics: %w", err)
+	}
+	handler, err := filter(mgr.GetLogger().WithName("metrics"),
+		promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	if err != nil {
+		return fmt.Errorf("failed to set up the authorization of metrics: %w", err)
+	}
+	config, err := metricsTLS(mgr, options.CertDir)
+	if err != nil {
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", limitRate(handler))
@@ -94,13 +91,10 @@ func (l *scrapeLimiter) allow(peer string, now time.Time) bool {
 	return l.byPeer[peer] <= maxScrapesOfPeer && l.all.AllowN(now, 1)
 }
 
-func metricsTLS(mgr ctrl.Manager, options MetricsOptions) (*tls.Config, error) {
+func metricsTLS(mgr ctrl.Manager, directory string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	if options.EnableHTTP2 {
-		config.NextProtos = []string{"h2", "http/1.1"}
-	}
-	certificate := filepath.Join(options.CertDir, corev1.TLSCertKey)
-	if _, err := os.Stat(certificate); options.CertDir == "" || os.IsNotExist(err) {
+	certificate := filepath.Join(directory, corev1.TLSCertKey)
+	if _, err := os.Stat(certificate); directory == "" || os.IsNotExist(err) {
 		certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{{127, 0, 0, 1}}, nil)
 		if err != nil {
 			return nil, fmt.Errorf("failed to generate a certificate for metrics: %w", err)
@@ -112,7 +106,7 @@ func metricsTLS(mgr ctrl.Manager, options MetricsOptions) (*tls.Config, error) {
 		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
 		return config, nil
 	}
-	watcher, err := certwatcher.New(certificate, filepath.Join(options.CertDir, corev1.TLSPrivateKeyKey))
+	watcher, err := certwatcher.New(certificate, filepath.Join(directory, corev1.TLSPrivateKeyKey))
 	if err != nil {
 		return nil, fmt.Errorf("failed to load the certificate for metrics: %w", err)
 	}

@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
@@ -26,29 +27,29 @@ type Options struct {
 	// OwnNamespace is the namespace of the manager's Pod; empty if the manager runs outside the
 	// cluster.
 	OwnNamespace string
-	// FinalizerToken is the namespace finalizer that finalization removes; "kubernetes" if empty.
-	FinalizerToken corev1.FinalizerName
-	// SettlingTime is the grace period between the deletion of a namespace and the removal of its
-	// namespace finalizer.
-	SettlingTime finalization.GracePeriod
-	// NamespaceWorkers is the number of initializing Namespaces that are reconciled concurrently.
+	// NamespaceFinalizer is the namespace finalizer that finalization removes; "kubernetes" if empty.
+	NamespaceFinalizer corev1.FinalizerName
+	// GracePeriod is the time between the deletion of a namespace and the removal of its namespace finalizer.
+	GracePeriod graceperiod.GracePeriod
+	// NamespaceWorkers is the number of initializing Namespaces that are reconciled concurrently. The default is 10.
 	NamespaceWorkers int
-	// TemplateWorkers is the number of Namespaces to which templates are applied concurrently.
+	// TemplateWorkers is the number of new Namespaces to which templates are applied concurrently. The default is 16.
 	TemplateWorkers int
 	// TemplateFullPass is the time between two comparisons of all objects of templates with the API server.
 	// The default is 10 hours.
 	TemplateFullPass time.Duration
 	// FinalizationWorkers is the number of terminating Namespaces that are reconciled concurrently.
+	// The default is DefaultFinalizationWorkers.
 	FinalizationWorkers int
 	// DiagnosisProgressDeadline is how long a Namespace can make no progress before it is diagnosed.
 	// The default is DefaultProgressDeadline.
 	DiagnosisProgressDeadline time.Duration
-	// DiagnosisWorkers is the number of Namespaces that are diagnosed concurrently.
+	// DiagnosisWorkers is the number of Namespaces that are diagnosed concurrently. The default is 2.
 	DiagnosisWorkers int
 	// IsExpiryDryRun makes the expiry controller report expired Namespaces instead of deleting them.
 	IsExpiryDryRun bool
 	// Hold configures the webhooks. The initialization controllers serve them at the address, unless it is "0". The
-	// admission controller uses the URL, the Service and the Secret. Nil selects the defaults, without an address.
+	// admission controller uses the URL. Nil selects the defaults, without an address.
 	Hold *hold.Options
 	// ProbeAddress is the address of /healthz and /readyz, and Metrics describes the server of the metrics. Empty
 	// addresses and "0" disable them.
@@ -74,7 +75,15 @@ func (o *Options) UseServerClock(config *rest.Config) {
 // DefaultProgressDeadline is the default of Options.DiagnosisProgressDeadline.
 const DefaultProgressDeadline = diagnosis.DefaultProgressDeadline
 
-const defaultTemplateFullPass = 10 * time.Hour
+// DefaultFinalizationWorkers is the default of Options.FinalizationWorkers.
+const DefaultFinalizationWorkers = 250
+
+const (
+	defaultNamespaceWorkers = 10
+	defaultTemplateWorkers  = 16
+	defaultDiagnosisWorkers = 2
+	defaultTemplateFullPass = 10 * time.Hour
+)
 
 func (o *Options) setDefaults() {
 	if o.Clock == nil {
@@ -86,13 +95,11 @@ func (o *Options) setDefaults() {
 	if o.Hold == nil {
 		o.Hold = &hold.Options{Options: webhooks.Defaults()}
 	}
-	if o.FinalizerToken == "" {
-		o.FinalizerToken = corev1.FinalizerKubernetes
-	}
-	if o.TemplateFullPass == 0 {
-		o.TemplateFullPass = defaultTemplateFullPass
-	}
-	if o.DiagnosisProgressDeadline == 0 {
-		o.DiagnosisProgressDeadline = DefaultProgressDeadline
-	}
+	o.NamespaceFinalizer = cmp.Or(o.NamespaceFinalizer, corev1.FinalizerKubernetes)
+	o.NamespaceWorkers = cmp.Or(o.NamespaceWorkers, defaultNamespaceWorkers)
+	o.TemplateWorkers = cmp.Or(o.TemplateWorkers, defaultTemplateWorkers)
+	o.TemplateFullPass = cmp.Or(o.TemplateFullPass, defaultTemplateFullPass)
+	o.FinalizationWorkers = cmp.Or(o.FinalizationWorkers, DefaultFinalizationWorkers)
+	o.DiagnosisProgressDeadline = cmp.Or(o.DiagnosisProgressDeadline, DefaultProgressDeadline)
+	o.DiagnosisWorkers = cmp.Or(o.DiagnosisWorkers, defaultDiagnosisWorkers)
 }

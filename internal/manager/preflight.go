@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 )
 
@@ -26,7 +27,11 @@ type requirement struct {
 func requirements() []requirement {
 	return []requirement{{
 		groupVersion: v1alpha1.GroupVersion,
-		resources:    []string{"namespaceinitializerconfigurations", "namespaceinitializersets"},
+		resources:    []string{"namespaceinitializerconfigurations"},
+		remedy:       msgInstallDefinitions,
+	}, {
+		groupVersion: internalv1alpha1.GroupVersion,
+		resources:    []string{"namespaceinitializersets"},
 		remedy:       msgInstallDefinitions,
 	}, {
 		groupVersion: admissionv1.SchemeGroupVersion,

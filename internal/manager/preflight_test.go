@@ -20,10 +20,12 @@ var errOutage = errors.New("the API server is unavailable")
 func TestPreflight(t *testing.T) {
 	const (
 		ours     = "nslifecycle.dev/v1alpha1"
+		internal = "internal.nslifecycle.dev/v1alpha1"
 		policies = "admissionregistration.k8s.io/v1"
 	)
 	everything := map[string][]string{
-		ours: {"namespaceinitializerconfigurations", "namespaceinitializerconfigurations/status", "namespaceinitializersets"},
+		ours:     {"namespaceinitializerconfigurations", "namespaceinitializerconfigurations/status"},
+		internal: {"namespaceinitializersets", "namespaceinitializersets/status"},
 		policies: {
 			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
 			"validatingadmissionpolicies", "validatingadmissionpolicies/status", "validatingadmissionpolicybindings",
@@ -38,7 +40,7 @@ func TestPreflight(t *testing.T) {
 		return served
 	}
 	without := func(groupVersion string, resources ...string) map[string][]string {
-		served := only(ours, policies)
+		served := only(ours, internal, policies)
 		served[groupVersion] = slices.DeleteFunc(slices.Clone(served[groupVersion]), func(resource string) bool {
 			return slices.Contains(resources, resource)
 		})
@@ -53,19 +55,19 @@ func TestPreflight(t *testing.T) {
 		"all types are served": {served: everything},
 		"no CustomResourceDefinitions": {
 			served: only(policies),
-			want: "the API server does not serve namespaceinitializerconfigurations, namespaceinitializersets in " +
+			want: "the API server does not serve namespaceinitializerconfigurations in " +
 				"nslifecycle.dev/v1alpha1: " + msgInstallDefinitions,
 		},
 		"one CustomResourceDefinition is missing": {
-			served: without(ours, "namespaceinitializersets"),
-			want: "the API server does not serve namespaceinitializersets in nslifecycle.dev/v1alpha1: " +
+			served: without(internal, "namespaceinitializersets"),
+			want: "the API server does not serve namespaceinitializersets in internal.nslifecycle.dev/v1alpha1: " +
 				msgInstallDefinitions,
 		},
 		"an API server without mutating policies": {
 			served: without(policies, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
 		},
 		"an API server without any policies": {
-			served: only(ours),
+			served: only(ours, internal),
 			want: "the API server does not serve validatingadmissionpolicies, validatingadmissionpolicybindings in " +
 				"admissionregistration.k8s.io/v1: " + msgUpgradeServer,
 		},

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnoser"
@@ -30,7 +31,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
-	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 )
 
 // reportingController is the reporting controller of Events.
@@ -43,19 +44,19 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	var validator *template.Validator
+	var validator *validation.Validator
 	if options.Controllers.Runs(Admission) {
 		if err := setupAdmission(mgr, options); err != nil {
 			return err
 		}
-		cached = append(cached, &v1alpha1.NamespaceInitializerSet{})
+		cached = append(cached, &internalv1alpha1.NamespaceInitializerSet{})
 		cached = append(cached, policyverifier.Objects()...)
 	}
 	if options.Controllers.Runs(Initialization) {
 		if validator, err = setupInitialization(ctx, mgr, options); err != nil {
 			return err
 		}
-		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
+		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &internalv1alpha1.NamespaceInitializerSet{})
 	}
 	if validator != nil {
 		cached = append(cached, &v1alpha1.NamespaceTemplate{})
@@ -95,7 +96,7 @@ func collectNamespaces(mgr ctrl.Manager, options Options) ([]client.Object, erro
 		return nil, nil
 	}
 	if err := mgr.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
-		Reader: mgr.GetClient(), Finalizer: options.FinalizerToken,
+		Reader: mgr.GetClient(), Finalizer: options.NamespaceFinalizer,
 		HasInitialization: controllers.Runs(Initialization), HasFinalization: controllers.Runs(Finalization),
 		HasTemplates: controllers.Runs(Templates),
 	})); err != nil {
@@ -117,7 +118,7 @@ func ownUser(ctx context.Context, mgr ctrl.Manager) (string, error) {
 
 // setupInitialization adds the reconcilers of initializers and, if they are selected, of templates. It returns the
 // validator of templates, or nil without them.
-func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options) (*template.Validator, error) {
+func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options) (*validation.Validator, error) {
 	self, err := ownUser(ctx, mgr)
 	if err != nil {
 		return nil, err
@@ -130,9 +131,10 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 
 func setupInitializers(mgr ctrl.Manager, options Options, self string) error {
 	if err := (&controller.ConfigurationReconciler{
-		Client: mgr.GetClient(),
-		Live:   mgr.GetAPIReader(),
-		Clock:  options.Clock,
+		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
+		Clock:    options.Clock,
+		Recorder: mgr.GetEventRecorder(reportingController),
 		HealthChecker: &initializerhealth.Checker{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock,
 		},
@@ -192,13 +194,13 @@ func setupFinalization(ctx context.Context, mgr ctrl.Manager, options Options) e
 		User: self, Client: live, Discovery: discoveryClient, Clock: options.Clock, Log: mgr.GetLogger(),
 	})
 	finalizer := finalization.New(finalization.Config{
-		NamespaceFinalizer: options.FinalizerToken,
+		NamespaceFinalizer: options.NamespaceFinalizer,
 		Clock:              options.Clock,
 		Discoverer:         role,
 		Content:            content,
 		Namespaces:         liveNamespaces{live},
 		GracePeriods: &graceperiod.Source{
-			Config: options.SettlingTime, Leases: mgr.GetClient(), Live: live,
+			Config: options.GracePeriod, Leases: mgr.GetClient(), Live: live,
 			Clock: options.Clock, ServerClock: options.ServerClock,
 		},
 		IsAggregated:      isAggregated(mgr.GetClient()),
@@ -213,7 +215,7 @@ func setupFinalization(ctx context.Context, mgr ctrl.Manager, options Options) e
 		Live:               live,
 		Recorder:           mgr.GetEventRecorder(reportingController),
 		Clock:              options.Clock,
-		NamespaceFinalizer: options.FinalizerToken,
+		NamespaceFinalizer: options.NamespaceFinalizer,
 		OwnNamespace:       options.OwnNamespace,
 		Workers:            options.FinalizationWorkers,
 		Finalizer:          finalizer,

@@ -18,11 +18,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
 	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
+	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 )
 
-func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.Validator, error) {
+func setupTemplates(mgr ctrl.Manager, options Options, self string) (*validation.Validator, error) {
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
@@ -31,7 +33,7 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.V
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a metadata client: %w", err)
 	}
-	cacheOptions := template.CacheOptions(options.SystemNamespace)
+	cacheOptions := apply.CacheOptions(options.SystemNamespace)
 	cacheOptions.Scheme, cacheOptions.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
 	objects, err := cache.New(mgr.GetConfig(), cacheOptions)
 	if err != nil {
@@ -41,10 +43,10 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.V
 		return nil, fmt.Errorf("failed to add the cache for the objects of templates: %w", err)
 	}
 	namespaces, templates := &controller.Requests{}, &controller.Requests{}
-	revisions := &template.Revisions{
-		Client: mgr.GetClient(), Cached: objects, SystemNamespace: options.SystemNamespace,
+	revisions := &apply.Revisions{
+		Client: mgr.GetClient(), Cached: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
 	}
-	programs, rollouts := &template.Programs{Revisions: revisions}, &template.Rollouts{}
+	programs, records := &apply.Programs{Revisions: revisions}, &apply.Records{Clock: options.Clock}
 	live, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
@@ -55,33 +57,36 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.V
 		User: self, Client: live, Discovery: discoveryClient, Clock: options.Clock, Log: mgr.GetLogger(),
 	})
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
-	writer := template.NewWriter(mgr.GetConfig(), mapper, discoveryClient, options.SystemNamespace, options.Clock)
-	applier := &template.Applier{
-		Writer: writer, Programs: programs, Rollouts: rollouts, Clock: options.Clock,
-		Recorder:        metrics.TemplateRecorder{},
-		Objects:         template.NewObjects(objects, options.Clock, func(name string) { namespaces.Add(false, name) }),
-		Grants:          &template.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
-		ServiceAccounts: objects, Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),
+	writer := apply.NewWriter(mgr.GetConfig(), mapper, discoveryClient, options.SystemNamespace, options.Clock)
+	applier := &apply.Applier{
+		Writer: writer, Programs: programs, Records: records, Clock: options.Clock,
+		Recorder: metrics.TemplateRecorder{},
+		Limits:   &apply.Limits{Records: records, Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		Objects: apply.NewObjects(objects, records, options.Clock, func(name string) {
+			namespaces.Add(false, name)
+		}),
+		Grants:          &apply.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
+		ServiceAccounts: objects, Live: mgr.GetAPIReader(),
 		WatchPermissions: watchPermissions, SystemNamespace: options.SystemNamespace, FullPass: options.TemplateFullPass,
 	}
-	tracker := &template.Tracker{}
 	status := &controller.TemplateReconciler{
-		Client: mgr.GetClient(), Programs: programs, Applier: applier, Tracker: tracker, Clock: options.Clock,
-		Revisions: revisions, Rollouts: rollouts, ServiceAccounts: objects, Requests: templates,
-		Authorizer: &template.Authorizer{
-			Client: mgr.GetClient(), ServiceAccounts: objects, Writer: writer, Revisions: revisions,
+		Client: mgr.GetClient(), Programs: programs, Applier: applier, Records: records, Clock: options.Clock,
+		Revisions: revisions, ServiceAccounts: objects, Requests: templates, Namespaces: namespaces,
+		Recorder: mgr.GetEventRecorder(reportingController),
+		Authorizer: &authorization.Authorizer{
+			Client: mgr.GetClient(), ServiceAccounts: objects, DryRunner: writer, Revisions: revisions,
 			SystemNamespace: options.SystemNamespace, Operator: permissions.SubjectOf(self), Clock: options.Clock,
 		},
 	}
 	reconciler := &controller.TemplatedNamespaceReconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Applier: applier, Tracker: tracker, Clock: options.ServerClock,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Applier: applier, Programs: programs, Records: records,
+		Clock:           options.ServerClock,
 		Recorder:        mgr.GetEventRecorder(reportingController),
 		ServiceAccounts: objects, SystemNamespace: options.SystemNamespace, Workers: options.TemplateWorkers,
-		StatusChanged: status.StatusChanged, Requests: namespaces,
+		Requests: namespaces, Templates: templates,
 	}
-	status.PlanChanged, status.Authorized = reconciler.EnqueueSelected, reconciler.EnqueueSelected
-	applier.Sources = template.NewSources(writer, mgr.GetAPIReader(), metadataClient, options.Clock,
-		func(source v1alpha1.TemplateCopy) { reconciler.EnqueueCopiesOf(source) })
+	applier.Sources = apply.NewSources(writer, mgr.GetAPIReader(), metadataClient, options.Clock,
+		func(source v1alpha1.TemplateSourceReference) { reconciler.EnqueueCopiesOf(source) })
 	if err := mgr.Add(applier.Sources); err != nil {
 		return nil, fmt.Errorf("failed to add the watches of sources: %w", err)
 	}
@@ -91,5 +96,5 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*template.V
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("failed to set up the reconciler of namespaces with templates: %w", err)
 	}
-	return template.NewValidator(writer, mgr.GetAPIReader(), options.SystemNamespace), nil
+	return validation.NewValidator(writer.ResourceOf, mgr.GetAPIReader(), options.SystemNamespace), nil
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/injection"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // setupWebhooks adds the webhooks that inject initializers and hold writes, and the one for templates unless
 // validator is nil, if the options enable them. It adds the check of their server to those of the readiness probe.
 func setupWebhooks(
-	ctx context.Context, mgr ctrl.Manager, options Options, validator *template.Validator,
+	ctx context.Context, mgr ctrl.Manager, options Options, validator *validation.Validator,
 	ready map[string]healthz.Checker,
 ) error {
 	if !options.Hold.IsServed() || !options.Controllers.Runs(Initialization) {

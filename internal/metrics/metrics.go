@@ -13,6 +13,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
@@ -24,7 +25,7 @@ const metricsNamespace = "nslifecycle"
 const nativeBucketFactor = 1.1
 
 var (
-	// InitializationDuration is labeled with one of the outcomes Completed, Failed and Deleted.
+	// InitializationDuration is labeled with one of the outcomes Initialized, Failed and Deleted.
 	InitializationDuration = newDurations("initialization_duration_seconds", helpInitializationDuration,
 		[]float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600})
 
@@ -37,20 +38,20 @@ var (
 
 	effectiveSetStatus = newGauges("effective_set_status", helpEffectiveSetStatus, "reason")
 
-	// settlingTime is a vector without labels, so that the metric is absent until the first deletion.
-	settlingTime = newGauges("settling_time_seconds", helpSettlingTime)
+	// finalizationGracePeriod is a vector without labels, so that the metric is absent until the first deletion.
+	finalizationGracePeriod = newGauges("finalization_grace_period_seconds", helpGracePeriod)
 
-	objectsDeletedTotal = newCounter("objects_deleted_total", helpObjectsDeleted)
+	objectsDeletedTotal = newCounter("finalization_objects_deleted_total", helpObjectsDeleted)
 
 	finalizationRequestsTotal = newCounters("finalization_requests_total", helpFinalizationRequests, "purpose")
 
-	sharedListRequestsTotal = newCounter("shared_list_requests_total", helpSharedListRequests)
+	sharedListRequestsTotal = newCounter("finalization_shared_list_requests_total", helpSharedListRequests)
 
 	// FinalizationThrottledTotal counts requeues after a response with Retry-After.
 	FinalizationThrottledTotal = newCounter("finalization_throttled_total", helpFinalizationThrottled)
 
-	// NamespacesBlocked is labeled with the stage and the most likely cause.
-	NamespacesBlocked = newGauges("namespaces_blocked", helpNamespacesBlocked, "stage", "cause")
+	// NamespacesBlocked is labeled with the state and the most likely cause.
+	NamespacesBlocked = newGauges("namespaces_blocked", helpNamespacesBlocked, "state", "cause")
 
 	// DiagnosesTotal is labeled with one of the results Blocked, Progressing, Outdated and Error.
 	DiagnosesTotal = newCounters("diagnoses_total", helpDiagnoses, "result")
@@ -62,13 +63,13 @@ var (
 	// DiagnosisRequestsTotal counts the requests that all diagnoses send.
 	DiagnosisRequestsTotal = newCounter("diagnosis_requests_total", helpDiagnosisRequests)
 
-	heldWritesTotal = newCounters("held_writes_total", helpHeldWritesTotal, "outcome")
+	holdWritesTotal = newCounters("hold_writes_total", helpHoldWritesTotal, "outcome")
 
-	heldWriteDuration = prometheus.NewHistogram(durationOptions("held_write_duration_seconds", helpHeldWriteDuration,
+	holdDuration = prometheus.NewHistogram(durationOptions("hold_duration_seconds", helpHoldDuration,
 		[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30}))
 
-	heldWrites = prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: metricsNamespace, Name: "held_writes", Help: helpHeldWrites,
+	holdWrites = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: metricsNamespace, Name: "hold_writes", Help: helpHoldWrites,
 	})
 
 	// TemplateApplyDuration is observed when the operator removes its initializer from the pending list.
@@ -86,32 +87,32 @@ var (
 // Results of DiagnosesTotal.
 const (
 	// ResultBlocked means that the diagnosis has findings.
-	ResultBlocked = "blocked"
+	ResultBlocked = "Blocked"
 	// ResultProgressing means that the diagnosis has no findings.
-	ResultProgressing = "progressing"
+	ResultProgressing = "Progressing"
 	// ResultOutdated means that the namespace made progress or was deleted during the diagnosis.
-	ResultOutdated = "outdated"
+	ResultOutdated = "Outdated"
 	// ResultError means that the diagnosis failed.
-	ResultError = "error"
+	ResultError = "Error"
 )
 
 // Outcomes of InitializationDuration.
 const (
-	// OutcomeCompleted means that all initializers were removed from the pending list.
-	OutcomeCompleted = "completed"
+	// OutcomeInitialized means that all initializers were removed from the pending list.
+	OutcomeInitialized = "Initialized"
 	// OutcomeFailed means that the namespace has a failure result.
-	OutcomeFailed = "failed"
+	OutcomeFailed = "Failed"
 	// OutcomeDeleted means that the namespace was deleted while initializers were pending.
-	OutcomeDeleted = "deleted"
+	OutcomeDeleted = "Deleted"
 )
 
 // Collectors returns all collectors in this package. They are registered with controller-runtime.
 func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		buildInfo, NamespacesBlocked, DiagnosesTotal, DiagnosisDuration, DiagnosisRequestsTotal, InitializationDuration,
-		InitializersSkippedTotal, FinalizationDuration, effectiveSetStatus, settlingTime, objectsDeletedTotal,
-		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, heldWritesTotal,
-		heldWriteDuration, heldWrites, TemplateApplyDuration, TemplateConflictsTotal, templateWritesTotal, namespaces,
+		InitializersSkippedTotal, FinalizationDuration, effectiveSetStatus, finalizationGracePeriod, objectsDeletedTotal,
+		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, holdWritesTotal,
+		holdDuration, holdWrites, TemplateApplyDuration, TemplateConflictsTotal, templateWritesTotal, namespaces,
 	}
 }
 
@@ -124,16 +125,16 @@ func init() {
 	for _, result := range []string{ResultBlocked, ResultProgressing, ResultOutdated, ResultError} {
 		DiagnosesTotal.WithLabelValues(result)
 	}
-	for _, outcome := range []string{OutcomeCompleted, OutcomeFailed, OutcomeDeleted} {
+	for _, outcome := range []string{OutcomeInitialized, OutcomeFailed, OutcomeDeleted} {
 		InitializationDuration.WithLabelValues(outcome)
 	}
 	for _, outcome := range hold.Outcomes() {
-		heldWritesTotal.WithLabelValues(string(outcome))
+		holdWritesTotal.WithLabelValues(string(outcome))
 	}
-	for _, reason := range []string{v1alpha1.ReasonTimedOut, v1alpha1.ReasonDeregistered} {
+	for _, reason := range initialization.SkipReasons() {
 		InitializersSkippedTotal.WithLabelValues(reason)
 	}
-	for _, outcome := range []string{finalization.OutcomeReleased, finalization.OutcomeOvertaken} {
+	for _, outcome := range []string{finalization.OutcomeReleased, finalization.OutcomeSuperseded} {
 		FinalizationDuration.WithLabelValues(outcome)
 	}
 	for _, purpose := range finalization.Purposes() {
@@ -192,7 +193,7 @@ func Seconds(start, end time.Time) float64 {
 // condition.
 func SetEffectiveSetStatus(reason string) {
 	for _, possible := range []string{
-		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRefused,
+		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRejected,
 	} {
 		value := 0.0
 		if possible == reason {
@@ -202,9 +203,9 @@ func SetEffectiveSetStatus(reason string) {
 	}
 }
 
-// SetSettlingTime records the grace period of the namespace that was deleted last.
-func SetSettlingTime(gracePeriod time.Duration) {
-	settlingTime.WithLabelValues().Set(gracePeriod.Seconds())
+// SetGracePeriod records the grace period of the namespace that was deleted last.
+func SetGracePeriod(gracePeriod time.Duration) {
+	finalizationGracePeriod.WithLabelValues().Set(gracePeriod.Seconds())
 }
 
 // FinalizationRecorder records the requests, deletions and durations of finalization.
@@ -236,15 +237,15 @@ type HoldRecorder struct{}
 // Held implements hold.Recorder.
 func (HoldRecorder) Held() func(hold.Outcome) {
 	start := time.Now()
-	heldWrites.Inc()
+	holdWrites.Inc()
 	return func(outcome hold.Outcome) {
-		heldWrites.Dec()
-		heldWriteDuration.Observe(time.Since(start).Seconds())
-		heldWritesTotal.WithLabelValues(string(outcome)).Inc()
+		holdWrites.Dec()
+		holdDuration.Observe(time.Since(start).Seconds())
+		holdWritesTotal.WithLabelValues(string(outcome)).Inc()
 	}
 }
 
 // Answered implements hold.Recorder.
 func (HoldRecorder) Answered(outcome hold.Outcome) {
-	heldWritesTotal.WithLabelValues(string(outcome)).Inc()
+	holdWritesTotal.WithLabelValues(string(outcome)).Inc()
 }

@@ -4,6 +4,8 @@
 package metrics
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
 )
 
 // now is the current time of the fake clocks.
@@ -22,7 +26,7 @@ var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 func TestSetEffectiveSetStatus(t *testing.T) {
 	reasons := []string{
 		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending,
-		v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRefused,
+		v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRejected,
 	}
 	t.Cleanup(effectiveSetStatus.Reset)
 	for _, reason := range reasons {
@@ -47,6 +51,30 @@ func TestSetEffectiveSetStatus(t *testing.T) {
 			g.Expect(got).To(Equal(want))
 		})
 	}
+}
+
+// Label values are in CamelCase, as reasons of conditions.
+func TestLabelValues(t *testing.T) {
+	g := NewWithT(t)
+	AddTemplate("team")
+	t.Cleanup(func() { DeleteTemplate("team") })
+	values := []string{TemplateUpdated, TemplateOutdated, TemplateFailed, TemplateConflicted}
+	for _, reason := range finalization.TerminatingReasons() {
+		values = append(values, string(reason))
+	}
+	families, err := ctrlmetrics.Registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	others := []string{"template", "version", "revision", "go_version"}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if strings.HasPrefix(family.GetName(), metricsNamespace+"_") && !slices.Contains(others, label.GetName()) {
+					values = append(values, label.GetValue())
+				}
+			}
+		}
+	}
+	g.Expect(values).To(And(ContainElement(string(hold.OutcomeTimedOut)), HaveEach(MatchRegexp(`^([A-Z][a-z]+)+$`))))
 }
 
 func TestStartTime(t *testing.T) {

@@ -33,9 +33,9 @@ var (
 	initializingDesc = prometheus.NewDesc(metricsNamespace+"_namespaces_initializing",
 		helpNamespacesInitializing, []string{"initializer"}, nil)
 	terminatingDesc = prometheus.NewDesc(metricsNamespace+"_namespaces_terminating",
-		helpNamespacesTerminating, []string{"state"}, nil)
+		helpNamespacesTerminating, []string{"reason"}, nil)
 	oldestDesc = prometheus.NewDesc(metricsNamespace+"_oldest_namespace_timestamp_seconds",
-		helpOldestNamespace, []string{"stage"}, nil)
+		helpOldestNamespace, []string{"state"}, nil)
 	configurationsDesc = prometheus.NewDesc(metricsNamespace+"_configurations",
 		helpConfigurations, []string{"active"}, nil)
 )
@@ -118,48 +118,51 @@ func (s *NamespaceSource) collect(ctx context.Context, collected chan<- promethe
 	send(initializingDesc, counts.initializing)
 	send(terminatingDesc, counts.terminating)
 	send(configurationsDesc, counts.configurations)
-	for stage, oldest := range counts.oldest {
+	for state, oldest := range counts.oldest {
 		collected <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, float64(oldest.Unix()),
-			string(stage))
+			string(state))
 	}
 	return nil
 }
 
 type namespaceCounts struct {
 	initializing, terminating, configurations map[string]int
-	oldest                                    map[diagnosis.Stage]time.Time
+	oldest                                    map[diagnosis.State]time.Time
 }
 
 // count returns the counts by label value. The count is 0 for each registered initializer, each
-// state and each status without objects.
+// reason and each status without objects.
 func (s *NamespaceSource) count(
 	namespaces []corev1.Namespace, configurations []v1alpha1.NamespaceInitializerConfiguration,
 ) namespaceCounts {
 	counts := namespaceCounts{
 		initializing: map[string]int{}, terminating: map[string]int{}, configurations: map[string]int{},
-		oldest: map[diagnosis.Stage]time.Time{},
+		oldest: map[diagnosis.State]time.Time{},
 	}
 	if s.HasInitialization {
 		counts.addConfigurations(configurations)
 	}
 	if s.HasFinalization {
-		for _, state := range finalization.States() {
-			counts.terminating[string(state)] = 0
+		for _, reason := range finalization.TerminatingReasons() {
+			counts.terminating[string(reason)] = 0
 		}
 	}
 	for i := range namespaces {
 		namespace := &namespaces[i]
 		if namespace.DeletionTimestamp != nil {
 			if s.HasFinalization {
-				counts.terminating[string(finalization.StateOf(namespace, s.Finalizer))]++
-				counts.addToStage(diagnosis.StageTerminating, namespace.DeletionTimestamp.Time)
+				counts.terminating[string(finalization.TerminatingReasonOf(namespace, s.Finalizer))]++
+				counts.addToState(diagnosis.StateTerminating, namespace.DeletionTimestamp.Time)
 			}
 			continue
 		}
-		pending := initialization.ParseState(namespace).Pending
-		if len(pending) > 0 && s.HasInitialization {
-			counts.initializing[pending[0]]++
-			counts.addToStage(diagnosis.StageInitializing, namespace.CreationTimestamp.Time)
+		state := initialization.ParseState(namespace)
+		if len(state.Pending) == 0 || !s.HasInitialization {
+			continue
+		}
+		counts.addToState(diagnosis.State(state.Phase), namespace.CreationTimestamp.Time)
+		if state.Phase == initialization.PhaseInitializing {
+			counts.initializing[state.Pending[0]]++
 		}
 	}
 	return counts
@@ -179,9 +182,9 @@ func (c *namespaceCounts) addConfigurations(configurations []v1alpha1.NamespaceI
 	}
 }
 
-func (c *namespaceCounts) addToStage(stage diagnosis.Stage, since time.Time) {
-	if oldest, ok := c.oldest[stage]; !ok || since.Before(oldest) {
-		c.oldest[stage] = since
+func (c *namespaceCounts) addToState(state diagnosis.State, since time.Time) {
+	if oldest, ok := c.oldest[state]; !ok || since.Before(oldest) {
+		c.oldest[state] = since
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 func TestNamespaceCounts(t *testing.T) {
@@ -42,8 +42,10 @@ func TestNamespaceCounts(t *testing.T) {
 		}
 		return *configuration
 	}
+	failed := initializing(at(-6), "b")
+	failed.Annotations[v1alpha1.AnnotationInitializationResult] = `{"status":"Failure"}`
 	namespaces := []corev1.Namespace{
-		*wrappers.MakeNamespace("open").Obj(),
+		*wrappers.MakeNamespace("initialized").Obj(), failed,
 		initializing(at(-5), "a", "b"), initializing(at(-9), "b"), initializing(at(-7), "b"),
 		*wrappers.MakeNamespace("deleted").Pending("a").Terminating(at(-2)).Obj(),
 		terminating(at(-3), corev1.FinalizerKubernetes), terminating(at(-4), "example.com/agent"),
@@ -52,17 +54,17 @@ func TestNamespaceCounts(t *testing.T) {
 		configuration(metav1.ConditionTrue, "a", "c"), configuration(metav1.ConditionFalse, "d"), configuration(""),
 	}
 	noActive := map[string]int{"True": 0, "False": 0, "Unknown": 0}
-	noState := map[string]int{"emptying": 0, "remaining": 0, "failing": 0, "waiting": 0}
+	noReason := map[string]int{"Deleting": 0, "ObjectsRemain": 0, "Failing": 0, "FinalizersRemain": 0}
 	initializingCounts := namespaceCounts{
 		initializing:   map[string]int{"a": 1, "b": 2, "c": 0, "d": 0},
 		configurations: map[string]int{"True": 1, "False": 1, "Unknown": 1},
 		terminating:    map[string]int{},
-		oldest:         map[diagnosis.Stage]time.Time{diagnosis.StageInitializing: at(-9)},
+		oldest:         map[diagnosis.State]time.Time{diagnosis.StateInitializing: at(-9), diagnosis.StateFailed: at(-6)},
 	}
 	terminatingCounts := namespaceCounts{
 		initializing: map[string]int{}, configurations: map[string]int{},
-		terminating: map[string]int{"emptying": 2, "remaining": 0, "failing": 0, "waiting": 1},
-		oldest:      map[diagnosis.Stage]time.Time{diagnosis.StageTerminating: at(-4)},
+		terminating: map[string]int{"Deleting": 2, "ObjectsRemain": 0, "Failing": 0, "FinalizersRemain": 1},
+		oldest:      map[diagnosis.State]time.Time{diagnosis.StateTerminating: at(-4)},
 	}
 	all := NamespaceSource{HasInitialization: true, HasFinalization: true}
 	tests := map[string]struct {
@@ -72,13 +74,13 @@ func TestNamespaceCounts(t *testing.T) {
 		want           namespaceCounts
 	}{
 		"nothing": {source: all, want: namespaceCounts{
-			initializing: map[string]int{}, configurations: noActive, terminating: noState,
-			oldest: map[diagnosis.Stage]time.Time{},
+			initializing: map[string]int{}, configurations: noActive, terminating: noReason,
+			oldest: map[diagnosis.State]time.Time{},
 		}},
 		"everything": {source: all, namespaces: namespaces, configurations: configurations, want: namespaceCounts{
 			initializing: initializingCounts.initializing, configurations: initializingCounts.configurations, terminating: terminatingCounts.terminating,
-			oldest: map[diagnosis.Stage]time.Time{
-				diagnosis.StageInitializing: at(-9), diagnosis.StageTerminating: at(-4),
+			oldest: map[diagnosis.State]time.Time{
+				diagnosis.StateInitializing: at(-9), diagnosis.StateFailed: at(-6), diagnosis.StateTerminating: at(-4),
 			},
 		}},
 		"only initialization runs": {

@@ -8,19 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
-// States of the namespaces that a template selects.
+// States of the namespaces to which a template is applied.
 const (
-	// TemplateReady means that the namespace contains the objects of the current revision.
-	TemplateReady = "ready"
-	// TemplatePending means that the operator must still update the namespace.
-	TemplatePending = "pending"
+	// TemplateUpdated means that the namespace contains the objects of status.updateRevision or, if sync.mode is
+	// "Once", of any revision.
+	TemplateUpdated = "Updated"
+	// TemplateOutdated means that the operator must still update the namespace.
+	TemplateOutdated = "Outdated"
 	// TemplateFailed means that an object cannot be applied.
-	TemplateFailed = "failed"
+	TemplateFailed = "Failed"
 	// TemplateConflicted means that another client or template controls an object.
-	TemplateConflicted = "conflicted"
+	TemplateConflicted = "Conflicted"
 )
 
 // The names of templates are labels: cluster administrators write them, and the inject policy limits
@@ -29,7 +30,7 @@ var (
 	templateNamespacesDesc = prometheus.NewDesc(metricsNamespace+"_template_namespaces", helpTemplateNamespaces,
 		[]string{"template", "state"}, nil)
 	templatePausedDesc = prometheus.NewDesc(metricsNamespace+"_template_rollout_paused", helpTemplatePaused,
-		[]string{"template"}, nil)
+		[]string{"template", "reason"}, nil)
 )
 
 // collectTemplates sends the counts in the status of the templates.
@@ -43,23 +44,25 @@ func collectTemplates(templates []v1alpha1.NamespaceTemplate, collected chan<- p
 			collected <- prometheus.MustNewConstMetric(
 				templateNamespacesDesc, prometheus.GaugeValue, float64(count), name, state)
 		}
-		send(TemplateReady, status.Namespaces.Ready)
-		send(TemplatePending, status.Namespaces.Pending)
+		send(TemplateUpdated, status.Namespaces.Updated)
+		send(TemplateOutdated, status.Namespaces.Outdated)
 		send(TemplateFailed, status.Namespaces.Failed)
 		send(TemplateConflicted, status.Namespaces.Conflicted)
-		paused := 0.0
 		progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing)
-		if progressing != nil && progressing.Reason == template.ReasonPausedAfterFailures {
-			paused = 1
+		for _, reason := range []string{v1alpha1.ReasonPaused, v1alpha1.ReasonPausedAfterFailures} {
+			paused := 0.0
+			if progressing != nil && progressing.Reason == reason {
+				paused = 1
+			}
+			collected <- prometheus.MustNewConstMetric(templatePausedDesc, prometheus.GaugeValue, paused, name, reason)
 		}
-		collected <- prometheus.MustNewConstMetric(templatePausedDesc, prometheus.GaugeValue, paused, name)
 	}
 }
 
 // AddTemplate initializes the counters of a template.
 func AddTemplate(name string) {
 	TemplateConflictsTotal.WithLabelValues(name)
-	for _, action := range template.Actions() {
+	for _, action := range plan.Actions() {
 		templateWritesTotal.WithLabelValues(name, string(action))
 	}
 }
@@ -73,7 +76,7 @@ func DeleteTemplate(name string) {
 // TemplateRecorder records the writes of objects of templates.
 type TemplateRecorder struct{}
 
-// Wrote implements template.Recorder.
-func (TemplateRecorder) Wrote(name string, action template.Action) {
+// Wrote implements apply.Recorder.
+func (TemplateRecorder) Wrote(name string, action plan.Action) {
 	templateWritesTotal.WithLabelValues(name, string(action)).Inc()
 }

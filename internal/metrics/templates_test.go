@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
 // templatesCollector collects the metrics of a list of templates.
@@ -38,9 +38,9 @@ func TestCollectTemplates(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(templatesCollector{
-		named("new", "", nil), named("ready", template.ReasonPaused, &v1alpha1.TemplateNamespaceCounts{Ready: 5}),
-		named("paused", template.ReasonPausedAfterFailures, &v1alpha1.TemplateNamespaceCounts{
-			Selected: 10, Ready: 4, Pending: 3, Failed: 2, Conflicted: 1,
+		named("new", "", nil), named("ready", v1alpha1.ReasonPaused, &v1alpha1.TemplateNamespaceCounts{Updated: 5}),
+		named("paused", v1alpha1.ReasonPausedAfterFailures, &v1alpha1.TemplateNamespaceCounts{
+			Desired: 10, Updated: 4, Outdated: 3, Failed: 2, Conflicted: 1,
 		}),
 	})
 	families, err := registry.Gather()
@@ -57,10 +57,12 @@ func TestCollectTemplates(t *testing.T) {
 	}
 	const counts, paused = "nslifecycle_template_namespaces", "nslifecycle_template_rollout_paused"
 	g.Expect(got).To(Equal(map[string]float64{
-		counts + " ready paused": 4, counts + " pending paused": 3, counts + " failed paused": 2,
-		counts + " conflicted paused": 1, paused + " paused": 1,
-		counts + " ready ready": 5, counts + " pending ready": 0, counts + " failed ready": 0,
-		counts + " conflicted ready": 0, paused + " ready": 0,
+		counts + " Updated paused": 4, counts + " Outdated paused": 3, counts + " Failed paused": 2,
+		counts + " Conflicted paused": 1, paused + " Paused paused": 0,
+		paused + " PausedAfterFailures paused": 1,
+		counts + " Updated ready":              5, counts + " Outdated ready": 0, counts + " Failed ready": 0,
+		counts + " Conflicted ready": 0, paused + " Paused ready": 1,
+		paused + " PausedAfterFailures ready": 0,
 	}))
 }
 
@@ -69,6 +71,6 @@ func TestDeleteTemplate(t *testing.T) {
 	AddTemplate("team")
 	AddTemplate("other")
 	DeleteTemplate("team")
-	g.Expect(collect(templateWritesTotal)).To(Equal(len(template.Actions())))
+	g.Expect(collect(templateWritesTotal)).To(Equal(len(plan.Actions())))
 	g.Expect(collect(TemplateConflictsTotal)).To(Equal(1))
 }

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 const (
@@ -81,19 +81,20 @@ func (s State) String() string {
 
 // Ensure applies the policies, or configures the webhooks for the set, and returns the resulting state. If the set is
 // nil, it changes nothing.
-func (i *Installer) Ensure(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (State, error) {
+func (i *Installer) Ensure(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (State, error) {
 	var state State
 	var err error
 	if state.ServesPolicies, err = ServesPolicies(ctx, i.Discovery); err != nil {
 		return state, err
 	}
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
-	switch err := i.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, configuration); {
+	switch err := i.Live.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, configuration); {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
 		i.log(ctx, state)
 		return state, nil
 	case err != nil:
-		return state, fmt.Errorf("failed to get MutatingWebhookConfiguration %q: %w", v1alpha1.InjectConfiguration, err)
+		return state, fmt.Errorf("failed to get MutatingWebhookConfiguration %q: %w",
+			internalv1alpha1.InjectConfiguration, err)
 	}
 	state.Configuration = configuration
 	if set == nil {
@@ -144,13 +145,13 @@ func (i *Installer) log(ctx context.Context, state State) {
 }
 
 // configure updates the webhooks. If the API server serves the policies, webhooks that select requests still do.
-func (i *Installer) configure(ctx context.Context, state State, set *v1alpha1.NamespaceInitializerSet) error {
+func (i *Installer) configure(ctx context.Context, state State, set *internalv1alpha1.NamespaceInitializerSet) error {
 	isNeeded, isOptional := !state.ServesPolicies || state.HasWebhooks(), false
 	if state.ServesPolicies && isNeeded {
 		inject := &admissionv1.MutatingAdmissionPolicy{}
-		err := i.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, inject)
+		err := i.Live.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, inject)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to get MutatingAdmissionPolicy %q: %w", v1alpha1.InjectConfiguration, err)
+			return fmt.Errorf("failed to get MutatingAdmissionPolicy %q: %w", internalv1alpha1.InjectConfiguration, err)
 		}
 		isOptional = err == nil && i.Clock.Since(inject.CreationTimestamp.Time) >= optionalAfter
 	}
@@ -176,7 +177,7 @@ func (i *Installer) update(ctx context.Context, before, after *admissionv1.Mutat
 	if apiequality.Semantic.DeepEqual(before, after) {
 		return nil
 	}
-	if err := i.Update(ctx, after, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+	if err := i.Update(ctx, after, client.FieldOwner(nsobject.FieldOwner)); err != nil {
 		return fmt.Errorf("failed to update MutatingWebhookConfiguration %q: %w", after.Name, err)
 	}
 	inject := webhook(after)

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -81,7 +81,7 @@ func (s *server) installer() *Installer {
 
 func (s *server) webhooks(g Gomega, ctx context.Context) *admissionv1.MutatingWebhookConfiguration {
 	found := &admissionv1.MutatingWebhookConfiguration{}
-	g.Expect(s.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, found)).To(Succeed())
+	g.Expect(s.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, found)).To(Succeed())
 	return found
 }
 
@@ -101,7 +101,7 @@ func TestEnsureWithPolicies(t *testing.T) {
 	g.Expect(api.applied).To(HaveLen(6))
 	g.Expect(api.watched).To(HaveLen(3))
 	inject := &admissionv1.MutatingAdmissionPolicy{}
-	g.Expect(api.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, inject)).To(Succeed())
+	g.Expect(api.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, inject)).To(Succeed())
 	g.Expect(inject.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Ignore)))
 	g.Expect(inject.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("configuration-uid"))))
 
@@ -115,7 +115,7 @@ func TestEnsureWithPolicies(t *testing.T) {
 	// A policy that was deleted is applied again, and one without the label that identifies it. The failurePolicy is
 	// preserved.
 	inject.Spec.FailurePolicy = ptr.To(admissionv1.Fail)
-	delete(inject.Labels, v1alpha1.LabelPolicy)
+	delete(inject.Labels, internalv1alpha1.LabelPolicy)
 	g.Expect(api.Update(ctx, inject)).To(Succeed())
 	g.Expect(api.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: completePolicy}})).To(Succeed())
 	_, err = installer.Ensure(ctx, set("rbac.corp.com"))
@@ -123,7 +123,7 @@ func TestEnsureWithPolicies(t *testing.T) {
 	g.Expect(api.applied).To(ContainElement(completePolicy))
 	g.Expect(api.Get(ctx, client.ObjectKeyFromObject(inject), inject)).To(Succeed())
 	g.Expect(inject.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
-	g.Expect(inject.Labels).To(HaveKeyWithValue(v1alpha1.LabelPolicy, v1alpha1.PolicyInject))
+	g.Expect(inject.Labels).To(HaveKeyWithValue(internalv1alpha1.LabelPolicy, internalv1alpha1.PolicyInject))
 }
 
 func TestEnsureWithWebhooks(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/config/mutating"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 const policyKind = "MutatingAdmissionPolicy"
@@ -110,7 +110,7 @@ func (i *Installer) applyPolicies(ctx context.Context, owner *admissionv1.Mutati
 			continue
 		}
 		err = i.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
-			client.FieldOwner(nswrite.FieldOwner), client.ForceOwnership)
+			client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
 		if apierrors.IsForbidden(err) {
 			return nil // An administrator applies the policies. The caller verifies that they exist.
 		}

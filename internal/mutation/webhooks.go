@@ -11,7 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/injection"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
@@ -31,15 +31,6 @@ const (
 	conditionNoInitializer = "is-no-initializer"
 )
 
-const mayInitialize = "authorizer.group('').resource('namespaces').name(oldObject.metadata.name).check('" +
-	v1alpha1.VerbInitialize + "').allowed()"
-
-// hasUserKeys is true for a Namespace with keys that inject removes.
-const hasUserKeys = `object.metadata.?labels.orValue({}).exists(k, k.startsWith('nslifecycle.dev/') &&
-  !(k in ['nslifecycle.dev/deletion-protection', 'nslifecycle.dev/template'])) ||
-object.metadata.?annotations.orValue({}).exists(k, k.startsWith('nslifecycle.dev/') &&
-  !(k in ['nslifecycle.dev/expires-at', 'nslifecycle.dev/ttl']))`
-
 // settings are the fields of the webhooks that the manifest does not contain, so that applying it again does not change
 // them.
 type settings struct {
@@ -49,12 +40,12 @@ type settings struct {
 	isOptional bool
 	// url is the address of the webhooks for an API server that cannot reach their Service; empty otherwise.
 	url string
-	set *v1alpha1.NamespaceInitializerSet
+	set *internalv1alpha1.NamespaceInitializerSet
 }
 
 // configure changes the webhooks according to the settings.
 func configure(configuration *admissionv1.MutatingWebhookConfiguration, s settings) {
-	inject, complete := policy(v1alpha1.InjectConfiguration), policy(completePolicy)
+	inject, complete := policy(internalv1alpha1.InjectConfiguration), policy(completePolicy)
 	for i := range configuration.Webhooks {
 		webhook := &configuration.Webhooks[i]
 		switch webhook.Name {
@@ -110,11 +101,11 @@ func conditionsOf(policy *admissionv1.MutatingAdmissionPolicy) []admissionv1.Mat
 
 // injectCondition is the match condition of the policy. It excludes the exempt Namespaces, so that they can be created
 // while no manager runs. A generated name is never exempt. If the set is empty, the webhook only removes keys.
-func injectCondition(set *v1alpha1.NamespaceInitializerSet) admissionv1.MatchCondition {
-	condition := admissionv1.MatchCondition{Name: conditionSomethingToDo, Expression: hasUserKeys}
+func injectCondition(set *internalv1alpha1.NamespaceInitializerSet) admissionv1.MatchCondition {
+	condition := admissionv1.MatchCondition{Name: conditionSomethingToDo, Expression: hasReservedKeys}
 	if len(set.Initializers)+len(set.Templates) > 0 {
 		condition.Expression = "!(object.metadata.?name.orValue('') in ['" +
-			strings.Join(initialization.Exempt(set.SystemNamespace), "', '") + "']) ||\n" + hasUserKeys
+			strings.Join(initialization.Exempt(set.SystemNamespace), "', '") + "']) ||\n" + hasReservedKeys
 	}
 	return condition
 }

@@ -12,12 +12,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // configuration returns the webhooks as in config/webhook.
 func configuration(names ...string) *admissionv1.MutatingWebhookConfiguration {
 	made := &admissionv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InjectConfiguration, UID: "configuration-uid"},
+		ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.InjectConfiguration, UID: "configuration-uid"},
 	}
 	for _, name := range names {
 		made.Webhooks = append(made.Webhooks, admissionv1.MutatingWebhook{
@@ -29,11 +30,13 @@ func configuration(names ...string) *admissionv1.MutatingWebhookConfiguration {
 	return made
 }
 
-func set(initializers ...string) *v1alpha1.NamespaceInitializerSet {
-	made := &v1alpha1.NamespaceInitializerSet{SystemNamespace: "nslifecycle-system"}
-	made.Name, made.Generation = v1alpha1.EffectiveSetName, 7
+func set(initializers ...string) *internalv1alpha1.NamespaceInitializerSet {
+	made := &internalv1alpha1.NamespaceInitializerSet{SystemNamespace: "nslifecycle-system"}
+	made.Name, made.Generation = internalv1alpha1.EffectiveSetName, 7
 	for _, name := range initializers {
-		made.Initializers = append(made.Initializers, v1alpha1.EffectiveInitializer{Name: name})
+		made.Initializers = append(made.Initializers, internalv1alpha1.EffectiveInitializer{
+			Name: name, InitializerSettings: v1alpha1.DefaultInitializerSettings(),
+		})
 	}
 	return made
 }
@@ -61,7 +64,7 @@ func TestConfigure(t *testing.T) {
 	g.Expect(inject.Rules[0].Resources).To(Equal([]string{"namespaces"}))
 	g.Expect(inject.MatchConditions).To(Equal([]admissionv1.MatchCondition{{
 		Name: "something-to-do", Expression: "!(object.metadata.?name.orValue('') in " +
-			"['default', 'kube-node-lease', 'kube-public', 'kube-system', 'nslifecycle-system']) ||\n" + hasUserKeys,
+			"['default', 'kube-node-lease', 'kube-public', 'kube-system', 'nslifecycle-system']) ||\n" + hasReservedKeys,
 	}, own}))
 	g.Expect(inject.ClientConfig.CABundle).To(Equal([]byte("ca")))
 	for _, webhook := range []admissionv1.MutatingWebhook{complete, restore} {
@@ -88,7 +91,7 @@ func TestConfigure(t *testing.T) {
 	// Without initializers, the webhook only removes keys, so that other creations do not depend on the manager.
 	configure(again, settings{isNeeded: true, set: set()})
 	g.Expect(again.Webhooks[0].MatchConditions).To(Equal([]admissionv1.MatchCondition{
-		{Name: "something-to-do", Expression: hasUserKeys}, own,
+		{Name: "something-to-do", Expression: hasReservedKeys}, own,
 	}))
 
 	configure(again, settings{set: set("rbac.corp.com")})
@@ -111,7 +114,7 @@ func TestConfigureURL(t *testing.T) {
 func TestManifests(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(manifests()).To(HaveLen(6))
-	for _, name := range []string{v1alpha1.InjectConfiguration, completePolicy} {
+	for _, name := range []string{internalv1alpha1.InjectConfiguration, completePolicy} {
 		g.Expect(policy(name).Spec.MatchConstraints.ResourceRules).To(HaveLen(1), name)
 		g.Expect(policy(name).Spec.MatchConditions).To(HaveLen(1), name)
 	}

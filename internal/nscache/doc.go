@@ -5,7 +5,7 @@
 // conditions and messages: a Namespace or an object of a tenant can have 1.5 MiB of them.
 //
 // A Namespace is kept whole if its size is at most maxSize. Otherwise the cache contains only the state of this project
-// and a digest of the rest, so that watch events still show each change. Client reads such a Namespace from the API
+// and a digest of the rest, so that watch events still show each change. The client of NewClient reads it from the API
 // server, so decisions never depend on what was omitted. Lists contain the partial Namespace: IsPartial reports it.
 //
 // # What the manager keeps
@@ -13,7 +13,7 @@
 //   - Namespaces: see above, plus the annotations that only holders of the verb "initialize" can change.
 //   - Metadata of CustomResourceDefinitions and APIServices: names, labels and versions (StripMetadata).
 //   - Objects of templates: names, the label and the UID that the operator has written, and hashes. A UID that is too
-//     long to be one is omitted (template.CacheOptions).
+//     long to be one is omitted (apply.CacheOptions).
 //   - Sources of copies: names and versions; the copied data, at most 1 MiB each, which authors of templates choose.
 //   - ServiceAccounts, ControllerRevisions, the certificate of the webhooks, Leases of API servers, configurations,
 //     templates and policies: only administrators can write them.

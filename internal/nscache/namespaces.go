@@ -23,52 +23,42 @@ const (
 	maxSize = 16 << 10
 	// maxFinalizers and maxConditions limit what is kept of a partial Namespace.
 	maxFinalizers, maxConditions = 16, 4 << 10
-	// maxTime is the length of an expiry that is kept.
+	// maxTime is the length of an expiry, and of the record of its warning, that is kept.
 	maxTime = 64
 
 	// annotationDigest exists only in the cache: the API server permits only one slash in a key.
 	annotationDigest = v1alpha1.Prefix + "/digest"
 )
 
-// stateAnnotations are the annotations that only holders of the verb "initialize" can change, or no user.
-var stateAnnotations = []string{
-	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationInitializationResult,
-	v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationSelectedTemplates, v1alpha1.AnnotationTemplates,
-}
-
 // IsPartial reports whether the cache has omitted parts of a Namespace.
 func IsPartial(namespace *corev1.Namespace) bool {
 	return namespace.Annotations[annotationDigest] != ""
 }
 
-// BoundNamespace returns a transform of Namespaces. hasState is false if the manager does not read the state of the
-// initialization, which the admission policies then may not protect.
-func BoundNamespace(hasState bool) toolscache.TransformFunc {
+// BoundNamespace returns a transform of Namespaces that keeps the given annotations in any size, since only the
+// operator writes them. An annotation that the admission policies do not protect must not be one of them.
+func BoundNamespace(state []string) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		namespace, ok := object.(*corev1.Namespace)
 		if !ok || IsPartial(namespace) {
 			return object, nil
 		}
 		namespace.ManagedFields = nil
-		if sizeOf(namespace, hasState) <= maxSize {
+		if sizeOf(namespace, state) <= maxSize {
 			return namespace, nil
 		}
-		return partial(namespace, hasState), nil
+		return partial(namespace, state), nil
 	}
 }
 
-func isState(key string, hasState bool) bool {
-	return hasState && slices.Contains(stateAnnotations, key)
-}
-
 // sizeOf returns the size of what users can write to a Namespace.
-func sizeOf(namespace *corev1.Namespace, hasState bool) int {
+func sizeOf(namespace *corev1.Namespace, state []string) int {
 	size := 0
 	for key, value := range namespace.Labels {
 		size += len(key) + len(value)
 	}
 	for key, value := range namespace.Annotations {
-		if !isState(key, hasState) {
+		if !slices.Contains(state, key) {
 			size += len(key) + len(value)
 		}
 	}
@@ -92,7 +82,7 @@ func conditionSize(condition *corev1.NamespaceCondition) int {
 }
 
 // partial returns what the cache keeps of a Namespace that is too large.
-func partial(namespace *corev1.Namespace, hasState bool) *corev1.Namespace {
+func partial(namespace *corev1.Namespace, state []string) *corev1.Namespace {
 	kept := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: namespace.Name, UID: namespace.UID, ResourceVersion: namespace.ResourceVersion,
@@ -112,10 +102,10 @@ func partial(namespace *corev1.Namespace, hasState bool) *corev1.Namespace {
 	}
 	for key, value := range namespace.Annotations {
 		switch {
-		case isState(key, hasState):
+		case slices.Contains(state, key):
 			kept.Annotations[key] = value
-		case key == v1alpha1.AnnotationExpiresAt || key == v1alpha1.AnnotationTTL:
-			// Only the presence decides whether the Namespace is read.
+		case key == v1alpha1.AnnotationExpiresAt, key == v1alpha1.AnnotationTTL, key == v1alpha1.AnnotationExpiryWarnedAt:
+			// Every decision is repeated with the Namespace from the API server.
 			kept.Annotations[key] = "(omitted)"
 			if len(value) <= maxTime {
 				kept.Annotations[key] = value
@@ -142,6 +132,7 @@ func first[T any](finalizers []T) []T {
 func isOwnCondition(conditionType corev1.NamespaceConditionType) bool {
 	name := string(conditionType)
 	return conditionType == v1alpha1.ConditionInitializing ||
+		conditionType == v1alpha1.ConditionReady || conditionType == v1alpha1.ConditionStalled ||
 		strings.HasPrefix(name, "Namespace") || strings.HasPrefix(name, v1alpha1.Prefix) ||
 		strings.HasSuffix(name, v1alpha1.ConditionInitializedSuffix)
 }

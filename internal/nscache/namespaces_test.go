@@ -6,24 +6,21 @@ package nscache
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-func bound(g Gomega, namespace *corev1.Namespace, hasState bool) *corev1.Namespace {
-	result, err := BoundNamespace(hasState)(namespace.DeepCopy())
+func bound(g Gomega, namespace *corev1.Namespace, state ...string) *corev1.Namespace {
+	result, err := BoundNamespace(state)(namespace.DeepCopy())
 	g.Expect(err).NotTo(HaveOccurred())
-	again, err := BoundNamespace(hasState)(result)
+	again, err := BoundNamespace(state)(result)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(again).To(Equal(result), "the cache transforms objects again")
 	return result.(*corev1.Namespace)
@@ -45,16 +42,20 @@ func TestBoundNamespace(t *testing.T) {
 			n.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(large())}}
 		}},
 		"a large record of the operator": {
-			change:    func(n *corev1.Namespace) { n.Annotations = map[string]string{v1alpha1.AnnotationTemplates: state} },
+			change: func(n *corev1.Namespace) {
+				n.Annotations = map[string]string{v1alpha1.AnnotationAppliedTemplates: state}
+			},
 			wantState: state,
 		},
 		"a large record that no policy protects": {
-			change:     func(n *corev1.Namespace) { n.Annotations = map[string]string{v1alpha1.AnnotationTemplates: state} },
+			change: func(n *corev1.Namespace) {
+				n.Annotations = map[string]string{v1alpha1.AnnotationAppliedTemplates: state}
+			},
 			lacksState: true, wantPartial: true,
 		},
 		"an annotation": {
 			change: func(n *corev1.Namespace) {
-				n.Annotations = map[string]string{"a": large(), v1alpha1.AnnotationTemplates: state}
+				n.Annotations = map[string]string{"a": large(), v1alpha1.AnnotationAppliedTemplates: state}
 			},
 			wantPartial: true, wantState: state,
 		},
@@ -106,9 +107,13 @@ func TestBoundNamespace(t *testing.T) {
 			g := NewWithT(t)
 			namespace := wrappers.MakeNamespace("ns").Label(v1alpha1.LabelInitializing, "true").Label("app", "web").Obj()
 			test.change(namespace)
-			kept := bound(g, namespace, !test.lacksState)
+			var protected []string
+			if !test.lacksState {
+				protected = []string{v1alpha1.AnnotationAppliedTemplates}
+			}
+			kept := bound(g, namespace, protected...)
 			g.Expect(IsPartial(kept)).To(Equal(test.wantPartial))
-			g.Expect(kept.Annotations[v1alpha1.AnnotationTemplates]).To(Equal(test.wantState))
+			g.Expect(kept.Annotations[v1alpha1.AnnotationAppliedTemplates]).To(Equal(test.wantState))
 			g.Expect(kept.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 			g.Expect(kept.ManagedFields).To(BeEmpty())
 			if !test.wantPartial {
@@ -127,21 +132,17 @@ func TestBoundNamespace(t *testing.T) {
 	}
 }
 
-// The policy restores the annotations on which decisions depend.
+// Decisions depend on these annotations.
 func TestPartialNamespacesKeepTheState(t *testing.T) {
 	g := NewWithT(t)
-	policy, err := os.ReadFile("../../config/mutating/complete.yaml")
-	g.Expect(err).NotTo(HaveOccurred())
-	keys := sets.New(regexp.MustCompile(`nslifecycle\.dev/[a-z-]+`).FindAllString(string(policy), -1)...).
-		Delete(v1alpha1.LabelInitializing, v1alpha1.LabelPolicy)
-	g.Expect(keys.UnsortedList()).To(ContainElement(v1alpha1.AnnotationTemplates))
 	namespace := wrappers.MakeNamespace("ns").Obj()
 	namespace.Annotations = map[string]string{"a": large()}
-	for key := range keys {
+	keys := []string{v1alpha1.AnnotationAppliedTemplates, v1alpha1.AnnotationInitializers}
+	for _, key := range keys {
 		namespace.Annotations[key] = "state"
 	}
-	kept := bound(g, namespace, true)
-	for key := range keys {
+	kept := bound(g, namespace, keys...)
+	for _, key := range keys {
 		g.Expect(kept.Annotations).To(HaveKeyWithValue(key, "state"))
 	}
 }
@@ -151,19 +152,24 @@ func TestPartialNamespacesShowChanges(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("ns").Label("app", "web").Obj()
 	namespace.Annotations = map[string]string{"a": large()}
-	before := bound(g, namespace, true)
-	g.Expect(bound(g, namespace, true)).To(Equal(before))
+	before := bound(g, namespace)
+	g.Expect(bound(g, namespace)).To(Equal(before))
 	namespace.Labels["app"] = "db"
-	g.Expect(bound(g, namespace, true).Annotations).NotTo(Equal(before.Annotations))
+	g.Expect(bound(g, namespace).Annotations).NotTo(Equal(before.Annotations))
 	namespace.Labels["app"] = "web"
 	namespace.Annotations["a"] += "x"
-	g.Expect(bound(g, namespace, true).Annotations).NotTo(Equal(before.Annotations))
+	g.Expect(bound(g, namespace).Annotations).NotTo(Equal(before.Annotations))
 }
 
 func TestPartialNamespacesKeepOwnConditions(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("ns").Obj()
-	own := corev1.NamespaceCondition{Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue}
-	namespace.Status.Conditions = []corev1.NamespaceCondition{{Type: "example.com/Large", Message: large()}, own}
-	g.Expect(bound(g, namespace, true).Status.Conditions).To(ConsistOf(own))
+	var own []corev1.NamespaceCondition
+	for _, conditionType := range []corev1.NamespaceConditionType{
+		v1alpha1.ConditionInitializing, v1alpha1.ConditionReady, v1alpha1.ConditionStalled, v1alpha1.ConditionExpiring,
+	} {
+		own = append(own, corev1.NamespaceCondition{Type: conditionType, Status: corev1.ConditionTrue})
+	}
+	namespace.Status.Conditions = append(own, corev1.NamespaceCondition{Type: "example.com/Large", Message: large()})
+	g.Expect(bound(g, namespace).Status.Conditions).To(Equal(own))
 }

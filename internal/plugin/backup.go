@@ -26,10 +26,28 @@ type backupOptions struct {
 func newBackupCommand(session *session) *cobra.Command {
 	options := &backupOptions{session: session}
 	command := &cobra.Command{
-		Use:               "backup [NAME]",
-		Short:             shortBackup,
-		Long:              longBackup,
-		Example:           exampleBackup,
+		Use:   "backup [NAME]",
+		Short: "Write all objects of a namespace as YAML for kubectl apply",
+		Long: `Write a Namespace and all objects in it as YAML for kubectl apply, in the same cluster or
+another one.
+
+The command removes status, owner references, finalizers, and fields that the API server
+sets. Unless --all is given, it skips completed Jobs and Pods and objects that the cluster
+recreates: objects that have a controller, such as the Pods of a ReplicaSet, EndpointSlices,
+Events, Leases and the root CA. Unless --include-secrets is given, it skips Secrets. The
+backup does not contain the data in volumes.
+
+If some objects cannot be read, the backup contains the others, and the exit status is 1. An
+incomplete backup does not replace an existing file.`,
+		Example: `  # Back up a namespace without its Secrets
+  kubectl nslifecycle backup shop -f shop.yaml
+
+  # Restore it
+  kubectl apply --server-side -f shop.yaml
+
+  # Copy ConfigMaps and Secrets to another cluster
+  kubectl nslifecycle backup shop --types=configmaps,secrets --include-secrets |
+    kubectl --context=other apply -f -`,
 		Args:              atMostOneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -41,10 +59,12 @@ func newBackupCommand(session *session) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&options.filename, "filename", "f", "-", helpBackupFilename)
-	flags.StringSliceVar(&options.Types, "types", nil, helpBackupTypes)
-	flags.BoolVar(&options.All, "all", false, helpBackupAll)
-	flags.BoolVar(&options.IncludeSecrets, "include-secrets", false, helpIncludeSecrets)
+	flags.StringVarP(&options.filename, "filename", "f", "-", "File for the backup, or - for stdout.")
+	flags.StringSliceVar(&options.Types, "types", nil, "If set, only back up these resource types, for example "+
+		"configmaps,deployments.apps. The Namespace itself is not included.")
+	flags.BoolVar(&options.All, "all", false,
+		"If true, include completed Jobs and Pods and objects that the cluster recreates.")
+	flags.BoolVar(&options.IncludeSecrets, "include-secrets", false, "If true, include Secrets with their data.")
 	return command
 }
 
@@ -78,9 +98,9 @@ func (o *backupOptions) finish(name string, collected *backup.Backup) error {
 	}
 	switch {
 	case isKept:
-		return fmt.Errorf(msgBackupNotReplaced, name, o.filename)
+		return fmt.Errorf("the backup of namespace %q is incomplete; file %s was not replaced", name, o.filename)
 	case isIncomplete:
-		return fmt.Errorf(msgBackupIncomplete, name)
+		return fmt.Errorf("the backup of namespace %q is incomplete", name)
 	}
 	return nil
 }
@@ -96,6 +116,16 @@ func (o *backupOptions) write(collected *backup.Backup) error {
 	if err := files.Replace(o.filename, text.Bytes()); err != nil {
 		return err
 	}
-	printf(o.ErrOut, msgBackupWritten, printable.Count(len(collected.Objects), "object"), o.filename)
+	printf(o.ErrOut, "%s written to %s.", printable.Count(len(collected.Objects), "object"), o.filename)
 	return nil
+}
+
+func msgSkipped(reason backup.Reason, number int) string {
+	switch {
+	case reason != backup.ReasonSecret:
+		return fmt.Sprintf("Skipped %s: %s. Use --all to include them.", printable.Count(number, "object"), reason)
+	case number == 0:
+		return "Skipped all Secrets; their number is unknown. Use --include-secrets to include them."
+	}
+	return fmt.Sprintf("Skipped %s. Use --include-secrets to include them.", printable.Count(number, "Secret"))
 }

@@ -6,8 +6,8 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
@@ -29,7 +30,7 @@ const defaultCreateTimeout = 5 * time.Minute
 
 type createOptions struct {
 	*session
-	output      *printer.Output
+	output      printer.Output
 	labels      map[string]string
 	annotations map[string]string
 	template    string
@@ -40,12 +41,27 @@ type createOptions struct {
 }
 
 func newCreateCommand(session *session) *cobra.Command {
-	options := &createOptions{session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML)}
+	options := &createOptions{session: session}
 	command := &cobra.Command{
-		Use:               "create NAME",
-		Short:             shortCreate,
-		Long:              longCreate,
-		Example:           exampleCreate,
+		Use:   "create NAME",
+		Short: "Create a namespace, and optionally wait until it is initialized",
+		Long: `Create a namespace.
+
+With --wait, the command shows the progress of each initializer until the namespace is
+initialized. It fails if the initialization fails, the namespace is deleted, or the timeout
+expires. If there are no initializers or nslifecycle is not installed, it does not wait.
+
+With --template, the namespace chooses a NamespaceTemplate: its objects exist before the
+namespace is initialized. To list the templates and their parameters, use "kubectl nslifecycle
+template list".`,
+		Example: `  # Create a namespace and wait until it is initialized
+  kubectl nslifecycle create shop --wait
+
+  # Create a namespace with the objects of a NamespaceTemplate
+  kubectl nslifecycle create shop --template=team -p size=l --wait
+
+  # Create a namespace in a script and stop if it is not initialized after 2 minutes
+  kubectl nslifecycle create shop --wait --timeout=2m || exit 1`,
 		Args:              oneNamespace,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -55,21 +71,24 @@ func newCreateCommand(session *session) *cobra.Command {
 	options.output.AddFlag(command)
 	options.dryRun.addFlag(command)
 	flags := command.Flags()
-	flags.StringToStringVarP(&options.labels, "labels", "l", nil, helpLabels)
-	flags.StringToStringVar(&options.annotations, "annotations", nil, helpAnnotations)
-	flags.StringVar(&options.template, "template", "", helpTemplate)
-	flags.StringArrayVarP(&options.parameters, "parameter", "p", nil, helpParameter)
+	flags.StringToStringVarP(&options.labels, "labels", "l", nil,
+		"Labels of the namespace, for example key1=value1,key2=value2.")
+	flags.StringToStringVar(&options.annotations, "annotations", nil,
+		"Annotations of the namespace, for example key1=value1,key2=value2.")
+	flags.StringVar(&options.template, "template", "", "Name of the NamespaceTemplate that the namespace chooses.")
+	flags.StringArrayVarP(&options.parameters, "parameter", "p", nil,
+		"Parameter of a NamespaceTemplate, as NAME=VALUE. The flag can be repeated.")
 	_ = command.RegisterFlagCompletionFunc("template",
 		func(command *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
 			return session.completeTemplate(command, nil, text)
 		})
-	flags.BoolVar(&options.wait, "wait", false, helpCreateWait)
+	flags.BoolVar(&options.wait, "wait", false, "If true, wait for all initializers to complete, and show their progress.")
 	flags.DurationVar(&options.timeout, "timeout", defaultCreateTimeout, helpTimeout)
 	return command
 }
 
 func (o *createOptions) run(ctx context.Context, name string) error {
-	if err := errors.Join(o.output.Validate(), o.dryRun.validate()); err != nil {
+	if err := o.dryRun.validate(); err != nil {
 		return err
 	}
 	namespace := &corev1.Namespace{
@@ -95,13 +114,14 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 	case o.dryRun == dryRunServer:
 		return o.printCreated(created)
 	case o.wait:
-		return o.waitUntilReady(ctx, client, created)
+		return o.waitUntilInitialized(ctx, client, created)
 	}
 	if err := o.printCreated(created); err != nil {
 		return err
 	}
 	if pending := initialization.ParseState(created).Pending; len(pending) > 0 {
-		printf(o.ErrOut, msgPendingInitializers, printable.Count(len(pending), "initializer"), o.waitCommand(name))
+		printf(o.ErrOut, "The namespace is waiting for %s. To wait until it is initialized, run: %s",
+			printable.Count(len(pending), "initializer"), o.waitCommand(name))
 	}
 	return nil
 }
@@ -120,10 +140,10 @@ func (o *createOptions) chooseTemplate(namespace *corev1.Namespace) error {
 		return nil
 	}
 	if _, ok := namespace.Labels[v1alpha1.LabelTemplate]; ok {
-		return fmt.Errorf(msgTemplateAndLabel, v1alpha1.LabelTemplate)
+		return fmt.Errorf("--template and the label %s are mutually exclusive", v1alpha1.LabelTemplate)
 	}
 	if problems := validation.IsDNS1123Label(o.template); len(problems) > 0 {
-		return fmt.Errorf(msgInvalidTemplate, o.template, strings.Join(problems, "; "))
+		return fmt.Errorf("invalid template name %q: %s", o.template, strings.Join(problems, "; "))
 	}
 	metav1.SetMetaDataLabel(&namespace.ObjectMeta, v1alpha1.LabelTemplate, o.template)
 	return nil
@@ -143,8 +163,8 @@ func (o *createOptions) printNamespace(namespace *corev1.Namespace) error {
 	return o.output.PrintObject(o.Out, namespace)
 }
 
-// waitUntilReady shows the progress of a new Namespace until the Namespace is ready.
-func (o *createOptions) waitUntilReady(
+// waitUntilInitialized shows the progress of a new Namespace until the Namespace is initialized.
+func (o *createOptions) waitUntilInitialized(
 	ctx context.Context, client corev1client.NamespaceInterface, created *corev1.Namespace,
 ) error {
 	out := o.Out
@@ -155,18 +175,20 @@ func (o *createOptions) waitUntilReady(
 	waiter.display.Printf("namespace/%s created", created.Name)
 	waitCtx, cancel := withTimeout(ctx, o.timeout)
 	defer cancel()
-	ready, err := waiter.wait(waitCtx, client, created)
+	initialized, err := waiter.wait(waitCtx, client, created)
 	switch {
 	case ctx.Err() != nil:
-		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(msgCreateInterrupted, created.Name,
-			o.waitCommand(created.Name))}
+		err := fmt.Errorf("interrupted; namespace %q is still initializing; to wait for it, run: %s",
+			created.Name, o.waitCommand(created.Name))
+		return &StatusError{Code: ExitInterrupted, Err: err}
 	case waitCtx.Err() != nil:
 		pending := cmp.Or(strings.Join(waiter.state.Pending, ", "), "the operator")
-		return fmt.Errorf(msgCreateTimeout, o.timeout, created.Name, pending, o.explainCommand(created.Name))
+		return fmt.Errorf("timed out after %s waiting for the initialization of namespace %q; pending: %s; to see why, "+
+			"run: %s", o.timeout, created.Name, pending, o.explainCommand(created.Name))
 	case err != nil:
 		return err
 	case o.output.IsStructured():
-		return o.printNamespace(ready)
+		return o.printNamespace(initialized)
 	}
 	return nil
 }
@@ -177,4 +199,205 @@ func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, timeout)
+}
+
+// operatorTimeout is how long the command waits for the operator to add initializers to a new
+// Namespace that has none. On API servers without MutatingAdmissionPolicy, the operator adds them
+// after the creation. The wait ends early when the operator sets the condition Ready.
+const operatorTimeout = 3 * time.Second
+
+const (
+	msgInitializationFailed = "initialization of namespace %q failed: %s; the operator deletes the namespace unless it " +
+		"is protected"
+	msgDeletedDuringInitialization = "namespace %q was deleted during its initialization"
+)
+
+// createWaiter waits until a new Namespace is initialized and shows the progress of its initializers.
+type createWaiter struct {
+	*session
+	display *printer.Display
+	name    string
+	started time.Time
+	// state is the latest known state.
+	state  initialization.State
+	outage outage
+}
+
+// wait waits until the Namespace is initialized and returns it. It returns an error if the initialization fails or the
+// Namespace is deleted.
+func (w *createWaiter) wait(
+	ctx context.Context, client corev1client.NamespaceInterface, created *corev1.Namespace,
+) (*corev1.Namespace, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var timeout <-chan time.Time
+	if w.isOperatorInstalled() {
+		timer := time.NewTimer(operatorTimeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	events := watchNamespace(ctx, client, created)
+	current, isListFinal := created, timeout == nil
+	for {
+		if done, err := w.update(current, isListFinal); done || err != nil {
+			return current, err
+		}
+		select {
+		case <-ctx.Done():
+			w.display.Keep()
+			return nil, ctx.Err()
+		case <-timeout:
+			isListFinal = true
+		case event, ok := <-events:
+			switch {
+			case !ok:
+				return nil, ctx.Err()
+			case event.isDeleted:
+				return nil, w.deletedError(event)
+			case event.err != nil:
+				w.display.Erase()
+				w.outage.warn(w.session, w.name, event.err)
+			default:
+				w.outage = outage{}
+				current = event.namespace
+			}
+		}
+	}
+}
+
+// update shows the state of a Namespace and reports whether the Namespace is initialized. If the operator
+// might still add initializers, a Namespace without initializers is not. The state is read from the annotations, which
+// change without the operator.
+func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (isInitialized bool, err error) {
+	w.state = initialization.ParseState(namespace)
+	colors := printer.NewPalette(w.display.Out)
+	w.display.Show(progressLines(computeProgress(namespace, &w.state), printer.TextWidth(w.display.Out), colors))
+	switch {
+	case w.state.Failure != nil:
+		w.display.Keep()
+		return false, fmt.Errorf(msgInitializationFailed, w.name, initialization.FailureText(w.state.Failure))
+	case namespace.DeletionTimestamp != nil:
+		w.display.Keep()
+		return false, fmt.Errorf(msgDeletedDuringInitialization, w.name)
+	case len(w.state.Pending) > 0:
+		return false, nil
+	case len(w.state.All) == 0 && !isListFinal && nsobject.FindCondition(namespace, v1alpha1.ConditionReady) == nil:
+		return false, nil
+	}
+	w.display.Keep()
+	elapsed := time.Since(w.started).Round(10 * time.Millisecond)
+	w.display.Printf("namespace/%s initialized %s", w.name, colors.Faint(fmt.Sprintf(msgAfter, elapsed)))
+	return true, nil
+}
+
+// deletedError returns an error that explains why a Namespace was deleted before it was initialized.
+func (w *createWaiter) deletedError(event namespaceEvent) error {
+	w.display.Keep()
+	if event.namespace != nil {
+		w.state = initialization.ParseState(event.namespace)
+	}
+	switch {
+	case w.state.Failure != nil:
+		return fmt.Errorf(msgInitializationFailed, w.name, initialization.FailureText(w.state.Failure))
+	case event.isReplaced:
+		return fmt.Errorf("namespace %q was deleted and recreated during its initialization", w.name)
+	}
+	return fmt.Errorf(msgDeletedDuringInitialization, w.name)
+}
+
+// isOperatorInstalled reports whether the API server serves the API of nslifecycle.
+func (w *createWaiter) isOperatorInstalled() bool {
+	client, _, err := w.contentClients()
+	if err == nil {
+		_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	}
+	return err == nil
+}
+
+// maxProgressMessage is the maximum length of an initializer's message.
+const maxProgressMessage = 300
+
+type initializerProgress struct {
+	name  string
+	phase string
+	// message contains the reason and the message of the initializer's condition, if the
+	// initializer has set one.
+	message string
+}
+
+// Phases of an initializer.
+const (
+	phaseDone    = "done"
+	phaseRunning = "running"
+	phaseWaiting = "waiting"
+	phaseFailed  = "failed"
+	phaseSkipped = "skipped"
+)
+
+// computeProgress returns the progress of each initializer, in the order in which they run.
+func computeProgress(namespace *corev1.Namespace, state *initialization.State) []initializerProgress {
+	all := make([]initializerProgress, 0, len(state.All))
+	skipped := initialization.SkippedInitializers(namespace, *state)
+	for _, name := range state.All {
+		one := initializerProgress{name: printable.Escape(name), phase: phaseDone}
+		switch index := slices.Index(state.Pending, name); {
+		case index == 0 && state.Failure != nil:
+			one.phase = phaseFailed
+		case index == 0:
+			one.phase = phaseRunning
+		case index > 0:
+			one.phase = phaseWaiting
+		case slices.Contains(skipped, name):
+			one.phase = phaseSkipped
+		}
+		if one.phase == phaseRunning || one.phase == phaseFailed || one.phase == phaseSkipped {
+			one.message = initializerMessage(namespace, name)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// initializerMessage returns the reason and the message of an initializer's condition. It returns
+// "" if the operator has set the condition.
+func initializerMessage(namespace *corev1.Namespace, name string) string {
+	conditionType := corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix)
+	condition := nsobject.FindCondition(namespace, conditionType)
+	if condition == nil || condition.Reason == v1alpha1.ReasonPending || condition.Reason == v1alpha1.ReasonInitialized {
+		return ""
+	}
+	if condition.Message == "" {
+		return condition.Reason
+	}
+	// The phase already states that the initializer was skipped.
+	return fmt.Sprintf("%s: %s", condition.Reason, strings.TrimPrefix(condition.Message, phaseSkipped+": "))
+}
+
+func progressLines(all []initializerProgress, columns int, colors printer.Palette) []string {
+	longest := 0
+	for _, one := range all {
+		longest = max(longest, len(one.name))
+	}
+	lines := make([]string, 0, len(all))
+	for _, one := range all {
+		start := fmt.Sprintf("  %-*s  ", longest, one.name)
+		line := start + one.phase
+		if one.message != "" {
+			line = printer.Wrap(line+"  "+printable.Words(one.message, maxProgressMessage), columns)
+		}
+		lines = append(lines, start+colorPhase(one.phase, colors)+strings.TrimPrefix(line, start+one.phase))
+	}
+	return lines
+}
+
+func colorPhase(phase string, colors printer.Palette) string {
+	switch phase {
+	case phaseDone:
+		return colors.Green(phase)
+	case phaseRunning:
+		return colors.Yellow(phase)
+	case phaseFailed, phaseSkipped:
+		return colors.Red(phase)
+	}
+	return colors.Faint(phase)
 }

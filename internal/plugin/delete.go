@@ -4,9 +4,12 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,13 +18,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
-	"github.com/nslifecycle/nslifecycle/internal/protection"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type deleteOptions struct {
@@ -36,10 +42,20 @@ type deleteOptions struct {
 func newDeleteCommand(session *session) *cobra.Command {
 	options := &deleteOptions{session: session}
 	command := &cobra.Command{
-		Use:               "delete NAME",
-		Short:             shortDelete,
-		Long:              longDelete,
-		Example:           exampleDelete,
+		Use:   "delete NAME",
+		Short: "Delete a namespace and show what blocks the deletion",
+		Long: `Delete a namespace and show the remaining objects until the namespace is deleted. If the
+deletion has already started, the command only shows its progress.
+
+If the deletion makes no progress within --progress-deadline, the command diagnoses the
+namespace and prints the causes.
+
+Ctrl-C stops the command but not the deletion, which cannot be undone.`,
+		Example: `  # Delete a namespace and show the remaining objects
+  kubectl nslifecycle delete shop
+
+  # Delete a namespace in a script
+  kubectl nslifecycle delete shop --timeout=5m`,
 		Args:              oneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -48,11 +64,13 @@ func newDeleteCommand(session *session) *cobra.Command {
 	}
 	options.dryRun.addFlag(command)
 	flags := command.Flags()
-	flags.BoolVar(&options.wait, "wait", true, helpDeleteWait)
-	flags.BoolVar(&options.ignoreNotFound, "ignore-not-found", false, helpIgnoreNotFound)
+	flags.BoolVar(&options.wait, "wait", true,
+		"If true, wait for the deletion of the namespace, and show the remaining objects.")
+	flags.BoolVar(&options.ignoreNotFound, "ignore-not-found", false,
+		"If true, treat \"namespace not found\" as a successful delete.")
 	flags.DurationVar(&options.timeout, "timeout", 0, helpTimeout)
 	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline,
-		helpDeleteProgressDeadline)
+		"The length of time without progress after which the namespace is diagnosed.")
 	return command
 }
 
@@ -61,11 +79,11 @@ func (o *deleteOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if o.progressDeadline <= 0 {
-		return fmt.Errorf(msgProgressDeadline, o.progressDeadline)
+		return fmt.Errorf("--progress-deadline must be greater than 0, got %s", o.progressDeadline)
 	}
 	// The system namespaces are the namespaces that the operator never initializes.
 	if initialization.IsExempt(name, "") {
-		return fmt.Errorf(msgSystemNamespace, name)
+		return fmt.Errorf("namespace %q is a system namespace and must not be deleted", name)
 	}
 	client, err := o.namespaces()
 	if err != nil {
@@ -93,7 +111,8 @@ func (o *deleteOptions) delete(
 	ctx context.Context, client corev1client.NamespaceInterface, namespace *corev1.Namespace,
 ) error {
 	if namespace.DeletionTimestamp != nil {
-		printf(o.ErrOut, msgAlreadyTerminating, namespace.Name, printer.Age(*namespace.DeletionTimestamp, time.Now()))
+		printf(o.ErrOut, "Namespace %q has already been terminating for %s.", namespace.Name,
+			printer.Age(*namespace.DeletionTimestamp, time.Now()))
 		return nil
 	}
 	if o.dryRun == dryRunClient {
@@ -103,13 +122,14 @@ func (o *deleteOptions) delete(
 		Preconditions: metav1.NewUIDPreconditions(string(namespace.UID)), DryRun: o.dryRun.requestOption(),
 	})
 	switch {
-	case apierrors.IsForbidden(err) && protection.IsProtected(namespace) &&
+	case apierrors.IsForbidden(err) && nsobject.IsProtected(namespace) &&
 		strings.Contains(err.Error(), v1alpha1.LabelDeletionProtection):
-		return fmt.Errorf(msgProtected, namespace.Name, v1alpha1.LabelDeletionProtection,
-			o.withConnection(protection.RemovalCommand(namespace.Name)))
-	case nswrite.IsConflict(err):
-		return fmt.Errorf(msgRecreated, namespace.Name)
-	case nswrite.IsNotFound(err): // Another client has deleted the Namespace.
+		return fmt.Errorf("namespace %q was not deleted: the label %s protects it; to allow its deletion, run: %s",
+			namespace.Name, v1alpha1.LabelDeletionProtection,
+			o.withConnection(nsobject.ProtectionRemovalCommand(namespace.Name)))
+	case nsobject.IsConflict(err):
+		return fmt.Errorf("namespace %q was recreated by another client; the new namespace was not deleted", namespace.Name)
+	case nsobject.IsNotFound(err): // Another client has deleted the Namespace.
 		return nil
 	}
 	return err
@@ -130,15 +150,124 @@ func (o *deleteOptions) waitUntilDeleted(
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(msgDeleteInterrupted, namespace.Name,
-			o.waitForDeletionCommand(namespace.Name))}
+		// Unlike another delete, this command does not delete a new namespace with the same name.
+		wait := o.withConnection(shell.Command("kubectl wait --for=delete namespace/%s --timeout=5m", namespace.Name))
+		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(
+			"interrupted; namespace %q is still being deleted; to wait for the deletion, run: %s", namespace.Name, wait)}
 	case errors.Is(err, context.DeadlineExceeded):
 		code := ExitError
 		if waiter.isBlocked() {
 			code = ExitBlocked
 		}
-		return &StatusError{Code: code, Err: fmt.Errorf(msgDeleteTimeout, o.timeout, namespace.Name,
+		return &StatusError{Code: code, Err: fmt.Errorf("timed out after %s waiting for the deletion of namespace %q, "+
+			"which is still in progress; to see what blocks it, run: %s", o.timeout, namespace.Name,
 			o.explainCommand(namespace.Name))}
 	}
 	return err
+}
+
+// fullCountInterval is the time between two counts of all types. In between, the counter counts
+// only the types that had objects in the previous count. A cluster has hundreds of types, but a
+// namespace usually contains objects of only a few.
+const fullCountInterval = 15 * time.Second
+
+type remainingCounter struct {
+	client     metadata.Interface
+	discoverer resourcetypes.Discoverer
+	namespace  string
+
+	lastFullCount time.Time
+	// nonEmpty contains the types that had objects in the previous count, and counts the numbers.
+	nonEmpty []resourcetypes.Type
+	counts   map[string]int
+}
+
+type snapshot struct {
+	// counts are the numbers of objects by type, without types that have no objects. The number of a
+	// type that could not be counted is that of the previous count.
+	counts map[string]int
+	// unread lists the types that could not be counted and why.
+	unread []string
+	// isComplete is set if all types were counted.
+	isComplete bool
+}
+
+// count counts the objects of all types, or of the types that had objects in the previous count.
+func (r *remainingCounter) count(ctx context.Context) snapshot {
+	result := snapshot{counts: map[string]int{}}
+	types := r.nonEmpty
+	if time.Since(r.lastFullCount) >= fullCountInterval {
+		result.isComplete = true
+		types = r.discoverTypes(ctx, &result)
+	}
+	contents := resourcetypes.List(ctx, r.client, r.namespace, types, 1)
+	if result.isComplete {
+		r.lastFullCount = time.Now()
+	}
+	r.nonEmpty = nil
+	for _, content := range contents {
+		r.nonEmpty = append(r.nonEmpty, content.Type)
+		name, count := printable.Escape(content.Type.String()), content.Count
+		if content.Err != nil {
+			result.unread = append(result.unread, content.Err.Error())
+			count = max(count, r.counts[name])
+		}
+		if count > 0 {
+			result.counts[name] = count
+		}
+	}
+	r.counts = result.counts
+	return result
+}
+
+// discoverTypes returns the types of objects that block the deletion of a namespace.
+func (r *remainingCounter) discoverTypes(ctx context.Context, result *snapshot) []resourcetypes.Type {
+	discovered, err := resourcetypes.Discover(ctx, r.discoverer)
+	if err != nil {
+		result.unread = append(result.unread, err.Error())
+		return r.nonEmpty
+	}
+	types := storedTypes(discovered.Types)
+	if err := discovered.Err(); err != nil {
+		result.unread = append(result.unread, err.Error())
+		for _, known := range r.nonEmpty {
+			if !slices.ContainsFunc(types, func(found resourcetypes.Type) bool { return found.String() == known.String() }) {
+				types = append(types, known)
+			}
+		}
+	}
+	return types
+}
+
+// deletionProgress contains the numbers of objects during a deletion.
+type deletionProgress struct {
+	// highest is the highest count of each type, and current is the latest.
+	highest, current map[string]int
+}
+
+func newDeletionProgress() *deletionProgress {
+	return &deletionProgress{highest: map[string]int{}}
+}
+
+func (p *deletionProgress) add(counts map[string]int) {
+	p.current = counts
+	for resource, count := range counts {
+		p.highest[resource] = max(p.highest[resource], count)
+	}
+}
+
+// totals returns the sums of the counts of all types.
+func (p *deletionProgress) totals() (highest, current int) {
+	for resource, count := range p.highest {
+		highest += count
+		current += p.current[resource]
+	}
+	return highest, current
+}
+
+// resources returns the types, sorted by the number of remaining objects in descending order.
+func (p *deletionProgress) resources() []string {
+	return slices.SortedFunc(maps.Keys(p.highest), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.current[b], p.current[a]), cmp.Compare(a, b))
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 const (
@@ -57,7 +58,7 @@ type deleteWaiter struct {
 func newDeleteWaiter(
 	session *session, namespace *corev1.Namespace, progressDeadline time.Duration) (*deleteWaiter, error,
 ) {
-	counter, err := session.newRemainingCounter(namespace.Name)
+	discoverer, client, err := session.contentClients()
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,8 @@ func newDeleteWaiter(
 	now := time.Now()
 	return &deleteWaiter{
 		session: session, display: printer.NewDisplay(session.Out), name: namespace.Name, started: now,
-		counter: counter, progress: newDeletionProgress(), namespace: namespace,
+		counter:  &remainingCounter{client: client, discoverer: discoverer, namespace: namespace.Name},
+		progress: newDeletionProgress(), namespace: namespace,
 		progressDeadline: progressDeadline, collector: collector, progressedAt: now,
 		reported: map[string]bool{},
 	}, nil
@@ -76,7 +78,7 @@ func newDeleteWaiter(
 
 // isBlocked reports whether the latest diagnosis found a cause.
 func (w *deleteWaiter) isBlocked() bool {
-	return w.diagnosis != nil && w.diagnosis.State == diagnosis.Blocked
+	return w.diagnosis != nil && w.diagnosis.Result == diagnosis.Blocked
 }
 
 // wait waits until the Namespace is deleted. It returns an error if the Namespace can no longer be read, or the error
@@ -145,7 +147,8 @@ func (w *deleteWaiter) sendSnapshots(ctx context.Context, snapshots chan<- snaps
 func (w *deleteWaiter) handleEvent(event namespaceEvent) error {
 	switch {
 	case apierrors.IsForbidden(event.err):
-		return fmt.Errorf(msgDeleteUnreadable, w.name, event.err)
+		return fmt.Errorf("the deletion of namespace %q has started, but its progress is unknown, because the namespace "+
+			"can no longer be read: %w", w.name, event.err)
 	case event.err != nil:
 		w.display.Erase()
 		w.outage.warn(w.session, w.name, event.err)
@@ -163,7 +166,7 @@ func (w *deleteWaiter) handleSnapshot(latest snapshot) {
 	if latest.isComplete && len(latest.unread) > 0 && !w.hasUnread {
 		w.hasUnread = true
 		w.display.Erase()
-		w.warnf(msgNotCounted, w.name, printer.SummarizeErrors(latest.unread))
+		w.warnf("Failed to count some objects in namespace %q: %s", w.name, printer.SummarizeErrors(latest.unread))
 	}
 }
 
@@ -193,7 +196,8 @@ func (w *deleteWaiter) shouldDiagnose() bool {
 func (w *deleteWaiter) sendDiagnosis(ctx context.Context, results chan<- *diagnosis.Diagnosis) {
 	result, err := w.diagnose(ctx, w.collector, w.name)
 	if err != nil {
-		result = &diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: fmt.Sprintf(msgDiagnosisFailed, err)}
+		summary := fmt.Sprintf("failed to diagnose the namespace: %v", err)
+		result = &diagnosis.Diagnosis{Result: diagnosis.Progressing, Summary: summary}
 	}
 	select {
 	case results <- result:
@@ -211,8 +215,9 @@ func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 	if len(texts) == 0 {
 		return
 	}
-	w.display.Printf(msgNoProgress+"\n%s", time.Since(w.progressedAt).Round(time.Second), strings.Join(texts, "\n"))
-	if details := printer.WrapCommand(fmt.Sprintf(msgDetails, w.explainCommand(w.name)), columns); w.isNew(details) {
+	w.display.Printf("No progress for %s.\n%s", time.Since(w.progressedAt).Round(time.Second), strings.Join(texts, "\n"))
+	details := printer.WrapCommand("For details, run: "+w.explainCommand(w.name), columns)
+	if w.isNew(details) {
 		w.display.Printf("%s", details)
 	}
 }
@@ -245,6 +250,152 @@ func (w *deleteWaiter) printDeleted(event namespaceEvent) {
 	after := printer.NewPalette(w.Out).Faint(fmt.Sprintf(msgAfter, elapsed))
 	fmt.Fprintf(w.Out, "namespace %q deleted %s\n", w.name, after)
 	if event.isReplaced {
-		fmt.Fprintf(w.ErrOut, msgReplaced, w.name)
+		fmt.Fprintf(w.ErrOut, "Another client has created a new namespace %q.\n", w.name)
 	}
+}
+
+const (
+	// maxShownTypes is the maximum number of types that are shown on a terminal. Types with the
+	// most remaining objects are shown.
+	maxShownTypes = 12
+	// maxShownFindings is the maximum number of findings that are printed during the wait.
+	maxShownFindings = 3
+	barWidth         = 24
+	// maxWaitingFor is the maximum length of a text about what the Namespace waits for.
+	maxWaitingFor = 300
+)
+
+// draw shows the remaining objects and what the Namespace waits for.
+func (w *deleteWaiter) draw() {
+	columns := printer.TextWidth(w.display.Out)
+	if !w.display.IsLive {
+		w.display.Show(plainProgressLines(w.progress))
+		for _, text := range w.waitingFor() {
+			if w.isNew(text) {
+				w.display.Printf("%s", waitingForText(text, columns))
+			}
+		}
+		return
+	}
+	colors := printer.NewPalette(w.display.Out)
+	lines := []string{headerLine(w, columns, colors)}
+	lines = append(lines, barLines(w.progress, columns, colors)...)
+	for _, text := range w.waitingFor() {
+		lines = append(lines, colors.Faint("  "+waitingForText(text, columns)))
+	}
+	w.display.Show(lines)
+}
+
+func waitingForText(text string, columns int) string {
+	return printer.Wrap("waiting for "+printable.Words(text, maxWaitingFor), columns)
+}
+
+// waitingFor returns what the Namespace waits for. It omits the conditions that repeat the counts,
+// unless some objects could not be counted.
+func (w *deleteWaiter) waitingFor() []string {
+	if w.hasUnread {
+		texts, _ := deletionWaitsFor(w.namespace)
+		return texts
+	}
+	return append(deletionFailures(w.namespace), deletionHolders(w.namespace)...)
+}
+
+const msgDeleting = "Deleting namespace %s  %s"
+
+func headerLine(w *deleteWaiter, columns int, colors printer.Palette) string {
+	elapsed := time.Since(w.started).Round(time.Second)
+	text := fmt.Sprintf(msgDeleting, colors.Bold(w.name), elapsed)
+	if highest, current := w.progress.totals(); highest > 0 {
+		remaining := fmt.Sprintf("%d of %d objects remaining", current, highest)
+		available := columns - len(fmt.Sprintf(msgDeleting, w.name, elapsed)) - len(remaining) - 4
+		text += "  " + barText(highest, current, available, colors) + remaining
+	}
+	return text
+}
+
+// barText returns a progress bar of at most barWidth columns, followed by a separator.
+func barText(highest, current, available int, colors printer.Palette) string {
+	bar := printer.Bar(highest-current, highest, min(barWidth, available), colors)
+	if bar != "" {
+		bar += "  "
+	}
+	return bar
+}
+
+// barLines returns a line with a bar for each of the first maxShownTypes types that have remaining
+// objects, and a line for the others.
+func barLines(progress *deletionProgress, columns int, colors printer.Palette) []string {
+	var lines []string
+	others, longest, width := 0, 0, barWidth
+	names := progress.resources()
+	for _, name := range names[:min(len(names), maxShownTypes)] {
+		if progress.current[name] > 0 {
+			longest = max(longest, len(name))
+		}
+	}
+	for _, name := range names {
+		width = min(width, columns-longest-len(remainingText(progress, name))-6)
+	}
+	for i, name := range names {
+		highest, current := progress.highest[name], progress.current[name]
+		switch {
+		case current == 0:
+		case i >= maxShownTypes:
+			others += current
+		default:
+			bar := barText(highest, current, width, colors)
+			lines = append(lines, fmt.Sprintf("  %-*s  %s%s", longest, name, bar, remainingText(progress, name)))
+		}
+	}
+	if others > 0 {
+		lines = append(lines, fmt.Sprintf("  and %s of other types", printable.Count(others, "object")))
+	}
+	return lines
+}
+
+func remainingText(progress *deletionProgress, name string) string {
+	return fmt.Sprintf("%d of %d remaining", progress.current[name], progress.highest[name])
+}
+
+// plainProgressLines returns a line for each type that has or had objects.
+func plainProgressLines(progress *deletionProgress) []string {
+	var lines []string
+	for _, name := range progress.resources() {
+		lines = append(lines, name+": "+remainingText(progress, name))
+	}
+	return lines
+}
+
+// diagnosisTexts returns the first findings of a diagnosis, each with its first remedy, or the reason
+// why there are none.
+func diagnosisTexts(result *diagnosis.Diagnosis, columns int, colors printer.Palette) []string {
+	if result.Result != diagnosis.Blocked {
+		return []string{printer.Wrap("No cause found: "+printable.Escape(result.Summary), columns)}
+	}
+	var texts []string
+	for i := range result.Findings[:min(len(result.Findings), maxShownFindings)] {
+		finding := &result.Findings[i]
+		cause := printer.FindingCause(finding)
+		text := printer.Wrap(cause+": "+printable.Escape(finding.Message), columns)
+		text = colors.Red(cause) + strings.TrimPrefix(text, cause)
+		if remedy := firstRemedy(finding); remedy != "" {
+			text += "\n" + printer.Continuation +
+				printer.WrapCommand("Try: "+printable.Escape(remedy), columns)
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// firstRemedy returns the first remedy that changes something, or else the first remedy.
+func firstRemedy(finding *diagnosis.Finding) string {
+	for _, remedy := range finding.Remedies {
+		if remedy.Changes {
+			return remedy.String()
+		}
+	}
+	if len(finding.Remedies) > 0 {
+		return finding.Remedies[0].String()
+	}
+	return ""
 }

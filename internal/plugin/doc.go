@@ -5,7 +5,7 @@
 //
 // Each command has a file with a constructor, which declares its flags and help, and a run method.
 // The session contains what all commands share: streams, kubeconfig flags and clients. Messages are
-// in messages.go and messages_template.go, and help texts are in help.go and help_template.go.
+// in messages.go, and help texts are in help.go.
 //
 // Rules for all commands:
 //

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
@@ -29,18 +28,33 @@ const maxParallelDiagnoses = 4
 
 type explainOptions struct {
 	*session
-	output           *printer.Output
+	output           printer.Output
 	all              bool
 	progressDeadline time.Duration
 }
 
 func newExplainCommand(session *session) *cobra.Command {
-	options := &explainOptions{session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML)}
+	options := &explainOptions{session: session}
 	command := &cobra.Command{
-		Use:               "explain [NAME]",
-		Short:             shortExplain,
-		Long:              longExplain,
-		Example:           exampleExplain,
+		Use:   "explain [NAME]",
+		Short: "Explain why a namespace is stuck",
+		Long: `Show the state of a namespace and, if it is stuck, explain why.
+
+The command prints the findings as a tree, most likely cause first. Each finding contains
+the affected objects, the evidence, the remedies, and what would be lost if the finalizer
+were removed by force. A namespace that makes progress has no findings.
+
+The command changes nothing. Without NAME, it explains the namespace of the current context.
+
+Exit status: 0 healthy or progressing, 3 blocked, 1 error, or unknown because objects cannot be read.`,
+		Example: `  # Explain why a namespace is stuck
+  kubectl nslifecycle explain shop
+
+  # Explain all namespaces that are not in the state Initialized
+  kubectl nslifecycle explain --all
+
+  # Print the most likely cause
+  kubectl nslifecycle explain shop -o json | jq -r '.findings[0].cause'`,
 		Args:              atMostOneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -49,19 +63,17 @@ func newExplainCommand(session *session) *cobra.Command {
 	}
 	options.output.AddFlag(command)
 	flags := command.Flags()
-	flags.BoolVarP(&options.all, "all", "A", false, helpExplainAll)
+	flags.BoolVarP(&options.all, "all", "A", false,
+		"If true, explain all namespaces that are not in the state Initialized.")
 	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline,
-		helpExplainProgressDeadline)
+		"The length of time without progress after which a namespace is considered stuck.")
 	return command
 }
 
 func (o *explainOptions) run(ctx context.Context, args []string) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	if o.all {
 		if len(args) > 0 {
-			return fmt.Errorf(msgNameAndAll, args[0])
+			return fmt.Errorf("name %q and --all are mutually exclusive", args[0])
 		}
 		return o.explainAll(ctx)
 	}
@@ -113,7 +125,6 @@ func (s *session) diagnose(
 	return result, nil
 }
 
-// connectRemedies adds the connection flags to the commands of a diagnosis.
 func (s *session) connectRemedies(result *diagnosis.Diagnosis) {
 	for i := range result.Findings {
 		for j := range result.Findings[i].Remedies {
@@ -126,11 +137,17 @@ func (s *session) connectRemedies(result *diagnosis.Diagnosis) {
 	}
 }
 
-// explainAll explains all namespaces that are initializing or terminating.
+// explainAll explains all namespaces that are not in the state Initialized.
 func (o *explainOptions) explainAll(ctx context.Context) error {
-	names, err := o.inactiveNames(ctx)
+	namespaces, err := o.listNamespaces(ctx, "")
 	if err != nil {
 		return err
+	}
+	var names []string
+	for i := range namespaces {
+		if computeSummary(&namespaces[i]).State != diagnosis.StateInitialized {
+			names = append(names, namespaces[i].Name)
+		}
 	}
 	collector, err := o.newCollector(o.progressDeadline)
 	if err != nil {
@@ -149,7 +166,7 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	})
 	all = slices.DeleteFunc(all, func(one *diagnosis.Diagnosis) bool { return one == nil })
 	if len(all) == 0 && !o.output.IsStructured() {
-		fmt.Fprintln(o.ErrOut, msgNoInactiveNamespaces)
+		fmt.Fprintln(o.ErrOut, "All namespaces are initialized.")
 	}
 	if err := o.print("DiagnosisList", printer.Items(all), all...); err != nil {
 		return err
@@ -158,26 +175,6 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 		return err
 	}
 	return diagnosisStatus(all...)
-}
-
-// inactiveNames returns the sorted names of all namespaces that are initializing or terminating.
-func (o *explainOptions) inactiveNames(ctx context.Context) ([]string, error) {
-	client, err := o.namespaces()
-	if err != nil {
-		return nil, err
-	}
-	list, err := client.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf(msgListNamespaces, err)
-	}
-	var names []string
-	for i := range list.Items {
-		if computeSummary(&list.Items[i]).Stage != diagnosis.StageActive {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
 }
 
 // print writes the document if the output is JSON or YAML, and the diagnoses as text otherwise.
@@ -199,14 +196,14 @@ func (o *explainOptions) print(kind string, document any, all ...*diagnosis.Diag
 }
 
 func (s *session) warnUnread(namespace string, unread []string) {
-	s.warnEach(fmt.Sprintf(msgIncompleteDiagnosis, namespace), unread)
+	s.warnEach(fmt.Sprintf("The diagnosis of namespace %s is incomplete", namespace), unread)
 }
 
 // diagnosisStatus returns an error with the status ExitBlocked if at least one namespace is blocked, and
 // with the status ExitError if the state of at least one namespace is unknown.
 func diagnosisStatus(all ...*diagnosis.Diagnosis) error {
-	hasState := func(state diagnosis.State) bool {
-		return slices.ContainsFunc(all, func(result *diagnosis.Diagnosis) bool { return result.State == state })
+	hasState := func(state diagnosis.Result) bool {
+		return slices.ContainsFunc(all, func(result *diagnosis.Diagnosis) bool { return result.Result == state })
 	}
 	switch {
 	case hasState(diagnosis.Blocked):

@@ -4,25 +4,23 @@
 package plugin
 
 import (
-	"errors"
 	"testing"
+
+	. "github.com/onsi/gomega"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
 func TestDiagnosisStatus(t *testing.T) {
-	healthy := &diagnosis.Diagnosis{State: diagnosis.Healthy}
-	progressing := &diagnosis.Diagnosis{State: diagnosis.Progressing}
-	if err := diagnosisStatus(healthy, progressing); err != nil {
-		t.Errorf("healthy and progressing: %v", err)
+	g := NewWithT(t)
+	of := func(states ...diagnosis.Result) error {
+		var all []*diagnosis.Diagnosis
+		for _, state := range states {
+			all = append(all, &diagnosis.Diagnosis{Result: state})
+		}
+		return diagnosisStatus(all...)
 	}
-	blocked := &diagnosis.Diagnosis{State: diagnosis.Blocked}
-	var exit *StatusError
-	unknown := &diagnosis.Diagnosis{State: diagnosis.Unknown}
-	if err := diagnosisStatus(healthy, unknown, blocked); !errors.As(err, &exit) || exit.Code != ExitBlocked {
-		t.Errorf("blocked: %v", err)
-	}
-	if err := diagnosisStatus(healthy, unknown); !errors.As(err, &exit) || exit.Code != ExitError {
-		t.Errorf("unknown: %v", err)
-	}
+	g.Expect(of(diagnosis.Healthy, diagnosis.Progressing)).To(Succeed())
+	g.Expect(of(diagnosis.Healthy, diagnosis.Unknown, diagnosis.Blocked)).To(HaveField("Code", ExitBlocked))
+	g.Expect(of(diagnosis.Healthy, diagnosis.Unknown)).To(HaveField("Code", ExitError))
 }

@@ -22,7 +22,7 @@ import (
 
 type finalizeOptions struct {
 	*session
-	output    *printer.Output
+	output    printer.Output
 	removal   forcefinalize.Removal
 	allowed   forcefinalize.Permissions
 	dryRun    string
@@ -32,18 +32,47 @@ type finalizeOptions struct {
 }
 
 func newFinalizeCommand(session *session) *cobra.Command {
-	options := &finalizeOptions{session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML)}
+	options := &finalizeOptions{session: session}
 	command := &cobra.Command{
-		Use:               "finalize NAME",
-		Short:             shortFinalize,
-		Long:              longFinalize,
-		Example:           exampleFinalize,
+		Use:   "finalize NAME",
+		Short: "Forcibly remove a finalizer from a stuck namespace",
+		Long: `Forcibly remove a finalizer that blocks the deletion of a namespace.
+
+Use this command only as a last resort: resources that the owner of the finalizer would have
+cleaned up remain. First try the remedies of "kubectl nslifecycle explain".
+
+Without --namespace-finalizer, --metadata-finalizer or --finalizer, the command prints the
+findings and all finalizers that can be removed. With one of these flags, it prints the
+plan, the consequences and the objects that would be orphaned, and tests the removal with a
+server-side dry run.
+
+The command changes nothing unless --dry-run=false is given. With --dry-run=false, it writes
+a backup of all remaining objects, including Secrets, and asks you to confirm the removal
+with the name of the namespace. Then it verifies that nothing has changed since the plan was
+printed, and removes only the selected finalizer.
+
+The command refuses the removal if some objects cannot be read, if the owner of the
+finalizer might still be active, or if objects would be orphaned. Each refusal names the flag
+that overrides it, if any.`,
+		Example: `  # Show the finalizers that can be removed
+  kubectl nslifecycle finalize shop
+
+  # Show the consequences of removing a finalizer from all objects
+  kubectl nslifecycle finalize shop --finalizer=example.com/cleanup
+
+  # Remove a finalizer from all objects of one resource type
+  kubectl nslifecycle finalize shop --finalizer=example.com/cleanup \
+    --resource=widgets.example.com --ignore-active-owner --dry-run=false
+
+  # Remove a namespace finalizer whose owner has been uninstalled, in a script
+  kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent \
+    --ignore-active-owner --dry-run=false --confirm=shop`,
 		Args:              oneNamespace,
 		ValidArgsFunction: session.completeTerminating,
 		RunE: func(command *cobra.Command, args []string) error {
 			// An empty shell variable must not select all objects.
 			if command.Flags().Changed("resource") && len(options.removal.Resources) == 0 {
-				return errResourceEmpty
+				return errors.New("--resource must not be empty; omit it to select all objects")
 			}
 			return options.run(command.Context(), args[0])
 		},
@@ -55,18 +84,27 @@ func newFinalizeCommand(session *session) *cobra.Command {
 
 func (o *finalizeOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&o.removal.NamespaceFinalizer, forcefinalize.FlagNamespaceFinalizer, "", helpNamespaceFinalizer)
-	flags.StringVar(&o.removal.MetadataFinalizer, forcefinalize.FlagMetadataFinalizer, "", helpMetadataFinalizer)
-	flags.StringVar(&o.removal.Finalizer, forcefinalize.FlagFinalizer, "", helpFinalizer)
-	flags.StringSliceVar(&o.removal.Resources, "resource", nil, helpResource)
-	flags.StringVar(&o.dryRun, "dry-run", dryRunServer, helpFinalizeDryRun)
+	flags.StringVar(&o.removal.NamespaceFinalizer, forcefinalize.FlagNamespaceFinalizer, "",
+		"The namespace finalizer to remove, an entry of spec.finalizers of the Namespace.")
+	flags.StringVar(&o.removal.MetadataFinalizer, forcefinalize.FlagMetadataFinalizer, "",
+		"The finalizer to remove from metadata.finalizers of the Namespace.")
+	flags.StringVar(&o.removal.Finalizer, forcefinalize.FlagFinalizer, "",
+		"The finalizer to remove from metadata.finalizers of objects in the namespace.")
+	flags.StringSliceVar(&o.removal.Resources, "resource", nil, "With --finalizer, only change these resource types or "+
+		"objects (TYPE or TYPE/NAME), for example pods or widgets.example.com/a.")
+	flags.StringVar(&o.dryRun, "dry-run", dryRunServer,
+		`Must be "server" or "none". If server, only print and test the plan. If none or false, apply it.`)
 	flags.Lookup("dry-run").NoOptDefVal = dryRunServer
-	flags.StringVar(&o.confirmed, "confirm", "", helpConfirm)
-	flags.StringVar(&o.backup, "backup", "", helpBackup)
-	flags.BoolVar(&o.noBackup, "no-backup", false, helpNoBackup)
-	flags.BoolVar(&o.allowed.Orphan, forcefinalize.FlagOrphan, false, helpOrphan)
-	flags.BoolVar(&o.allowed.AllowUnread, forcefinalize.FlagAllowUnread, false, helpAllowUnread)
-	flags.BoolVar(&o.allowed.IgnoreActiveOwner, forcefinalize.FlagIgnoreActiveOwner, false, helpIgnoreActiveOwner)
+	flags.StringVar(&o.confirmed, "confirm", "", "The name of the namespace, to confirm the removal without a prompt.")
+	flags.StringVar(&o.backup, "backup", "",
+		"File for the backup. It must not exist yet. Defaults to NAME-backup-TIME.yaml.")
+	flags.BoolVar(&o.noBackup, "no-backup", false, "If true, write no backup.")
+	flags.BoolVar(&o.allowed.Orphan, forcefinalize.FlagOrphan, false,
+		"If true, allow the removal to orphan the remaining objects.")
+	flags.BoolVar(&o.allowed.AllowUnread, forcefinalize.FlagAllowUnread, false,
+		"If true, continue even if some objects cannot be read and might be missing from the backup.")
+	flags.BoolVar(&o.allowed.IgnoreActiveOwner, forcefinalize.FlagIgnoreActiveOwner, false,
+		"If true, continue even if the owner of the finalizer might still be active.")
 	command.MarkFlagsMutuallyExclusive(
 		forcefinalize.FlagNamespaceFinalizer, forcefinalize.FlagMetadataFinalizer, forcefinalize.FlagFinalizer)
 	command.MarkFlagsMutuallyExclusive("backup", "no-backup")
@@ -83,11 +121,8 @@ func (o *finalizeOptions) addFlags(command *cobra.Command) {
 
 // validate checks the flags and reports whether the command is a dry run.
 func (o *finalizeOptions) validate() (isDryRun bool, err error) {
-	if err := o.output.Validate(); err != nil {
-		return false, err
-	}
 	if len(o.removal.Resources) > 0 && o.removal.Finalizer == "" {
-		return false, errResourceWithoutFinalizer
+		return false, errors.New("--resource requires --finalizer")
 	}
 	switch o.dryRun {
 	case dryRunServer, "true":
@@ -136,7 +171,7 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 		return forcefinalize.Refused(errors.New(strings.Join(plan.Objections, ";\n")))
 	case isDryRun:
 		fmt.Fprintln(o.ErrOut)
-		printf(o.ErrOut, msgDryRun)
+		printf(o.ErrOut, "Nothing was changed (dry run). Use --dry-run=false to apply the plan.")
 		return nil
 	}
 	return o.apply(ctx, finalizer, plan)
@@ -170,10 +205,10 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 			return err
 		}
 		o.warnUnread(plan.Namespace, plan.Diagnosis.Unread)
-		o.warnEach(fmt.Sprintf(msgMoreObjects, plan.Namespace), plan.Unread)
+		o.warnEach(fmt.Sprintf("Namespace %s might contain more objects", plan.Namespace), plan.Unread)
 	}
 	if plan.DryRunUnsupported != nil {
-		o.warnf(msgDryRunUnsupported, plan.DryRunUnsupported)
+		o.warnf("The API server could not test the removal: %v", plan.DryRunUnsupported)
 	}
 	return nil
 }
@@ -194,7 +229,8 @@ func (o *finalizeOptions) apply(
 			o.warnf(msgNotBackedUp, one)
 		}
 		fmt.Fprintln(o.ErrOut)
-		printf(o.ErrOut, msgFinalizeBackup, printable.Count(saved, "object"), plan.Backup,
+		printf(o.ErrOut, "Backup of %s, including the data of Secrets, written to %s. To restore them, run: %s",
+			printable.Count(saved, "object"), plan.Backup,
 			o.withConnection(shell.Command("kubectl apply --server-side -f %s", plan.Backup)))
 	}
 	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
@@ -202,19 +238,20 @@ func (o *finalizeOptions) apply(
 	}
 	removed, err := finalizer.Apply(ctx, plan)
 	if removed > 0 {
-		o.printResult(msgRemovedFrom, plan.Removal, printable.Count(removed, "object"))
+		o.printResult("Removed %s from %s.", plan.Removal, printable.Count(removed, "object"))
 	}
 	var unanswered forcefinalize.UnansweredError
 	switch {
 	case errors.As(err, &unanswered):
-		o.warnf(msgUnanswered, plan.Removal, o.explainCommand(plan.Namespace))
+		o.warnf("The API server did not respond. The last request to remove the %s might have succeeded. To see the "+
+			"current state, run: %s", plan.Removal, o.explainCommand(plan.Namespace))
 		return err
 	case err != nil && removed == 0:
 		return forcefinalize.Refused(err)
 	case err != nil:
-		return fmt.Errorf(msgStopped, printable.Count(len(plan.Targets)-removed, "object"), err)
+		return fmt.Errorf("stopped, %s left unchanged: %w", printable.Count(len(plan.Targets)-removed, "object"), err)
 	case len(plan.Targets) == 0:
-		o.printResult(msgRemoved, plan.Removal)
+		o.printResult("Removed %s.", plan.Removal)
 	}
 	o.printOutcome(ctx, finalizer, plan)
 	return nil
@@ -234,18 +271,19 @@ func (o *finalizeOptions) printResult(format string, args ...any) {
 func (o *finalizeOptions) printOutcome(
 	ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan,
 ) {
-	orphaned := msgOrphaned
+	orphaned := "Orphaned: %s. To find them, run: %s"
 	if len(plan.HeldBy) == 0 && finalizer.WaitForDeletion(ctx, plan) {
-		o.printResult(msgNamespaceDeleted, plan.Namespace)
+		o.printResult("Namespace %s was deleted.", plan.Namespace)
 	} else {
-		orphaned = msgWillBeOrphaned
-		o.printResult(msgStillTerminating, plan.Namespace, o.explainCommand(plan.Namespace))
+		orphaned = "Orphaned when the namespace is deleted: %s. Delete them first, or find them later with: %s"
+		o.printResult("Namespace %s is still terminating. To see why, run: %s", plan.Namespace,
+			o.explainCommand(plan.Namespace))
 	}
 	if len(plan.Orphans) > 0 {
 		o.printResult(orphaned, forcefinalize.ListObjects(plan.Orphans), o.withConnection(displayName+" orphans"))
 	}
 	if len(plan.Losses) > 0 {
-		o.printResult(msgCheckExternal, strings.Join(plan.Losses, " "))
+		o.printResult("Check for remaining resources outside the cluster: %s", strings.Join(plan.Losses, " "))
 	}
 }
 
@@ -258,4 +296,12 @@ func (o *finalizeOptions) backupFile(name string) string {
 		return o.backup
 	}
 	return fmt.Sprintf("%s-backup-%s.yaml", name, time.Now().UTC().Format("20060102T150405Z"))
+}
+
+func msgFinalizeQuestion(plan *forcefinalize.Plan) string {
+	question := fmt.Sprintf("This removes the %s.", plan.Removal)
+	if len(plan.Orphans) > 0 {
+		question += fmt.Sprintf(" It orphans %s.", printable.Count(len(plan.Orphans), "object"))
+	}
+	return question
 }

@@ -5,7 +5,6 @@ package plugin
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -14,75 +13,82 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/expiry"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// stages are the valid values of the flag --stage.
-var stages = []string{
-	string(diagnosis.StageInitializing), string(diagnosis.StageActive), string(diagnosis.StageTerminating),
+// states are the valid values of the flag --state.
+var states = []string{
+	string(diagnosis.StateInitializing), string(diagnosis.StateInitialized), string(diagnosis.StateFailed),
+	string(diagnosis.StateTerminating),
 }
 
 type listOptions struct {
 	*session
-	output    *printer.Output
-	selector  string
-	stage     string
-	noHeaders bool
+	output   printer.Output
+	selector string
+	state    string
 }
 
 func newListCommand(session *session) *cobra.Command {
-	options := &listOptions{
-		session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML, printer.FormatWide),
-	}
+	options := &listOptions{session: session}
 	command := &cobra.Command{
-		Use:               "list",
-		Aliases:           []string{"ls"},
-		Short:             shortList,
-		Long:              longList,
-		Example:           exampleList,
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List namespaces with their state and what they wait for",
+		Long: `List namespaces with their state (Initializing, Initialized, Failed or Terminating) and what
+they wait for.
+
+The command sends only one request, because the Namespace objects contain all of this
+information.`,
+		Example: `  # List the terminating namespaces
+  kubectl nslifecycle list --state=Terminating -o wide
+
+  # Print the names of the namespaces that are stuck
+  kubectl nslifecycle list -o json | jq -r '.items[] | select(.blocked) | .metadata.name'`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.run(command.Context())
 		},
 	}
-	options.output.AddFlag(command)
+	options.output.AddFlag(command, printer.FormatWide)
+	options.output.AddNoHeaders(command)
 	flags := command.Flags()
-	flags.StringVarP(&options.selector, "selector", "l", "", helpSelector)
-	flags.StringVar(&options.stage, "stage", "", helpStage(stages))
-	flags.BoolVar(&options.noHeaders, "no-headers", false, helpNoHeaders)
-	_ = command.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(stages, cobra.ShellCompDirectiveNoFileComp))
+	flags.StringVarP(&options.selector, "selector", "l", "", "Selector (label query) to filter on, as in kubectl get.")
+	flags.StringVar(&options.state, "state", "", fmt.Sprintf("If set, only list namespaces in this state. One of: (%s).",
+		strings.Join(states, ", ")))
+	_ = command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
 func (o *listOptions) run(ctx context.Context) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
-	stage, err := parseStage(o.stage)
+	state, err := parseState(o.state)
 	if err != nil {
 		return err
 	}
-	client, err := o.namespaces()
+	namespaces, err := o.listNamespaces(ctx, o.selector)
 	if err != nil {
 		return err
 	}
-	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: o.selector})
-	if err != nil {
-		return fmt.Errorf(msgListNamespaces, err)
-	}
-	summaries := make([]namespaceSummary, 0, len(list.Items))
-	for i := range list.Items {
-		summary := computeSummary(&list.Items[i])
-		if stage == "" || summary.Stage == stage {
+	summaries := make([]namespaceSummary, 0, len(namespaces))
+	for i := range namespaces {
+		summary := computeSummary(&namespaces[i])
+		if state == "" || summary.State == state {
 			summaries = append(summaries, summary)
 		}
 	}
-	slices.SortFunc(summaries, func(a, b namespaceSummary) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	return o.print(summaries)
 }
 
@@ -91,29 +97,29 @@ func (o *listOptions) print(summaries []namespaceSummary) error {
 		return o.output.Print(o.Out, "NamespaceSummaryList", printer.Items(summaries))
 	}
 	if len(summaries) == 0 {
-		fmt.Fprintln(o.ErrOut, msgNoNamespaces)
+		fmt.Fprintln(o.ErrOut, "No namespaces found.")
 		return nil
 	}
 	var text bytes.Buffer
-	options := printer.TableOptions{IsWide: o.output.IsWide(), NoHeaders: o.noHeaders, Columns: printer.Width(o.Out)}
+	options := o.output.TableOptions(o.Out)
 	if err := printer.PrintTable(&text, summaryTable(summaries, time.Now(), options.IsWide), options); err != nil {
 		return err
 	}
-	_, err := o.Out.Write(colorStages(text.Bytes(), summaries, printer.NewPalette(o.Out)))
+	_, err := o.Out.Write(colorStates(text.Bytes(), summaries, printer.NewPalette(o.Out)))
 	return err
 }
 
-// parseStage returns the stage for a value of --stage, ignoring case.
-func parseStage(text string) (diagnosis.Stage, error) {
+// parseState returns the state for a value of --state, ignoring case.
+func parseState(text string) (diagnosis.State, error) {
 	if text == "" {
 		return "", nil
 	}
-	for _, stage := range stages {
-		if strings.EqualFold(stage, text) {
-			return diagnosis.Stage(stage), nil
+	for _, state := range states {
+		if strings.EqualFold(state, text) {
+			return diagnosis.State(state), nil
 		}
 	}
-	return "", fmt.Errorf(msgUnknownStage, text, strings.Join(stages, ", "))
+	return "", fmt.Errorf("unknown state %q; must be one of %s", text, strings.Join(states, ", "))
 }
 
 // maxWaitsFor is the maximum length of a cell of the column "Waiting For" unless the output format is
@@ -124,9 +130,10 @@ const maxWaitsFor = 200
 // of progress.
 var detailsPattern = regexp.MustCompile(`(; objects: |; remedy: | \(as of ).*`)
 
-// summaryTable returns a table with one row for each namespace.
 func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: printer.Columns(summaryColumns...)}
+	table := printer.NewTable(
+		"Name", "State", "Age", "+Since", "+Requested By", "+Protected", "+Expires", "Waiting For", "+Also Waiting For",
+	)
 	for i := range summaries {
 		summary := &summaries[i]
 		first, others := "", ""
@@ -134,40 +141,39 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 			first, others = summary.WaitsFor[0], strings.Join(summary.WaitsFor[1:], "; ")
 		}
 		if !isWide {
-			first = printer.Shorten(detailsPattern.ReplaceAllString(first, ""), maxWaitsFor)
+			first = printable.Words(detailsPattern.ReplaceAllString(first, ""), maxWaitsFor)
 		}
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			summary.Metadata.Name, string(summary.Stage),
+		printer.AddRow(table,
+			summary.Metadata.Name, string(summary.State),
 			printer.Age(summary.Metadata.CreationTimestamp, now), printer.Age(summary.Since, now),
 			printer.OrNone(summary.RequestedBy), printer.YesOrNo(summary.IsProtected),
-			expirationText(summary.ExpiresAt, now), first, others,
-		}})
+			expirationText(summary.ExpiresAt, now), first, others)
 	}
 	return table
 }
 
-// colorStages colors the stages in a printed table. If the cells contained the colors, PrintTable
+// colorStates colors the states in a printed table. If the cells contained the colors, PrintTable
 // would escape them.
-func colorStages(text []byte, summaries []namespaceSummary, colors printer.Palette) []byte {
+func colorStates(text []byte, summaries []namespaceSummary, colors printer.Palette) []byte {
 	lines := strings.SplitAfter(string(text), "\n")
 	for i := range lines {
 		if len(summaries) == 0 || !strings.HasPrefix(lines[i], summaries[0].Metadata.Name+" ") {
 			continue // This is the header or the continuation of a row.
 		}
-		stage := string(summaries[0].Stage)
-		// The name precedes the stage but cannot contain it, because names are lowercase.
-		lines[i] = strings.Replace(lines[i], stage, colorStage(&summaries[0], colors), 1)
+		state := string(summaries[0].State)
+		// The name precedes the state but cannot contain it, because names are lowercase.
+		lines[i] = strings.Replace(lines[i], state, colorState(&summaries[0], colors), 1)
 		summaries = summaries[1:]
 	}
 	return []byte(strings.Join(lines, ""))
 }
 
-func colorStage(summary *namespaceSummary, colors printer.Palette) string {
-	text := string(summary.Stage)
+func colorState(summary *namespaceSummary, colors printer.Palette) string {
+	text := string(summary.State)
 	switch {
 	case summary.IsBlocked:
 		return colors.Red(text)
-	case summary.Stage == diagnosis.StageActive:
+	case summary.State == diagnosis.StateInitialized:
 		return colors.Green(text)
 	}
 	return colors.Yellow(text)
@@ -182,4 +188,177 @@ func expirationText(at *metav1.Time, now time.Time) string {
 		return "expired"
 	}
 	return "in " + duration.HumanDuration(at.Sub(now))
+}
+
+// namespaceSummary is the state of a namespace. It is computed only from the Namespace object.
+type namespaceSummary struct {
+	Metadata summaryMetadata `json:"metadata"`
+	State    diagnosis.State `json:"state"`
+	// Since is the time when the state began.
+	Since metav1.Time `json:"since"`
+	// IsBlocked reports whether the initialization failed or the operator reports that the namespace
+	// is stuck.
+	IsBlocked bool `json:"blocked"`
+	// Cause is the most likely cause that the operator has found.
+	Cause string `json:"cause,omitempty"`
+	// WaitsFor lists what the namespace is waiting for, most important first.
+	WaitsFor []string `json:"waitsFor,omitempty"`
+	// PendingInitializers are in the order in which they run.
+	PendingInitializers []string `json:"pendingInitializers,omitempty"`
+	RequestedBy         string   `json:"requestedBy,omitempty"`
+	// IsProtected reports whether a label protects the namespace from deletion.
+	IsProtected bool `json:"protected,omitempty"`
+	// ExpiresAt is the time when the namespace expires, if its annotations are valid.
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+}
+
+// summaryMetadata identifies a namespace.
+type summaryMetadata struct {
+	Name              string            `json:"name"`
+	UID               types.UID         `json:"uid"`
+	Labels            map[string]string `json:"labels,omitempty"`
+	CreationTimestamp metav1.Time       `json:"creationTimestamp"`
+	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp,omitempty"`
+}
+
+func computeSummary(namespace *corev1.Namespace) namespaceSummary {
+	state := initialization.ParseState(namespace)
+	summary := namespaceSummary{
+		Metadata: summaryMetadata{
+			Name: namespace.Name, UID: namespace.UID, Labels: namespace.Labels,
+			CreationTimestamp: namespace.CreationTimestamp, DeletionTimestamp: namespace.DeletionTimestamp,
+		},
+		State:               diagnosis.StateOf(namespace),
+		Since:               namespace.CreationTimestamp,
+		PendingInitializers: state.Pending,
+		RequestedBy:         namespace.Annotations[v1alpha1.AnnotationRequestedBy],
+		IsProtected:         nsobject.IsProtected(namespace),
+		ExpiresAt:           expirationTime(namespace),
+	}
+	switch summary.State {
+	case diagnosis.StateTerminating:
+		summary.Since = *namespace.DeletionTimestamp
+		summary.WaitsFor, summary.IsBlocked = deletionWaitsFor(namespace)
+	case diagnosis.StateInitializing, diagnosis.StateFailed:
+		summary.WaitsFor, summary.IsBlocked = initializationWaitsFor(namespace, &state)
+	default:
+		if at := initialization.InitializedAt(namespace); at != nil {
+			summary.Since = *at
+		}
+	}
+	if diagnosis.IsBlocked(namespace, summary.State) {
+		summary.Cause = nsobject.FindCondition(namespace, diagnosis.BlockedCondition(summary.State)).Reason
+	}
+	return summary
+}
+
+// expirationTime returns the time when a Namespace expires. It returns nil if the Namespace does
+// not expire or its annotations are invalid.
+func expirationTime(namespace *corev1.Namespace) *metav1.Time {
+	expires, err := expiry.Parse(namespace)
+	if err != nil || !expiry.IsSet(namespace) {
+		return nil
+	}
+	return &metav1.Time{Time: expires.At}
+}
+
+// initializationWaitsFor returns what the initialization of a Namespace is waiting for: the first
+// pending initializer and known problems, or the deletion if the initialization failed.
+func initializationWaitsFor(
+	namespace *corev1.Namespace, state *initialization.State,
+) (texts []string, isBlocked bool) {
+	if state.Failure != nil {
+		return []string{"deletion, because the initialization failed: " + initialization.FailureText(state.Failure)}, true
+	}
+	position := len(state.All) - len(state.Pending) + 1
+	texts = []string{fmt.Sprintf("%s (%d of %d)", state.Pending[0], position, len(state.All))}
+	if blocked := findTrueCondition(namespace, v1alpha1.ConditionInitializationBlocked); blocked != nil {
+		texts = append(texts, blocked.Message)
+		isBlocked = true
+	}
+	if state.ResultProblem != "" {
+		texts = append(texts, state.ResultProblem)
+	}
+	return texts, isBlocked
+}
+
+// deletionWaitsFor returns what the deletion of a Namespace is waiting for: the cause that the
+// operator has found, followed by errors, finalizers and remaining objects.
+func deletionWaitsFor(namespace *corev1.Namespace) (texts []string, isBlocked bool) {
+	if blocked := findTrueCondition(namespace, v1alpha1.ConditionDeletionBlocked); blocked != nil {
+		texts = append(texts, blocked.Message)
+		isBlocked = true
+	}
+	texts = append(texts, deletionFailures(namespace)...)
+	texts = append(texts, deletionHolders(namespace)...)
+	if remaining := findTrueCondition(namespace, corev1.NamespaceContentRemaining); remaining != nil {
+		texts = append(texts, describeMatches(remaining.Message, remainingPattern, func(resource, count string) string {
+			return count + " " + strings.TrimSuffix(resource, ".")
+		}))
+	}
+	if len(texts) == 0 && slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		texts = append(texts, "the namespace controller")
+	}
+	return texts, isBlocked
+}
+
+// deletionFailures returns the errors in the conditions of a Namespace.
+func deletionFailures(namespace *corev1.Namespace) []string {
+	var texts []string
+	for _, failure := range diagnosis.FailureConditions {
+		if condition := findTrueCondition(namespace, failure); condition != nil {
+			texts = append(texts, condition.Message)
+		}
+	}
+	return texts
+}
+
+// deletionHolders returns the finalizers of the Namespace and of the objects in it.
+func deletionHolders(namespace *corev1.Namespace) []string {
+	var texts []string
+	if held := findTrueCondition(namespace, corev1.NamespaceFinalizersRemaining); held != nil {
+		texts = append(texts, describeMatches(held.Message, finalizersPattern, func(finalizer, count string) string {
+			return fmt.Sprintf("finalizer %s on %s", finalizer, count)
+		}))
+	}
+	for _, finalizer := range namespace.Spec.Finalizers {
+		if finalizer != corev1.FinalizerKubernetes {
+			texts = append(texts, forcefinalize.Removal{NamespaceFinalizer: string(finalizer)}.String())
+		}
+	}
+	for _, finalizer := range namespace.Finalizers {
+		texts = append(texts, forcefinalize.Removal{MetadataFinalizer: finalizer}.String())
+	}
+	return texts
+}
+
+// These patterns match parts of the messages of the NamespaceContentRemaining and
+// NamespaceFinalizersRemaining conditions. The messages have not changed since Kubernetes 1.16.
+var (
+	remainingPattern  = regexp.MustCompile(`([^\s,]+) has (\d+) resource instances`)
+	finalizersPattern = regexp.MustCompile(`([^\s,]+) in (\d+) resource instances`)
+)
+
+// describeMatches shortens the message of a condition. It returns a message in an unknown format unchanged.
+func describeMatches(message string, pattern *regexp.Regexp, describe func(name, count string) string) string {
+	matches := pattern.FindAllStringSubmatch(message, -1)
+	if len(matches) == 0 {
+		return message
+	}
+	parts := make([]string, 0, len(matches))
+	for _, match := range matches {
+		parts = append(parts, describe(match[1], match[2]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// findTrueCondition returns the condition of the given type, or nil if its status is not True.
+func findTrueCondition(
+	namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType,
+) *corev1.NamespaceCondition {
+	condition := nsobject.FindCondition(namespace, conditionType)
+	if condition == nil || condition.Status != corev1.ConditionTrue {
+		return nil
+	}
+	return condition
 }

@@ -39,7 +39,7 @@ type outage struct{ reported string }
 func (o *outage) warn(session *session, name string, err error) {
 	if key := stateKey(err.Error()); key != o.reported {
 		o.reported = key
-		session.warnf(msgRetryGet, name, err)
+		session.warnf("Failed to get namespace %q, retrying: %v", name, err)
 	}
 }
 

@@ -5,7 +5,9 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
 const (
@@ -55,8 +58,13 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:         commandName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: displayName},
-		Short:       shortRoot,
-		Long:        longRoot,
+		Short:       "Create, explain, delete and repair namespaces",
+		Long: `Create, explain, delete and repair namespaces.
+
+All commands work on any cluster, with or without the nslifecycle operator, except those of
+"template" that read NamespaceTemplates.
+
+Exit status: 0 success or healthy, 1 error, 3 blocked, 130 interrupted.`,
 		// report prints errors.
 		SilenceErrors:    true,
 		SilenceUsage:     true,
@@ -90,19 +98,18 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 func oneNamespace(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return fmt.Errorf(msgNameRequired, command.CommandPath())
+		return fmt.Errorf("the name of a namespace is required; "+msgSeeHelp, command.CommandPath())
 	case len(args) > 1:
-		return fmt.Errorf(msgTooManyNames, len(args), strings.Join(args, ", "))
+		return fmt.Errorf("exactly one namespace is required, got %d (%s)", len(args), strings.Join(args, ", "))
 	case args[0] == "":
-		return errNameEmpty
+		return errors.New("the name of the namespace must not be empty")
 	}
 	return nil
 }
 
-// noArguments rejects all arguments.
 func noArguments(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf(msgNoArguments, command.CommandPath(), strings.Join(args, ", "))
+		return fmt.Errorf("'%s' accepts no arguments, got %s", command.CommandPath(), strings.Join(args, ", "))
 	}
 	return nil
 }
@@ -113,4 +120,75 @@ func atMostOneNamespace(command *cobra.Command, args []string) error {
 		return nil
 	}
 	return oneNamespace(command, args)
+}
+
+// Exit statuses of the plugin. They are part of its public interface.
+const (
+	// ExitOK means that the command succeeded, or that the namespace is healthy.
+	ExitOK = 0
+	// ExitError means that an error occurred, or that the result is unknown because some data could not
+	// be read.
+	ExitError = 1
+	// ExitBlocked means that the namespace is stuck and the plugin found a cause.
+	ExitBlocked = 3
+	// ExitInterrupted means that the command received SIGINT or SIGTERM.
+	ExitInterrupted = 130
+)
+
+// StatusError is an error with an exit status. If Err is nil, the command has already printed its
+// result.
+type StatusError struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e *StatusError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the error to print, or nil.
+func (e *StatusError) Unwrap() error { return e.Err }
+
+// report prints an error in the format of kubectl and returns the exit status.
+func report(errOut io.Writer, err error) int {
+	code := ExitError
+	var exit *StatusError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &exit):
+		code, err = exit.Code, exit.Err
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(errOut, "Interrupted.")
+		return ExitInterrupted
+	}
+	if err != nil {
+		// The messages of the plugin and of the admission policies end with commands.
+		fmt.Fprintln(errOut, printer.WrapCommand(fmt.Sprintf("error: %v", err), printer.TextWidth(errOut)))
+	}
+	return code
+}
+
+func newVersionCommand(session *session) *cobra.Command {
+	var output printer.Output
+	command := &cobra.Command{
+		Use:               "version",
+		Short:             "Print the version of the plugin",
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			info := version.Read()
+			if output.IsStructured() {
+				return output.Print(session.Out, "Version", info)
+			}
+			fmt.Fprintf(session.Out, "%s %s\n", commandName, info)
+			return nil
+		},
+	}
+	output.AddFlag(command)
+	return command
 }

@@ -4,6 +4,8 @@
 package plugin
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -47,6 +51,17 @@ var connectionFlags = []string{
 	"insecure-skip-tls-verify", "client-certificate", "client-key", "as", "as-uid", "as-group", "as-user-extra",
 }
 
+// Texts of several commands.
+const (
+	msgSeeHelp           = "see '%s --help' for usage"
+	msgDryRunValue       = "invalid --dry-run value %q; must be one of %s"
+	msgNamespaceNotFound = "namespace %q not found"
+	msgAfter             = "after %s"
+	msgNotBackedUp       = "Missing from the backup: %s"
+
+	helpTimeout = "The length of time to wait before giving up. Zero means no timeout."
+)
+
 func newSession(streams genericiooptions.IOStreams) *session {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
@@ -64,7 +79,7 @@ func newSession(streams genericiooptions.IOStreams) *session {
 func (s *session) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.AddFlagSet(s.flagSet)
-	flags.IntVarP(&s.verbosity, "v", "v", 0, helpVerbosity)
+	flags.IntVarP(&s.verbosity, "v", "v", 0, "Number for the log level verbosity (0 to 10).")
 	_ = root.RegisterFlagCompletionFunc("context", s.completeContexts)
 }
 
@@ -113,9 +128,21 @@ func (s *session) withConnection(command string) string {
 func (s *session) restConfig() (*rest.Config, error) {
 	config, err := s.flags.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf(msgNoCluster, err)
+		return nil, fmt.Errorf("failed to load the client configuration: %w; see --kubeconfig and --context", err)
 	}
 	return config, nil
+}
+
+// newClient returns a client for the kubeconfig flags.
+func newClient[T any](s *session, construct func(*rest.Config) (T, error)) (client T, err error) {
+	config, err := s.restConfig()
+	if err != nil {
+		return client, err
+	}
+	if client, err = construct(config); err != nil {
+		return client, fmt.Errorf("failed to create a client: %w", err)
+	}
+	return client, nil
 }
 
 // namespaceName returns the argument of a read-only command. Without an argument, it returns the
@@ -131,35 +158,47 @@ func (s *session) namespaceName(args []string) (string, error) {
 	return name, nil
 }
 
-// namespaces returns a client for Namespaces.
 func (s *session) namespaces() (corev1client.NamespaceInterface, error) {
-	config, err := s.restConfig()
+	return newClient(s, func(config *rest.Config) (corev1client.NamespaceInterface, error) {
+		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+		config.ContentType = runtime.ContentTypeProtobuf
+		client, err := corev1client.NewForConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		return client.Namespaces(), nil
+	})
+}
+
+// listNamespaces returns the Namespaces that a label selector selects, sorted by name.
+func (s *session) listNamespaces(ctx context.Context, selector string) ([]corev1.Namespace, error) {
+	client, err := s.namespaces()
 	if err != nil {
 		return nil, err
 	}
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.ContentType = runtime.ContentTypeProtobuf
-	client, err := corev1client.NewForConfig(config)
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return nil, fmt.Errorf(msgClient, err)
+		return nil, fmt.Errorf("failed to list namespaces: %w", err)
 	}
-	return client.Namespaces(), nil
+	slices.SortFunc(list.Items, func(a, b corev1.Namespace) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, nil
 }
 
 // contentClients returns clients for discovery and for the metadata of objects of all types. The
 // clients suppress warnings about deprecated types.
 func (s *session) contentClients() (*discovery.DiscoveryClient, metadata.Interface, error) {
-	config, err := s.restConfig()
+	discoverer, err := newClient(s, func(config *rest.Config) (*discovery.DiscoveryClient, error) {
+		config.WarningHandlerWithContext = rest.NoWarnings{}
+		return discovery.NewDiscoveryClientForConfig(config)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	discoverer, discoveryErr := discovery.NewDiscoveryClientForConfig(config)
-	objects, err := metadata.NewForConfig(config)
-	if err := errors.Join(discoveryErr, err); err != nil {
-		return nil, nil, fmt.Errorf(msgClient, err)
-	}
-	return discoverer, metadataclient.New(objects), nil
+	objects, err := newClient(s, func(config *rest.Config) (metadata.Interface, error) {
+		config.WarningHandlerWithContext = rest.NoWarnings{}
+		return metadata.NewForConfig(config)
+	})
+	return discoverer, metadataclient.New(objects), err
 }
 
 // warnf prints a warning to stderr.
@@ -200,7 +239,7 @@ func (s *session) warnEach(prefix string, texts []string) {
 		s.warnf("%s", prefix+": "+text)
 	}
 	if more := len(texts) - len(shown); more > 0 {
-		s.warnf("%s: "+msgMoreWarnings, prefix, more)
+		s.warnf("%s: %d more warnings like this; use -v=1 to print them all", prefix, more)
 	}
 }
 
@@ -211,7 +250,8 @@ func joinByReason(texts []string) []string {
 	resources := map[string][]string{}
 	for _, text := range texts {
 		if missing := denial.MissingPermissions(text); len(missing) > 0 {
-			text = fmt.Sprintf(msgMissingPermission, missing[0].GroupResource(), missing[0].User, missing[0].Verb)
+			text = fmt.Sprintf("%s cannot be read: user %q has no permission to %s them", missing[0].GroupResource(),
+				missing[0].User, missing[0].Verb)
 		}
 		resource, reason, _ := strings.Cut(text, " ")
 		if resources[reason] == nil {
@@ -226,4 +266,77 @@ func joinByReason(texts []string) []string {
 		joined = append(joined, strings.TrimSpace(strings.Join(resources[reason], ", ")+" "+reason))
 	}
 	return joined
+}
+
+// checkConfirmation returns an error if --confirm is set to another name. It also returns an error
+// if --confirm is not set and the command cannot prompt because there is no terminal.
+func (s *session) checkConfirmation(name, confirmed string) error {
+	switch {
+	case confirmed == name:
+		return nil
+	case confirmed != "":
+		return fmt.Errorf("--confirm=%s does not match the name of the namespace, %q", confirmed, name)
+	case !printer.IsTerminal(s.In) || !printer.IsTerminal(s.ErrOut):
+		return fmt.Errorf("cannot prompt without a terminal; use --confirm=%s to confirm", name)
+	}
+	return nil
+}
+
+func (s *session) confirm(ctx context.Context, name, confirmed, question string) error {
+	if confirmed == name {
+		return nil
+	}
+	printf(s.ErrOut, "%s", question)
+	fmt.Fprint(s.ErrOut, "To confirm, type the name of the namespace: ")
+	typed, err := s.readLine(ctx)
+	switch {
+	case err != nil:
+		fmt.Fprintln(s.ErrOut)
+		return err
+	case typed != name:
+		return fmt.Errorf("%q does not match the name of the namespace, %q", typed, name)
+	}
+	return nil
+}
+
+// ask prompts for yes or no. Any answer other than yes is treated as no.
+func (s *session) ask(ctx context.Context, question string) (bool, error) {
+	fmt.Fprintf(s.ErrOut, "%s [y/N] ", question)
+	answer, err := s.readLine(ctx)
+	if err != nil {
+		return false, fmt.Errorf("failed to read the answer: %w", err)
+	}
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", nil
+}
+
+// readLine reads a line from the terminal. It also returns when the context is canceled, because a
+// signal does not interrupt the read.
+func (s *session) readLine(ctx context.Context) (string, error) {
+	type answer struct {
+		line string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		line, err := bufio.NewReader(s.In).ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil // The last line might not end with a line feed.
+		}
+		answers <- answer{strings.TrimSpace(line), err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case answer := <-answers:
+		return answer.line, answer.err
+	}
+}
+
+func (s *session) explainCommand(name string) string {
+	return s.withConnection(shell.Command(displayName+" explain %s", name))
+}
+
+func (s *session) waitCommand(name string) string {
+	return s.withConnection(shell.Command("kubectl wait --for=condition=Ready namespace/%s --timeout=5m", name))
 }

@@ -5,6 +5,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -20,14 +21,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 )
 
+var errTemplatesNotServed = errors.New("the API server does not serve NamespaceTemplates; install nslifecycle first")
+
+const msgOneTemplate = "exactly one NamespaceTemplate is required; " + msgSeeHelp
+
 func newTemplateCommand(session *session) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "template",
 		Aliases: []string{"templates"},
-		Short:   shortTemplate,
-		Long:    longTemplate,
-		Args:    noArguments,
-		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
+		Short:   "List, render, test, compare and roll back NamespaceTemplates",
+		Long: `List, render, test, compare and roll back NamespaceTemplates.
+
+Only "rollout pause", "rollout resume" and "rollout undo" change the cluster.`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(
 		newTemplateDiffCommand(session),
@@ -40,7 +47,6 @@ func newTemplateCommand(session *session) *cobra.Command {
 	return command
 }
 
-// templateResource is the resource of NamespaceTemplates.
 var templateResource = v1alpha1.GroupVersion.WithResource("namespacetemplates")
 
 // templateReader reads NamespaceTemplates.
@@ -49,18 +55,13 @@ type templateReader struct {
 }
 
 func (s *session) templates() (*templateReader, error) {
-	config, err := s.restConfig()
+	client, err := newClient(s, dynamic.NewForConfig)
 	if err != nil {
 		return nil, err
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf(msgClient, err)
 	}
 	return &templateReader{client: client.Resource(templateResource)}, nil
 }
 
-// get returns a NamespaceTemplate of the cluster.
 func (r *templateReader) get(ctx context.Context, name string) (*v1alpha1.NamespaceTemplate, error) {
 	found, err := r.client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -105,25 +106,18 @@ func templateError(err error) error {
 func (s *session) completeTemplate(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	reader, err := s.templates()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
-	defer cancel()
-	list, err := reader.list(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names := make([]string, 0, len(list))
-	for i := range list {
-		names = append(names, list[i].Name)
-	}
-	slices.Sort(names)
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return completeNames(command, args, func(ctx context.Context) []string {
+		reader, err := s.templates()
+		if err != nil {
+			return nil
+		}
+		list, _ := reader.list(ctx)
+		var names []string
+		for i := range list {
+			names = append(names, list[i].Name)
+		}
+		return names
+	})
 }
 
 // templateSource selects a NamespaceTemplate: one of the cluster by name, or one in a file.
@@ -133,7 +127,8 @@ type templateSource struct {
 }
 
 func (s *templateSource) addFlag(command *cobra.Command) {
-	command.Flags().StringVarP(&s.filename, "filename", "f", "", helpTemplateFilename)
+	command.Flags().StringVarP(&s.filename, "filename", "f", "",
+		"File with a NamespaceTemplate, or - for stdin, instead of the name of one in the cluster.")
 	_ = command.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
@@ -143,7 +138,8 @@ func (s *templateSource) validate(command *cobra.Command, args []string) error {
 	case len(args) > 1:
 		return fmt.Errorf(msgOneTemplate, command.CommandPath())
 	case (len(args) == 1 && args[0] != "") == (s.filename != ""):
-		return fmt.Errorf(msgTemplateOrFile, command.CommandPath())
+		return fmt.Errorf("either the name of a NamespaceTemplate or --filename is required; "+msgSeeHelp,
+			command.CommandPath())
 	}
 	return nil
 }
@@ -172,13 +168,13 @@ func oneTemplate(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// listNamespaces returns all Namespaces, or only the given one.
-func (s *session) listNamespaces(ctx context.Context, name string) ([]corev1.Namespace, error) {
-	client, err := s.namespaces()
-	if err != nil {
-		return nil, err
-	}
+// templateNamespaces returns the Namespaces that templates can select, or only the given one.
+func (s *session) templateNamespaces(ctx context.Context, name string) ([]corev1.Namespace, error) {
 	if name != "" {
+		client, err := s.namespaces()
+		if err != nil {
+			return nil, err
+		}
 		namespace, err := client.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf(msgNamespaceNotFound, name)
@@ -188,13 +184,13 @@ func (s *session) listNamespaces(ctx context.Context, name string) ([]corev1.Nam
 		}
 		return []corev1.Namespace{*namespace}, nil
 	}
-	list, err := client.List(ctx, metav1.ListOptions{})
+	namespaces, err := s.listNamespaces(ctx, "")
 	if err != nil {
-		return nil, fmt.Errorf(msgListNamespaces, err)
+		return nil, err
 	}
 	// Without permission to read it, only this namespace is not recognized.
 	systemNamespace, _ := s.systemNamespace(ctx)
-	return slices.DeleteFunc(list.Items, func(namespace corev1.Namespace) bool {
+	return slices.DeleteFunc(namespaces, func(namespace corev1.Namespace) bool {
 		return initialization.IsExempt(namespace.Name, systemNamespace)
 	}), nil
 }

@@ -4,10 +4,13 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +22,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // maxExamples is the number of namespaces that are printed for each kind of change.
@@ -26,19 +30,35 @@ const maxExamples = 3
 
 type templateDiffOptions struct {
 	templateSource
-	output *printer.Output
+	output printer.Output
 	all    bool
 }
 
 func newTemplateDiffCommand(session *session) *cobra.Command {
-	options := &templateDiffOptions{
-		templateSource: templateSource{session: session}, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML),
-	}
+	options := &templateDiffOptions{templateSource: templateSource{session: session}}
 	command := &cobra.Command{
-		Use:               "diff (NAME | -f FILE)",
-		Short:             shortTemplateDiff,
-		Long:              longTemplateDiff,
-		Example:           exampleTemplateDiff,
+		Use:   "diff (NAME | -f FILE)",
+		Short: "Show what a NamespaceTemplate would change in all namespaces",
+		Long: `Show what a NamespaceTemplate in a file would change in all namespaces that it selects.
+With NAME, show what the operator must still change.
+
+The command compares the rendered objects with what each namespace records, as the operator
+does. Changes by other clients are not included. For the first namespaces of each kind of
+change, or all with --all, it applies the objects as a server-side dry run with your own
+permissions, and prints the fields that differ in the cluster. Where a dry run is not
+possible, it prints the fields that differ between the two templates instead.
+
+With --namespace, the command compares only this namespace.
+
+Exit status: 0 success, 1 error, or the template fails in a namespace.`,
+		Example: `  # Show what a changed template would do
+  kubectl nslifecycle template diff -f team.yaml
+
+  # Show it for one namespace
+  kubectl nslifecycle template diff -f team.yaml --namespace=shop
+
+  # Print the names of the namespaces that would change
+  kubectl nslifecycle template diff -f team.yaml -o json | jq -r '.items[].namespace'`,
 		Args:              options.validate,
 		ValidArgsFunction: session.completeTemplate,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -47,14 +67,11 @@ func newTemplateDiffCommand(session *session) *cobra.Command {
 	}
 	options.addFlag(command)
 	options.output.AddFlag(command)
-	command.Flags().BoolVarP(&options.all, "all", "A", false, helpDiffAll)
+	command.Flags().BoolVarP(&options.all, "all", "A", false, "If true, print the changes of all namespaces.")
 	return command
 }
 
 func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	changed, err := o.read(ctx, args)
 	if err != nil {
 		return err
@@ -66,7 +83,7 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	namespaces, err := o.listNamespaces(ctx, *o.flags.Namespace)
+	namespaces, err := o.templateNamespaces(ctx, *o.flags.Namespace)
 	if err != nil {
 		return err
 	}
@@ -81,7 +98,7 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 	} else {
 		err = printComparison(o.Out, result, examples)
 	}
-	o.warnEach(msgNotTested, untested)
+	o.warnEach("Some objects could not be tested with a dry run", untested)
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
@@ -112,7 +129,7 @@ func (o *templateDiffOptions) current(
 	}
 	current, err = templates.Compile(object)
 	if err != nil {
-		o.warnf(msgCurrentInvalid, err)
+		o.warnf("The fields that change are unknown where no dry run is possible: %v", err)
 	}
 	return current, object.CreationTimestamp, nil
 }
@@ -121,14 +138,12 @@ func (o *templateDiffOptions) current(
 func (o *templateDiffOptions) dryRun(
 	ctx context.Context, changed *templates.Template, result *templates.Comparison, examples []*templates.NamespaceChange,
 ) ([]string, error) {
-	config, err := o.restConfig()
+	client, err := newClient(o.session, func(config *rest.Config) (*dynamic.DynamicClient, error) {
+		config.WarningHandlerWithContext = rest.NoWarnings{}
+		return dynamic.NewForConfig(config)
+	})
 	if err != nil {
 		return nil, err
-	}
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf(msgClient, err)
 	}
 	discoverer, _, err := o.contentClients()
 	if err != nil {
@@ -143,4 +158,120 @@ func (o *templateDiffOptions) dryRun(
 	}
 	slices.Sort(untested)
 	return slices.Compact(untested), nil
+}
+
+const (
+	// maxFields is the number of fields of an object that are printed, and maxFieldPath and maxFieldValue
+	// the length of their paths and values.
+	maxFields     = 8
+	maxFieldPath  = 36
+	maxFieldValue = 24
+)
+
+// printComparison prints the numbers of changes, and examples.
+func printComparison(out io.Writer, result *templates.Comparison, examples []*templates.NamespaceChange) error {
+	var text bytes.Buffer
+	writeRevisions(&text, result)
+	table := printer.NewTable("", "Unchanged", "Changed", "Created", "Deleted", "Failed")
+	for _, row := range []struct {
+		title  string
+		counts map[templates.Change]int
+	}{{"Namespaces", result.Namespaces}, {"Objects", result.Objects}} {
+		printer.AddRow(table,
+			row.title, row.counts[templates.Unchanged], row.counts[templates.Changed], row.counts[templates.Created],
+			row.counts[templates.Deleted], row.counts[templates.Failed])
+	}
+	if err := printer.PrintTable(&text, table, printer.TableOptions{Columns: printer.Width(out)}); err != nil {
+		return err
+	}
+	width := printer.TextWidth(out)
+	if result.Existing > 0 {
+		fmt.Fprintln(&text, printer.Wrap("Not included: "+printable.Count(result.Existing, "selected namespace")+
+			" not created with the template, whose scope is NewNamespaces.", width))
+	}
+	if result.Unselected > 0 {
+		fmt.Fprintln(&text, printer.Wrap("Not included: "+printable.Count(result.Unselected, "namespace")+
+			" no longer selected, whose objects remain.", width))
+	}
+	colors := printer.NewPalette(out)
+	for _, example := range examples {
+		writeExample(&text, example, width, colors)
+	}
+	if more := len(result.Items) - len(examples); more > 0 {
+		fmt.Fprintf(&text, "\n%s not shown. Use --all to print all changes.\n", printable.Count(more, "more namespace"))
+	}
+	_, err := out.Write(text.Bytes())
+	return err
+}
+
+func writeRevisions(text *bytes.Buffer, result *templates.Comparison) {
+	switch result.Current {
+	case "":
+		fmt.Fprintf(text, "Template %s is new (revision %s).", result.Template, result.Revision)
+	case result.Revision:
+		fmt.Fprintf(text, "Template %s has the same revision in the cluster: %s.", result.Template, result.Revision)
+	default:
+		fmt.Fprintf(text, "Template %s: revision %s replaces %s.", result.Template, result.Revision, result.Current)
+	}
+	text.WriteString("\n\n")
+}
+
+// writeExample writes what changes in a namespace.
+func writeExample(text *bytes.Buffer, example *templates.NamespaceChange, width int, colors printer.Palette) {
+	fmt.Fprintf(text, "\nNamespace %s: %s\n", colors.Bold(example.Namespace), strings.ToLower(string(example.Change)))
+	if example.Message != "" {
+		writeIndented(text, "  ", example.Message, width)
+	}
+	for i := range example.Objects {
+		object := &example.Objects[i]
+		fmt.Fprintf(text, "  %s %s %s",
+			sign(object.Change, colors), printable.Escape(object.Kind), printable.Name(object.Name))
+		if object.Object != "" {
+			fmt.Fprintf(text, " (object %s)", printable.Escape(object.Object))
+		}
+		text.WriteString("\n")
+		if object.Message != "" {
+			writeIndented(text, "      ", object.Message, width)
+		}
+		for _, field := range object.Fields[:min(len(object.Fields), maxFields)] {
+			writeField(text, field)
+		}
+		if more := len(object.Fields) - maxFields; more > 0 {
+			fmt.Fprintf(text, "      and %s\n", printable.Count(more, "more field"))
+		}
+	}
+}
+
+func writeField(text *bytes.Buffer, field templates.FieldChange) {
+	shorten := func(value string) string {
+		if value == "" {
+			return "<none>"
+		}
+		if runes := []rune(value); len(runes) > maxFieldValue {
+			value = string(runes[:maxFieldValue-3]) + "..."
+		}
+		return printable.Escape(value)
+	}
+	path := []rune(printable.Escape(field.Path))
+	if len(path) > maxFieldPath {
+		path = slices.Concat([]rune("..."), path[len(path)-maxFieldPath+3:])
+	}
+	fmt.Fprintf(text, "      %s: %s -> %s\n", string(path), shorten(field.Before), shorten(field.After))
+}
+
+func writeIndented(text *bytes.Buffer, indent, message string, width int) {
+	wrapped := printer.Wrap(message, width-len(indent))
+	fmt.Fprintln(text, indent+strings.ReplaceAll(wrapped, "\n", "\n"+indent))
+}
+
+func sign(change templates.Change, colors printer.Palette) string {
+	switch change {
+	case templates.Created:
+		return colors.Green("+")
+	case templates.Deleted:
+		return colors.Red("-")
+	case templates.Failed:
+		return colors.Red("!")
+	}
+	return colors.Yellow("~")
 }

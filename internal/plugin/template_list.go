@@ -23,12 +23,9 @@ import (
 // maxParallelReviews is the maximum number of access reviews that are sent in parallel.
 const maxParallelReviews = 8
 
-var templateColumns = []string{"Name", "Access", "Usable", "Parameter", "Values", "Default", "Description"}
-
 type templateListOptions struct {
 	*session
-	output    *printer.Output
-	noHeaders bool
+	output printer.Output
 }
 
 // templateSummary is what a user needs to choose a template.
@@ -36,20 +33,25 @@ type templateSummary struct {
 	Name   string                  `json:"name"`
 	Access v1alpha1.TemplateAccess `json:"access"`
 	// IsUsable is true if the user can choose the template, and nil if this is not known.
-	IsUsable   *bool                        `json:"isUsable,omitempty"`
+	IsUsable   *bool                        `json:"usable,omitempty"`
 	Parameters []v1alpha1.TemplateParameter `json:"parameters"`
 }
 
 func newTemplateListCommand(session *session) *cobra.Command {
-	options := &templateListOptions{
-		session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML),
-	}
+	options := &templateListOptions{session: session}
 	command := &cobra.Command{
-		Use:               "list",
-		Aliases:           []string{"ls"},
-		Short:             shortTemplateList,
-		Long:              longTemplateList,
-		Example:           exampleTemplateList,
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the NamespaceTemplates that you can choose, with their parameters",
+		Long: `List NamespaceTemplates with their parameters, and whether you can choose them.
+
+All users can choose a template with open access. A restricted template requires the verb
+"use" on it.`,
+		Example: `  # List the templates
+  kubectl nslifecycle template list
+
+  # Print the names of the templates that you can choose
+  kubectl nslifecycle template list -o json | jq -r '.items[] | select(.isUsable) | .name'`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -57,14 +59,11 @@ func newTemplateListCommand(session *session) *cobra.Command {
 		},
 	}
 	options.output.AddFlag(command)
-	command.Flags().BoolVar(&options.noHeaders, "no-headers", false, helpNoHeaders)
+	options.output.AddNoHeaders(command)
 	return command
 }
 
 func (o *templateListOptions) run(ctx context.Context) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	reader, err := o.templates()
 	if err != nil {
 		return err
@@ -88,20 +87,16 @@ func (o *templateListOptions) run(ctx context.Context) error {
 	if err := o.print(summaries); err != nil {
 		return err
 	}
-	o.warnEach(msgAccessUnknown, unknown)
+	o.warnEach("Access to some templates is unknown", unknown)
 	return ctx.Err()
 }
 
 // reviewAccess computes which templates the user can choose. It sends a request only for restricted
 // templates, and returns why reviews failed.
 func (o *templateListOptions) reviewAccess(ctx context.Context, summaries []templateSummary) ([]string, error) {
-	config, err := o.restConfig()
+	client, err := newClient(o.session, authorizationclient.NewForConfig)
 	if err != nil {
 		return nil, err
-	}
-	client, err := authorizationclient.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf(msgClient, err)
 	}
 	errs := make([]error, len(summaries))
 	workqueue.ParallelizeUntil(ctx, maxParallelReviews, len(summaries), func(i int) {
@@ -140,17 +135,17 @@ func (o *templateListOptions) print(summaries []templateSummary) error {
 		return o.output.Print(o.Out, "TemplateSummaryList", printer.Items(summaries))
 	}
 	if len(summaries) == 0 {
-		fmt.Fprintln(o.ErrOut, msgNoTemplates)
+		fmt.Fprintln(o.ErrOut, "No NamespaceTemplates found.")
 		return nil
 	}
-	return printer.PrintTable(o.Out, templateTable(summaries), printer.TableOptions{
-		NoHeaders: o.noHeaders, Columns: printer.Width(o.Out),
-	})
+	return printer.PrintTable(o.Out, templateTable(summaries), o.output.TableOptions(o.Out))
 }
 
 // templateTable returns a table with one row for each parameter.
 func templateTable(summaries []templateSummary) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: printer.Columns(templateColumns...)}
+	table := printer.NewTable(
+		"Name", "Access", "Usable", "Parameter", "Values", "Default", "Description",
+	)
 	for _, summary := range summaries {
 		usable := "unknown"
 		if summary.IsUsable != nil {
@@ -158,12 +153,12 @@ func templateTable(summaries []templateSummary) *metav1.Table {
 		}
 		cells := []any{summary.Name, string(summary.Access), usable}
 		if len(summary.Parameters) == 0 {
-			table.Rows = append(table.Rows, metav1.TableRow{Cells: append(cells, printer.OrNone(""), "", "", "")})
+			printer.AddRow(table, append(cells, printer.OrNone(""), "", "", "")...)
 		}
 		for i := range summary.Parameters {
 			parameter := &summary.Parameters[i]
-			table.Rows = append(table.Rows, metav1.TableRow{Cells: append(slices.Clone(cells),
-				parameter.Name, parameterValues(parameter), parameterDefault(parameter), parameterDescription(parameter))})
+			printer.AddRow(table, append(slices.Clone(cells),
+				parameter.Name, parameterValues(parameter), parameterDefault(parameter), parameterDescription(parameter))...)
 			cells = []any{"", "", ""}
 		}
 	}
@@ -189,11 +184,11 @@ func parameterDescription(parameter *v1alpha1.TemplateParameter) string {
 	if text != "" {
 		text = printer.Sentence(text)
 	}
-	if parameter.Label != "" {
-		text += fmt.Sprintf(" "+msgParameterLabel, parameter.Label)
+	if parameter.LabelKey != "" {
+		text += fmt.Sprintf(" Set the label %s.", parameter.LabelKey)
 	}
 	if parameter.Immutable {
-		text += " " + msgParameterImmutable
+		text += " Immutable."
 	}
 	return strings.TrimSpace(text)
 }

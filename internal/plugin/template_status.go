@@ -12,12 +12,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -28,32 +28,36 @@ const (
 	maxFailureMessage = 200
 )
 
-var failureColumns = []string{"Namespace", "Object", "Reason", "Message"}
-
 type templateStatusOptions struct {
 	*session
-	output *printer.Output
+	output printer.Output
 }
 
 // templateStatus is the document that the status command prints.
 type templateStatus struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	v1alpha1.NamespaceTemplateStatus
-	// Outdated are the names of the selected namespaces that do not record the revision of the spec.
+	// Outdated are the names of the namespaces that the operator must still update.
 	Outdated []string `json:"outdated"`
 	// Late are the names of the namespaces that the template selects, but that were not created with it.
 	Late []string `json:"late"`
 }
 
 func newTemplateStatusCommand(session *session) *cobra.Command {
-	options := &templateStatusOptions{
-		session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML),
-	}
+	options := &templateStatusOptions{session: session}
 	command := &cobra.Command{
-		Use:               "status NAME",
-		Short:             shortTemplateStatus,
-		Long:              longTemplateStatus,
-		Example:           exampleTemplateStatus,
+		Use:   "status NAME",
+		Short: "Show the state of a NamespaceTemplate",
+		Long: `Show the conditions of a NamespaceTemplate, its first failures, and the namespaces that do
+not contain its revision.
+
+Exit status: 0 the operator can apply the template, 3 the template is invalid or unauthorized
+or has failures, 1 error.`,
+		Example: `  # Show the state of a template
+  kubectl nslifecycle template status team
+
+  # Print the namespaces that the operator must still update
+  kubectl nslifecycle template status team -o json | jq -r '.outdated[]'`,
 		Args:              oneTemplate,
 		ValidArgsFunction: session.completeTemplate,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -65,9 +69,6 @@ func newTemplateStatusCommand(session *session) *cobra.Command {
 }
 
 func (o *templateStatusOptions) run(ctx context.Context, name string) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	_, object, err := o.template(ctx, name)
 	if err != nil {
 		return err
@@ -78,15 +79,18 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 		},
 		NamespaceTemplateStatus: object.Status, Outdated: []string{}, Late: []string{},
 	}
-	if namespaces, err := o.listNamespaces(ctx, ""); err != nil {
+	if namespaces, err := o.templateNamespaces(ctx, ""); err != nil {
 		o.warnf("%v", err)
 	} else {
 		for i := range namespaces {
-			if isOutdated(object, &namespaces[i]) {
-				status.Outdated = append(status.Outdated, namespaces[i].Name)
+			namespace := &namespaces[i]
+			state, err := template.ParseState(namespace)
+			if err != nil && template.Selects(object, namespace) ||
+				err == nil && template.IsOutdated(object, namespace, state, object.Status.UpdateRevision) {
+				status.Outdated = append(status.Outdated, namespace.Name)
 			}
-			if isLate(object, &namespaces[i]) {
-				status.Late = append(status.Late, namespaces[i].Name)
+			if err == nil && template.IsLate(object, namespace, state) {
+				status.Late = append(status.Late, namespace.Name)
 			}
 		}
 		slices.Sort(status.Outdated)
@@ -103,21 +107,6 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 	return err
 }
 
-// isOutdated reports whether the operator must still update a namespace.
-func isOutdated(object *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
-	state, err := template.ParseState(namespace)
-	if err != nil {
-		return template.Selects(object, namespace)
-	}
-	return template.IsOutdated(object, namespace, state, object.Status.Revision)
-}
-
-// isLate reports whether the template selects a namespace that was not created with it.
-func isLate(object *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
-	state, err := template.ParseState(namespace)
-	return err == nil && template.IsLate(object, namespace, state)
-}
-
 // isBlocked reports whether a user must act.
 func isBlocked(status *templateStatus) bool {
 	return meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionValid) ||
@@ -128,13 +117,14 @@ func isBlocked(status *templateStatus) bool {
 func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status *templateStatus) error {
 	var text bytes.Buffer
 	width, colors := printer.TextWidth(o.Out), printer.NewPalette(o.Out)
-	fmt.Fprintf(&text, msgStatusTitle+"\n", object.Name, cmp.Or(status.Revision, "<unknown>"),
+	fmt.Fprintf(&text, "NamespaceTemplate %s, revision %s, access %s, ServiceAccount %s\n", object.Name,
+		cmp.Or(status.UpdateRevision, "<unknown>"),
 		cmp.Or(object.Spec.Access, v1alpha1.AccessOpen), object.Spec.ServiceAccountName)
-	if status.CurrentRevision != "" && status.CurrentRevision != status.Revision {
-		fmt.Fprintf(&text, msgStatusCurrent+"\n", status.CurrentRevision)
+	if status.CurrentRevision != "" && status.CurrentRevision != status.UpdateRevision {
+		fmt.Fprintf(&text, "New namespaces get revision %s until the rollout has completed.\n", status.CurrentRevision)
 	}
 	if len(status.Conditions) == 0 {
-		fmt.Fprintln(&text, "\n"+msgStatusUnknown)
+		fmt.Fprintln(&text, "\nThe operator has not observed the template yet.")
 	} else {
 		fmt.Fprintln(&text)
 	}
@@ -142,11 +132,12 @@ func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status
 		writeCondition(&text, &status.Conditions[i], width, colors)
 	}
 	if counts := status.Namespaces; counts != nil {
-		fmt.Fprintf(&text, "\n"+msgStatusNamespaces+"\n", counts.Selected, counts.Ready, counts.Pending, counts.Failed,
+		fmt.Fprintf(&text, "\nNamespaces: %d desired, %d updated, %d outdated, %d failed, %d conflicted.\n", counts.Desired,
+			counts.Updated, counts.Outdated, counts.Failed,
 			counts.Conflicted)
 	}
-	writeNames(&text, msgStatusOutdated, status.Outdated, width)
-	writeNames(&text, msgStatusLate, status.Late, width)
+	writeNames(&text, "Without this revision: %s", status.Outdated, width)
+	writeNames(&text, "Selected, but not created with the template, whose scope is NewNamespaces: %s", status.Late, width)
 	if err := writeFailures(&text, status.Failures, printer.Width(o.Out)); err != nil {
 		return err
 	}
@@ -172,7 +163,8 @@ func writeCondition(text *bytes.Buffer, condition *metav1.Condition, width int, 
 	const column = 22
 	status := fmt.Sprintf("%-7s", condition.Status)
 	isGood := condition.Status == metav1.ConditionTrue
-	if condition.Type == v1alpha1.ConditionProgressing || condition.Type == v1alpha1.ConditionConflicted {
+	switch condition.Type {
+	case v1alpha1.ConditionProgressing, v1alpha1.ConditionConflicted, v1alpha1.ConditionStalled:
 		isGood = condition.Status == metav1.ConditionFalse
 	}
 	if !isGood {
@@ -188,12 +180,11 @@ func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure, colu
 		return nil
 	}
 	fmt.Fprintln(text)
-	table := &metav1.Table{ColumnDefinitions: printer.Columns(failureColumns...)}
+	table := printer.NewTable("Namespace", "Object", "Reason", "Message")
 	for _, failure := range failures {
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+		printer.AddRow(table,
 			failure.Namespace, printer.OrNone(failure.Object), failure.Reason,
-			printer.Shorten(failure.Message, maxFailureMessage),
-		}})
+			printable.Words(failure.Message, maxFailureMessage))
 	}
 	return printer.PrintTable(text, table, printer.TableOptions{Columns: columns})
 }

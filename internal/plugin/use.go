@@ -6,6 +6,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -27,12 +29,24 @@ const (
 	existenceTimeout = 5 * time.Second
 )
 
+const msgExistenceUnknown = "Failed to check whether namespace %q exists: %v"
+
 func newUseCommand(session *session) *cobra.Command {
 	return &cobra.Command{
-		Use:               "use [NAME | -]",
-		Short:             shortUse,
-		Long:              longUse,
-		Example:           exampleUse,
+		Use:   "use [NAME | -]",
+		Short: "Show or set the namespace of the current context",
+		Long: `Show or set the namespace of the current context, or of the context in --context.
+
+With -, the command restores the previous namespace of the context. After a change, it warns
+if the namespace does not exist. Without NAME, it sends no request.`,
+		Example: `  # Show the current namespace
+  kubectl nslifecycle use
+
+  # Set the namespace
+  kubectl nslifecycle use shop
+
+  # Restore the previous namespace
+  kubectl nslifecycle use -`,
 		Args:              atMostOneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -51,9 +65,11 @@ func (s *session) use(ctx context.Context, args []string) error {
 	current := config.Contexts[name]
 	switch {
 	case name == "":
-		return fmt.Errorf(msgNoCurrentContext, s.withConnection("kubectl config use-context NAME"))
+		return fmt.Errorf("the kubeconfig has no current context; use --context, or set one with: %s",
+			s.withConnection("kubectl config use-context NAME"))
 	case current == nil:
-		return fmt.Errorf(msgNoContext, name, s.withConnection("kubectl config get-contexts"))
+		return fmt.Errorf("the kubeconfig has no context %q; to list the contexts, run: %s", name,
+			s.withConnection("kubectl config get-contexts"))
 	case len(args) == 0:
 		fmt.Fprintln(s.Out, namespaceOf(current))
 		return nil
@@ -61,35 +77,29 @@ func (s *session) use(ctx context.Context, args []string) error {
 	return s.setNamespace(ctx, loader.ConfigAccess(), &config, name, args[0])
 }
 
-// setNamespace changes the namespace of a context in the kubeconfig.
 func (s *session) setNamespace(
 	ctx context.Context, access clientcmd.ConfigAccess, config *clientcmdapi.Config, contextName, wanted string,
 ) error {
 	changed := config.Contexts[contextName]
-	history := newNamespaceHistory(changed.LocationOfOrigin, contextName)
+	before, previous := namespaceOf(changed), previousNamespace(changed)
 	if wanted == previousArgument {
-		previous, err := history.read()
-		if err != nil {
-			return err
-		}
 		if previous == "" {
-			return fmt.Errorf(msgNoPreviousNamespace, contextName, s.withConnection(displayName+" use NAME"))
+			return fmt.Errorf("no previous namespace of context %q is known; to select one, run: %s", contextName,
+				s.withConnection(displayName+" use NAME"))
 		}
 		wanted = previous
 	}
 	if problems := validation.IsDNS1123Label(wanted); len(problems) > 0 {
-		return fmt.Errorf(msgInvalidName, wanted, strings.Join(problems, "; "))
+		return fmt.Errorf("invalid namespace name %q: %s", wanted, strings.Join(problems, "; "))
 	}
-	if before := namespaceOf(changed); before != wanted {
+	if before != wanted {
 		changed.Namespace = wanted
+		setPreviousNamespace(changed, before)
 		if err := clientcmd.ModifyConfig(access, *config, true); err != nil {
 			return fmt.Errorf("failed to change context %q in the kubeconfig: %w", contextName, err)
 		}
-		if err := history.write(before); err != nil {
-			s.warnf(msgHistoryNotSaved, displayName, err)
-		}
 	}
-	fmt.Fprintf(s.Out, msgNamespaceSet, contextName, wanted)
+	fmt.Fprintf(s.Out, "Context %q uses namespace %q.\n", contextName, wanted)
 	s.warnIfUnusable(ctx, wanted)
 	return nil
 }
@@ -106,14 +116,41 @@ func (s *session) warnIfUnusable(ctx context.Context, name string) {
 	namespace, err := client.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		s.warnf(msgDoesNotExist, name, s.withConnection(shell.Command(displayName+" create %s", name)))
+		s.warnf("Namespace %q does not exist. To create it, run: %s", name,
+			s.withConnection(shell.Command(displayName+" create %s", name)))
 	case err != nil:
 		s.warnf(msgExistenceUnknown, name, err)
 	case namespace.DeletionTimestamp != nil:
-		s.warnf(msgTerminating, name)
+		s.warnf("Namespace %q is being deleted.", name)
 	}
 }
 
 func namespaceOf(used *clientcmdapi.Context) string {
 	return cmp.Or(used.Namespace, metav1.NamespaceDefault)
+}
+
+// extensionName is the name of the extension of a context in the kubeconfig. kubectl keeps extensions.
+const extensionName = "nslifecycle.dev/use"
+
+// extension has no field "namespace": scripts find the namespace of a context with the JSONPath {..namespace}.
+type extension struct {
+	Previous string `json:"previous"`
+}
+
+// previousNamespace returns the previous namespace of a context, or "" if it is not known.
+func previousNamespace(of *clientcmdapi.Context) string {
+	var found extension
+	if encoded, ok := of.Extensions[extensionName].(*runtime.Unknown); ok {
+		_ = json.Unmarshal(encoded.Raw, &found)
+	}
+	return found.Previous
+}
+
+func setPreviousNamespace(of *clientcmdapi.Context, namespace string) {
+	// Encoding a string cannot fail.
+	raw, _ := json.Marshal(extension{Previous: namespace})
+	if of.Extensions == nil {
+		of.Extensions = map[string]runtime.Object{}
+	}
+	of.Extensions[extensionName] = &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
 }

@@ -8,8 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/confinement"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // Server-side apply requires create for a new object, and names it in the request.
@@ -33,7 +36,7 @@ import (
 // describes a missing permission. It applies nothing while another policy is missing, because then an administrator
 // might be removing the policies.
 func (v *Verifier) ensureConfinement(
-	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, found installed,
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, found installed,
 ) (string, error) {
 	subjects := confinement.Compute(set.Initializers, set.SystemNamespace)
 	policy, binding := subjects.Render()
@@ -42,7 +45,7 @@ func (v *Verifier) ensureConfinement(
 	case len(subjects) == 0:
 		err = v.deleteConfinement(ctx, binding, policy)
 	case len(found.missing(protecting())) == 0:
-		err = v.applyConfinement(ctx, policy, binding, found.validating[v1alpha1.PolicyGate][0])
+		err = v.applyConfinement(ctx, policy, binding, found.validating[internalv1alpha1.PolicyGate][0])
 	}
 	if apierrors.IsForbidden(err) {
 		return msgNotConfined(len(subjects)), nil
@@ -78,7 +81,7 @@ func (v *Verifier) applyObject(
 		utilruntime.Must(convertErr) // These types can be converted.
 		unstructured.RemoveNestedField(content, "status")
 		err = v.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content}),
-			client.FieldOwner(nswrite.FieldOwner), client.ForceOwnership)
+			client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
 	case err != nil:
 		return fmt.Errorf("failed to get the policy %q: %w", desired.GetName(), err)
 	case apiequality.Semantic.DeepEqual(desiredSpec, liveSpec()) &&
@@ -91,7 +94,7 @@ func (v *Verifier) applyObject(
 			{"op": "replace", "path": "/spec", "value": desiredSpec},
 		})
 		utilruntime.Must(encodeErr) // These types can be encoded.
-		err = v.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(nswrite.FieldOwner))
+		err = v.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(nsobject.FieldOwner))
 	}
 	if err != nil {
 		return fmt.Errorf("failed to apply the policy %q: %w", desired.GetName(), err)
@@ -122,4 +125,67 @@ func (v *Verifier) deleteConfinement(ctx context.Context, objects ...client.Obje
 		}
 	}
 	return nil
+}
+
+// probePrefix is the prefix of the names of Namespaces that are created as dry runs.
+const probePrefix = "nslifecycle-probe-"
+
+// dryRun creates a Namespace as a dry run. It returns the Namespace that the API server would
+// create, or the refusal if admission rejects the request.
+func dryRun(
+	ctx context.Context, c client.Client, labels map[string]string,
+) (namespace *corev1.Namespace, refusal, err error) {
+	namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix, Labels: maps.Clone(labels)}}
+	switch err := c.Create(ctx, namespace, client.DryRunAll, client.FieldOwner(nsobject.FieldOwner)); {
+	case IsRefusal(err):
+		return nil, err, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("failed to create a namespace as a dry run: %w", err)
+	}
+	return namespace, nil, nil
+}
+
+// IsRefusal reports whether an error means that admission rejected a request. This includes
+// internal errors, which the API server returns if a webhook does not respond.
+func IsRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsInternalError(err)
+}
+
+// expiryMatchConditions is the number of match conditions of the policy in config/expiry. Each
+// additional condition excludes requests.
+const expiryMatchConditions = 1
+
+// IsExpiryEnforced reports whether the expiry policy denies unauthorized changes in all namespaces.
+func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
+	var policies admissionv1.ValidatingAdmissionPolicyList
+	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+	expiry := client.MatchingLabels{internalv1alpha1.LabelPolicy: internalv1alpha1.PolicyExpiry}
+	if err := listPolicies(ctx, reader, expiry, &policies, &bindings); err != nil {
+		return false, err
+	}
+	for _, policy := range policies.Items {
+		if matchesEverything(&policy.Spec) && slices.ContainsFunc(bindings.Items,
+			func(binding admissionv1.ValidatingAdmissionPolicyBinding) bool {
+				return binding.Spec.PolicyName == policy.Name && binding.Spec.MatchResources == nil &&
+					slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny)
+			}) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// matchesEverything reports whether a policy fails closed and excludes no requests. It does not
+// check the policy's expressions; their author is responsible for them.
+func matchesEverything(spec *admissionv1.ValidatingAdmissionPolicySpec) bool {
+	failsClosed := spec.FailurePolicy == nil || isFail(spec.FailurePolicy)
+	matches := spec.MatchConstraints
+	return failsClosed && spec.ParamKind == nil && matches != nil && len(matches.ExcludeResourceRules) == 0 &&
+		selectsEverything(matches.NamespaceSelector) && selectsEverything(matches.ObjectSelector) &&
+		len(spec.MatchConditions) <= expiryMatchConditions
+}
+
+func selectsEverything(selector *metav1.LabelSelector) bool {
+	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }

@@ -60,11 +60,6 @@ func msgFailurePolicyForbidden(policy string) string {
 		"authorized to set its failurePolicy to Fail: set it manually", policy)
 }
 
-func msgPolicyOutdated(policy string) string {
-	return fmt.Sprintf("; a restarting API server can admit requests without policy %q, because the installed policy is "+
-		"from an earlier version; run: %s", policy, InstallCommand)
-}
-
 func msgNotConfined(subjects int) string {
 	if subjects == 0 {
 		return fmt.Sprintf("; subjects of initializers are still confined, because the operator is not authorized to delete "+

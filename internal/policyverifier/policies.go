@@ -11,14 +11,12 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // installed describes the admission policies of this project.
@@ -42,9 +40,9 @@ type policy struct {
 
 // requiredBindings returns the number of bindings that the policies with a label require. Two policies have a second
 // binding because the namespaceSelector of the first does not apply to custom resources named "namespaces". That of
-// waiting-subjects is for a second policy; in earlier versions, it was for the first.
+// waiting-subjects is for a second policy.
 func (p policy) requiredBindings() int {
-	if p.label == v1alpha1.PolicyGate || p.label == v1alpha1.PolicyWaitingSubjects {
+	if p.label == internalv1alpha1.PolicyGate || p.label == internalv1alpha1.PolicyWaitingSubjects {
 		return 2
 	}
 	return 1
@@ -57,7 +55,7 @@ const (
 
 // Selector selects the policies and bindings of this project.
 func Selector() labels.Selector {
-	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
+	ours, err := labels.NewRequirement(internalv1alpha1.LabelPolicy, selection.Exists, nil)
 	utilruntime.Must(err)
 	return labels.NewSelector().Add(*ours)
 }
@@ -69,17 +67,16 @@ func Objects() []client.Object {
 	}
 }
 
-// addMutating adds the installed mutating policies.
 func (i *installed) addMutating(ctx context.Context, reader client.Reader) error {
 	var mutating admissionv1.MutatingAdmissionPolicyList
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
-	if err := listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &mutating, &bindings); err != nil {
+	if err := listPolicies(ctx, reader, client.HasLabels{internalv1alpha1.LabelPolicy}, &mutating, &bindings); err != nil {
 		return err
 	}
 	for k := range mutating.Items {
 		policy := &mutating.Items[k]
 		i.add(mutatingKind, policy)
-		if policy.Labels[v1alpha1.LabelPolicy] == v1alpha1.PolicyInject {
+		if policy.Labels[internalv1alpha1.LabelPolicy] == internalv1alpha1.PolicyInject {
 			i.inject = policy
 		}
 	}
@@ -93,11 +90,11 @@ func (i *installed) addMutating(ctx context.Context, reader client.Reader) error
 	return nil
 }
 
-// list returns the installed validating policies.
 func list(ctx context.Context, reader client.Reader) (installed, error) {
 	var validating admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	if err := listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &validating, &bindings); err != nil {
+	labeled := client.HasLabels{internalv1alpha1.LabelPolicy}
+	if err := listPolicies(ctx, reader, labeled, &validating, &bindings); err != nil {
 		return installed{}, err
 	}
 	found := installed{
@@ -106,7 +103,7 @@ func list(ctx context.Context, reader client.Reader) (installed, error) {
 	}
 	for i := range validating.Items {
 		policy := &validating.Items[i]
-		label := policy.Labels[v1alpha1.LabelPolicy]
+		label := policy.Labels[internalv1alpha1.LabelPolicy]
 		found.add(validatingKind, policy)
 		found.validating[label] = append(found.validating[label], policy)
 	}
@@ -128,41 +125,41 @@ func listPolicies(
 }
 
 func (i *installed) add(kind string, object client.Object) {
-	key := policy{kind: kind, label: object.GetLabels()[v1alpha1.LabelPolicy]}
+	key := policy{kind: kind, label: object.GetLabels()[internalv1alpha1.LabelPolicy]}
 	i.names[key] = append(i.names[key], object.GetName())
 }
 
 // mutating returns the policies in config/mutating.
 func mutating() []policy {
 	return []policy{
-		{kind: mutatingKind, label: v1alpha1.PolicyInject},
-		{kind: mutatingKind, label: v1alpha1.PolicyComplete},
-		{kind: mutatingKind, label: v1alpha1.PolicyRequireSet},
+		{kind: mutatingKind, label: internalv1alpha1.PolicyInject},
+		{kind: mutatingKind, label: internalv1alpha1.PolicyComplete},
+		{kind: mutatingKind, label: internalv1alpha1.PolicyRequireSet},
 	}
 }
 
 // protecting returns the policies that protect the state of an initialization.
 func protecting() []policy {
 	return []policy{
-		{kind: validatingKind, label: v1alpha1.PolicyGate},
-		{kind: validatingKind, label: v1alpha1.PolicyWaitingSubjects},
-		{kind: validatingKind, label: v1alpha1.PolicyInitializerSubjects},
-		{kind: validatingKind, label: v1alpha1.PolicyGuard},
+		{kind: validatingKind, label: internalv1alpha1.PolicyGate},
+		{kind: validatingKind, label: internalv1alpha1.PolicyWaitingSubjects},
+		{kind: validatingKind, label: internalv1alpha1.PolicyInitializerSubjects},
+		{kind: validatingKind, label: internalv1alpha1.PolicyGuard},
 	}
 }
 
 // forTemplates returns the policies for NamespaceTemplates. Initializers do not depend on them.
 func forTemplates() []policy {
 	return []policy{
-		{kind: validatingKind, label: v1alpha1.PolicyTemplates},
-		{kind: validatingKind, label: v1alpha1.PolicyTemplateAuthors},
-		{kind: validatingKind, label: v1alpha1.PolicyTemplateObjects},
+		{kind: validatingKind, label: internalv1alpha1.PolicyTemplates},
+		{kind: validatingKind, label: internalv1alpha1.PolicyTemplateAuthors},
+		{kind: validatingKind, label: internalv1alpha1.PolicyTemplateObjects},
 	}
 }
 
 // forOperator returns the policy that limits the operator itself. Nothing else depends on it.
 func forOperator() []policy {
-	return []policy{{kind: validatingKind, label: v1alpha1.PolicyConfine}}
+	return []policy{{kind: validatingKind, label: internalv1alpha1.PolicyConfine}}
 }
 
 // MissingLimits describes what the API server lacks of the policy that limits the operator itself.
@@ -176,7 +173,7 @@ func MissingLimits(ctx context.Context, reader client.Reader) (string, error) {
 
 // warning returns the end of a message about missing policies for the templates in the set and for the operator, or
 // "" if there are none.
-func (i installed) warning(set *v1alpha1.NamespaceInitializerSet) string {
+func (i installed) warning(set *internalv1alpha1.NamespaceInitializerSet) string {
 	warning := ""
 	if missing := i.missing(forTemplates()); len(set.Templates) > 0 && len(missing) > 0 {
 		warning += msgTemplatesUnprotected(missing)
@@ -189,7 +186,7 @@ func (i installed) warning(set *v1alpha1.NamespaceInitializerSet) string {
 
 // failingOpen returns the policies that can admit requests while an API server cannot read the set, although the
 // set contains what they enforce.
-func (i installed) failingOpen(set *v1alpha1.NamespaceInitializerSet) []client.Object {
+func (i installed) failingOpen(set *internalv1alpha1.NamespaceInitializerSet) []client.Object {
 	var policies []client.Object
 	if i.inject != nil && !isFail(i.inject.Spec.FailurePolicy) {
 		policies = append(policies, i.inject)
@@ -205,34 +202,19 @@ func (i installed) failingOpen(set *v1alpha1.NamespaceInitializerSet) []client.O
 }
 
 // enforcing returns the labels of the validating policies whose parameters the set contains.
-func enforcing(set *v1alpha1.NamespaceInitializerSet) []string {
+func enforcing(set *internalv1alpha1.NamespaceInitializerSet) []string {
 	var enforced []string
 	if len(set.Templates) > 0 {
-		enforced = append(enforced, v1alpha1.PolicyTemplates)
+		enforced = append(enforced, internalv1alpha1.PolicyTemplates)
 	}
 	if len(set.WaitingSubjects) > 0 {
-		enforced = append(enforced, v1alpha1.PolicyWaitingSubjects)
+		enforced = append(enforced, internalv1alpha1.PolicyWaitingSubjects)
 	}
 	if len(set.WaitingSubjects) > 0 || slices.ContainsFunc(set.Initializers,
-		func(initializer v1alpha1.EffectiveInitializer) bool { return len(initializer.Subjects) > 0 }) {
-		enforced = append(enforced, v1alpha1.PolicyInitializerSubjects)
+		func(initializer internalv1alpha1.EffectiveInitializer) bool { return len(initializer.Subjects) > 0 }) {
+		enforced = append(enforced, internalv1alpha1.PolicyInitializerSubjects)
 	}
 	return enforced
-}
-
-// selectsAllObjects reports whether match constraints select all namespaced objects, as those of
-// waiting-subjects did in earlier versions. With failurePolicy Fail, an API server that cannot read the
-// parameters of a policy rejects everything that the constraints select, regardless of the bindings
-// (Dispatch in k8s.io/apiserver/pkg/admission/plugin/policy/validating).
-func selectsAllObjects(constraints *admissionv1.MatchResources) bool {
-	if constraints == nil {
-		return false
-	}
-	selector := ptr.Deref(constraints.NamespaceSelector, metav1.LabelSelector{})
-	return len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 &&
-		slices.ContainsFunc(constraints.ResourceRules, func(rule admissionv1.NamedRuleWithOperations) bool {
-			return slices.Contains(rule.Resources, "*/*")
-		})
 }
 
 // missing describes the policies and bindings that are not installed.

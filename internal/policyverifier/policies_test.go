@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
+	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
 func TestMissingPolicies(t *testing.T) {
@@ -49,12 +49,12 @@ func TestMissingPolicies(t *testing.T) {
 		},
 		"both bindings refer to one of two policies with the same label": {
 			installed: append(without("waiting-resources-binding"), policytest.ValidatingBinding(
-				"waiting-resources-binding", v1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects")),
+				"waiting-resources-binding", internalv1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects")),
 			want: []string{`a ValidatingAdmissionPolicyBinding for "waiting-subjects"`},
 		},
 		"an earlier version with one policy and two bindings": {
 			installed: append(without("waiting-resources-binding", "nslifecycle-waiting-subjects-resources-named-namespaces"),
-				policytest.ValidatingBinding("waiting-resources-binding", v1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects")),
+				policytest.ValidatingBinding("waiting-resources-binding", internalv1alpha1.PolicyWaitingSubjects, "nslifecycle-waiting-subjects")),
 		},
 		"bindings are missing": {
 			installed: without("inject-binding", "guard-binding"),
@@ -63,7 +63,7 @@ func TestMissingPolicies(t *testing.T) {
 			},
 		},
 		"a binding refers to another policy": {
-			installed: append(without("gate-binding"), policytest.ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "elsewhere")),
+			installed: append(without("gate-binding"), policytest.ValidatingBinding("gate-binding", internalv1alpha1.PolicyGate, "elsewhere")),
 			want:      []string{`a ValidatingAdmissionPolicyBinding for "gate"`},
 		},
 		"the label of a binding is ignored": {
@@ -71,19 +71,19 @@ func TestMissingPolicies(t *testing.T) {
 		},
 		"a policy of the wrong kind": {
 			installed: append(without("nslifecycle-inject", "inject-binding"),
-				policytest.ValidatingPolicy("impostor", v1alpha1.PolicyInject),
-				policytest.ValidatingBinding("impostor-binding", v1alpha1.PolicyInject, "impostor")),
+				policytest.ValidatingPolicy("impostor", internalv1alpha1.PolicyInject),
+				policytest.ValidatingBinding("impostor-binding", internalv1alpha1.PolicyInject, "impostor")),
 			want: []string{`MutatingAdmissionPolicy "inject"`},
 		},
 		"a binding for a policy of the wrong kind": {
 			installed: append(without("inject-binding"),
-				policytest.ValidatingPolicy("impostor", v1alpha1.PolicyInject),
-				policytest.ValidatingBinding("impostor-binding", v1alpha1.PolicyInject, "impostor")),
+				policytest.ValidatingPolicy("impostor", internalv1alpha1.PolicyInject),
+				policytest.ValidatingBinding("impostor-binding", internalv1alpha1.PolicyInject, "impostor")),
 			want: []string{`a MutatingAdmissionPolicyBinding for "inject"`},
 		},
 		"a binding of the wrong kind for a policy with the same name": {
 			installed: append(without("gate-binding"),
-				policytest.MutatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate")),
+				policytest.MutatingBinding("gate-binding", internalv1alpha1.PolicyGate, "nslifecycle-gate")),
 			want: []string{`a ValidatingAdmissionPolicyBinding for "gate"`},
 		},
 		"policies of other projects": {

@@ -21,9 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 const (
@@ -60,7 +61,7 @@ type Verifier struct {
 
 // Mutation makes API servers inject. It is implemented by mutation.Installer.
 type Mutation interface {
-	Ensure(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (mutation.State, error)
+	Ensure(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (mutation.State, error)
 	EnsureFail(ctx context.Context, state mutation.State) error
 }
 
@@ -78,8 +79,8 @@ type PolicyStatus struct {
 
 // The admission controller verifies the set that the initialization controllers write, and publishes the result.
 // The API server requires get of those who write a policy with the set as its parameter.
-// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets/status,verbs=patch
+// +kubebuilder:rbac:groups=internal.nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=internal.nslifecycle.dev,resources=namespaceinitializersets/status,verbs=patch
 // The operator changes only the failurePolicy of these policies; see ensureFail.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list;watch
@@ -91,7 +92,7 @@ type PolicyStatus struct {
 // Verify makes the API server enforce the set, and reports whether it does. If this cannot be determined, it returns
 // an empty status and an error. If it returns both a status and an error, the error concerns only
 // the failure policy or confined initializers.
-func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (PolicyStatus, error) {
+func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (PolicyStatus, error) {
 	state, found, err := v.find(ctx, set)
 	if err != nil {
 		return PolicyStatus{}, err
@@ -108,7 +109,7 @@ func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitialize
 
 // verify verifies the installed policies.
 func (v *Verifier) verify(
-	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, state mutation.State, found installed,
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, state mutation.State, found installed,
 ) (PolicyStatus, error) {
 	if missing := found.missingWith(state); len(missing) > 0 {
 		v.confirmed = ""
@@ -134,7 +135,9 @@ func (v *Verifier) verify(
 }
 
 // find returns what injects, and the installed policies. API servers must not inject while nothing protects the state.
-func (v *Verifier) find(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (mutation.State, installed, error) {
+func (v *Verifier) find(
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet,
+) (mutation.State, installed, error) {
 	found, err := list(ctx, v.Client)
 	if err != nil {
 		return mutation.State{}, found, err
@@ -165,7 +168,7 @@ func (i installed) missingWith(state mutation.State) []string {
 // verifyInjection confirms by dry runs that new Namespaces get the initializers. It repeats the dry
 // runs only if the set has changed, or if the policy or its binding was recreated.
 func (v *Verifier) verifyInjection(
-	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, state mutation.State, found installed,
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, state mutation.State, found installed,
 ) (PolicyStatus, error) {
 	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + found.warning(set)}
 	// Not the resourceVersion, which changes with the status of the set.
@@ -185,7 +188,7 @@ func (v *Verifier) verifyInjection(
 	case err != nil:
 		return PolicyStatus{}, err
 	case refusal != nil && (found.denied(refusal) || mutation.IsFailure(refusal)):
-		return PolicyStatus{Reason: v1alpha1.ReasonRefused, Message: msgRefused(refusal), RetryAfter: retryInterval}, nil
+		return PolicyStatus{Reason: v1alpha1.ReasonRejected, Message: msgRefused(refusal), RetryAfter: retryInterval}, nil
 	case refusal != nil: // By a policy of another project.
 		status.Message += msgUnconfirmed(refusal)
 		status.RetryAfter = unconfirmedRetryInterval
@@ -202,7 +205,7 @@ func (v *Verifier) verifyInjection(
 // waitForInjection creates Namespaces as dry runs until they get the initializers in the set, or
 // until probeTimeout expires. One dry run is not sufficient if initializers have selectors.
 func (v *Verifier) waitForInjection(
-	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet,
 ) (injected bool, refusal, err error) {
 	probes := initialization.ProbeLabels(set)
 	// The timeout does not cancel requests. Otherwise, no dry run would ever succeed on a slow API
@@ -235,13 +238,13 @@ func (v *Verifier) waitForInjection(
 // accepts the Namespace with and without the initializer. Otherwise, the set would never be
 // reported as enforced.
 func hasInitializers(
-	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, sent map[string]string,
+	namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitializerSet, sent map[string]string,
 ) bool {
 	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 	got := initialization.SplitNames(list)
 	before, after := initialization.Names(initialization.Selected(set, initialization.SelectorLabels("", sent))),
 		initialization.Names(initialization.Selected(set, namespace.Labels))
-	var expected []v1alpha1.EffectiveInitializer
+	var expected []internalv1alpha1.EffectiveInitializer
 	for _, initializer := range set.Initializers {
 		before, after := slices.Contains(before, initializer.Name), slices.Contains(after, initializer.Name)
 		if before && after || before != after && slices.Contains(got, initializer.Name) {
@@ -258,7 +261,7 @@ func hasInitializers(
 // created until the API server has discovered the set's type. ensureFail adds a missing permission, and the
 // time until every API server has discovered the type, to the given status.
 func (v *Verifier) ensureFail(
-	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, found installed, status PolicyStatus,
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, found installed, status PolicyStatus,
 ) (PolicyStatus, error) {
 	policies := found.failingOpen(set)
 	if len(policies) == 0 {
@@ -270,11 +273,6 @@ func (v *Verifier) ensureFail(
 	}
 	var errs []error
 	for _, policy := range policies {
-		validating, ok := policy.(*admissionv1.ValidatingAdmissionPolicy)
-		if ok && selectsAllObjects(validating.Spec.MatchConstraints) {
-			status.Message += msgPolicyOutdated(policy.GetName())
-			continue
-		}
 		err := v.setFail(ctx, policy)
 		if apierrors.IsForbidden(err) {
 			status.Message += msgFailurePolicyForbidden(policy.GetName())
@@ -293,7 +291,6 @@ func (s *PolicyStatus) retryAfter(left time.Duration) {
 	}
 }
 
-// isFail reports whether a failure policy is Fail.
 func isFail(policy *admissionv1.FailurePolicyType) bool {
 	return policy != nil && *policy == admissionv1.Fail
 }
@@ -302,7 +299,7 @@ func (v *Verifier) setFail(ctx context.Context, policy client.Object) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"spec":{"failurePolicy":%q}}`,
 		policy.GetResourceVersion(), admissionv1.Fail)
 	changed := policy.DeepCopyObject().(client.Object)
-	err := v.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(nswrite.FieldOwner))
+	err := v.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(nsobject.FieldOwner))
 	if err != nil {
 		return fmt.Errorf("failed to set failurePolicy of %q to Fail: %w", policy.GetName(), err)
 	}

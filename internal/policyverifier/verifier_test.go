@@ -22,8 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
+	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
 var (
@@ -101,7 +102,7 @@ func TestVerify(t *testing.T) {
 		"the guard policy denies new namespaces": {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Err: policytest.ErrDeniedByGuard}},
 			want: PolicyStatus{
-				Reason:     v1alpha1.ReasonRefused,
+				Reason:     v1alpha1.ReasonRejected,
 				Message:    msgRefused(policytest.ErrDeniedByGuard),
 				RetryAfter: 2 * time.Second,
 			},
@@ -201,45 +202,37 @@ func TestVerify(t *testing.T) {
 
 func TestEnsureFail(t *testing.T) {
 	names := map[string]string{
-		"nslifecycle-templates":                  v1alpha1.PolicyTemplates,
-		"nslifecycle-waiting-subjects":           v1alpha1.PolicyWaitingSubjects,
-		"nslifecycle-waiting-subjects-resources": v1alpha1.PolicyWaitingSubjects,
-		"nslifecycle-initializer-subjects":       v1alpha1.PolicyInitializerSubjects,
-		"nslifecycle-gate":                       v1alpha1.PolicyGate,
+		"nslifecycle-templates":                  internalv1alpha1.PolicyTemplates,
+		"nslifecycle-waiting-subjects":           internalv1alpha1.PolicyWaitingSubjects,
+		"nslifecycle-waiting-subjects-resources": internalv1alpha1.PolicyWaitingSubjects,
+		"nslifecycle-initializer-subjects":       internalv1alpha1.PolicyInitializerSubjects,
+		"nslifecycle-gate":                       internalv1alpha1.PolicyGate,
 	}
-	templates := func(set *v1alpha1.NamespaceInitializerSet) {
-		set.Templates = []v1alpha1.EffectiveTemplate{{Name: "team"}}
+	templates := func(set *internalv1alpha1.NamespaceInitializerSet) {
+		set.Templates = []internalv1alpha1.EffectiveTemplate{{Name: "team"}}
 	}
 	waiting := []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: "ops@corp.com"}}
 	tests := map[string]struct {
 		age        time.Duration
-		set        func(*v1alpha1.NamespaceInitializerSet)
-		areOld     bool
+		set        func(*internalv1alpha1.NamespaceInitializerSet)
 		patchError error
 		want       PolicyStatus
 		wantFail   []string
 	}{
-		"with neither templates nor subjects": {age: failAfter, set: func(*v1alpha1.NamespaceInitializerSet) {}},
+		"with neither templates nor subjects": {age: failAfter, set: func(*internalv1alpha1.NamespaceInitializerSet) {}},
 		"the set is too young": {
 			age: failAfter - 5*time.Second, set: templates, want: PolicyStatus{RetryAfter: 5 * time.Second},
 		},
 		"with a template": {age: failAfter, set: templates, wantFail: []string{"nslifecycle-templates"}},
 		"with a waiting subject": {
-			age: failAfter, set: func(set *v1alpha1.NamespaceInitializerSet) { set.WaitingSubjects = waiting },
+			age: failAfter, set: func(set *internalv1alpha1.NamespaceInitializerSet) { set.WaitingSubjects = waiting },
 			wantFail: []string{
 				"nslifecycle-initializer-subjects", "nslifecycle-waiting-subjects", "nslifecycle-waiting-subjects-resources",
 			},
 		},
 		"with the subject of an initializer": {
-			age: failAfter, set: func(set *v1alpha1.NamespaceInitializerSet) { set.Initializers[1].Subjects = waiting },
+			age: failAfter, set: func(set *internalv1alpha1.NamespaceInitializerSet) { set.Initializers[1].Subjects = waiting },
 			wantFail: []string{"nslifecycle-initializer-subjects"},
-		},
-		"with a waiting subject, and with the policies of an earlier version": {
-			age: failAfter, set: func(set *v1alpha1.NamespaceInitializerSet) { set.WaitingSubjects = waiting }, areOld: true,
-			wantFail: []string{"nslifecycle-initializer-subjects"},
-			want: PolicyStatus{
-				Message: msgPolicyOutdated("nslifecycle-waiting-subjects") + msgPolicyOutdated("nslifecycle-waiting-subjects-resources"),
-			},
 		},
 		"not authorized": {
 			age: failAfter, set: templates, patchError: errForbidden,
@@ -253,11 +246,6 @@ func TestEnsureFail(t *testing.T) {
 			for name, label := range names {
 				policy := policytest.ValidatingPolicy(name, label)
 				policy.Spec.FailurePolicy = ptr.To(admissionv1.Ignore)
-				if test.areOld && label == v1alpha1.PolicyWaitingSubjects {
-					rule := admissionv1.NamedRuleWithOperations{}
-					rule.Resources = []string{"*/*"}
-					policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}}
-				}
 				policies = append(policies, policy)
 			}
 			var funcs interceptor.Funcs
@@ -329,7 +317,7 @@ func TestVerifyWithWebhooks(t *testing.T) {
 		},
 		"the webhook does not answer": {
 			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: failing},
-			want: PolicyStatus{Reason: v1alpha1.ReasonRefused, Message: msgRefused(failing), RetryAfter: retryInterval},
+			want: PolicyStatus{Reason: v1alpha1.ReasonRejected, Message: msgRefused(failing), RetryAfter: retryInterval},
 		},
 		"a policy of another project rejects the dry run": {
 			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: errForbidden},
@@ -382,7 +370,7 @@ func TestVerifyWithoutPoliciesForTemplates(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(status).To(Equal(PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval}))
 
-	set.Templates = []v1alpha1.EffectiveTemplate{{Name: "team"}}
+	set.Templates = []internalv1alpha1.EffectiveTemplate{{Name: "team"}}
 	status, err = verifier.Verify(t.Context(), set)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(status.Reason).To(Equal(v1alpha1.ReasonEnforced))
@@ -509,13 +497,13 @@ func TestVerifyConfirmsEachVersionOnce(t *testing.T) {
 		install(inject, "another-uid")
 		expect(1, v1alpha1.ReasonEnforced)
 		expect(0, v1alpha1.ReasonEnforced)
-		binding := policytest.MutatingBinding("inject-binding", v1alpha1.PolicyInject, inject.GetName())
+		binding := policytest.MutatingBinding("inject-binding", internalv1alpha1.PolicyInject, inject.GetName())
 		install(binding, "another-uid")
 		expect(1, v1alpha1.ReasonEnforced)
 		expect(0, v1alpha1.ReasonEnforced)
 
 		// While a policy is missing, no set is confirmed.
-		gate := policytest.ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate)
+		gate := policytest.ValidatingPolicy("nslifecycle-gate", internalv1alpha1.PolicyGate)
 		g.Expect(apiServer.Delete(t.Context(), gate)).To(Succeed())
 		expect(0, v1alpha1.ReasonPolicyMissing)
 		install(gate, "another-uid")

@@ -3,7 +3,8 @@
 
 // Package printable escapes text from a cluster: names, messages and annotations of objects, and
 // responses of servers and webhooks. Terminals interpret or hide some characters in such text, and
-// a line break can make one message look like two. The package also formats counts in messages.
+// a line break can make one message look like two. The package also shortens texts, and formats counts in
+// messages.
 package printable
 
 import (
@@ -112,4 +113,45 @@ func isPrintable(text, keep string) bool {
 func isPrintableChar(char rune) bool {
 	return unicode.IsPrint(char) &&
 		!unicode.In(char, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Count returns a number with a noun, for example "1 object" or "2 objects".
+func Count(number int, noun string) string {
+	if number == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", number, noun)
+}
+
+// Cut truncates text to the given number of bytes. It does not split multi-byte characters, because the API server
+// counts an invalid character as three bytes.
+func Cut(text string, most int) string {
+	const mark = "..."
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
+}
+
+// Truncate returns text for a field of an object or an Event: escaped, because users control some of the names and
+// errors in it, and truncated.
+func Truncate(text string, most int) string { return Cut(Escape(text), most) }
+
+// Words returns text as one line of printable characters. If the text is longer than the given
+// number of characters, it removes words at the end.
+func Words(text string, length int) string {
+	const ellipsis = " ..."
+	text = Escape(strings.Join(strings.Fields(text), " "))
+	if len([]rune(text)) <= length {
+		return text
+	}
+	words := strings.Fields(text)
+	short, runes := words[0], len([]rune(words[0]))
+	for _, word := range words[1:] {
+		if runes += 1 + len([]rune(word)); runes > length-len(ellipsis) {
+			break
+		}
+		short += " " + word
+	}
+	return short + ellipsis
 }

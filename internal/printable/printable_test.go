@@ -10,6 +10,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	. "github.com/onsi/gomega"
 )
 
 func TestEscape(t *testing.T) {
@@ -135,4 +137,36 @@ func expectSameJSON(t *testing.T, text string) {
 func isDangerous(char rune) bool {
 	return char < 0x20 || char >= 0x7f && char < 0xa0 || char == 0x2028 || char == 0x2029 ||
 		unicode.In(char, unicode.Cf, unicode.Bidi_Control, unicode.Variation_Selector, unicode.Co, unicode.Cs)
+}
+
+func TestCount(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Count(1, "object")).To(Equal("1 object"))
+	g.Expect(Count(0, "object")).To(Equal("0 objects"))
+}
+
+func TestTruncate(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"not too long":                        {"12345678", "12345678"},
+		"too long":                            {"123456789", "12345..."},
+		"truncated inside a character":        {"1234é6789", "1234..."},
+		"truncated after a character":         {"123é6789", "123é..."},
+		"multi-byte characters, not too long": {"日本", "日本"},
+		"a line break is escaped":             {"a\nb", `a\nb`},
+		"escaped before it is truncated":      {"12\u202e6", `12\u2...`},
+	} {
+		if got := Truncate(test.text, 8); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Words("  two\nwords ", 20)).To(Equal("two words"))
+	g.Expect(Words("finalizer example.com/übermäßig", 31)).To(Equal("finalizer example.com/übermäßig"))
+	g.Expect(Words("finalizer example.com/übermäßig", 30)).To(Equal("finalizer ..."))
+	g.Expect(Words("übermäßig", 3)).To(Equal("übermäßig ..."), "a name is never cut")
+	malicious := "x\nb\r\x07\u009b2J\u202e\x1b]0;t\x07"
+	g.Expect(Words(malicious, 100)).To(Equal(Escape("x b " + malicious[4:])))
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -205,3 +206,5 @@ func TestListWrapsErrors(t *testing.T) {
 		t.Errorf("got %+v", found)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

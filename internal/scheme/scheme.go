@@ -10,12 +10,14 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
-// New returns a scheme with the built-in types and the types of nslifecycle.dev.
+// New returns a scheme with the built-in types and the types of nslifecycle.dev and internal.nslifecycle.dev.
 func New() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(internalv1alpha1.AddToScheme(scheme))
 	return scheme
 }

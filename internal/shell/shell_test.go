@@ -44,37 +44,6 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-func TestWithFlags(t *testing.T) {
-	context := Flag{Name: "context", Value: "staging"}
-	for name, test := range map[string]struct {
-		command string
-		flags   []Flag
-		want    string
-	}{
-		"no flags": {command: "kubectl get a", want: "kubectl get a"},
-		"command of kubectl": {
-			command: "kubectl get kubectl --as=b%s", flags: []Flag{context, {Name: "as", Value: "jane"}},
-			want: "kubectl --context=staging --as=jane get kubectl --as=b%s",
-		},
-		"command of the plugin": {
-			command: "kubectl nslifecycle explain a", flags: []Flag{context},
-			want: "kubectl nslifecycle --context=staging explain a",
-		},
-		"unsafe value": {
-			command: "kubectl get a", flags: []Flag{context, {Name: "kubeconfig", Value: "/my files/a"}},
-			want: `Run kubectl with the arguments --context=staging --kubeconfig="/my files/a" get a; ` +
-				"one of the names cannot be safely pasted into a shell",
-		},
-		"no command": {command: "Run kubectl get a", flags: []Flag{context}, want: "Run kubectl get a"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := WithFlags(test.command, test.flags); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
 // FuzzCommand verifies that a shell passes all words of a command to kubectl unchanged.
 func FuzzCommand(f *testing.F) {
 	for _, name := range append(interpreted, plain...) {

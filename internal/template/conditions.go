@@ -6,38 +6,24 @@ package template
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
-// maxConditionMessage is the maximum length of the message of a condition (metav1.Condition), in bytes.
-const maxConditionMessage = 32768
+// MaxConditionMessage is the maximum length of the message of a condition (metav1.Condition), in bytes.
+const MaxConditionMessage = 32768
 
-// Reasons of the conditions of a template.
-const (
-	ReasonValid        = "Valid"
-	ReasonInvalid      = "Invalid"
-	ReasonTooMany      = "TooMany"
-	ReasonAuthorized   = "Authorized"
-	ReasonUnauthorized = "Unauthorized"
-	// ReasonUndetermined: the API server cannot determine whether the template can be applied.
-	ReasonUndetermined = "Undetermined"
-	ReasonUpToDate     = "UpToDate"
-	ReasonUpdating     = "Updating"
-	ReasonFailing      = "Failing"
-	ReasonPaused       = "Paused"
-	// ReasonPausedAfterFailures: the latest revision cannot be applied to several Namespaces.
-	ReasonPausedAfterFailures = "PausedAfterFailures"
-
-	ReasonNoConflict  = "NoConflict"
-	ReasonConflicting = "Conflicting"
-)
+// unauthorizedGracePeriod is how long a template may be unauthorized before it is stalled: RBAC objects are often
+// created in the same release.
+const unauthorizedGracePeriod = time.Minute
 
 // ConditionInput is what the conditions of a template depend on, in addition to its spec and counts.
 type ConditionInput struct {
@@ -45,65 +31,138 @@ type ConditionInput struct {
 	// Authorized and AuthorizedMessage are the status and the message of ConditionAuthorized.
 	Authorized        metav1.ConditionStatus
 	AuthorizedMessage string
+	// UnauthorizedFor is how long this generation of the template has not been authorized.
+	UnauthorizedFor time.Duration
 	// IsOmitted is true if the template does not fit into the set.
 	IsOmitted bool
+	// Failing is the number of Namespaces with a problem that is not local.
+	Failing int32
+	// IsProcessed is true if this generation of the template was applied to each Namespace that it selects.
+	IsProcessed bool
 	// HasFailurePause is true if the rollout is paused because of failures.
 	HasFailurePause bool
+	// IsCanaryPhase is true while only the canaries are updated.
+	IsCanaryPhase bool
 }
 
-// Conditions returns the conditions of a template. Its status must contain the current counts.
+// Conditions returns the conditions of a template. Its status must contain the current counts. Other conditions do not
+// apply any more.
 func Conditions(template *v1alpha1.NamespaceTemplate, in ConditionInput) []metav1.Condition {
 	counts := ptr.Deref(template.Status.Namespaces, v1alpha1.TemplateNamespaceCounts{})
-	valid := condition(v1alpha1.ConditionValid, len(in.Errors) == 0, ReasonValid, ReasonInvalid, "The template is valid.",
-		errorsMessage(in.Errors))
-	if in.IsOmitted && len(in.Errors) == 0 {
-		valid = condition(v1alpha1.ConditionValid, false, "", ReasonTooMany, "", fmt.Sprintf("The template is not added to "+
-			"namespaces: the older templates are %d, or have %d KiB of selectors and parameters.",
-			v1alpha1.MaxSetTemplates, initialization.MaxTemplatesBytes>>10))
+	valid, authorized := validCondition(in), authorizedCondition(in)
+	progressing := progressingCondition(template, counts, in)
+	if valid.Status == metav1.ConditionFalse { // No rollout can be computed.
+		progressing.Status, progressing.Reason = metav1.ConditionUnknown, valid.Reason
+		progressing.Message = "The template is not applied."
 	}
-	return []metav1.Condition{
+	conditions := []metav1.Condition{
+		readyCondition(valid, authorized, progressing),
 		valid,
-		authorizedCondition(in),
-		progressingCondition(template, counts, in.HasFailurePause),
-		condition(v1alpha1.ConditionConflicted, counts.Conflicted > 0, ReasonConflicting, ReasonNoConflict,
+		authorized,
+		progressing,
+		condition(v1alpha1.ConditionConflicted, counts.Conflicted > 0,
+			v1alpha1.ReasonConflicting, v1alpha1.ReasonNoConflict,
 			fmt.Sprintf("Other clients or templates control objects in %d namespaces.", counts.Conflicted),
 			"No other client or template controls objects of the template."),
 	}
+	if reason := conditions[0]; reason.Status == metav1.ConditionFalse && isStalled(reason.Reason, in.UnauthorizedFor) {
+		conditions = append(conditions, condition(v1alpha1.ConditionStalled, true, reason.Reason, "", reason.Message, ""))
+	}
+	return conditions
+}
+
+// readyCondition summarizes the other conditions.
+func readyCondition(valid, authorized, progressing metav1.Condition) metav1.Condition {
+	ready := progressing
+	switch {
+	case valid.Status == metav1.ConditionFalse:
+		ready = valid
+	case authorized.Status == metav1.ConditionFalse:
+		ready = authorized
+	}
+	isReady := ready.Type == v1alpha1.ConditionProgressing && progressing.Status == metav1.ConditionFalse
+	return condition(v1alpha1.ConditionReady, isReady, ready.Reason, ready.Reason, ready.Message, ready.Message)
+}
+
+// isStalled reports whether a template that is not ready for a reason cannot become ready unless a user acts. A user
+// who has paused a rollout will resume it, and the operator retries what has failed.
+func isStalled(reason string, unauthorizedFor time.Duration) bool {
+	switch reason {
+	case v1alpha1.ReasonInvalid, v1alpha1.ReasonTooManyTemplates:
+		return true
+	case v1alpha1.ReasonUnauthorized:
+		return unauthorizedFor >= unauthorizedGracePeriod
+	}
+	return false
+}
+
+func validCondition(in ConditionInput) metav1.Condition {
+	if in.IsOmitted && len(in.Errors) == 0 {
+		return condition(v1alpha1.ConditionValid, false, "", v1alpha1.ReasonTooManyTemplates, "", fmt.Sprintf(
+			"The template is not added to namespaces: the older templates are %d, or have %d KiB of selectors and parameters.",
+			internalv1alpha1.MaxTemplates, templateset.MaxBytes>>10))
+	}
+	return condition(v1alpha1.ConditionValid, len(in.Errors) == 0, v1alpha1.ReasonValid, v1alpha1.ReasonInvalid,
+		"The template is valid.", errorsMessage(in.Errors))
 }
 
 func authorizedCondition(in ConditionInput) metav1.Condition {
-	result := condition(v1alpha1.ConditionAuthorized, in.Authorized == metav1.ConditionTrue, ReasonAuthorized,
-		ReasonUnauthorized, in.AuthorizedMessage, in.AuthorizedMessage)
+	result := condition(v1alpha1.ConditionAuthorized, in.Authorized == metav1.ConditionTrue, v1alpha1.ReasonAuthorized,
+		v1alpha1.ReasonUnauthorized, in.AuthorizedMessage, in.AuthorizedMessage)
 	if in.Authorized == metav1.ConditionUnknown {
-		result.Status, result.Reason = metav1.ConditionUnknown, ReasonUndetermined
+		result.Status, result.Reason = metav1.ConditionUnknown, v1alpha1.ReasonAuthorizationUnknown
 	}
 	return result
 }
 
+// progressingCondition is False when all Namespaces are updated, except those that prevent it themselves: otherwise,
+// their users could keep the template from becoming ready.
 func progressingCondition(
-	template *v1alpha1.NamespaceTemplate, counts v1alpha1.TemplateNamespaceCounts, hasFailurePause bool,
+	template *v1alpha1.NamespaceTemplate, counts v1alpha1.TemplateNamespaceCounts, in ConditionInput,
 ) metav1.Condition {
 	status := template.Status
-	progress := fmt.Sprintf("%d of %d namespaces contain revision %s.", counts.Ready, counts.Selected, status.Revision)
+	progress := progressMessage(template, counts)
+	isRollingOut := status.CurrentRevision != status.UpdateRevision
+	isDone := in.IsProcessed && !isRollingOut && counts.Outdated == 0 && in.Failing == 0
+	result := condition(v1alpha1.ConditionProgressing, !isDone, v1alpha1.ReasonUpdating, v1alpha1.ReasonUpToDate,
+		progress, progress)
+	switch {
+	case isDone && counts.Failed+counts.Conflicted > 0:
+		result.Reason = v1alpha1.ReasonIncomplete
+	case isDone:
+	case isRollingOut && template.Spec.Rollout.Paused:
+		result.Status, result.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPaused
+		result.Message = "The rollout is paused. " + progress
+	case isRollingOut && in.HasFailurePause:
+		result.Status, result.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPausedAfterFailures
+		result.Message = "The rollout is paused because of failures. " + progress
+	case in.Failing > 0:
+		result.Reason = v1alpha1.ReasonFailing
+	case isRollingOut && in.IsCanaryPhase:
+		result.Message = "The canaries are updated first. " + progress
+	}
+	return result
+}
+
+func progressMessage(template *v1alpha1.NamespaceTemplate, counts v1alpha1.TemplateNamespaceCounts) string {
+	status, revision := template.Status, "revision "+template.Status.UpdateRevision
+	if template.Spec.Sync.Mode == v1alpha1.SyncOnce {
+		revision += " or, because of sync.mode Once, another one"
+	}
+	progress := fmt.Sprintf("%d of %d desired namespaces contain %s.", counts.Updated, counts.Desired, revision)
+	if counts.Updated == counts.Desired {
+		progress = fmt.Sprintf("All %d desired namespaces contain %s.", counts.Desired, revision)
+	}
 	if counts.Failed > 0 {
 		progress += fmt.Sprintf(" %d failed.", counts.Failed)
 	}
-	isRollingOut := status.CurrentRevision != status.Revision
-	if isRollingOut {
+	if counts.Conflicted > 0 {
+		progress += fmt.Sprintf(" Objects conflict in %d namespaces: see status.failures.", counts.Conflicted)
+	}
+	if status.CurrentRevision != status.UpdateRevision {
 		progress += fmt.Sprintf(" New namespaces get revision %s.", status.CurrentRevision)
 	}
-	result := condition(v1alpha1.ConditionProgressing, counts.Ready < counts.Selected, ReasonUpdating, ReasonUpToDate,
-		progress, fmt.Sprintf("All %d selected namespaces contain revision %s.", counts.Selected, status.Revision))
-	switch {
-	case result.Status == metav1.ConditionFalse:
-	case isRollingOut && template.Spec.Rollout.Paused:
-		result.Status, result.Reason = metav1.ConditionFalse, ReasonPaused
-	case isRollingOut && hasFailurePause:
-		result.Status, result.Reason = metav1.ConditionFalse, ReasonPausedAfterFailures
-	case counts.Failed > 0:
-		result.Reason = ReasonFailing
-	}
-	return result
+	return progress
 }
 
 func condition(
@@ -114,8 +173,8 @@ func condition(
 			Type: conditionType, Status: metav1.ConditionTrue, Reason: reasonTrue, Message: messageTrue,
 		}
 	}
-	if len(messageFalse) > maxConditionMessage {
-		messageFalse = nscondition.Shorten(messageFalse, maxConditionMessage)
+	if len(messageFalse) > MaxConditionMessage {
+		messageFalse = printable.Truncate(messageFalse, MaxConditionMessage)
 	}
 	return metav1.Condition{
 		Type: conditionType, Status: metav1.ConditionFalse, Reason: reasonFalse, Message: messageFalse,
@@ -125,7 +184,7 @@ func condition(
 func errorsMessage(invalid field.ErrorList) string {
 	messages := make([]string, 0, len(invalid))
 	for _, err := range invalid {
-		messages = append(messages, nscondition.Message(err.Error()))
+		messages = append(messages, printable.Escape(err.Error()))
 	}
 	return strings.Join(messages, "\n")
 }

@@ -4,105 +4,93 @@
 package template
 
 import (
-	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// at returns a revision of a template, the latest if it is empty, and the template with the ServiceAccount of
-// this revision.
-func (p *pass) at(
-	ctx context.Context, template *v1alpha1.NamespaceTemplate, revision string,
-) (*v1alpha1.NamespaceTemplate, *compiled, error) {
-	program := p.Programs.latest(template)
-	if revision != "" {
-		var err error
-		if program, err = p.Programs.get(ctx, template, revision); err != nil {
-			return template, nil, err
-		}
-	}
-	if program.account != template.Spec.ServiceAccountName {
-		earlier := *template
-		earlier.Spec.ServiceAccountName = program.account
-		template = &earlier
-	}
-	return template, program, nil
+// Desired is what a Namespace should contain now of the objects that a template renders for it.
+type Desired struct {
+	Objects []render.Object
+	// OwnSources has the sources of copies that are in the Namespace itself: they are neither copied nor deleted.
+	OwnSources sets.Set[ObjectKey]
+	// IsPartial is true if some objects are created only after the Namespace is initialized.
+	IsPartial bool
 }
 
-// desired renders a revision of a template for the Namespace. Until the Namespace opens, objects that are created
-// afterwards are omitted, and isPartial is true if there are any.
-func (p *pass) desired(
-	ctx context.Context, template *v1alpha1.NamespaceTemplate, program *compiled,
-) (want []desired, isPartial bool, err error) {
-	if len(program.errors) > 0 {
-		return nil, false, problemf(ReasonInvalidTemplate, "the template is invalid: %w", program.errors.ToAggregate())
-	}
-	account := &corev1.ServiceAccount{}
-	key := client.ObjectKey{Namespace: p.SystemNamespace, Name: template.Spec.ServiceAccountName}
-	switch err := p.ServiceAccounts.Get(ctx, key, account); {
-	// The API server would allow the impersonation of a ServiceAccount that does not exist.
-	case apierrors.IsNotFound(err):
-		return nil, false, problemf(ReasonServiceAccountNotFound, "ServiceAccount %q does not exist in namespace %q",
-			key.Name, key.Namespace)
-	case err != nil:
-		return nil, false, fmt.Errorf("failed to get ServiceAccount %q: %w", key, err)
-	}
-	parameters, err := render.ResolveParameters(program.parameters, p.namespace)
-	if err != nil {
-		return nil, false, err
-	}
-	objects, err := program.program.Render(ctx, render.Input{
-		Namespace: p.namespace, Parameters: parameters,
-		RequestedBy: p.namespace.Annotations[v1alpha1.AnnotationRequestedBy],
-	})
-	if err != nil {
-		return nil, false, err
-	}
-	want = make([]desired, 0, len(objects))
-	for _, object := range objects {
+// DesiredIn returns what a Namespace should contain now of rendered objects.
+func DesiredIn(namespace *corev1.Namespace, isInitializing bool, rendered []render.Object) Desired {
+	desired := Desired{Objects: make([]render.Object, 0, len(rendered)), OwnSources: sets.Set[ObjectKey]{}}
+	for _, object := range rendered {
 		switch {
-		case object.When == v1alpha1.TemplateAfterOpen && p.isInitializing:
-			isPartial = true
-		case object.Copy != nil && object.Copy.Namespace == p.namespace.Name:
-			// The namespace of the source contains the object itself.
-			p.sources[keyOf(identityOf(*object.Copy, p.namespace.Name))] = true
+		case object.When == v1alpha1.NamespaceStateInitialized && isInitializing:
+			desired.IsPartial = true
+		case object.Copy != nil && object.Copy.Namespace == namespace.Name:
+			desired.OwnSources.Insert(KeyOf(IdentityOfCopy(object.Copy, namespace.Name)))
 		default:
-			want = append(want, p.complete(ctx, template, object))
+			desired.Objects = append(desired.Objects, object)
 		}
 	}
-	if p.count += len(want); p.count > maxObjects {
-		return nil, false, problemf(ReasonTooManyObjects,
-			"the templates of the namespace contain more than %d objects", maxObjects)
-	}
-	return want, isPartial, nil
+	return desired
 }
 
-// complete returns a rendered object or a copy, and its hash.
-func (p *pass) complete(ctx context.Context, template *v1alpha1.NamespaceTemplate, object render.Object) desired {
-	want := desired{name: object.Name, manifest: object.Manifest, when: object.When, isLocked: object.Locked}
-	if object.Copy == nil {
-		want.content = ObjectContent(object.Manifest, object.Locked)
-		return want
+// IdentityOfCopy returns the manifest of a copy in a namespace without its content.
+func IdentityOfCopy(source *v1alpha1.TemplateSourceReference, namespace string) *unstructured.Unstructured {
+	manifest := &unstructured.Unstructured{Object: map[string]any{}}
+	manifest.SetAPIVersion(corev1.SchemeGroupVersion.String())
+	manifest.SetKind(source.Kind)
+	manifest.SetName(source.Name)
+	if namespace != "" {
+		manifest.SetNamespace(namespace)
 	}
-	var source sourceContent
-	// The watch of the source requires the same permission as that of the copy.
-	resource := resourceOf(object.Copy).GroupResource()
-	if want.err = p.permitWatch(ctx, template, resource, object.Copy.Name); want.err == nil {
-		source, want.err = p.Sources.get(ctx, template, *object.Copy)
+	return manifest
+}
+
+// CheckCount returns a problem if the templates of a Namespace contain too many objects. Those of templates whose names
+// are later do not count.
+func CheckCount(count int) error {
+	if count <= MaxObjects {
+		return nil
 	}
-	if want.err == nil {
-		want.manifest, want.err = copyOf(source.object, p.namespace.Name)
+	return Problemf(v1alpha1.ReasonTooManyObjects,
+		"the templates of the namespace contain more than %d objects", MaxObjects)
+}
+
+// MayRemove reports whether recorded objects that a template no longer contains are deleted. They remain if an object
+// was not applied, or if the template contains no object at all, which is more likely to be a mistake.
+func MayRemove(template *v1alpha1.NamespaceTemplate, desired int, hasApplied bool) bool {
+	return hasApplied && desired > 0 && template.Spec.ObjectRetentionPolicy.WhenRemoved != v1alpha1.RetentionRetain
+}
+
+// RetentionPolicy returns what happens to the objects of a template that no longer applies to a Namespace.
+func RetentionPolicy(template *v1alpha1.NamespaceTemplate) v1alpha1.RetentionPolicy {
+	if template.DeletionTimestamp != nil {
+		return template.Spec.ObjectRetentionPolicy.WhenDeleted
 	}
-	if want.err != nil {
-		want.manifest = identityOf(*object.Copy, p.namespace.Name)
-		return want
+	return template.Spec.ObjectRetentionPolicy.WhenDeselected
+}
+
+// ResourceOf returns the resource of a namespaced kind, in the preferred version if the kind has none.
+func ResourceOf(mapper meta.RESTMapper, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return schema.GroupVersionResource{}, Problemf(v1alpha1.ReasonKindNotFound,
+			"the API server does not serve kind %q in %q", kind.Kind, strings.TrimSuffix(kind.GroupVersion().String(), "/"))
+	case err != nil:
+		return schema.GroupVersionResource{}, fmt.Errorf("failed to discover kind %q: %w", kind.Kind, err)
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		return schema.GroupVersionResource{}, Problemf(v1alpha1.ReasonInvalidObject,
+			"kind %q in %q is cluster-scoped, and templates can contain only namespaced kinds",
+			kind.Kind, kind.GroupVersion())
 	}
-	want.content = hashOf(source.id, object.Locked)
-	return want
+	return mapping.Resource, nil
 }

@@ -1,15 +1,16 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package template applies NamespaceTemplates to Namespaces.
+// Package template has the terms in which Namespaces record the NamespaceTemplates that they contain. Package plan has
+// the rules, and package apply applies the templates.
 //
-// A [Applier] renders the templates that select a Namespace, compares the result with the objects in
-// the Namespace, and applies what differs. It impersonates the ServiceAccount of each template, so the
-// operator writes no object with its own permissions.
+// The operator renders the templates that select a Namespace, compares the result with the objects in the Namespace,
+// and applies what differs. It impersonates the ServiceAccount of each template, so it writes no object with its own
+// permissions.
 //
 // # What is known about an object
 //
-// The annotation v1alpha1.AnnotationTemplates of the Namespace records for each object its UID, a hash
+// The annotation v1alpha1.AnnotationAppliedTemplates of the Namespace records for each object its UID, a hash
 // of the manifest, and a hash of the managedFields entry of the template's field manager. The API
 // server changes this entry whenever another client changes a field that the template sets. Metadata
 // is therefore sufficient to find such changes: the operator caches no content except that of the
@@ -21,13 +22,13 @@
 // a source is read before the UID of its namespace, so it is never that of a later namespace.
 //
 // Each object has an annotation with the UID of its Namespace. The policy
-// v1alpha1.PolicyTemplateObjects rejects an object that was rendered for a Namespace that has been
+// PolicyTemplateObjects rejects an object that was rendered for a Namespace that has been
 // deleted and recreated since.
 //
 // # Ownership
 //
 // Users can write all metadata of an object. Only the annotation of the Namespace, which PolicyGuard protects, shows
-// what the operator has created: type ownership derives all decisions from it and the UID of the object. An object
+// what the operator has created: plan.Ownership derives all decisions from it and the UID of the object. An object
 // that is not recorded is adopted, and an adopted object is never deleted. Two other facts show it, too: the status
 // code of the response to the operator's own request, until the operator stops, and the metadata of an object in an
 // initializing Namespace, in which only the operator and users with the same rights can write. The operator does not

@@ -12,63 +12,22 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// Reasons of problems, in addition to those of package render.
-const (
-	// ReasonInvalidTemplate: the template does not compile.
-	ReasonInvalidTemplate = "InvalidTemplate"
-	// ReasonInvalidObject: the object cannot be part of a template.
-	ReasonInvalidObject = "InvalidObject"
-	// ReasonKindNotFound: the API server does not serve the kind.
-	ReasonKindNotFound = "KindNotFound"
-	// ReasonSourceNotFound: the source of a copy does not exist.
-	ReasonSourceNotFound = "SourceNotFound"
-	// ReasonSourceReplaced: the namespace of the source of a copy was deleted and created again.
-	ReasonSourceReplaced = "SourceNamespaceReplaced"
-	// ReasonServiceAccountNotFound: the ServiceAccount of the template does not exist.
-	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
-	// ReasonForbidden: the ServiceAccount or the operator lacks permissions.
-	ReasonForbidden = "Forbidden"
-	// ReasonConflict: another client controls fields of the object.
-	ReasonConflict = "Conflict"
-	// ReasonClaimed: another template contains the same object.
-	ReasonClaimed = "ClaimedByTemplate"
-	// ReasonAlreadyExists: the object existed before, and the template does not adopt it.
-	ReasonAlreadyExists = "AlreadyExists"
-	// ReasonApplyFailed: the API server rejected the object.
-	ReasonApplyFailed = "ApplyFailed"
-	// ReasonFieldImmutable: the API server does not permit the change of the existing object.
-	ReasonFieldImmutable = "FieldImmutable"
-	// ReasonNotRecorded: the API server rejects the record of the objects in the annotation of the Namespace.
-	ReasonNotRecorded = "NotRecorded"
-	// ReasonObjectKept: the operator does not delete an object that it has not created.
-	ReasonObjectKept = "ObjectKept"
-	// ReasonTerminating: the current object is being deleted.
-	ReasonTerminating = "ObjectTerminating"
-	// ReasonNotCounted: kube-controller-manager has not counted the ResourceQuota yet.
-	ReasonNotCounted = "QuotaNotCounted"
-	// ReasonNotGranted: the API server does not grant the permissions of the RoleBinding yet.
-	ReasonNotGranted = "PermissionsNotGranted"
-	// ReasonRevisionNotFound: a revision of the template was deleted.
-	ReasonRevisionNotFound = "RevisionNotFound"
-	// ReasonNotSynced: the operator cannot list the objects of a kind, or the source of a copy.
-	ReasonNotSynced = "WatchNotSynced"
-	// ReasonNotSelected: the labels of a new Namespace have changed, and the template may still select it again.
-	ReasonNotSelected = "NotSelected"
-	// ReasonTooManyObjects: the templates of the Namespace contain too many objects.
-	ReasonTooManyObjects = "TooManyObjects"
-)
+// MaxFailureMessage is the maximum length of a message in the status in bytes.
+const MaxFailureMessage = 1024
 
 // Problem is why a Namespace does not contain what a template specifies.
 type Problem struct {
 	Template string
-	// Object is the name of the object in the template; empty if the problem concerns the template.
+	// Object is the name of the object in the template; empty if the problem concerns the template, or an object that it
+	// no longer contains.
 	Object string
-	// Reason is one word in CamelCase.
+	// Reason is one of the reasons for failures in package v1alpha1.
 	Reason string
 	// Message is one sentence without the names above.
 	Message string
@@ -85,65 +44,71 @@ func (p Problem) String() string {
 // IsConflict reports whether another client or template controls the object. Such a problem is not
 // retried until the object or the template changes.
 func (p Problem) IsConflict() bool {
-	return p.Reason == ReasonConflict || p.Reason == ReasonClaimed || p.Reason == ReasonAlreadyExists
+	return p.Reason == v1alpha1.ReasonConflict || p.Reason == v1alpha1.ReasonClaimedByTemplate ||
+		p.Reason == v1alpha1.ReasonAlreadyExists
 }
 
-// isLocal reports whether the problem lies in what the Namespace contains already, and not in the revision of the
-// template: it cannot occur in a new Namespace. Otherwise, the users of one Namespace could stop a rollout.
-func (p Problem) isLocal() bool {
-	return p.IsConflict() || p.Reason == ReasonTerminating || p.Reason == ReasonFieldImmutable ||
-		p.Reason == ReasonNotRecorded
+// IsLocal reports whether the problem lies in the objects or the size of the metadata of the Namespace, and not in the
+// revision of the template. Otherwise, the users of one Namespace could stop a rollout.
+func (p Problem) IsLocal() bool {
+	return p.IsConflict() || p.Reason == v1alpha1.ReasonObjectTerminating || p.Reason == v1alpha1.ReasonFieldImmutable ||
+		p.Reason == v1alpha1.ReasonNotRecorded || p.Reason == v1alpha1.ReasonInputTooLarge
 }
 
-// isIncomplete reports whether problems leave the Namespace without an object. An object that another
+// IsIncomplete reports whether problems leave the Namespace without an object. An object that another
 // template contains exists.
-func isIncomplete(problems []Problem) bool {
-	return slices.ContainsFunc(problems, func(found Problem) bool { return found.Reason != ReasonClaimed })
+func IsIncomplete(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(found Problem) bool {
+		return found.Reason != v1alpha1.ReasonClaimedByTemplate
+	})
 }
 
-// problem is an error with a reason.
-type problem struct {
-	reason string
+// ReasonError is an error with a reason.
+type ReasonError struct {
+	Reason string
 	err    error
 }
 
-func (p *problem) Error() string { return p.err.Error() }
-func (p *problem) Unwrap() error { return p.err }
+func (e *ReasonError) Error() string { return e.err.Error() }
+func (e *ReasonError) Unwrap() error { return e.err }
 
-func problemf(reason, format string, args ...any) error {
-	return &problem{reason: reason, err: fmt.Errorf(format, args...)}
+// Problemf returns an error with a reason.
+func Problemf(reason, format string, args ...any) error {
+	return &ReasonError{Reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// errNotSynced means that a watch has not listed all objects yet.
-var errNotSynced = errors.New("the watch has not listed all objects yet")
+// ErrNotSynced means that a watch has not listed all objects yet.
+var ErrNotSynced = errors.New("the watch has not listed all objects yet")
 
-func notSyncedUnless(isSynced bool, kind string) error {
+// NotSyncedUnless returns ErrNotSynced with the kind, unless its watch has listed all objects.
+func NotSyncedUnless(isSynced bool, kind string) error {
 	if isSynced {
 		return nil
 	}
-	return problemf(ReasonNotSynced, "the operator cannot list kind %q: %w", kind, errNotSynced)
+	return Problemf(v1alpha1.ReasonWatchNotSynced, "the operator cannot list kind %q: %w", kind, ErrNotSynced)
 }
 
-// toProblem converts an error.
-func toProblem(template, object string, err error) Problem {
-	var known *problem
+// ToProblem converts an error.
+func ToProblem(template, object string, err error) Problem {
+	var known *ReasonError
 	var rendering *render.Error
-	reason := ReasonApplyFailed
+	reason := v1alpha1.ReasonApplyFailed
 	switch {
 	case errors.As(err, &known):
-		reason = known.reason
+		reason = known.Reason
 	case errors.As(err, &rendering):
 		reason, object, err = rendering.Reason, cmp.Or(object, rendering.Object), rendering.Err
 	case apierrors.IsForbidden(err):
-		reason = ReasonForbidden
-	case nswrite.IsConflict(err):
-		reason = ReasonConflict
+		reason = v1alpha1.ReasonForbidden
+	case nsobject.IsConflict(err):
+		reason = v1alpha1.ReasonConflict
 	}
-	message := nscondition.Shorten(err.Error(), maxFailureMessage)
+	message := printable.Truncate(err.Error(), MaxFailureMessage)
 	return Problem{Template: template, Object: object, Reason: reason, Message: message}
 }
 
-func sortProblems(problems []Problem) {
+// SortProblems sorts by template and object.
+func SortProblems(problems []Problem) {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(a.Template, b.Template), strings.Compare(a.Object, b.Object))
 	})

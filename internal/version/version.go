@@ -28,7 +28,7 @@ type Info struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	// IsModified reports whether the checkout had uncommitted changes.
-	IsModified bool   `json:"isModified,omitempty"`
+	IsModified bool   `json:"modified,omitempty"`
 	Go         string `json:"go"`
 	Platform   string `json:"platform"`
 }

@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // rotationRetry is the time between attempts to start the rotation.
@@ -120,8 +120,8 @@ func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string
 	})}); err != nil {
 		return err
 	}
-	if err := rotator.AddRotator(resilient{mgr, options.Secret}, &rotator.CertRotator{
-		SecretKey:      types.NamespacedName{Namespace: systemNamespace, Name: options.Secret},
+	if err := rotator.AddRotator(resilient{mgr}, &rotator.CertRotator{
+		SecretKey:      types.NamespacedName{Namespace: systemNamespace, Name: SecretName},
 		CertDir:        directory,
 		CAName:         "nslifecycle-webhook-ca",
 		CAOrganization: "nslifecycle",
@@ -130,9 +130,9 @@ func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string
 		ControllerName: fmt.Sprintf("webhook-certificate-%d", rotations.Add(1)),
 		IsReady:        make(chan struct{}),
 		Webhooks: []rotator.WebhookInfo{
-			{Name: v1alpha1.InjectConfiguration, Type: rotator.Mutating},
-			{Name: v1alpha1.HoldConfiguration, Type: rotator.Mutating},
-			{Name: v1alpha1.TemplatesConfiguration, Type: rotator.Validating},
+			{Name: internalv1alpha1.InjectConfiguration, Type: rotator.Mutating},
+			{Name: internalv1alpha1.HoldConfiguration, Type: rotator.Mutating},
+			{Name: internalv1alpha1.TemplatesConfiguration, Type: rotator.Validating},
 		},
 		FieldOwner:            "nslifecycle-hold",
 		RequireLeaderElection: true,
@@ -151,30 +151,24 @@ func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 // resilient is a manager that does not stop, and with it all controllers, when the rotator fails. Its configuration
 // restricts the rotator, which lists all Secrets of a namespace, to the one in its permissions.
-type resilient struct {
-	ctrl.Manager
-	secret string
-}
+type resilient struct{ ctrl.Manager }
 
 // GetConfig implements cluster.Cluster.
 func (m resilient) GetConfig() *rest.Config {
 	config := rest.CopyConfig(m.Manager.GetConfig())
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return selectSecret{next, m.secret} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return selectSecret{next} })
 	return config
 }
 
-// selectSecret adds the name of a Secret to requests that list or watch Secrets.
-type selectSecret struct {
-	http.RoundTripper
-	name string
-}
+// selectSecret adds the name of the Secret to requests that list or watch Secrets.
+type selectSecret struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (s selectSecret) RoundTrip(request *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(request.URL.Path, "/secrets") {
 		request = request.Clone(request.Context())
 		query := request.URL.Query()
-		query.Set("fieldSelector", fields.OneTermEqualSelector("metadata.name", s.name).String())
+		query.Set("fieldSelector", fields.OneTermEqualSelector("metadata.name", SecretName).String())
 		request.URL.RawQuery = query.Encode()
 	}
 	return s.RoundTripper.RoundTrip(request)

@@ -164,7 +164,6 @@ func (p *pruner) writeKey(b byte) {
 	}
 }
 
-// beginMember begins the value of the current key.
 func (p *pruner) beginMember() {
 	p.state = beforeValue
 	current := &p.levels[len(p.levels)-1]

@@ -75,8 +75,8 @@ func TestPruneLimit(t *testing.T) {
 	}
 }
 
-// FuzzPrune verifies that what remains of valid JSON has the values that the JSON has, and that no other input makes the
-// reader panic or exceed its limit.
+// FuzzPrune verifies that what remains of valid JSON has the values that the JSON has, and that no other input makes
+// the reader panic or exceed its limit.
 func FuzzPrune(f *testing.F) {
 	f.Add([]byte(`{"a":1,"b":{"c":["x"],"p/x":{"y":null}},"k":"v","x":{"a":1}}`))
 	fields := Fields{"a": nil, "b": {"c": nil}}

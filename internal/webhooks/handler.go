@@ -111,7 +111,6 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) (*admissionv1.Ad
 	}, nil
 }
 
-// refuse checks the header.
 func refuse(r *http.Request) *refusal {
 	switch {
 	case r.Method != http.MethodPost:

@@ -32,7 +32,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/limitedhttp"
 )
 
-// issuer is a CA.
 type issuer struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey

@@ -5,11 +5,15 @@ package webhooks
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,16 +31,18 @@ const certificateDelay = 30 * time.Second
 // disabledAddress is the value of Options.Address of a manager that does not serve the webhooks.
 const disabledAddress = "0"
 
+// The Service of the webhooks, and the Secret with their certificate, in the system namespace.
+const (
+	ServiceName = "nslifecycle-webhook"
+	SecretName  = "nslifecycle-webhook-certificate"
+)
+
 // Options configure the server of the webhooks, and the controller that publishes its address and certificate.
 type Options struct {
 	// Address is the host and the port that the webhooks are served at. The host may be empty. "0" disables the server.
 	Address string
-	// Secret is the name of the Secret with the certificate, in the system namespace.
-	Secret string
 	// IsRotated makes the admission controller issue and rotate the certificate.
 	IsRotated bool
-	// Service is the name of the Service of the webhooks, in the system namespace.
-	Service string
 	// URL is the address of the webhooks for an API server that cannot reach the Service; empty
 	// otherwise. Its host must be a DNS name: the rotator issues no certificates for IP addresses.
 	URL string
@@ -48,9 +54,7 @@ type Options struct {
 
 // Defaults returns the options of a manager that does not serve the webhooks, and issues their certificate.
 func Defaults() Options {
-	return Options{
-		Address: disabledAddress, Service: "nslifecycle-webhook", Secret: "nslifecycle-webhook-certificate", IsRotated: true,
-	}
+	return Options{Address: disabledAddress, IsRotated: true}
 }
 
 // IsServed reports whether the manager serves the webhooks.
@@ -73,7 +77,6 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// host returns the host name in URL.
 func (o *Options) host() (string, error) {
 	base, err := url.Parse(o.URL)
 	if err != nil || base.Scheme != "https" || base.Hostname() == "" || net.ParseIP(base.Hostname()) != nil {
@@ -84,7 +87,7 @@ func (o *Options) host() (string, error) {
 
 // names returns the DNS names at which API servers call the webhooks.
 func (o *Options) names(systemNamespace string) ([]string, error) {
-	service := o.Service + "." + systemNamespace + ".svc"
+	service := ServiceName + "." + systemNamespace + ".svc"
 	if o.URL == "" {
 		return []string{service}, nil
 	}
@@ -95,7 +98,7 @@ func (o *Options) names(systemNamespace string) ([]string, error) {
 // NewServer adds the server of the webhooks, and the watch of its certificate, to a manager. The caller registers the
 // webhooks.
 func NewServer(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespace string) (*Server, error) {
-	secret := types.NamespacedName{Namespace: systemNamespace, Name: options.Secret}
+	secret := types.NamespacedName{Namespace: systemNamespace, Name: SecretName}
 	certificate, err := watchCertificate(ctx, mgr, secret)
 	if err != nil {
 		return nil, err
@@ -150,3 +153,51 @@ func SetURL(target *admissionregistrationv1.WebhookClientConfig, base string) {
 	}
 	SetPath(target, base, path)
 }
+
+// tlsConfig returns the configuration of the server. With a CA for clients, the server closes connections
+// without a client certificate in the handshake.
+func tlsConfig(options Options, certificate *Certificate) (*tls.Config, error) {
+	config := &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: certificate.Get,
+		// HTTP/2 is vulnerable to CVE-2023-44487, and would send all writes through one connection to one replica.
+		NextProtos: []string{"http/1.1"},
+	}
+	if options.ClientCAFile == "" {
+		return config, nil
+	}
+	data, err := os.ReadFile(options.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the CA of the webhook clients: %w", err)
+	}
+	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+	if !config.ClientCAs.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf(msgInvalidClientCA, options.ClientCAFile)
+	}
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		name := state.PeerCertificates[0].Subject.CommonName
+		if len(options.ClientNames) > 0 && !slices.Contains(options.ClientNames, name) {
+			return fmt.Errorf(msgUnknownClient, name)
+		}
+		return nil
+	}
+	return config, nil
+}
+
+const (
+	messageInvalidCertificate = "Secret contains no valid certificate"
+	messageNoCertificate      = "no certificate has been loaded"
+	messageNotServing         = "the webhook server has not been started"
+	messagePanic              = "Webhook panicked"
+	messageRefused            = "Refused a review; further refusals are logged once per minute"
+	messageRotationFailed     = "Failed to rotate the certificate"
+)
+
+// Errors of the flags.
+const (
+	msgInvalidAddress  = "--webhook-bind-address %q is not an address such as :9443"
+	msgInvalidURL      = "--webhook-url %q is not an https URL with a DNS name"
+	msgNamesWithoutCA  = "--webhook-client-allowed-names requires --webhook-client-ca-file"
+	msgInvalidClientCA = "--webhook-client-ca-file %q contains no certificate"
+	msgUnknownClient   = "the client certificate for %q is not allowed"
+)

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer/internal/engine"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
@@ -129,7 +129,7 @@ type conditionText struct {
 }
 
 func (w *fixture) condition() conditionText {
-	condition := nscondition.Find(w.namespace(), corev1.NamespaceConditionType(own))
+	condition := nsobject.FindCondition(w.namespace(), corev1.NamespaceConditionType(own))
 	if condition == nil {
 		return conditionText{}
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // NotRegisteredError is the error that [Check] returns if no NamespaceInitializerConfiguration
-// names the initializer. This error is expected during a rollout, because initializers are
+// registers the initializer. This error is expected during a rollout, because initializers are
 // registered after they start.
 type NotRegisteredError struct {
 	// Name is the name of the initializer.
@@ -51,7 +51,7 @@ func (e *MissingPermissionsError) Error() string { return e.Message }
 // ([MissingPermissionsError]), or a name that is not registered ([NotRegisteredError]). It joins
 // the errors. Pass the same options as to [Add]. Check requires each permission for all Namespaces,
 // so a permission that is limited by resourceNames is reported as missing. If the identity is not
-// allowed to read the NamespaceInitializerSet, Check does not verify the registration.
+// allowed to list NamespaceInitializerConfigurations, Check does not verify the registration.
 func Check(ctx context.Context, config *rest.Config, name string, opts ...Option) error {
 	options, err := engine.NewOptions(name, opts)
 	if err != nil {
@@ -74,38 +74,40 @@ func check(ctx context.Context, c client.Client, name string, options engine.Opt
 	return []error{err, checkRegistered(ctx, c, name)}
 }
 
-// checkRegistered verifies that the NamespaceInitializerSet contains the initializer. It returns
-// nil if the identity is not allowed to read the set.
+// checkRegistered verifies that a NamespaceInitializerConfiguration registers the initializer. It returns nil if the
+// identity is not allowed to list the configurations.
 func checkRegistered(ctx context.Context, c client.Client, name string) error {
-	var set v1alpha1.NamespaceInitializerSet
-	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, &set)
+	var configurations v1alpha1.NamespaceInitializerConfigurationList
+	err := c.List(ctx, &configurations)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 		return &NotRegisteredError{Name: name}
 	case err != nil:
-		return fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+		return fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)
 	}
-	isName := func(initializer v1alpha1.EffectiveInitializer) bool { return initializer.Name == name }
-	if !slices.ContainsFunc(set.Initializers, isName) {
-		return &NotRegisteredError{Name: name}
+	for i := range configurations.Items {
+		isName := func(initializer v1alpha1.NamespaceInitializer) bool { return initializer.Name == name }
+		if slices.ContainsFunc(configurations.Items[i].Initializers, isName) {
+			return nil
+		}
 	}
-	return nil
+	return &NotRegisteredError{Name: name}
 }
 
 // logFindings logs the errors that check returns.
 func logFindings(ctx context.Context, log logr.Logger, findings []error) {
 	var missing *MissingPermissionsError
-	var unregistered *NotRegisteredError
+	var notRegistered *NotRegisteredError
 	for _, err := range findings {
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case errors.As(err, &missing):
 			log.Error(missing, "The initializer lacks permissions", "missing", missing.Missing)
-		case errors.As(err, &unregistered):
+		case errors.As(err, &notRegistered):
 			// This is not an error, because initializers are registered after they start.
-			log.Info("The initializer is not registered yet", "message", unregistered.Error())
+			log.Info("The initializer is not registered yet", "message", notRegistered.Error())
 		default:
 			log.Error(err, "Failed to check the initializer")
 		}

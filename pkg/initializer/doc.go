@@ -54,8 +54,8 @@
 //   - update namespaces/finalize, for [WithFinalizer] if the configuration does not name the
 //     finalizer
 //   - list and watch on the objects of [WithWatch]
-//   - get namespaceinitializersets.nslifecycle.dev, so that [Check] can report that the name is
-//     not registered
+//   - list namespaceinitializerconfigurations.nslifecycle.dev, so that [Check] can report that the
+//     name is not registered
 //
 // # Rate limits
 //

@@ -83,9 +83,13 @@ func TestAddValidates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Add(newManager(t, nil), test.name, test.fn, test.opts...)
+			g, mgr := NewWithT(t), newManager(t, nil)
+			err := Add(mgr, test.name, test.fn, test.opts...)
 			for _, want := range test.want {
-				NewWithT(t).Expect(err).To(MatchError(ContainSubstring(want)))
+				g.Expect(err).To(MatchError(ContainSubstring(want)))
+				if test.fn != nil {
+					g.Expect(Check(t.Context(), mgr.GetConfig(), test.name, test.opts...)).To(MatchError(ContainSubstring(want)))
+				}
 			}
 		})
 	}

@@ -5,22 +5,127 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/admissioncases"
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/injection"
+	"github.com/nslifecycle/nslifecycle/test/admission/cases"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-var _ = Describe("A new namespace", func() {
-	creations := admissioncases.Creations()
+// casesGroup is the group of the users of the cases that have no certificate. They have every verb but "initialize".
+const casesGroup = "cases"
+
+// These specs share a control plane with a manager, which answers the webhooks if the API server does not serve
+// MutatingAdmissionPolicy.
+var _ = Describe("With a manager", Ordered, ContinueOnFailure, func() {
+	BeforeAll(func(ctx context.Context) {
+		cluster = framework.Start(ctx)
+		cluster.Bind(ctx, casesGroup,
+			[]rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: framework.VerbsButInitialize}},
+			rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: casesGroup})
+		cluster.StartHoldingManager(ctx)
+		Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
+		register(ctx)
+	})
+	Describe("a new namespace", newNamespaces)
+	Describe("an update of a namespace", updatedNamespaces)
+	DescribeTable("the result of a random request equals that of the Go implementation if it creates a namespace",
+		randomCreations, Entry("100 times", 100), Entry("1000 times", Label("long"), 1000))
+	DescribeTable("the result of a random request equals that of the Go implementation if it updates a namespace",
+		randomUpdates, Entry("100 times", 100), Entry("1000 times", Label("long"), 1000))
+})
+
+// register registers the initializers and templates of the cases, and waits until the API server uses all.
+func register(ctx context.Context) {
+	GinkgoHelper()
+	for _, template := range cases.Templates() {
+		Expect(cluster.Admin.Create(ctx, &template)).To(Succeed())
+	}
+	for _, configuration := range cases.Configurations() {
+		Expect(cluster.Admin.Create(ctx, &configuration)).To(Succeed())
+	}
+	for _, configuration := range cases.Configurations() {
+		cluster.ExpectActive(ctx, configuration.Name)
+	}
+	want := cases.Set()
+	Eventually(func(g Gomega) {
+		set := cluster.EffectiveSet(g, ctx)
+		g.Expect(set.Initializers).To(HaveLen(len(want.Initializers)))
+		for i, initializer := range want.Initializers {
+			g.Expect(set.Initializers[i].Name).To(Equal(initializer.Name))
+		}
+		g.Expect(set.Templates).To(HaveLen(len(want.Templates)))
+		g.Expect(set.SystemNamespace).To(Equal(want.SystemNamespace))
+	}).WithContext(ctx).Should(Succeed())
+	creations := cases.Creations()
+	Eventually(func(g Gomega) {
+		for _, name := range []string{"three templates", "deletion protection"} {
+			test := creations[name]
+			namespace := test.Request()
+			g.Expect(as(test.User).Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+			expectObject(g, namespace, test.Want)
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// as returns a client for a user of the cases.
+func as(user string) *framework.User {
+	switch user {
+	case framework.OrdinaryUser:
+		return cluster.Ordinary
+	case framework.InitializerUser:
+		return cluster.Initializer
+	}
+	return cluster.Impersonate(user, casesGroup)
+}
+
+// expectObject compares the labels, annotations and finalizers of a Namespace, except those that the API server adds.
+func expectObject(g Gomega, namespace *corev1.Namespace, want cases.Object) {
+	GinkgoHelper()
+	expectMaps(g, namespace, want.Labels, want.Annotations)
+	g.Expect(withoutKubernetes(namespace)).To(HaveExactElements(withoutKubernetes(&corev1.Namespace{
+		Spec: corev1.NamespaceSpec{Finalizers: want.Finalizers},
+	})))
+}
+
+func withoutKubernetes(namespace *corev1.Namespace) []corev1.FinalizerName {
+	return slices.DeleteFunc(slices.Clone(namespace.Spec.Finalizers), func(name corev1.FinalizerName) bool {
+		return name == corev1.FinalizerKubernetes
+	})
+}
+
+func expectMaps(g Gomega, namespace *corev1.Namespace, labels, annotations map[string]string) {
+	GinkgoHelper()
+	g.Expect(withoutName(namespace.Labels)).To(Equal(withoutName(labels)))
+	g.Expect(withoutName(namespace.Annotations)).To(Equal(withoutName(annotations)))
+}
+
+// withoutName returns a map that is not nil, without the label that the API server sets.
+func withoutName(values map[string]string) map[string]string {
+	copied := maps.Clone(values)
+	if copied == nil {
+		copied = map[string]string{}
+	}
+	delete(copied, corev1.LabelMetadataName)
+	return copied
+}
+
+func newNamespaces() {
+	creations := cases.Creations()
 	for _, name := range slices.Sorted(maps.Keys(creations)) {
 		It("gets the expected state: "+name, func(ctx context.Context) {
 			test := creations[name]
@@ -35,7 +140,7 @@ var _ = Describe("A new namespace", func() {
 			expectObject(Default, namespace, test.Want)
 		})
 	}
-})
+}
 
 // exists reports whether a namespace exists. The API server returns no result of a dry run then.
 func exists(ctx context.Context, name string) bool {
@@ -48,17 +153,23 @@ func exists(ctx context.Context, name string) bool {
 	return err == nil
 }
 
-var _ = Describe("An update of a namespace", Ordered, ContinueOnFailure, func() {
+func updatedNamespaces() {
 	started := map[string]*corev1.Namespace{}
+	starts, updates := cases.Starts(), cases.Updates()
 	BeforeAll(func(ctx context.Context) {
-		for name, reachable := range admissioncases.Reachable() {
+		for name, reachable := range cases.Reachable() {
 			started[name] = begin(ctx, reachable.Request, reachable.Change)
 		}
+		const turn = v1alpha1.AnnotationTurnStartedAt
+		Eventually(func(g Gomega) { // The operator records it.
+			current := cluster.GetNamespace(g, ctx, started[cases.StartTurn].Name)
+			g.Expect(current.Annotations).To(HaveKey(turn))
+			starts[cases.StartTurn].Annotations[turn] = current.Annotations[turn]
+		}).WithContext(ctx).Should(Succeed())
 	})
-	starts, updates := admissioncases.Starts(), admissioncases.Updates()
 	for _, name := range slices.Sorted(maps.Keys(updates)) {
 		test := updates[name]
-		if _, ok := admissioncases.Reachable()[test.Start]; !ok {
+		if _, ok := cases.Reachable()[test.Start]; !ok {
 			continue
 		}
 		for _, verb := range test.Verbs {
@@ -76,7 +187,7 @@ var _ = Describe("An update of a namespace", Ordered, ContinueOnFailure, func() 
 			})
 		}
 	}
-})
+}
 
 // begin creates a namespace as the ordinary user, and changes it as the initializer. If it exists, begin adds the labels
 // and annotations.
@@ -101,7 +212,7 @@ func begin(ctx context.Context, request *corev1.Namespace, change func(*corev1.N
 
 // send changes a namespace in a dry run, and returns the result.
 func send(
-	ctx context.Context, user *framework.User, verb admissioncases.Verb, before *corev1.Namespace,
+	ctx context.Context, user *framework.User, verb cases.Verb, before *corev1.Namespace,
 	change func(*corev1.Namespace),
 ) (*corev1.Namespace, error) {
 	GinkgoHelper()
@@ -110,16 +221,168 @@ func send(
 	after.ResourceVersion = "" // The operator changes conditions.
 	var err error
 	switch verb {
-	case admissioncases.Put:
+	case cases.Put:
 		err = user.Update(ctx, after, client.DryRunAll)
-	case admissioncases.MergePatch:
+	case cases.MergePatch:
 		after.ResourceVersion = before.ResourceVersion
 		err = user.Patch(ctx, after, client.MergeFrom(before), client.DryRunAll)
-	case admissioncases.Status:
+	case cases.Status:
 		err = user.Status().Update(ctx, after, client.DryRunAll)
-	case admissioncases.Finalize:
+	case cases.Finalize:
 		after, err = user.Clientset().CoreV1().Namespaces().Finalize(ctx, after,
 			metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 	return after, err
+}
+
+// generator makes random requests.
+type generator struct{ *rand.Rand }
+
+func newGenerator() generator {
+	return generator{rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0))}
+}
+
+func (r generator) one(of ...string) string { return of[r.IntN(len(of))] }
+
+// some returns a map with some of the keys, each with one of the values.
+func (r generator) some(chance float64, keys, values []string) map[string]string {
+	result := map[string]string{}
+	for _, key := range keys {
+		if r.Float64() < chance {
+			result[key] = r.one(values...)
+		}
+	}
+	return result
+}
+
+func (r generator) creation(i int) *corev1.Namespace {
+	const own = v1alpha1.Prefix
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: r.one("", "shop", fmt.Sprintf("web-%d", i)),
+		Labels: r.some(0.25, []string{
+			"team", "corp.example.com/tier", "kubernetes.io/metadata.name", own + "initializing", own + "x", own + "policy",
+			v1alpha1.LabelDeletionProtection, "app",
+		}, []string{"", "a", "b", "gold", "silver", "shop", "true"}),
+		Annotations: r.some(0.2, []string{
+			v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
+			v1alpha1.AnnotationSelectedTemplates, v1alpha1.AnnotationAppliedTemplates, v1alpha1.AnnotationInitializationResult,
+			own + "a~b", own + "\"<", own + "a/b/c", "note", "x.example.com/y",
+		}, []string{"", " ", "a", "a,b", "<&>\u2028\"\\\n", framework.OrdinaryUser, cases.Failure}),
+	}}
+	if namespace.Name == "" {
+		namespace.GenerateName = "random-"
+	}
+	if template := r.one("", "", "cases-chosen", "cases-gold", "-"); template != "-" {
+		namespace.Labels[v1alpha1.LabelTemplate] = template
+	}
+	declared := []string{"size", "region"}
+	if namespace.Labels[v1alpha1.LabelTemplate] != "cases-chosen" {
+		declared = nil
+	}
+	for name, value := range r.some(0.5, declared, []string{"", "x"}) {
+		namespace.Annotations[v1alpha1.PrefixParameter+name] = value
+	}
+	for _, finalizer := range []corev1.FinalizerName{"cases.example.com/tier", "z.example.com/z", "cases.example.com/all"} {
+		if r.IntN(4) == 0 {
+			namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, finalizer)
+		}
+	}
+	return namespace
+}
+
+func (r generator) change(namespace *corev1.Namespace) {
+	chance := r.Float64()
+	for _, values := range []map[string]string{namespace.Labels, namespace.Annotations} {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if r.Float64() < chance {
+				delete(values, key)
+			}
+		}
+	}
+	maps.Copy(namespace.Annotations, r.some(chance/2, []string{v1alpha1.AnnotationPendingInitializers},
+		[]string{"", "", "", " ,\t", "all.cases.example.com", "a,b"}))
+	maps.Copy(namespace.Annotations, r.some(chance/3, []string{
+		v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationSelectedTemplates,
+		v1alpha1.AnnotationAppliedTemplates, v1alpha1.AnnotationTurnStartedAt, v1alpha1.AnnotationExpiryWarnedAt, "note",
+	}, []string{"", "a", "<&>\n"}))
+	maps.Copy(namespace.Annotations, r.some(chance/3, []string{v1alpha1.AnnotationInitializationResult}, []string{
+		"", "{}", cases.Failure, ` {"a":{"status":"Failure"}}`, `{"a":{},"status" : "Failure"}` + "\n", `"status":"Failure"`,
+	}))
+	maps.Copy(namespace.Labels, r.some(chance/3, []string{v1alpha1.LabelInitializing, "color"}, []string{"", "true", "x"}))
+}
+
+// randomCreations sends requests. The API server must admit at least one in four.
+func randomCreations(ctx context.Context, requests int) {
+	r, set, admitted := newGenerator(), cluster.EffectiveSet(Default, ctx), 0
+	for i := range requests {
+		namespace := r.creation(i)
+		want, sent := namespace.DeepCopy(), namespace.DeepCopy()
+		if want.Name != "" {
+			want.Labels[corev1.LabelMetadataName] = want.Name
+		}
+		injection.Inject(want, set, framework.OrdinaryUser)
+		if err := cluster.Ordinary.Create(ctx, namespace, client.DryRunAll); err != nil {
+			Expect(err).NotTo(MatchError(ContainSubstring("'nslifecycle-guard'")), "%+v", sent)
+			continue
+		}
+		admitted++
+		expectObject(Default, namespace, cases.Object{
+			Labels: want.Labels, Annotations: want.Annotations, Finalizers: want.Spec.Finalizers,
+		})
+	}
+	AddReportEntry(fmt.Sprintf("%d of %d requests admitted", admitted, requests))
+	Expect(admitted).To(BeNumerically(">", requests/4))
+}
+
+func randomUpdates(ctx context.Context, requests int) {
+	if framework.ServesPolicies(ctx, cluster.Admin.Config) {
+		unbind(ctx, "nslifecycle-guard") // It would reject most random requests.
+	}
+	var started []*corev1.Namespace
+	reachable := cases.Reachable()
+	for _, name := range slices.Sorted(maps.Keys(reachable)) {
+		request := reachable[name].Request
+		if !strings.HasPrefix(request.Name, "kube-") {
+			request.Name = framework.Unique("random")
+		}
+		started = append(started, begin(ctx, request, reachable[name].Change))
+	}
+	r, admitted := newGenerator(), 0
+	for range requests {
+		before := cluster.GetNamespace(Default, ctx, started[r.IntN(len(started))].Name)
+		after := before.DeepCopy()
+		r.change(after)
+		user := as(r.one(framework.OrdinaryUser, framework.InitializerUser))
+		verb := cases.Verb(r.one(string(cases.Put), string(cases.MergePatch),
+			string(cases.Status), string(cases.Finalize)))
+		want := after.DeepCopy()
+		injection.Complete(before, want, user == cluster.Initializer)
+		got, err := send(ctx, user, verb, before, func(namespace *corev1.Namespace) {
+			namespace.Labels, namespace.Annotations = after.Labels, after.Annotations
+		})
+		if err != nil {
+			continue
+		}
+		admitted++
+		expectMaps(Default, got, want.Labels, want.Annotations)
+	}
+	AddReportEntry(fmt.Sprintf("%d of %d requests admitted", admitted, requests))
+	Expect(admitted).To(BeNumerically(">", requests/4))
+}
+
+// unbind deletes a binding until the spec ends, and waits until the API server notices.
+func unbind(ctx context.Context, name string) {
+	GinkgoHelper()
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, binding)).To(Succeed())
+	Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
+	forged := cluster.GetNamespace(Default, ctx, "kube-public")
+	forged.Labels[v1alpha1.LabelInitializing] = "true"
+	isAdmitted := func() error { return cluster.Ordinary.Update(ctx, forged.DeepCopy(), client.DryRunAll) }
+	Eventually(isAdmitted).WithContext(ctx).Should(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		binding.ResourceVersion, binding.UID = "", ""
+		Expect(cluster.Admin.Create(ctx, binding)).To(Succeed())
+		Eventually(isAdmitted).WithContext(ctx).ShouldNot(Succeed())
+	})
 }

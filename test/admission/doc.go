@@ -1,6 +1,6 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission verifies that a real API server changes Namespaces in requests as test/admissioncases and the Go
-// implementation of the rules specify, by policies or, if it does not serve these, by webhooks.
+// Package admission verifies what a real API server admits, changes and denies. Package cases contains requests whose
+// results must equal those of the Go implementation of the rules.
 package admission

@@ -5,122 +5,175 @@ package admission
 
 import (
 	"context"
-	"maps"
+	"encoding/json"
 	"slices"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/admissioncases"
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-// casesGroup is the group of the users of the cases that have no certificate. They have every verb but "initialize".
-const casesGroup = "cases"
+const (
+	provisionerUser = "provisioner@corp.example.com"
+	operatorUser    = "operator@corp.example.com"
+	initializer     = "a.test.example.com"
+	// plain is the label of the namespaces that the initializer does not select.
+	plain = "plain"
+)
 
 var (
+	// cluster is that of the current container.
 	cluster *framework.Cluster
-	// hasPolicies reports whether the API server serves MutatingAdmissionPolicy.
-	hasPolicies bool
+	// provisioner has every verb of the ordinary user, and "provision".
+	provisioner *framework.User
+
+	BeDeniedBy    = matchers.BeDeniedBy
+	BeForbiddenBy = matchers.BeForbiddenBy
 )
 
-func TestAdmission(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Admission")
-}
+func TestAdmission(t *testing.T) { framework.RunSuite(t, "Admission") }
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	framework.SetDefaults()
-	cluster = framework.Start(ctx)
-	err := cluster.Admin.List(ctx, &admissionv1.MutatingAdmissionPolicyList{})
-	Expect(err).To(Or(Succeed(), Satisfy(meta.IsNoMatchError)))
-	hasPolicies = err == nil
-	cluster.Bind(ctx, casesGroup,
-		[]rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: framework.VerbsButInitialize}},
-		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: casesGroup})
-	cluster.StartHoldingManager(ctx)
-	Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
-	register(ctx)
-}, NodeTimeout(10*time.Minute))
-
-// register registers the initializers and templates of the cases, and waits until the API server uses all.
-func register(ctx context.Context) {
-	GinkgoHelper()
-	for _, template := range admissioncases.Templates() {
-		Expect(cluster.Admin.Create(ctx, &template)).To(Succeed())
-	}
-	for _, configuration := range admissioncases.Configurations() {
-		Expect(cluster.Admin.Create(ctx, &configuration)).To(Succeed())
-	}
-	for _, configuration := range admissioncases.Configurations() {
-		cluster.ExpectActive(ctx, configuration.Name)
-	}
-	want := admissioncases.Set()
-	Eventually(func(g Gomega) {
-		set := cluster.EffectiveSet(g, ctx)
-		g.Expect(set.Initializers).To(HaveLen(len(want.Initializers)))
-		for i, initializer := range want.Initializers {
-			g.Expect(set.Initializers[i].Name).To(Equal(initializer.Name))
-		}
-		g.Expect(set.Templates).To(HaveLen(len(want.Templates)))
-		g.Expect(set.SystemNamespace).To(Equal(want.SystemNamespace))
-	}).WithContext(ctx).Should(Succeed())
-	cases := admissioncases.Creations()
-	Eventually(func(g Gomega) {
-		for _, name := range []string{"three templates", "deletion protection"} {
-			test := cases[name]
-			namespace := test.Request()
-			g.Expect(as(test.User).Create(ctx, namespace, client.DryRunAll)).To(Succeed())
-			expectObject(g, namespace, test.Want)
-		}
-	}).WithContext(ctx).Should(Succeed())
-}
-
-// as returns a client for a user of the cases.
-func as(user string) *framework.User {
-	switch user {
-	case framework.OrdinaryUser:
-		return cluster.Ordinary
-	case framework.InitializerUser:
-		return cluster.Initializer
-	}
-	return cluster.Impersonate(user, casesGroup)
-}
-
-// expectObject compares the labels, annotations and finalizers of a Namespace, except those that the API server adds.
-func expectObject(g Gomega, namespace *corev1.Namespace, want admissioncases.Object) {
-	GinkgoHelper()
-	expectMaps(g, namespace, want.Labels, want.Annotations)
-	g.Expect(withoutKubernetes(namespace)).To(HaveExactElements(withoutKubernetes(&corev1.Namespace{
-		Spec: corev1.NamespaceSpec{Finalizers: want.Finalizers},
-	})))
-}
-
-func withoutKubernetes(namespace *corev1.Namespace) []corev1.FinalizerName {
-	return slices.DeleteFunc(slices.Clone(namespace.Spec.Finalizers), func(name corev1.FinalizerName) bool {
-		return name == corev1.FinalizerKubernetes
+// These specs share a control plane without a manager, which would replace the set that they publish.
+var _ = Describe("Without a manager", Ordered, ContinueOnFailure, func() {
+	BeforeAll(func(ctx context.Context) {
+		cluster = framework.Start(ctx)
+		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "no manager runs, which would answer the webhooks")
+		cluster.StartObserver(ctx)
+		install(ctx)
+		provisioner = cluster.AddUser(ctx, provisionerUser,
+			append([]string{v1alpha1.VerbProvision}, framework.VerbsButInitialize...))
+		publish(ctx)
 	})
-}
+	Describe("a restricted template", restrictedTemplates)
+	Describe("a user without the use verb", usersWithoutUse)
+	Describe("injection with templates", injectionWithTemplates)
+	Describe("the parameters of a new namespace", newParameters)
+	Describe("the parameters of an existing namespace", existingParameters)
+	Describe("a holder of the provision verb", provisioners)
+	Describe("the record of the templates", recordsOfTemplates)
+	Describe("a write of a template", templateWrites)
+	Describe("a locked object", lockedObjects)
+	Describe("the author of a template", authorsOfTemplates)
+	Describe("the CEL budgets", celBudgets)
+	Describe("the operator", Ordered, func() {
+		BeforeAll(addOperators)
+		Describe("changes a Namespace", confinedNamespaces)
+		Describe("deletes a Namespace", confinedDeletions)
+		Describe("deletes content of a namespace that was created again", confinedRecreations)
+		Describe("writes an object", confinedObjects)
+		Describe("writes its ClusterRoles", confinedRoles)
+		Describe("writes a webhook configuration", confinedWebhooks)
+	})
+})
 
-func expectMaps(g Gomega, namespace *corev1.Namespace, labels, annotations map[string]string) {
+// install installs all policies.
+func install(ctx context.Context) {
 	GinkgoHelper()
-	g.Expect(withoutName(namespace.Labels)).To(Equal(withoutName(labels)))
-	g.Expect(withoutName(namespace.Annotations)).To(Equal(withoutName(annotations)))
+	cluster.Install(ctx, "default")
+	Expect(cluster.InstallMutating(ctx)).To(Succeed())
 }
 
-// withoutName returns a map that is not nil, without the label that the API server sets.
-func withoutName(values map[string]string) map[string]string {
-	copied := maps.Clone(values)
-	if copied == nil {
-		copied = map[string]string{}
+// publish replaces the effective set by one with the templates of all specs. See publishSet.
+func publish(ctx context.Context) {
+	GinkgoHelper()
+	publishSet(ctx, func(*internalv1alpha1.NamespaceInitializerSet) {})
+}
+
+// publishSet replaces the effective set by one with two initializers, that of the templates and another one, and the
+// templates of all specs, and changes it. It waits until all policies use the set.
+func publishSet(ctx context.Context, change func(*internalv1alpha1.NamespaceInitializerSet)) {
+	GinkgoHelper()
+	marker := framework.Unique("marker")
+	set := &internalv1alpha1.NamespaceInitializerSet{ObjectMeta: metaOf("", internalv1alpha1.EffectiveSetName)}
+	err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(set), set)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	set.Initializers = []internalv1alpha1.EffectiveInitializer{
+		{Name: v1alpha1.TemplatesInitializer},
+		{Name: initializer, InitializerSettings: v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{
+			MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: plain, Operator: metav1.LabelSelectorOpDoesNotExist}},
+		}}},
 	}
-	delete(copied, corev1.LabelMetadataName)
-	return copied
+	set.Templates, set.SystemNamespace, set.Operator = allTemplates(), controlplane.SystemNamespace, operatorUser
+	change(set)
+	// The policies report the first template that rejects a namespace.
+	set.Templates = slices.Concat([]internalv1alpha1.EffectiveTemplate{{
+		Name: marker, Parameters: []v1alpha1.TemplateParameter{
+			{Name: "required", Required: true}, {Name: "marker", Default: new(marker)},
+		},
+	}}, set.Templates)
+	if apierrors.IsNotFound(err) {
+		Expect(cluster.Admin.Create(ctx, set)).To(Succeed())
+	} else {
+		Expect(cluster.Admin.Update(ctx, set)).To(Succeed())
+	}
+	// The mutating and the validating policies have separate caches. The latter exempt the operator.
+	operator := cluster.Impersonate(operatorUser, "system:masters")
+	Eventually(func(g Gomega) {
+		probe := wrappers.MakeNamespace("probe").Label(v1alpha1.LabelTemplate, marker)
+		g.Expect(cluster.Admin.Create(ctx, probe.Obj(), client.DryRunAll)).To(
+			BeDeniedBy(internalv1alpha1.PolicyTemplates, marker, "is required"))
+		injected := probe.Obj()
+		g.Expect(operator.Create(ctx, injected, client.DryRunAll)).To(Succeed())
+		g.Expect(injected.Annotations).To(HaveKeyWithValue(v1alpha1.PrefixParameter+"marker", marker))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// publishLater publishes the templates of all specs after the spec or the container.
+func publishLater() { DeferCleanup(publish) }
+
+// makePlain creates a namespace without initializers.
+func makePlain(ctx context.Context, user client.Client, prefix string) *corev1.Namespace {
+	GinkgoHelper()
+	namespace := wrappers.MakeNamespace(framework.Unique(prefix)).Label(plain, "").Obj()
+	Expect(user.Create(ctx, namespace)).To(Succeed())
+	return namespace
+}
+
+// completeInitialization completes the initialization of a namespace.
+func completeInitialization(ctx context.Context, name string) {
+	GinkgoHelper()
+	for framework.PendingOf(cluster.GetNamespace(Default, ctx, name)) != "" {
+		cluster.Finish(ctx, name)
+	}
+}
+
+// selecting returns a selector for namespaces with one of the values of a label.
+func selecting(key string, values ...v1alpha1.LabelValue) *v1alpha1.NamespaceSelector {
+	return &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
+		{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values},
+	}}
+}
+
+// allow grants one verb on one resource to a user until the spec ends.
+func allow(ctx context.Context, user, verb, group, resource string, names ...string) {
+	GinkgoHelper()
+	rule := rbacv1.PolicyRule{
+		APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: names,
+	}
+	cluster.Bind(ctx, framework.Unique("allow"), []rbacv1.PolicyRule{rule},
+		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
+	framework.ExpectAllowed(ctx, cluster.Impersonate(user).Config, rule)
+}
+
+func metaOf(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+// tryPatch sets a label or an annotation of a namespace. A nil value removes it.
+func tryPatch(ctx context.Context, user client.Client, name, field, key string, value *string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{field: map[string]*string{key: value}}})
+	Expect(err).NotTo(HaveOccurred())
+	return user.Patch(ctx, &corev1.Namespace{ObjectMeta: metaOf("", name)}, framework.MergePatch(patch))
 }

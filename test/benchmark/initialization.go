@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
 )
 
 const (
@@ -138,7 +138,7 @@ func (o *observer) record(object any) {
 func isInitialized(namespace *corev1.Namespace) bool {
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Type == v1alpha1.ConditionInitializing {
-			return condition.Status == corev1.ConditionFalse && condition.Reason == v1alpha1.ReasonCompleted
+			return condition.Status == corev1.ConditionFalse && condition.Reason == v1alpha1.ReasonInitialized
 		}
 	}
 	return false

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 // The goals.
@@ -51,15 +51,11 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the version of the API server: %w", err)
 	}
-	etcd := "etcd runs without fsync"
-	if b.fsync {
-		etcd = "etcd runs with fsync"
-	}
-	b.report.facts = append(b.report.facts, fmt.Sprintf("Kubernetes %s, %s", version.GitVersion, etcd))
+	b.report.facts = append(b.report.facts, b.DescribeServer(version.GitVersion))
 
 	for _, phase := range []func(context.Context) error{
 		b.compareBare, b.install, b.measureInitialization, b.compareWorking, b.compareInstalled, b.compareEachPolicy,
-		b.compareMechanisms, b.compareUnregistered,
+		b.compareMechanisms, b.compareDeregistered,
 	} {
 		if err := phase(ctx); err != nil {
 			return nil, err
@@ -69,7 +65,7 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 }
 
 func (b *benchmark) etcdOption() controlplane.Option {
-	return controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!b.fsync))
+	return controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!b.Fsync))
 }
 
 func (b *benchmark) start(ctx context.Context) error {
@@ -233,9 +229,9 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	return bindings.keepOnly(ctx, policyNames()...)
 }
 
-// compareUnregistered compares requests while the policies are installed but no initializers are
+// compareDeregistered compares requests while the policies are installed but no initializers are
 // registered.
-func (b *benchmark) compareUnregistered(ctx context.Context) error {
+func (b *benchmark) compareDeregistered(ctx context.Context) error {
 	if err := b.servers[with].setInjected(ctx, injected{}); err != nil {
 		return err
 	}

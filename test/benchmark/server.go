@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -17,7 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 const (
@@ -230,4 +232,21 @@ func (s *server) removeNamespace(ctx context.Context, namespace *corev1.Namespac
 		return fmt.Errorf("failed to remove namespace %q: %w", namespace.Name, err)
 	}
 	return nil
+}
+
+const managerKubeconfig = "manager.kubeconfig"
+
+// startManager starts the manager with a token of its ServiceAccount. The caller starts the admission controller.
+func startManager(ctx context.Context, s *server, binary string, flags ...string) (*harness.Process, error) {
+	config, err := s.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(s.Dir, managerKubeconfig)
+	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
+		return nil, err
+	}
+	return harness.StartProcess(ctx, "the manager", filepath.Join(s.Dir, "manager.log"), binary,
+		append(flags, "--kubeconfig", kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false",
+			"--health-probe-bind-address=0", "--metrics-bind-address=0")...)
 }

@@ -31,11 +31,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
-	"github.com/nslifecycle/nslifecycle/test/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/initializers"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/faults"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -88,8 +88,8 @@ var _ = Describe("Many namespaces at once", Label("long"), Ordered, ContinueOnFa
 		DeferCleanup(proxy.Stop)
 		config := managerConfig(ctx)
 		flags := []string{"--leader-elect", "--metrics-bind-address=0"}
-		leader := &replica{kubeconfig: kubeconfigFile(config), flags: flags}
-		late := &replica{kubeconfig: kubeconfigFile(proxy.ConfigFor(config)), flags: flags}
+		leader := &replica{kubeconfig: framework.KubeconfigFile(config), flags: flags}
+		late := &replica{kubeconfig: framework.KubeconfigFile(proxy.ConfigFor(config)), flags: flags}
 		managers := runReplicas(config, leader, late)
 		expectEnforced(ctx)
 		// The other replica becomes the leader, or remains it.

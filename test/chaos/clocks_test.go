@@ -17,15 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -52,10 +51,10 @@ var _ = Describe("Managers with wrong clocks", Label("long"), Ordered, ContinueO
 		s := startScenarioWithClocks(ctx, offsets, "--leader-elect")
 		expectFailurePolicy(ctx)
 		s.keep(ctx)
-		namespaces := startTraffic(ctx, map[string]string{furnished: "yes"})
+		namespaces := startTraffic(ctx, map[string]string{provisioned: "yes"})
 		stopChanges := s.changeContinuously(ctx)
 		var group sync.WaitGroup
-		for _, policy := range []v1alpha1.InitializerFailurePolicy{v1alpha1.InitializerIgnore, v1alpha1.InitializerFail} {
+		for _, policy := range []v1alpha1.FailurePolicy{v1alpha1.FailurePolicyIgnore, v1alpha1.FailurePolicyFail} {
 			namespace := s.createWithTimeout(ctx, policy)
 			group.Go(func() {
 				defer GinkgoRecover()
@@ -111,33 +110,35 @@ var _ = Describe("Managers with wrong clocks", Label("long"), Ordered, ContinueO
 func registerWithTimeouts(ctx context.Context) {
 	GinkgoHelper()
 	configuration := wrappers.MakeConfiguration("clocks")
-	for _, policy := range []v1alpha1.InitializerFailurePolicy{v1alpha1.InitializerIgnore, v1alpha1.InitializerFail} {
+	for _, policy := range []v1alpha1.FailurePolicy{v1alpha1.FailurePolicyIgnore, v1alpha1.FailurePolicyFail} {
 		configuration.Initializer(initializerWith(policy), v1alpha1.InitializerSettings{
 			NamespaceSelector: &v1alpha1.NamespaceSelector{
 				MatchLabels: map[string]v1alpha1.LabelValue{policyLabel: v1alpha1.LabelValue(policy)},
 			},
-			TimeoutSeconds: ptr.To(int32(initializerTimeout.Seconds())), FailurePolicy: ptr.To(policy),
+			Deadline: v1alpha1.Deadline{
+				TimeoutSeconds: ptr.To(int32(initializerTimeout.Seconds())), FailurePolicy: policy,
+			},
 		})
 	}
 	Expect(admin.Create(ctx, configuration.Obj())).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration.Obj())).To(Succeed()) })
 }
 
-func initializerWith(policy v1alpha1.InitializerFailurePolicy) string {
-	return map[v1alpha1.InitializerFailurePolicy]string{
-		v1alpha1.InitializerIgnore: "ignore.clocks.example.com", v1alpha1.InitializerFail: "fail.clocks.example.com",
+func initializerWith(policy v1alpha1.FailurePolicy) string {
+	return map[v1alpha1.FailurePolicy]string{
+		v1alpha1.FailurePolicyIgnore: "ignore.clocks.example.com", v1alpha1.FailurePolicyFail: "fail.clocks.example.com",
 	}[policy]
 }
 
 // expectFailurePolicy waits until the manager sets the failurePolicy of inject, for a new NamespaceInitializerSet.
 func expectFailurePolicy(ctx context.Context) {
 	GinkgoHelper()
-	set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
+	set := &internalv1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.EffectiveSetName}}
 	Expect(admin.Get(ctx, client.ObjectKeyFromObject(set), set)).To(Succeed())
 	old := set.UID
 	Expect(admin.Delete(ctx, set)).To(Succeed())
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
-	Expect(admin.Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`)))).
+	Expect(admin.Patch(ctx, policy, framework.MergePatch(`{"spec":{"failurePolicy":"Ignore"}}`))).
 		To(Succeed())
 	Eventually(func(g Gomega) {
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(set), set)).To(Succeed())
@@ -156,7 +157,7 @@ func expectFailurePolicy(ctx context.Context) {
 
 // createWithTimeout creates a namespace, and waits until the operator has recorded the start of the timeout.
 func (s *scenario) createWithTimeout(
-	ctx context.Context, policy v1alpha1.InitializerFailurePolicy,
+	ctx context.Context, policy v1alpha1.FailurePolicy,
 ) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(framework.Unique("timeout")).Label(policyLabel, string(policy)).Obj()
@@ -168,7 +169,7 @@ func (s *scenario) createWithTimeout(
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
 	Eventually(func(g Gomega) {
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
-		g.Expect(nscondition.Find(namespace, v1alpha1.ConditionInitializerTurn)).NotTo(BeNil())
+		g.Expect(namespace.Annotations).To(HaveKey(v1alpha1.AnnotationTurnStartedAt))
 	}).WithContext(ctx).WithTimeout(waitTimeout).Should(Succeed())
 	return namespace
 }
@@ -191,7 +192,7 @@ func expectTimeout(ctx context.Context, created *corev1.Namespace) {
 	after := time.Since(created.CreationTimestamp.Time)
 	AddReportEntry("timeout", fmt.Sprintf("failurePolicy %s: %.1f s after the creation, with a timeout of %s",
 		policy, after.Seconds(), initializerTimeout), ReportEntryVisibilityAlways)
-	Expect(namespace.DeletionTimestamp != nil).To(Equal(policy == string(v1alpha1.InitializerFail)))
+	Expect(namespace.DeletionTimestamp != nil).To(Equal(policy == string(v1alpha1.FailurePolicyFail)))
 	Expect(after).To(BeNumerically(">=", initializerTimeout-clockTolerance), "the timeout was enforced early")
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, created.DeepCopy()))).To(Succeed())
 	Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(created), namespace) }).WithContext(ctx).

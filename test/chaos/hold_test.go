@@ -24,10 +24,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/initializers"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const heldInitializer = "held.chaos.example.com"
@@ -132,10 +133,10 @@ func installHold(ctx context.Context) {
 	Expect(plane.InstallHold(ctx, "default")).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},
+			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.HoldConfiguration},
 		})).To(Succeed())
 		Expect(admin.Delete(ctx, &admissionv1.ValidatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TemplatesConfiguration},
+			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.TemplatesConfiguration},
 		})).To(Succeed())
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -19,8 +18,8 @@ import (
 	"github.com/onsi/gomega/gexec"
 	"k8s.io/client-go/rest"
 
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 // stopTimeout is the maximum time until a manager exits.
@@ -60,7 +59,7 @@ func startReplicas(config *rest.Config, count int, flags ...string) *replicas {
 // startReplicasWithClocks is like startReplicas with a manager for each offset of the clock.
 func startReplicasWithClocks(config *rest.Config, offsets []time.Duration, flags ...string) *replicas {
 	GinkgoHelper()
-	kubeconfig := kubeconfigFile(config)
+	kubeconfig := framework.KubeconfigFile(config)
 	all := make([]*replica, len(offsets))
 	for index := range all {
 		all[index] = &replica{kubeconfig: kubeconfig, flags: flags, offset: offsets[index]}
@@ -85,7 +84,7 @@ func runReplicas(config *rest.Config, all ...*replica) *replicas {
 		}
 	}
 	r.admission = &replica{
-		kubeconfig: kubeconfigFile(admissionConfig(config)), flags: admissionFlags(webhookURL), offset: all[0].offset,
+		kubeconfig: framework.KubeconfigFile(admissionConfig(config)), flags: admissionFlags(webhookURL), offset: all[0].offset,
 	}
 	for index, replica := range all {
 		replica.flags = append([]string{controlplane.WithoutAdmission, "--webhook-bind-address=" + addresses[index]},
@@ -225,39 +224,22 @@ func managerConfig(ctx context.Context) *rest.Config {
 // runManager runs one manager until the spec ends.
 func runManager(binary string, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
-	session := startProcess(binary, kubeconfigFile(config), flags...)
-	DeferCleanup(func() { session.Terminate().Wait(stopTimeout) })
-	return session
-}
-
-func startProcess(binary, kubeconfig string, flags ...string) *gexec.Session {
-	GinkgoHelper()
-	return startCommand(exec.Command(binary), kubeconfig, flags...)
+	return framework.StartProcess(managerCommand(binary, framework.KubeconfigFile(config), flags...))
 }
 
 // startProcessWithClock starts a manager with another clock if offset is not 0.
 func startProcessWithClock(offset time.Duration, kubeconfig string, flags ...string) *gexec.Session {
 	GinkgoHelper()
-	if offset == 0 {
-		return startProcess(binary, kubeconfig, flags...)
+	command := managerCommand(binary, kubeconfig, flags...)
+	if offset != 0 {
+		command = managerCommand(binaryWithOffset, kubeconfig, flags...)
+		command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", controlplane.ClockOffset, int(offset.Seconds())))
 	}
-	command := exec.Command(binaryWithOffset)
-	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", controlplane.ClockOffset, int(offset.Seconds())))
-	return startCommand(command, kubeconfig, flags...)
-}
-
-func startCommand(command *exec.Cmd, kubeconfig string, flags ...string) *gexec.Session {
-	GinkgoHelper()
-	command.Args = append(command.Args, "--kubeconfig="+kubeconfig, "--health-probe-bind-address=0")
-	command.Args = append(command.Args, flags...)
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	return session
 }
 
-func kubeconfigFile(config *rest.Config) string {
-	GinkgoHelper()
-	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
-	return path
+func managerCommand(binary, kubeconfig string, flags ...string) *exec.Cmd {
+	return exec.Command(binary, append([]string{"--kubeconfig=" + kubeconfig, "--health-probe-bind-address=0"}, flags...)...)
 }

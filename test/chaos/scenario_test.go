@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/faults"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
-	// furnished is the label of the namespaces that contain the objects of the template.
-	furnished       = "chaos.example.com/furnished"
-	templateAccount = "furnisher"
+	// provisioned is the label of the namespaces that contain the objects of the template.
+	provisioned     = "chaos.example.com/provisioned"
+	templateAccount = "provisioner"
 	templateName    = "chaos"
 	// keptNamespaces is the number of namespaces that exist during all faults.
 	keptNamespaces = 5
@@ -41,9 +41,9 @@ apiVersion: nslifecycle.dev/v1alpha1
 kind: NamespaceTemplate
 metadata: {name: chaos}
 spec:
-  namespaceSelector: {matchLabels: {chaos.example.com/furnished: "yes"}}
-  serviceAccountName: furnisher
-  existingNamespaces: true
+  namespaceSelector: {matchLabels: {chaos.example.com/provisioned: "yes"}}
+  serviceAccountName: provisioner
+  scope: AllNamespaces
   objects:
   - name: limits
     template:
@@ -112,21 +112,21 @@ func (s *scenario) createTemplate(ctx context.Context) {
 func expectInjected(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		probe := makeFurnished("probe")
+		probe := makeProvisioned("probe")
 		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(framework.PendingOf(probe)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
 	}).WithContext(ctx).Should(Succeed())
 }
 
-func makeFurnished(name string) *corev1.Namespace {
-	return wrappers.MakeNamespace(name).Label(furnished, "yes").Obj()
+func makeProvisioned(name string) *corev1.Namespace {
+	return wrappers.MakeNamespace(name).Label(provisioned, "yes").Obj()
 }
 
 // keep creates the namespaces that exist during all faults.
 func (s *scenario) keep(ctx context.Context) {
 	GinkgoHelper()
 	for range keptNamespaces {
-		namespace := makeFurnished(framework.Unique("kept"))
+		namespace := makeProvisioned(framework.Unique("kept"))
 		Expect(admin.Create(ctx, namespace)).To(Succeed())
 		s.kept = append(s.kept, namespace)
 	}

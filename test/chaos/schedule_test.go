@@ -19,7 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nslifecycle/nslifecycle/test/faults"
+	"github.com/nslifecycle/nslifecycle/test/framework/faults"
 )
 
 const (
@@ -151,7 +151,7 @@ var _ = Describe("Random faults", func() {
 	It("do not prevent namespaces from reaching their end state", func(ctx context.Context) {
 		s := startScenario(ctx, 2, "--leader-elect")
 		s.keep(ctx)
-		namespaces := startTraffic(ctx, map[string]string{furnished: "yes"})
+		namespaces := startTraffic(ctx, map[string]string{provisioned: "yes"})
 		stopChanges := s.changeContinuously(ctx)
 
 		counts := map[string]int{}

@@ -5,7 +5,6 @@ package chaos
 
 import (
 	"context"
-	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
-	"github.com/nslifecycle/nslifecycle/test/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/initializers"
-	"github.com/nslifecycle/nslifecycle/test/observer"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/faults"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
+	"github.com/nslifecycle/nslifecycle/test/framework/observer"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -58,13 +57,10 @@ var (
 )
 
 func TestChaos(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Chaos")
+	framework.RunSuite(t, "Chaos")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	framework.SetDefaults()
-
 	keys := GinkgoT().TempDir()
 	var err error
 	authority, err = controlplane.NewAuthority(keys)
@@ -97,8 +93,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	servesPolicies = framework.ServesPolicies(ctx, plane.Admin)
 	binary = filepath.Join(plane.Dir, "manager")
 	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())
-	Expect(plane.Install(ctx)).To(Succeed())
-	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
+	cluster.Install(ctx, "default")
 	cluster.AddTemplateAccount(ctx, templateAccount)
 	runInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount, policyInitializer, initializers.Policy)
 	runInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount, ownerInitializer, initializers.Owner)
@@ -110,11 +105,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	})
 }, NodeTimeout(15*time.Minute))
 
-var _ = BeforeEach(func() {
-	name := fnv.New64()
-	_, _ = name.Write([]byte(CurrentSpecReport().FullText()))
-	random = rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), name.Sum64()))
-})
+var _ = BeforeEach(func() { random = framework.NewRandom() })
 
 // required returns what a namespace must have.
 func required(labels map[string]string) observer.Requirements {
@@ -124,7 +115,7 @@ func required(labels map[string]string) observer.Requirements {
 	if labels[inBurst] == lateInitializer {
 		requirements.Initializers = append(requirements.Initializers, lateInitializer)
 	}
-	if labels[furnished] != "" {
+	if labels[provisioned] != "" {
 		requirements.Initializers = append(requirements.Initializers, v1alpha1.TemplatesInitializer)
 		requirements.Objects = append(requirements.Objects, "configmaps/settings", "limitranges/limits")
 	}

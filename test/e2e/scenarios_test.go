@@ -27,10 +27,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
-	"github.com/nslifecycle/nslifecycle/test/initializers"
-	. "github.com/nslifecycle/nslifecycle/test/matchers"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
+	. "github.com/nslifecycle/nslifecycle/test/framework/matchers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -140,7 +141,7 @@ func createNamespace(ctx context.Context, prefix string, creator client.Client) 
 
 func expectReady(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
-	kubectl(ctx, "wait", "--for=condition=Initializing=false", "namespace/"+namespace.Name, "--timeout=1m")
+	kubectl(ctx, "wait", "--for=condition=Ready", "namespace/"+namespace.Name, "--timeout=1m")
 }
 
 func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
@@ -186,12 +187,12 @@ func register(ctx context.Context, names ...string) {
 	DeferCleanup(func(ctx context.Context) {
 		Expect(admin.Delete(ctx, configuration)).To(Succeed())
 		Eventually(func(g Gomega) {
-			var set v1alpha1.NamespaceInitializerSet
-			g.Expect(admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, &set)).To(Succeed())
+			var set internalv1alpha1.NamespaceInitializerSet
+			g.Expect(admin.Get(ctx, client.ObjectKey{Name: internalv1alpha1.EffectiveSetName}, &set)).To(Succeed())
 			g.Expect(set.Initializers).To(BeEmpty())
 		}).WithContext(ctx).Should(Succeed())
 	})
-	kubectl(ctx, "wait", "--for=condition=Active", "namespaceinitializerconfiguration/"+configuration.Name, "--timeout=2m")
+	kubectl(ctx, "wait", "--for=condition=Ready", "namespaceinitializerconfiguration/"+configuration.Name, "--timeout=2m")
 }
 
 func runningPods(ctx context.Context, namespace string) []corev1.Pod {
@@ -220,9 +221,11 @@ func shop(namespace string) []client.Object {
 				Containers: []corev1.Container{{
 					Name: "sleep", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
 					// Use the manager's image, because no other image is guaranteed to be
-					// available. Without permissions, the check never succeeds, so it runs until
-					// the Pod is stopped.
-					Command: []string{"/manager", "--check", "--check-timeout=1h"},
+					// available. Without permissions, it never becomes the leader, so it does
+					// nothing until the Pod is stopped.
+					Command: []string{
+						"/manager", "--controllers=diagnosis", "--leader-elect", "--health-probe-bind-address=0",
+					},
 					// The initializer's quota requires resource requests.
 					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 						corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("16Mi"),

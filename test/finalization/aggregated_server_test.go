@@ -4,174 +4,73 @@
 package finalization
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"net"
+	"errors"
 	"net/http"
-	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	corev1 "k8s.io/api/core/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/utils/ptr"
 
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// aggregatedServer is an aggregated API server with one API group and in-memory storage.
+// aggregatedServer is an aggregated API server with in-memory storage.
 type aggregatedServer struct {
-	group     string
-	priority  int64 // of its version within the group; 10 if zero
-	isLegacy  bool  // without aggregated discovery
-	address   string
-	server    *httptest.Server
-	service   *corev1.Service
+	*framework.AggregatedServer
 	lock      sync.Mutex
 	resources map[string]*aggregatedResource
 }
 
 // aggregatedResource is a namespaced resource type.
 type aggregatedResource struct {
-	verbs   []string
+	behavior
 	objects map[types.NamespacedName]metav1.PartialObjectMetadata
-	// behavior is nil for a type whose objects can be deleted only with their UID as a precondition.
-	behavior *behavior
+	// needsUID makes deletions fail without the UID of the object as a precondition.
+	needsUID bool
 	// ended contains the namespaces in which the type no longer has its behavior.
 	ended map[string]bool
-	// listFails makes list requests fail with status 500.
-	listFails bool
-	// deleted is called after each deletion, while the server is locked.
-	deleted func(types.NamespacedName)
 }
 
-// startAggregatedServer serves an API group through the API server until the spec ends. verbs maps
-// each resource type to its verbs.
-func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string][]string) *aggregatedServer {
-	GinkgoHelper()
-	result := newAggregatedServer()
-	result.isLegacy = isLegacy
+// newAggregatedServer returns a server that is not registered yet. verbs maps each resource type to its verbs.
+func newAggregatedServer(verbs map[string][]string) *aggregatedServer {
+	server := &aggregatedServer{resources: map[string]*aggregatedResource{}}
+	mux := http.NewServeMux()
+	server.AggregatedServer = framework.NewAggregatedServer(mux.ServeHTTP)
+	base := "/apis/" + server.Group + "/v1/"
+	mux.HandleFunc("GET "+base+"{resource}", server.with("list"))
+	mux.HandleFunc("GET "+base+"namespaces/{namespace}/{resource}", server.with("list"))
+	mux.HandleFunc("DELETE "+base+"namespaces/{namespace}/{resource}", server.with("deletecollection"))
+	mux.HandleFunc("DELETE "+base+"namespaces/{namespace}/{resource}/{name}", server.with("delete"))
 	for name, list := range verbs {
-		result.addResource(name, list, nil)
+		server.addResource(name, behavior{verbs: list}).needsUID = true
 	}
-	result.serve(ctx)
-	return result
+	return server
 }
 
-func newAggregatedServer() *aggregatedServer {
-	return &aggregatedServer{
-		group: unique("g") + ".aggregated.example.com", resources: map[string]*aggregatedResource{},
-	}
-}
-
-func (s *aggregatedServer) addResource(name string, verbs []string, served *behavior) {
+func (s *aggregatedServer) addResource(name string, served behavior) *aggregatedResource {
+	s.Types = append(s.Types, framework.MakeType(name, served.verbs...))
 	s.resources[name] = &aggregatedResource{
-		verbs: verbs, objects: map[types.NamespacedName]metav1.PartialObjectMetadata{},
-		behavior: served, ended: map[string]bool{},
+		behavior: served, objects: map[types.NamespacedName]metav1.PartialObjectMetadata{}, ended: map[string]bool{},
 	}
+	return s.resources[name]
 }
 
 // serve serves the API group through the API server until the spec ends.
-func (s *aggregatedServer) serve(ctx context.Context) {
+func (s *aggregatedServer) serve(ctx context.Context) *aggregatedServer {
 	GinkgoHelper()
-	s.start()
-	DeferCleanup(s.stop)
-
-	system := createNamespace(ctx, "aggregated")
-	s.service = &corev1.Service{}
-	s.service.Namespace, s.service.Name = system.Name, "server"
-	// The aggregator resolves this name, so the Service needs neither endpoints nor a cluster IP.
-	s.service.Spec.Type, s.service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
-	create(ctx, s.service)
-	create(ctx, s.apiService())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(admin.Delete(ctx, s.apiService()))).To(Succeed())
-		Expect(client.IgnoreNotFound(admin.Delete(ctx, wrappers.MakeNamespace(system.Name).Obj()))).To(Succeed())
-		Eventually(func(g Gomega) {
-			for _, isLegacy := range []bool{false, true} {
-				groups, err := newDiscovery(isLegacy).ServerGroupsWithContext(ctx)
-				g.Expect(err).NotTo(HaveOccurred())
-				for _, group := range groups.Groups {
-					g.Expect(group.Name).NotTo(Equal(s.group))
-				}
-			}
-		}).WithContext(ctx).Should(Succeed())
-	})
-	s.expectDiscovered(ctx)
-}
-
-// start listens on a free port, or on the previous port after a restart.
-func (s *aggregatedServer) start() {
-	GinkgoHelper()
-	address := s.address
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	listener, err := net.Listen("tcp", address)
-	Expect(err).NotTo(HaveOccurred())
-	s.address = listener.Addr().String()
-	s.server = httptest.NewUnstartedServer(s.handler())
-	Expect(s.server.Listener.Close()).To(Succeed())
-	s.server.Listener = listener
-	s.server.StartTLS()
-}
-
-// stop closes the server and keeps its objects.
-func (s *aggregatedServer) stop() {
-	s.server.CloseClientConnections()
-	s.server.Close()
-}
-
-func (s *aggregatedServer) apiService() *unstructured.Unstructured {
-	port := s.address[strings.LastIndex(s.address, ":")+1:]
-	object := fromJSON(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
-		"spec":{"version":"v1","groupPriorityMinimum":1000,"insecureSkipTLSVerify":true,
-		"service":{"name":"server","port":` + port + `}}}`)
-	object.SetName("v1." + s.group)
-	namespace := "none"
-	if s.service != nil {
-		namespace = s.service.Namespace
-	}
-	Expect(unstructured.SetNestedField(object.Object, s.group, "spec", "group")).To(Succeed())
-	Expect(unstructured.SetNestedField(object.Object, cmp.Or(s.priority, 10), "spec", "versionPriority")).To(Succeed())
-	Expect(unstructured.SetNestedField(object.Object, namespace, "spec", "service", "namespace")).To(Succeed())
-	return object
-}
-
-// expectDiscovered waits until discovery returns the resource types.
-func (s *aggregatedServer) expectDiscovered(ctx context.Context) {
-	GinkgoHelper()
-	expectAvailable(ctx, s.apiService(), "True")
-	Eventually(func(g Gomega) {
-		lists, err := newDiscovery(false).ServerPreferredNamespacedResourcesWithContext(ctx)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
-			return list.GroupVersion == s.group+"/v1" && len(list.APIResources) == len(s.resources)
-		})).To(BeTrue())
-	}).WithContext(ctx).Should(Succeed())
-}
-
-// expectAvailable waits until the Available condition of an APIService has the given status.
-func expectAvailable(ctx context.Context, apiService *unstructured.Unstructured, status string) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		now := apiService.DeepCopy()
-		g.Expect(admin.Get(ctx, keyOf(apiService), now)).To(Succeed())
-		conditions, _, err := unstructured.NestedSlice(now.Object, "status", "conditions")
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Available"),
-			HaveKeyWithValue("status", status))), "%v", conditions)
-	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
+	s.Register(ctx, cluster)
+	s.ExpectDiscovered(ctx)
+	return s
 }
 
 func (s *aggregatedServer) add(resource, namespace string, names ...string) {
@@ -180,20 +79,6 @@ func (s *aggregatedServer) add(resource, namespace string, names ...string) {
 	for _, name := range names {
 		s.resources[resource].put(namespace, name)
 	}
-}
-
-// onDelete registers a callback that runs after each deletion of an object of the given type.
-func (s *aggregatedServer) onDelete(resource string, deleted func(*aggregatedResource, types.NamespacedName)) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	s.resources[resource].deleted = func(key types.NamespacedName) { deleted(s.resources[resource], key) }
-}
-
-// remove deletes an object regardless of its finalizers.
-func (s *aggregatedServer) remove(resource, namespace, name string) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	delete(s.resources[resource].objects, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // removeAll deletes all objects of a type in a namespace, and ends the behavior of the type there.
@@ -206,10 +91,10 @@ func (s *aggregatedServer) removeAll(resource, namespace string) {
 	}
 }
 
-func (r *aggregatedResource) put(namespace, name string, finalizers ...string) {
+func (r *aggregatedResource) put(namespace, name string) {
 	object := metav1.PartialObjectMetadata{}
 	object.Namespace, object.Name, object.UID = namespace, name, types.UID(unique("uid"))
-	object.ResourceVersion, object.Finalizers = "1", finalizers
+	object.ResourceVersion = "1"
 	r.objects[types.NamespacedName{Namespace: namespace, Name: name}] = object
 }
 
@@ -218,16 +103,6 @@ func (s *aggregatedServer) count(resource, namespace string) int {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return len(s.resources[resource].in(namespace))
-}
-
-func (s *aggregatedServer) setListFails(resource string, fails bool) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	s.resources[resource].listFails = fails
-}
-
-func (s *aggregatedServer) groupResource(resource string) schema.GroupResource {
-	return schema.GroupResource{Group: s.group, Resource: resource}
 }
 
 func (r *aggregatedResource) in(namespace string) []metav1.PartialObjectMetadata {
@@ -241,49 +116,21 @@ func (r *aggregatedResource) in(namespace string) []metav1.PartialObjectMetadata
 	return items
 }
 
-func (s *aggregatedServer) handler() http.Handler {
-	mux := http.NewServeMux()
-	base := "/apis/" + s.group
-	mux.HandleFunc("GET /apis", s.serveGroups)
-	mux.HandleFunc("GET "+base, func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, s.apiGroup()) })
-	mux.HandleFunc("GET "+base+"/v1", func(w http.ResponseWriter, _ *http.Request) {
-		respond(w, http.StatusOK, s.resourceList())
-	})
-	mux.HandleFunc("GET "+base+"/v1/{resource}", s.with("list", s.list))
-	mux.HandleFunc("GET "+base+"/v1/namespaces/{namespace}/{resource}", s.with("list", s.list))
-	mux.HandleFunc("DELETE "+base+"/v1/namespaces/{namespace}/{resource}", s.with("deletecollection", s.deleteAll))
-	mux.HandleFunc("DELETE "+base+"/v1/namespaces/{namespace}/{resource}/{name}", s.with("delete", s.deleteOne))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		respondError(w, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path))
-	})
-	return mux
-}
-
-// with returns a handler that calls f if the resource type supports the verb.
-func (s *aggregatedServer) with(
-	verb string, f func(http.ResponseWriter, *http.Request, *aggregatedResource),
-) http.HandlerFunc {
+// with returns a handler of requests with a verb.
+func (s *aggregatedServer) with(verb string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		gr := s.groupResource(r.PathValue("resource"))
-		if r.URL.Query().Get("watch") != "" {
-			verb = "watch"
-			if resource := s.resources[gr.Resource]; resource != nil && slices.Contains(resource.verbs, verb) {
-				sendNoEvents(w, r)
-				return
-			}
-		}
-		s.lock.Lock()
-		defer s.lock.Unlock()
-		resource := s.resources[gr.Resource]
+		resource, isWatch := s.resources[r.PathValue("resource")], r.URL.Query().Get("watch") != ""
 		switch {
 		case resource == nil:
-			respondError(w, apierrors.NewNotFound(gr, ""))
-		case !slices.Contains(resource.verbs, verb):
-			respondError(w, apierrors.NewMethodNotSupported(gr, verb))
-		case resource.behavior != nil:
-			resource.behaviorIn(gr.Resource, r.PathValue("namespace")).serve(w, r, verb, resource)
+			http.NotFound(w, r)
+		case isWatch && slices.Contains(resource.verbs, "watch"):
+			sendNoEvents(w, r)
+		case isWatch || !slices.Contains(resource.verbs, verb):
+			framework.WriteStatus(w, apierrors.NewMethodNotSupported(behaviorResource, verb))
 		default:
-			f(w, r, resource)
+			s.lock.Lock()
+			defer s.lock.Unlock()
+			resource.serve(w, r, verb)
 		}
 	}
 }
@@ -296,116 +143,229 @@ func sendNoEvents(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-func (s *aggregatedServer) list(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
-	if resource.listFails {
-		respondError(w, apierrors.NewInternalError(errStorage))
-		return
+func (r *aggregatedResource) serve(w http.ResponseWriter, request *http.Request, verb string) {
+	namespace, name := request.PathValue("namespace"), request.PathValue("name")
+	b := r.behaviorIn(request.PathValue("resource"), namespace)
+	var err error
+	if b.authorize != nil {
+		err = b.authorize(request, verb)
 	}
-	list := &metav1.PartialObjectMetadataList{Items: resource.in(r.PathValue("namespace"))}
-	list.APIVersion, list.Kind = "meta.k8s.io/v1", "PartialObjectMetadataList"
-	list.ResourceVersion = "1"
-	respond(w, http.StatusOK, list)
-}
-
-func (s *aggregatedServer) deleteAll(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
-	for _, object := range resource.in(r.PathValue("namespace")) {
-		delete(resource.objects, types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
-	}
-	respond(w, http.StatusOK, success())
-}
-
-func (s *aggregatedServer) deleteOne(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
-	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	gr := s.groupResource(r.PathValue("resource"))
-	object, exists := resource.objects[key]
-	var options metav1.DeleteOptions
-	err := json.NewDecoder(r.Body).Decode(&options)
 	switch {
 	case err != nil:
-		respondError(w, apierrors.NewBadRequest("failed to decode the DeleteOptions: "+err.Error()))
-	case !exists:
-		respondError(w, apierrors.NewNotFound(gr, key.Name))
-	case options.Preconditions == nil || options.Preconditions.UID == nil || *options.Preconditions.UID != object.UID:
-		respondError(w, apierrors.NewBadRequest("the request has no UID precondition"))
-	case len(object.Finalizers) > 0:
-		object.DeletionTimestamp = new(metav1.Now())
-		resource.objects[key] = object
-		respond(w, http.StatusAccepted, success())
+	case verb == "list":
+		limit, _ := strconv.Atoi(request.URL.Query().Get("limit"))
+		list := &metav1.PartialObjectMetadataList{Items: r.in(namespace)}
+		if b.list != nil {
+			list = b.list(r, namespace, listOptions{limit: limit, continueToken: request.URL.Query().Get("continue")})
+		}
+		framework.WriteList(w, list.ListMeta, list.Items...)
+		return
+	case verb == "delete":
+		var options metav1.DeleteOptions
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		switch err = json.NewDecoder(request.Body).Decode(&options); {
+		case err != nil:
+		case r.needsUID && (options.Preconditions == nil || options.Preconditions.UID == nil || *options.Preconditions.UID != r.objects[key].UID):
+			err = apierrors.NewBadRequest("the request does not have the UID of the object as a precondition")
+		case b.delete != nil:
+			err = b.delete(r, key)
+		default:
+			if _, exists := r.objects[key]; !exists {
+				err = apierrors.NewNotFound(behaviorResource, name)
+			}
+			delete(r.objects, key)
+		}
+	case b.deleteAll != nil:
+		err = b.deleteAll(r, namespace)
 	default:
-		delete(resource.objects, key)
-		respond(w, http.StatusOK, success())
-		if resource.deleted != nil {
-			resource.deleted(key)
+		for _, object := range r.in(namespace) {
+			delete(r.objects, types.NamespacedName{Namespace: namespace, Name: object.Name})
 		}
 	}
+	var status *apierrors.StatusError
+	if err != nil && !errors.As(err, &status) {
+		status = apierrors.NewInternalError(err)
+	}
+	framework.WriteStatus(w, status)
 }
 
-func (s *aggregatedServer) serveGroups(w http.ResponseWriter, r *http.Request) {
-	accept := r.Header.Get("Accept")
-	switch {
-	case !strings.Contains(accept, "as=APIGroupDiscoveryList"):
-		list := &metav1.APIGroupList{Groups: []metav1.APIGroup{*s.apiGroup()}}
-		list.APIVersion, list.Kind = "v1", "APIGroupList"
-		respond(w, http.StatusOK, list)
-	case s.isLegacy:
-		http.Error(w, "aggregated discovery is not supported", http.StatusNotAcceptable)
-	default:
-		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
-		respond(w, http.StatusOK, s.aggregatedDiscovery())
+// behavior is how an aggregated API server serves a type. A function that is nil behaves as in kube-apiserver. The
+// functions are called while the server is locked.
+type behavior struct {
+	verbs []string
+	// authorize returns the error of a request that the server does not allow.
+	authorize func(r *http.Request, verb string) error
+	// list returns the response to a list request in a namespace.
+	list func(stored *aggregatedResource, namespace string, options listOptions) *metav1.PartialObjectMetadataList
+	// delete and deleteAll return errors of requests for one object and for all objects in a namespace.
+	delete    func(stored *aggregatedResource, key types.NamespacedName) error
+	deleteAll func(stored *aggregatedResource, namespace string) error
+}
+
+// listOptions are the options of a list request. The limit is 0 if the client set none.
+type listOptions struct {
+	limit         int
+	continueToken string
+}
+
+var behaviorResource = schema.GroupResource{Resource: "objects"}
+
+// behaviorIn returns the behavior of a type in a namespace. The type behaves as in kube-apiserver, except in namespaces
+// that are named after it, so that one server can serve all behaviors.
+func (r *aggregatedResource) behaviorIn(name, namespace string) *behavior {
+	if !strings.HasPrefix(namespace, name+"-") || r.ended[namespace] {
+		return &behavior{}
+	}
+	return &r.behavior
+}
+
+// each returns a list function that changes each stored object.
+func each(change func(*metav1.PartialObjectMetadata)) func(*aggregatedResource, string, listOptions) *metav1.PartialObjectMetadataList {
+	return func(stored *aggregatedResource, namespace string, _ listOptions) *metav1.PartialObjectMetadataList {
+		list := &metav1.PartialObjectMetadataList{Items: stored.in(namespace)}
+		for i := range list.Items {
+			change(&list.Items[i])
+		}
+		return list
 	}
 }
 
-func (s *aggregatedServer) apiGroup() *metav1.APIGroup {
-	version := metav1.GroupVersionForDiscovery{GroupVersion: s.group + "/v1", Version: "v1"}
-	group := &metav1.APIGroup{
-		Name: s.group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
+func withoutUID(object *metav1.PartialObjectMetadata) { object.UID = "" }
+
+func notSupported(*aggregatedResource, types.NamespacedName) error {
+	return apierrors.NewMethodNotSupported(behaviorResource, "delete")
+}
+
+func notFound(_ *aggregatedResource, key types.NamespacedName) error {
+	return apierrors.NewNotFound(behaviorResource, key.Name)
+}
+
+// needsGet returns an authorize function that also requires get for a resource of Calico, as its API server does.
+func needsGet(resource string) func(*http.Request, string) error {
+	return func(r *http.Request, _ string) error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: r.Header.Get("X-Remote-User"), Groups: r.Header["X-Remote-Group"],
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: "get", Group: "projectcalico.org", Resource: resource, Name: "default",
+			},
+		}}
+		if err := admin.Create(r.Context(), review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return apierrors.NewForbidden(behaviorResource, "", errors.New("the user cannot get "+resource))
+		}
+		return nil
 	}
-	group.APIVersion, group.Kind = "v1", "APIGroup"
-	return group
 }
 
-func (s *aggregatedServer) resourceList() *metav1.APIResourceList {
-	list := &metav1.APIResourceList{GroupVersion: s.group + "/v1"}
-	list.APIVersion, list.Kind = "v1", "APIResourceList"
-	for name, resource := range s.resources {
-		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: name, SingularName: name, Namespaced: true, Kind: "Aggregated", Verbs: resource.verbs,
-		})
+// aggregatedBehavior is a case of the comparison with kube-controller-manager. Its stub stores three objects.
+type aggregatedBehavior struct {
+	name string
+	behavior
+	// source stores three objects from which the type is computed.
+	source string
+	// byManager and byUpstream report whether the manager and kube-controller-manager finalize the namespace. docs/parity.md
+	// gives the reasons for each difference.
+	byManager, byUpstream bool
+}
+
+var (
+	oneByOne   = []string{"delete", "list"}
+	collection = []string{"delete", "deletecollection", "list"}
+	watched    = []string{"delete", "deletecollection", "list", "watch"}
+)
+
+// aggregatedBehaviors are the behaviors of widely used aggregated API servers, and those that the API conventions
+// leave open.
+func aggregatedBehaviors() []aggregatedBehavior {
+	return []aggregatedBehavior{
+		{name: "plain", behavior: behavior{verbs: collection}, byManager: true, byUpstream: true},
+		// Calico
+		{name: "tiered", behavior: behavior{verbs: collection, authorize: needsGet("tiers")}, byManager: true, byUpstream: true},
+		{name: "vaulted", behavior: behavior{verbs: collection, authorize: needsGet("vaults")}, byUpstream: true},
+		// packages of kapp-controller: objects that a namespace shows but does not contain
+		{name: "shownuntilcollection", behavior: behavior{verbs: collection, delete: notFound}, byManager: true, byUpstream: true},
+		{name: "shownalways", behavior: behavior{
+			verbs: collection, delete: notFound, deleteAll: func(*aggregatedResource, string) error { return nil },
+		}},
+		{name: "shownwithoutcollection", behavior: behavior{verbs: oneByOne, delete: notFound}},
+		// image stream tags of OpenShift
+		{name: "tags", source: "streams", behavior: behavior{verbs: oneByOne, delete: notFound, list: each(func(object *metav1.PartialObjectMetadata) {
+			object.UID = "stream-uid"
+		})}, byManager: true, byUpstream: true},
+		// generated network policies of Kubescape
+		{name: "computed", source: "profiles", behavior: behavior{
+			verbs: collection, list: each(withoutUID), deleteAll: func(stored *aggregatedResource, namespace string) error {
+				if len(stored.in(namespace)) > 0 {
+					return apierrors.NewConflict(behaviorResource, "", errors.New("operation not supported"))
+				}
+				return nil
+			},
+		}, byManager: true, byUpstream: true},
+		{name: "withoutuid", behavior: behavior{verbs: collection, list: each(withoutUID)}, byManager: true, byUpstream: true},
+		{name: "withoutuidonebyone", behavior: behavior{verbs: oneByOne, list: each(withoutUID)}, byUpstream: true},
+		{name: "newuids", behavior: behavior{
+			verbs: collection, delete: func(_ *aggregatedResource, key types.NamespacedName) error {
+				return apierrors.NewConflict(behaviorResource, key.Name, errors.New("the UID precondition was not met"))
+			},
+			list: each(func(object *metav1.PartialObjectMetadata) { object.UID = types.UID(unique("computed-uid")) }),
+		}, byManager: true, byUpstream: true},
+		{name: "undeletables", behavior: behavior{verbs: collection, delete: notSupported}, byManager: true, byUpstream: true},
+		{name: "ineffective", behavior: behavior{verbs: collection, delete: func(*aggregatedResource, types.NamespacedName) error {
+			return nil
+		}}, byManager: true, byUpstream: true},
+		// image stream tags of OpenShift: the server applies the limit before it filters, and drops the continue token
+		{name: "limited", behavior: behavior{verbs: oneByOne, list: func(
+			stored *aggregatedResource, namespace string, options listOptions,
+		) *metav1.PartialObjectMetadataList {
+			if options.limit > 0 {
+				return &metav1.PartialObjectMetadataList{}
+			}
+			return &metav1.PartialObjectMetadataList{Items: stored.in(namespace)}
+		}}, byManager: true, byUpstream: true},
+		// Kubescape: pages of a size of its own, also for requests without a limit
+		{name: "paged", behavior: behavior{verbs: oneByOne, list: func(
+			stored *aggregatedResource, namespace string, options listOptions,
+		) *metav1.PartialObjectMetadataList {
+			items := slices.DeleteFunc(stored.in(namespace), func(object metav1.PartialObjectMetadata) bool {
+				return object.Name <= options.continueToken
+			})
+			list := &metav1.PartialObjectMetadataList{Items: items[:min(2, len(items))]}
+			if len(list.Items) == 2 {
+				list.Continue = list.Items[1].Name
+			}
+			return list
+		}}, byManager: true, byUpstream: true},
+		{name: "repeating", behavior: behavior{verbs: collection, list: func(
+			stored *aggregatedResource, namespace string, _ listOptions,
+		) *metav1.PartialObjectMetadataList {
+			list := &metav1.PartialObjectMetadataList{Items: stored.in(namespace)}
+			list.Continue = "again"
+			return list
+		}}, byUpstream: true},
+		{name: "miscounted", behavior: behavior{verbs: collection, list: func(
+			stored *aggregatedResource, namespace string, _ listOptions,
+		) *metav1.PartialObjectMetadataList {
+			list := &metav1.PartialObjectMetadataList{Items: stored.in(namespace)}
+			list.RemainingItemCount = ptr.To(int64(7))
+			return list
+		}}, byManager: true, byUpstream: true},
+		// Kubescape: watches of one namespace never send events
+		{name: "unwatched", behavior: behavior{verbs: watched}, byManager: true, byUpstream: true},
 	}
-	return list
 }
 
-func (s *aggregatedServer) aggregatedDiscovery() *apidiscoveryv2.APIGroupDiscoveryList {
-	version := apidiscoveryv2.APIVersionDiscovery{Version: "v1", Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
-	for name, resource := range s.resources {
-		version.Resources = append(version.Resources, apidiscoveryv2.APIResourceDiscovery{
-			Resource: name, SingularResource: name, Scope: apidiscoveryv2.ScopeNamespace, Verbs: resource.verbs,
-			ResponseKind: &metav1.GroupVersionKind{Group: s.group, Version: "v1", Kind: "Aggregated"},
-		})
+// serveBehaviors serves a type for each behavior until the spec ends.
+func serveBehaviors(ctx context.Context, behaviors []aggregatedBehavior) *aggregatedServer {
+	GinkgoHelper()
+	server := newAggregatedServer(nil)
+	for _, one := range behaviors {
+		resource := server.addResource(one.name, one.behavior)
+		if one.source != "" {
+			// The type is computed from the objects of its source.
+			resource.objects = server.addResource(one.source, behavior{verbs: collection}).objects
+		}
 	}
-	group := apidiscoveryv2.APIGroupDiscovery{Versions: []apidiscoveryv2.APIVersionDiscovery{version}}
-	group.Name = s.group
-	list := &apidiscoveryv2.APIGroupDiscoveryList{Items: []apidiscoveryv2.APIGroupDiscovery{group}}
-	list.APIVersion, list.Kind = "apidiscovery.k8s.io/v2", "APIGroupDiscoveryList"
-	return list
-}
-
-func success() *metav1.Status {
-	status := &metav1.Status{Status: metav1.StatusSuccess}
-	status.APIVersion, status.Kind = "v1", "Status"
-	return status
-}
-
-func respondError(w http.ResponseWriter, err *apierrors.StatusError) {
-	status := err.ErrStatus
-	status.APIVersion, status.Kind = "v1", "Status"
-	respond(w, int(status.Code), &status)
-}
-
-func respond(w http.ResponseWriter, code int, object any) {
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", "application/json")
-	}
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(object)
+	return server.serve(ctx)
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 const contentRole = "nslifecycle-content"
@@ -65,7 +65,7 @@ func (t customType) establish(ctx context.Context, namespace string) {
 var _ = Describe("The ClusterRole content", func() {
 	It("gets a new type with one update and without a failed pass", func(ctx context.Context) {
 		expectDeletable(ctx, createNamespace(ctx, "content-first")) // The types that exist already.
-		watcher, err := newClientset().RbacV1().ClusterRoles().Watch(ctx, metav1.ListOptions{
+		watcher, err := cluster.Admin.Clientset().RbacV1().ClusterRoles().Watch(ctx, metav1.ListOptions{
 			FieldSelector: "metadata.name=" + contentRole,
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -83,7 +83,7 @@ var _ = Describe("The ClusterRole content", func() {
 		Expect(grantsList(rulesOf(ctx, contentRole), custom.group, custom.plural)).To(BeTrue())
 		Expect(watcher.ResultChan()).To(Receive())
 		Expect(watcher.ResultChan()).NotTo(Receive())
-		events, err := newClientset().CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+		events, err := cluster.Admin.Clientset().CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 			FieldSelector: "involvedObject.name=" + namespace.Name,
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -118,11 +118,10 @@ var _ = Describe("The ClusterRole content", func() {
 	})
 
 	It("does not get a cluster-scoped type that an aggregated API server shows as namespaced", func(ctx context.Context) {
-		server := newAggregatedServer()
-		server.priority = 1000 // Its version is preferred.
-		server.addResource("clusterwidgets", []string{"list", "watch", "delete", "deletecollection"}, nil)
-		server.addResource("pets", []string{"list", "watch", "delete", "deletecollection"}, nil)
-		cluster := customType{kind: "ClusterWidget", plural: "clusterwidgets", group: server.group, versions: []string{"v1beta1"}}
+		verbs := []string{"list", "watch", "delete", "deletecollection"}
+		server := newAggregatedServer(map[string][]string{"clusterwidgets": verbs, "pets": verbs})
+		server.Priority = 1000 // Its version is preferred.
+		cluster := customType{kind: "ClusterWidget", plural: "clusterwidgets", group: server.Group, versions: []string{"v1beta1"}}
 		definition := cluster.definition()
 		Expect(unstructured.SetNestedField(definition.Object, "Cluster", "spec", "scope")).To(Succeed())
 		create(ctx, definition)
@@ -136,12 +135,12 @@ var _ = Describe("The ClusterRole content", func() {
 		server.add("clusterwidgets", namespace.Name, "one")
 		server.add("pets", namespace.Name, "two")
 		deleteObject(ctx, namespace)
-		eventuallyNamespace(ctx, namespace.Name, HaveContentFailure("clusterwidgets."+server.group,
+		eventuallyNamespace(ctx, namespace.Name, HaveContentFailure("clusterwidgets."+server.Group,
 			"the operator does not add the type to ClusterRole", "a version of it is cluster-scoped"))
-		Expect(grantsList(rulesOf(ctx, contentRole), server.group, "clusterwidgets")).To(BeFalse())
-		Expect(grantsList(rulesOf(ctx, contentRole), server.group, "pets")).To(BeTrue())
+		Expect(grantsList(rulesOf(ctx, contentRole), server.Group, "clusterwidgets")).To(BeFalse())
+		Expect(grantsList(rulesOf(ctx, contentRole), server.Group, "pets")).To(BeTrue())
 		Expect(server.count("pets", namespace.Name)).To(Equal(0))
-		deleteObject(ctx, server.apiService())
+		deleteObject(ctx, server.APIService)
 		expectDeleted(ctx, namespace)
 		deleteObject(ctx, definition) // The server's group must no longer exist when the spec ends.
 	})
@@ -150,16 +149,16 @@ var _ = Describe("The ClusterRole content", func() {
 		expectDeletable(ctx, createNamespace(ctx, "content-apply"))
 		before := rulesOf(ctx, contentRole)
 		Expect(before).NotTo(BeEmpty())
-		Expect(plane.Install(ctx)).To(Succeed())
+		Expect(cluster.ControlPlane.Install(ctx)).To(Succeed())
 		Expect(rulesOf(ctx, contentRole)).To(Equal(before))
-		manifest, err := plane.Kubectl(ctx, plane.Admin, "kustomize", controlplane.Root()+"/config/rbac")
+		manifest, err := cluster.Kubectl(ctx, cluster.Admin.Config, "kustomize", controlplane.Root()+"/config/rbac")
 		Expect(err).NotTo(HaveOccurred())
 		manifest = strings.ReplaceAll(manifest, "name: content\n", "name: "+contentRole+"\n")
 		for _, arguments := range [][]string{{"apply"}, {"apply", "--server-side", "--force-conflicts"}} {
 			for object := range strings.SplitSeq(manifest, "---\n") {
 				// Not the binding, whose roleRef has this kind.
 				if strings.Contains(object, "\nkind: ClusterRole\n") && strings.Contains(object, "name: "+contentRole+"\n") {
-					_, err := plane.KubectlWithInput(ctx, plane.Admin, object, append(arguments, "-f", "-")...)
+					_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, object, append(arguments, "-f", "-")...)
 					Expect(err).NotTo(HaveOccurred())
 				}
 			}
@@ -209,10 +208,10 @@ var _ = Describe("A type that the operator may not list", func() {
 			words := strings.Fields(command)
 			Expect(words).To(HaveLen(6))
 			Expect(words[:2]).To(Equal([]string{"kubectl", "create"}))
-			_, err := plane.Kubectl(ctx, plane.Admin, words[1:]...)
+			_, err := cluster.Kubectl(ctx, cluster.Admin.Config, words[1:]...)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(func(ctx context.Context) {
-				_, err := plane.Kubectl(ctx, plane.Admin, "delete", words[2], words[3])
+				_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", words[2], words[3])
 				Expect(err).NotTo(HaveOccurred())
 			})
 		}

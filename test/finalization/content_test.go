@@ -5,15 +5,25 @@ package finalization
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"strings"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -123,7 +133,7 @@ var _ = Describe("The content of a namespace", func() {
 			g.Expect(now.GetDeletionTimestamp()).NotTo(BeNil())
 			g.Expect(get(g, ctx, namespace.Name)).To(HaveFinalizersRemaining("kubernetes.io/pvc-protection in 1 resource instances"))
 		}).WithContext(ctx).Should(Succeed())
-		removeFinalizers(ctx, claim)
+		framework.RemoveFinalizers(ctx, admin, claim)
 		expectDeleted(ctx, namespace)
 		expectNoObjects(ctx, namespace.Name)
 		for gvr := range types {
@@ -163,24 +173,17 @@ var _ = Describe("The content of a namespace", func() {
 	// The garbage collector, which would remove these finalizers, does not run here.
 	DescribeTable("is deleted even if a user has requested its deletion with another propagation policy:",
 		func(ctx context.Context, policy metav1.DeletionPropagation, finalizer string) {
-			custom := createCustomType(ctx)
 			namespace := createNamespace(ctx, "propagation")
-			dynamicClient := newDynamic()
 			owner := wrappers.MakeConfigMap(namespace.Name, "owner")
 			create(ctx, owner)
-			createCustom(ctx, custom, custom.object(namespace.Name, "owner"))
 			dependent := wrappers.MakeConfigMap(namespace.Name, "dependent")
 			dependent.OwnerReferences = []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(true),
 			}}
 			create(ctx, dependent)
-			for _, gvr := range []schema.GroupVersionResource{configMaps, custom.resource()} {
-				resource := dynamicClient.Resource(gvr).Namespace(namespace.Name)
-				Expect(resource.Delete(ctx, "owner", metav1.DeleteOptions{PropagationPolicy: &policy})).To(Succeed())
-				now, err := resource.Get(ctx, "owner", metav1.GetOptions{})
-				Expect(err).NotTo(HaveOccurred(), "%s was deleted despite its finalizer", gvr)
-				Expect(now.GetFinalizers()).To(ConsistOf(finalizer))
-			}
+			Expect(admin.Delete(ctx, owner, client.PropagationPolicy(policy))).To(Succeed())
+			Expect(admin.Get(ctx, keyOf(owner), owner)).To(Succeed(), "the object was deleted despite its finalizer")
+			Expect(owner.Finalizers).To(ConsistOf(finalizer))
 			deleteObject(ctx, namespace)
 			expectDeleted(ctx, namespace)
 			expectNoObjects(ctx, namespace.Name)
@@ -216,3 +219,124 @@ func updateDefinition(ctx context.Context, definition *unstructured.Unstructured
 		g.Expect(versions).To(ContainElement(stored))
 	}).WithContext(ctx).Should(Succeed())
 }
+
+// newDiscovery returns a client that requests the aggregated discovery document, as the manager
+// does, or, if isLegacy is set, each group separately.
+func newDiscovery(isLegacy bool) *discovery.DiscoveryClient {
+	GinkgoHelper()
+	result, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(cluster.Admin.Config))
+	Expect(err).NotTo(HaveOccurred())
+	result.UseLegacyDiscovery = isLegacy
+	return result
+}
+
+func newDynamic() dynamic.Interface {
+	GinkgoHelper()
+	result, err := dynamic.NewForConfig(controlplane.Unlimited(cluster.Admin.Config))
+	Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
+// namespacedTypes returns the namespaced resource types that support all given verbs. It uses
+// legacy discovery, so that it does not depend on the manager's implementation.
+func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersionResource]metav1.APIResource {
+	GinkgoHelper()
+	var lists []*metav1.APIResourceList
+	// Discovery might still return the group of a type that another spec has just deleted.
+	Eventually(func() (err error) {
+		lists, err = newDiscovery(true).ServerPreferredNamespacedResourcesWithContext(ctx)
+		return err
+	}).WithContext(ctx).Should(Succeed())
+	result := map[schema.GroupVersionResource]metav1.APIResource{}
+	for _, list := range lists {
+		groupVersion, err := schema.ParseGroupVersion(list.GroupVersion)
+		Expect(err).NotTo(HaveOccurred())
+		for _, resource := range list.APIResources {
+			if sets.New(resource.Verbs...).HasAll(verbs...) {
+				result[groupVersion.WithResource(resource.Name)] = resource
+			}
+		}
+	}
+	return result
+}
+
+// expectNoObjects checks that storage contains no objects in namespaces that no longer exist. It
+// lists each type in all namespaces.
+func expectNoObjects(ctx context.Context, namespaces ...string) {
+	GinkgoHelper()
+	wanted := sets.New(namespaces...)
+	Eventually(func(g Gomega) {
+		for gvr := range namespacedTypes(ctx, "list", "delete") {
+			names, err := namesOf(ctx, gvr, wanted)
+			Expect(names).To(BeEmpty(), "remaining %s", gvr)
+			// Another spec might have just deleted the type.
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// namesOf returns the names of the objects in the given namespaces. It uses a paginated
+// cluster-wide list.
+func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces sets.Set[string]) ([]string, error) {
+	var names []string
+	options := metav1.ListOptions{Limit: 1000}
+	for {
+		list, err := metadataClient.Resource(gvr).List(ctx, options)
+		if err != nil {
+			return names, err
+		}
+		for _, item := range list.Items {
+			if namespaces.Has(item.Namespace) {
+				names = append(names, item.Namespace+"/"+item.Name)
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return names, nil
+		}
+	}
+}
+
+// parallel calls f with the numbers from 0 to count-1, with limited concurrency, and returns the
+// joined errors.
+func parallel(count int, f func(int) error) error {
+	GinkgoHelper()
+	const workers = 20
+	var group sync.WaitGroup
+	errs := make([]error, workers)
+	for worker := range workers {
+		group.Go(func() {
+			for i := worker; i < count && errs[worker] == nil; i += workers {
+				errs[worker] = f(i)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// expectNamespaceFinalizerKept checks that a namespace is not finalized.
+func expectNamespaceFinalizerKept(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Consistently(func(g Gomega) {
+		now := get(g, ctx, namespace.Name)
+		g.Expect(now.UID).To(Equal(namespace.UID))
+		g.Expect(now.Spec.Finalizers).To(ContainElement(corev1.FinalizerKubernetes))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectFailureEvent waits for a Warning about a namespace.
+func expectFailureEvent(ctx context.Context, namespace *corev1.Namespace, text string) {
+	GinkgoHelper()
+	Eventually(cluster.EventsAbout).WithContext(ctx).WithArguments(namespace, "").Should(
+		ContainElement(And(HavePrefix("Warning ContentDeletionFailed "), ContainSubstring(text))))
+}
+
+// fromJSON parses an object in JSON.
+func fromJSON(text string) *unstructured.Unstructured {
+	GinkgoHelper()
+	object := &unstructured.Unstructured{}
+	Expect(json.Unmarshal([]byte(text), &object.Object)).To(Succeed(), text)
+	return object
+}
+
+func keyOf(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }

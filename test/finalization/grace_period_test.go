@@ -19,8 +19,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // tolerance is the maximum time between the end of the grace period and the deletion of the
@@ -30,7 +31,7 @@ const tolerance = 2500 * time.Millisecond
 // expectDeletedAfter checks that namespaces are finalized after the grace period. At least one
 // namespace must be finalized within the tolerance; if the machine is busy, other namespaces might
 // take longer.
-func expectDeletedAfter(ctx context.Context, gracePeriod, tolerance time.Duration) {
+func expectDeletedAfter(ctx context.Context, gracePeriod time.Duration) {
 	GinkgoHelper()
 	Eventually(func() time.Duration {
 		took := timeToDelete(ctx)
@@ -45,7 +46,7 @@ func timeToDelete(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	namespace := createNamespace(ctx, "grace-period")
 	create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
-	observed := framework.WatchNamespace(ctx, plane.Admin, namespace)
+	observed := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 	begin := time.Now()
 	deleteObject(ctx, namespace)
 	_, removed := observed.WaitForRemoval(ctx)
@@ -59,7 +60,7 @@ func apiServerLease(name string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceSystem, Name: name,
-			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
+			Labels: map[string]string{graceperiod.APIServerLeaseLabel: graceperiod.APIServerLeaseValue},
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To(name), LeaseDurationSeconds: ptr.To(int32(3600)),
@@ -75,28 +76,28 @@ var _ = Describe("The grace period", func() {
 		var leases coordinationv1.LeaseList
 		Eventually(func(g Gomega) {
 			g.Expect(admin.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
-				client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})).To(Succeed())
+				client.MatchingLabels{graceperiod.APIServerLeaseLabel: graceperiod.APIServerLeaseValue})).To(Succeed())
 			g.Expect(leases.Items).To(HaveLen(1), "Lease of the API server")
 		}).WithContext(ctx).Should(Succeed())
 		self := leases.Items[0].Name
 		logged := captureLog()
 		startManager(ctx, managerConfig(ctx))
 
-		expectDeletedAfter(ctx, time.Second, tolerance)
-		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "1s", "reason": "there is one API server: ` + self))
+		expectDeletedAfter(ctx, time.Second)
+		Expect(logged).To(gbytes.Say(`Chose the grace period.*"gracePeriod": "1s", "reason": "there is one API server: ` + self))
 
 		By("adding another API server")
 		second := apiServerLease("apiserver-other", time.Now())
 		create(ctx, second)
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, second))).To(Succeed()) })
-		expectDeletedAfter(ctx, 5*time.Second, tolerance)
-		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "there are 2 API servers: apiserver-`))
+		expectDeletedAfter(ctx, 5*time.Second)
+		Expect(logged).To(gbytes.Say(`Chose the grace period.*"gracePeriod": "5s", "reason": "there are 2 API servers: apiserver-`))
 
 		By("letting the Lease of the second API server expire")
 		second.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-2 * time.Hour)}
 		Expect(admin.Update(ctx, second)).To(Succeed())
-		expectDeletedAfter(ctx, time.Second, tolerance)
-		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "1s", "reason": "there is one API server: ` + self))
+		expectDeletedAfter(ctx, time.Second)
+		Expect(logged).To(gbytes.Say(`Chose the grace period.*"gracePeriod": "1s", "reason": "there is one API server: ` + self))
 
 		By("checking that the message is not repeated")
 		Expect(timeToDelete(ctx)).To(BeNumerically(">=", time.Second))
@@ -106,7 +107,7 @@ var _ = Describe("The grace period", func() {
 	It("is longer while a webhook might delay the creation of objects", func(ctx context.Context) {
 		logged := captureLog()
 		startManager(ctx, managerConfig(ctx))
-		expectDeletedAfter(ctx, time.Second, tolerance)
+		expectDeletedAfter(ctx, time.Second)
 
 		By("registering a webhook for UPDATE requests")
 		everything := admissionregistrationv1.Rule{
@@ -114,42 +115,72 @@ var _ = Describe("The grace period", func() {
 		}
 		allow := func(*admissionv1.AdmissionRequest) string { return "" }
 		startWebhook(ctx, "none", admissionregistrationv1.Update, everything, http.StatusForbidden, allow)
-		expectDeletedAfter(ctx, time.Second, tolerance)
+		expectDeletedAfter(ctx, time.Second)
 
 		By("registering a webhook for CREATE requests")
 		slow := startWebhook(ctx, "none", admissionregistrationv1.Create, everything, http.StatusForbidden, allow)
 		Expect(timeToDelete(ctx)).To(BeNumerically(">=", 5*time.Second))
-		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "admission webhooks can delay requests: 1; ` +
-			`the first is \\"webhook.test.example.com\\" in ValidatingWebhookConfiguration \\"` + slow.configuration.Name))
+		Expect(logged).To(gbytes.Say(`Chose the grace period.*"gracePeriod": "5s", "reason": "admission webhooks can delay requests: 1; ` +
+			`the first is \\"webhook.test.example.com\\" in ValidatingWebhookConfiguration \\"` + slow.Name))
 
 		By("removing the webhook")
-		Expect(admin.Delete(ctx, slow.configuration)).To(Succeed())
-		expectDeletedAfter(ctx, time.Second, tolerance)
-	}, SpecTimeout(5*time.Minute))
-
-	DescribeTable("is the value of --settling-time:",
-		func(ctx context.Context, fixed, tolerance time.Duration) {
-			create(ctx, apiServerLease("apiserver-other", time.Now()))
-			DeferCleanup(func(ctx context.Context) { deleteObject(ctx, apiServerLease("apiserver-other", time.Now())) })
-			logged := captureLog()
-			startManager(ctx, managerConfig(ctx), withGracePeriod(fixed))
-			expectDeletedAfter(ctx, fixed, tolerance)
-			Expect(logged).To(gbytes.Say(
-				`Chose the grace period.*"settlingTime": "` + fixed.String() + `", "reason": "set by --settling-time"`))
-		},
-		Entry("zero", time.Duration(0), time.Second),
-		Entry("less than a second", 300*time.Millisecond, tolerance),
-		Entry("more than the default with one API server", 3*time.Second, tolerance/2),
-	)
-
-	It("starts when the manager observes the deletion", func(ctx context.Context) {
-		namespace := createNamespace(ctx, "grace-period-late")
-		deleteObject(ctx, namespace)
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
-		observed := framework.WatchNamespace(ctx, plane.Admin, namespace)
-		begin := time.Now()
-		startManager(ctx, managerConfig(ctx), withGracePeriod(2*time.Second))
-		_, removed := observed.WaitForRemoval(ctx)
-		Expect(removed.Sub(begin)).To(BeNumerically(">=", 2*time.Second))
+		Expect(admin.Delete(ctx, slow)).To(Succeed())
+		expectDeletedAfter(ctx, time.Second)
 	}, SpecTimeout(5*time.Minute))
 })
+
+var _ = Describe("An object whose creation is delayed by a webhook", func() {
+	BeforeEach(stopManager)
+
+	It("is found even if the API server stores it after the grace period", func(ctx context.Context) {
+		startManager(ctx, managerConfig(ctx), withGracePeriod(time.Second)) // With the webhook, the default is 5 s.
+		namespace := createNamespace(ctx, "slow")
+		received, unblock := make(chan struct{}, 1), make(chan struct{})
+		delayCreations(ctx, namespace.Name, received, unblock)
+		first, last := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "first")), withFinalizer(wrappers.MakeConfigMap(namespace.Name, "last"))
+		create(ctx, first, last)
+		created := make(chan error, 1)
+		go func() {
+			created <- admin.Create(ctx, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace.Name, Name: "late", Finalizers: []string{testFinalizer},
+			}})
+		}()
+		Eventually(ctx, received).Should(Receive(), "the API server must call the webhook")
+		deleteObject(ctx, namespace)
+
+		By("waiting until the manager has listed all types after the grace period")
+		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 2"))
+		Consistently(func(g Gomega) { get(g, ctx, namespace.Name) }, 1500*time.Millisecond).WithContext(ctx).Should(Succeed())
+		framework.RemoveFinalizers(ctx, admin, first) // This triggers a reconciliation.
+		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1"))
+
+		By("allowing the creation")
+		close(unblock)
+		Eventually(ctx, created).Should(Receive(BeNil()))
+		framework.RemoveFinalizers(ctx, admin, last)
+		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("limitranges. has 1"))
+		framework.RemoveFinalizers(ctx, admin, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "late"}})
+		expectDeleted(ctx, namespace)
+		Expect(countOf(Default, ctx, corev1.SchemeGroupVersion.WithResource("limitranges"), namespace.Name)).To(BeZero())
+	})
+})
+
+// delayCreations registers a webhook that delays the creation of LimitRanges in one namespace until
+// unblock is closed. The webhook sends a value to received for each request.
+func delayCreations(ctx context.Context, namespace string, received chan<- struct{}, unblock <-chan struct{}) {
+	GinkgoHelper()
+	limitRanges := admissionregistrationv1.Rule{
+		APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"limitranges"},
+	}
+	startWebhook(ctx, namespace, admissionregistrationv1.Create, limitRanges, http.StatusForbidden,
+		func(request *admissionv1.AdmissionRequest) string {
+			if isDryRun(request) {
+				return "dry run"
+			}
+			received <- struct{}{}
+			<-unblock
+			return ""
+		})
+	probe := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}}
+	Eventually(func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) }).WithContext(ctx).ShouldNot(Succeed())
+}

@@ -5,16 +5,24 @@ package finalization
 
 import (
 	"context"
+	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // origin is the namespace finalizer in the example of the namespaces design proposal.
@@ -51,7 +59,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		create(ctx, namespace)
 		DeferCleanup(func(ctx context.Context) { expectDeleted(ctx, namespace) })
 		Expect(get(Default, ctx, namespace.Name)).To(And(BeActive(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
-		observed = framework.WatchNamespace(ctx, plane.Admin, namespace)
+		observed = framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
 		held = withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
@@ -62,10 +70,9 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(3))
 	}, NodeTimeout(5*time.Minute))
 
-	// finishInTurn lets one controller finish before the other, as in the proposal.
-	finishInTurn := func(ctx context.Context, first, second *finalizerOwner) {
+	It("is finalized if Kubernetes finishes before OpenShift", func(ctx context.Context) {
 		By("starting the first controller, which is blocked by a finalizer")
-		running := first.start(ctx)
+		upstream.start(ctx)
 		eventuallyNamespace(ctx, namespace.Name,
 			HaveRemaining("configmaps. has 1 resource instances"),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"))
@@ -74,38 +81,27 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(1))
 
 		By("letting the first controller finish, and checking that it keeps the other namespace finalizer")
-		removeFinalizers(ctx, held)
-		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(second.finalizer))
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(second.finalizer), HaveContentRemoved())
+		framework.RemoveFinalizers(ctx, admin, held)
+		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(origin))
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(origin), HaveContentRemoved())
 		Expect(get(Default, ctx, namespace.Name).Labels).To(HaveKeyWithValue("name", "development"))
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 
 		By("letting the other controller finish")
-		if second == upstream {
-			Expect(running.Stop()).To(Succeed())
-		}
-		second.start(ctx)
+		openshift.start(ctx)
 		expectDeleted(ctx, namespace)
 		observed.WaitForRemoval(ctx)
 
 		By("checking the history")
 		all := "[" + string(origin) + " " + string(corev1.FinalizerKubernetes) + "]"
-		Expect(namespaceFinalizers(observed.States())).To(HaveExactElements(all, "["+string(second.finalizer)+"]"))
+		Expect(namespaceFinalizers(observed.States())).To(HaveExactElements(all, "["+string(origin)+"]"))
 		content := "/namespaces/" + namespace.Name + "/"
-		Expect(first.writes.matching(content+"configmaps")).To(ConsistOf(
+		Expect(upstream.writes.matching(content+"configmaps")).To(ConsistOf(
 			"DELETE /api/v1"+content+"configmaps/a (1)", "DELETE /api/v1"+content+"configmaps/b (1)",
 			"DELETE /api/v1"+content+"configmaps/held (1)"), "the first controller must delete each object once")
-		Expect(second.writes.matching(content+"configmaps")).To(BeEmpty(), "no objects must remain for the second controller")
-		Expect(first.writes.matching(content + "finalize")).To(HaveLen(1))
-		Expect(second.writes.matching(content + "finalize")).To(HaveLen(1))
-	}
-
-	It("is finalized if Kubernetes finishes before OpenShift", func(ctx context.Context) {
-		finishInTurn(ctx, upstream, openshift)
-	}, SpecTimeout(5*time.Minute))
-
-	It("is finalized if OpenShift finishes before Kubernetes", func(ctx context.Context) {
-		finishInTurn(ctx, openshift, upstream)
+		Expect(openshift.writes.matching(content+"configmaps")).To(BeEmpty(), "no objects must remain for the second controller")
+		Expect(upstream.writes.matching(content + "finalize")).To(HaveLen(1))
+		Expect(openshift.writes.matching(content + "finalize")).To(HaveLen(1))
 	}, SpecTimeout(5*time.Minute))
 
 	It("is finalized if both controllers run concurrently", func(ctx context.Context) {
@@ -114,7 +110,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"))
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes),
 			HaveRemaining("configmaps. has 1 resource instances"))
-		removeFinalizers(ctx, held)
+		framework.RemoveFinalizers(ctx, admin, held)
 		expectDeleted(ctx, namespace)
 		observed.WaitForRemoval(ctx)
 		all := "[" + string(origin) + " " + string(corev1.FinalizerKubernetes) + "]"
@@ -129,7 +125,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		By("stopping OpenShift before it finishes, and letting Kubernetes finish")
 		Expect(running.Stop()).To(Succeed())
 		upstream.start(ctx)
-		removeFinalizers(ctx, held)
+		framework.RemoveFinalizers(ctx, admin, held)
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(origin))
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(origin), HaveContentRemoved())
 		Expect(openshift.writes.matching("/" + namespace.Name + "/finalize")).To(BeEmpty())
@@ -141,32 +137,148 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-var _ = Describe("A controller whose namespace finalizer is not in the namespace", func() {
-	It("does not change the namespace", func(ctx context.Context) {
+// The specs run the binary with the arguments, environment and ServiceAccount of the Deployment, so
+// they fail if the sample is incomplete.
+var _ = Describe("The agent in config/samples/agent", Ordered, func() {
+	const directory = "config/samples/agent"
+	var (
+		deployment appsv1.Deployment
+		binary     string
+		agent      *gexec.Session
+		finalizer  corev1.FinalizerName
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		path := filepath.Join(controlplane.Root(), directory)
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", path)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx context.Context) {
+			_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "-k", path, "--wait=false", "--ignore-not-found")
+			Expect(err).NotTo(HaveOccurred())
+		})
+		key := client.ObjectKey{Namespace: "origin-agent-system", Name: "origin-agent-finalization"}
+		Expect(admin.Get(ctx, key, &deployment)).To(Succeed())
+		finalizer = corev1.FinalizerName(argumentOf(&deployment, "namespace-finalizer"))
+		Expect(finalizer).NotTo(BeEmpty())
+		binary, err = gexec.Build("github.com/nslifecycle/nslifecycle/cmd")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(gexec.CleanupBuildArtifacts)
+		agent = startAgent(ctx, binary, &deployment)
+	}, NodeTimeout(5*time.Minute))
+
+	It("meets the Pod Security Standard of its namespace", func(ctx context.Context) {
+		// The API server enforces the Pod Security Standard of the namespace.
+		pod := &corev1.Pod{Spec: deployment.Spec.Template.Spec}
+		pod.Namespace, pod.Name = deployment.Namespace, "dry-run"
+		Expect(admin.Create(ctx, pod, client.DryRunAll)).To(Succeed())
+	})
+
+	It("uses its own Lease for leader election", func(ctx context.Context) {
+		lease := &coordinationv1.Lease{}
+		lease.Namespace, lease.Name = deployment.Namespace, argumentOf(&deployment, "leader-elect-resource-name")
+		Eventually(func(g Gomega) {
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+			g.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
+		}).WithContext(ctx).Should(Succeed())
+	})
+
+	It("has no unnecessary permissions", func(ctx context.Context) {
+		for _, attributes := range []authorizationv1.ResourceAttributes{
+			{Verb: "get", Resource: "secrets"},
+			{Verb: "get", Resource: "pods", Subresource: "log"},
+			{Verb: "get", Resource: "nodes", Subresource: "proxy"},
+			{Verb: "create", Resource: "configmaps"},
+			{Verb: "patch", Resource: "configmaps"},
+			{Verb: "patch", Resource: "namespaces"},
+			{Verb: "update", Resource: "namespaces"},
+			{Verb: "initialize", Resource: "namespaces"},
+			{Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+		} {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + deployment.Namespace + ":" + deployment.Spec.Template.Spec.ServiceAccountName,
+				ResourceAttributes: &attributes,
+			}}
+			Expect(admin.Create(ctx, review)).To(Succeed())
+			Expect(review.Status.Allowed).To(BeFalse(), "%+v", attributes)
+		}
+	})
+
+	It("deletes the content of a namespace and removes only its own namespace finalizer", func(ctx context.Context) {
 		stopManager()
-		unrelated := &finalizerOwner{finalizer: "example.com/unrelated"}
-		unrelated.config = serviceAccountConfig(ctx, "unrelated", unrelated.finalizer)
-		own := createNamespace(ctx, "own", unrelated.finalizer)
-		other := createNamespace(ctx, "other", origin)
-		objects := makeConfigMaps(other.Name, "a", "b")
-		create(ctx, objects...)
-		deleteObject(ctx, other)
-		unrelated.start(ctx)
+		namespace := createNamespace(ctx, "agent", finalizer)
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
+		create(ctx, held, wrappers.MakeConfigMap(namespace.Name, "settings"))
+		foreign := createNamespace(ctx, "foreign")
+		kept := wrappers.MakeConfigMap(foreign.Name, "kept")
+		create(ctx, kept)
+		deleteObject(ctx, namespace)
+		deleteObject(ctx, foreign)
 
-		before := get(Default, ctx, other.Name)
-		expectKept(ctx, objects...)
-		Expect(get(Default, ctx, other.Name)).To(Equal(before))
-		Expect(unrelated.writes.matching(other.Name)).To(BeEmpty())
+		By("reporting the remaining finalizer in a condition and an Event")
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, namespace.Name)).To(And(
+				HaveRemaining("configmaps. has 1 resource instances"),
+				HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
+			))
+			g.Expect(cluster.EventsAbout(g, ctx, namespace, "")).To(ContainElement(ContainSubstring(" SomeFinalizersRemain ")))
+		}).WithContext(ctx).Should(Succeed())
+		framework.RemoveFinalizers(ctx, admin, held)
 
-		By("checking that the controller finalizes other namespaces")
-		deleteObject(ctx, own)
-		eventuallyNamespace(ctx, own.Name, HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveContentRemoved())
-		finalize(ctx, own.Name)
-		expectDeleted(ctx, own)
-		Expect(get(Default, ctx, other.Name)).To(Equal(before))
+		By("keeping the other namespace finalizer")
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
+		expectKept(ctx, kept)
+		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
+	})
 
-		removeAll(ctx, configMaps, other.Name)
-		finalize(ctx, other.Name)
-		expectDeleted(ctx, other)
-	}, SpecTimeout(5*time.Minute))
+	It("finalizes an initializing namespace together with the manager", func(ctx context.Context) {
+		const configuration = "agent"
+		create(ctx, wrappers.MakeConfiguration(configuration).Initializers("a.agent.example.com").Obj())
+		expectInjected(ctx, true)
+		namespace := createNamespace(ctx, "initializing", finalizer)
+		create(ctx, wrappers.MakeConfigMap(namespace.Name, "settings"))
+		deleteObject(ctx, wrappers.MakeConfiguration(configuration).Obj())
+		expectInjected(ctx, false)
+		Expect(get(Default, ctx, namespace.Name).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+
+		deleteObject(ctx, namespace)
+		expectDeleted(ctx, namespace)
+	})
+
+	It("logs no Forbidden errors", func() {
+		agent.Terminate().Wait(30 * time.Second)
+		Expect(string(agent.Err.Contents())).NotTo(ContainSubstring("forbidden"))
+	})
 })
+
+// argumentOf returns the value of a flag in the arguments of a Deployment's first container.
+func argumentOf(deployment *appsv1.Deployment, name string) string {
+	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
+		if value, found := strings.CutPrefix(argument, "--"+name+"="); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// startAgent runs the manager as the Deployment's Pods do.
+func startAgent(ctx context.Context, binary string, deployment *appsv1.Deployment) *gexec.Session {
+	GinkgoHelper()
+	config := configOf(ctx, deployment.Namespace, deployment.Spec.Template.Spec.ServiceAccountName,
+		corev1.FinalizerName(argumentOf(deployment, "namespace-finalizer")))
+	return framework.StartProcess(framework.DeploymentCommand(deployment, binary, config))
+}
+
+// expectInjected waits until the API server injects initializers into new namespaces, or stops
+// injecting them.
+func expectInjected(ctx context.Context, isExpected bool) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		probe := wrappers.MakeNamespace(unique("probe")).Obj()
+		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		_, isInjected := probe.Labels[v1alpha1.LabelInitializing]
+		g.Expect(isInjected).To(Equal(isExpected))
+	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+}

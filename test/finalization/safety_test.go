@@ -6,128 +6,36 @@ package finalization
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"net/http"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	nsmanager "github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-// storeNamespace writes a namespace directly to etcd, which bypasses the API server's validation.
-func storeNamespace(ctx context.Context, namespace *corev1.Namespace) {
-	GinkgoHelper()
-	stored := namespace.DeepCopy()
-	stored.APIVersion, stored.Kind, stored.ResourceVersion = "v1", "Namespace", ""
-	value, err := json.Marshal(stored)
-	Expect(err).NotTo(HaveOccurred())
-	encode := base64.StdEncoding.EncodeToString
-	body, err := json.Marshal(map[string]string{
-		"key": encode([]byte("/registry/namespaces/" + namespace.Name)), "value": encode(value),
-	})
-	Expect(err).NotTo(HaveOccurred())
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, plane.EtcdURL()+"/v3/kv/put", bytes.NewReader(body))
-	Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
-	Expect(response.StatusCode).To(Equal(http.StatusOK))
-}
-
-// patchPhase patches the phase of a namespace through the API server.
-func patchPhase(ctx context.Context, name string, phase corev1.NamespacePhase) error {
-	namespace := wrappers.MakeNamespace(name).Obj()
-	return admin.Status().Patch(ctx, namespace,
-		client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"`+string(phase)+`"}}`)))
-}
-
-var _ = Describe("A namespace without a deletionTimestamp", func() {
-	It("is not changed, regardless of its phase", func(ctx context.Context) {
-		stopManager()
-		active := createNamespace(ctx, "active")
-		phaseOnly := createNamespace(ctx, "phase-terminating")
-		bare := createNamespace(ctx, "bare")
-		finalize(ctx, bare.Name)
-		kept := []client.Object{active, phaseOnly, bare}
-		for _, namespace := range []*corev1.Namespace{active, phaseOnly, bare} {
-			objects := makeConfigMaps(namespace.Name, "a", "b")
-			create(ctx, objects...)
-			kept = append(kept, objects...)
-		}
-
-		By("setting the phase to Terminating in etcd, because the API server rejects it")
-		Expect(patchPhase(ctx, phaseOnly.Name, corev1.NamespaceTerminating)).To(Satisfy(apierrors.IsInvalid))
-		changed := get(Default, ctx, phaseOnly.Name)
-		changed.Status.Phase = corev1.NamespaceTerminating
-		storeNamespace(ctx, changed)
-		Expect(get(Default, ctx, phaseOnly.Name).Status.Phase).To(Equal(corev1.NamespaceTerminating))
-
-		requests := &requestRecorder{}
-		startManager(ctx, requests.record(managerConfig(ctx)), withGracePeriod(0))
-		control := createNamespace(ctx, "control")
-		deleteObject(ctx, control)
-		expectDeleted(ctx, control)
-
-		states := map[string]*corev1.Namespace{}
-		for _, name := range []string{active.Name, phaseOnly.Name, bare.Name} {
-			states[name] = get(Default, ctx, name)
-		}
-		expectKept(ctx, kept...)
-		for name, state := range states {
-			Expect(get(Default, ctx, name)).To(Equal(state))
-			Expect(requests.matching("/namespaces/" + name)).To(BeEmpty())
-		}
-		Expect(get(Default, ctx, active.Name)).To(And(BeActive(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
-
-		By("deleting the namespaces")
-		deleteObject(ctx, phaseOnly)
-		deleteObject(ctx, active)
-		expectDeleted(ctx, phaseOnly)
-		expectDeleted(ctx, active)
-		removeAll(ctx, configMaps, bare.Name)
-		deleteObject(ctx, bare)
-		expectDeleted(ctx, bare)
-	}, SpecTimeout(5*time.Minute))
-})
-
 var _ = Describe("A namespace that is deleted in an unusual state", func() {
-	It("changes to phase Terminating if it has another phase", func(ctx context.Context) {
-		stopManager()
-		namespace := createNamespace(ctx, "phase")
-		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
-		create(ctx, held)
-		deleteObject(ctx, namespace)
-		Expect(patchPhase(ctx, namespace.Name, corev1.NamespaceActive)).To(Satisfy(apierrors.IsInvalid))
-		changed := get(Default, ctx, namespace.Name)
-		changed.Status.Phase = corev1.NamespaceActive
-		storeNamespace(ctx, changed)
-		Expect(get(Default, ctx, namespace.Name).Status.Phase).To(Equal(corev1.NamespaceActive))
-
-		startManager(ctx, managerConfig(ctx))
-		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveRemaining())
-
-		By("changing the phase again")
-		changed = get(Default, ctx, namespace.Name)
-		changed.Status.Phase = ""
-		storeNamespace(ctx, changed)
-		eventuallyNamespace(ctx, namespace.Name, BeTerminating())
-		removeFinalizers(ctx, held)
-		expectDeleted(ctx, namespace)
-	}, SpecTimeout(5*time.Minute))
-
 	It("is deleted if it has no namespace finalizers when the manager starts", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "no-namespace-finalizers")
-		finalize(ctx, namespace.Name)
+		framework.SetNamespaceFinalizers(ctx, admin, namespace.Name)
 		deleteObject(ctx, namespace)
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers())
 
@@ -146,39 +54,32 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(), HaveContentRemoved())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 		Expect(get(Default, ctx, namespace.Name).Finalizers).To(ConsistOf(testFinalizer))
-		removeFinalizers(ctx, namespace)
-		expectDeleted(ctx, namespace)
-	}, SpecTimeout(5*time.Minute))
-
-	It("causes no write requests while only metadata.finalizers contains finalizers", func(ctx context.Context) {
-		stopManager()
-		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer-only")).Obj())
-		create(ctx, namespace)
-		finalize(ctx, namespace.Name)
-		deleteObject(ctx, namespace)
-		requests := &requestRecorder{}
-		startManager(ctx, requests.record(managerConfig(ctx)))
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers())
-		Expect(requests.matching(namespace.Name)).To(BeEmpty())
-		removeFinalizers(ctx, namespace)
+		framework.RemoveFinalizers(ctx, admin, namespace)
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(5*time.Minute))
 })
 
-var _ = Describe("A namespace that the cluster requires", func() {
-	names := []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
+// requiredNamespaces are those that the API server protects from deletion.
+var requiredNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 
+var _ = Describe("A namespace that the cluster requires", func() {
 	It("cannot be deleted through the API server", func(ctx context.Context) {
-		for _, name := range names {
+		for _, name := range requiredNamespaces {
 			err := admin.Delete(ctx, wrappers.MakeNamespace(name).Obj())
 			Expect(err).To(Satisfy(apierrors.IsForbidden))
 			Expect(get(Default, ctx, name)).To(BeActive())
 		}
 	}, SpecTimeout(5*time.Minute))
+})
 
-	It("is kept with its content if the API server allows the deletion", func(ctx context.Context) {
+// The API server of this control plane protects no namespaces.
+var _ = Describe("The manager on a control plane of its own", Ordered, SpecPriority(10), func() {
+	BeforeAll(func(ctx context.Context) {
 		useDedicatedControlPlane(ctx, controlplane.WithAPIServerFlag("disable-admission-plugins", "NamespaceLifecycle"))
-		Expect(plane.Install(ctx)).To(Succeed())
+		Expect(cluster.ControlPlane.Install(ctx)).To(Succeed())
+	}, NodeTimeout(5*time.Minute))
+
+	It("does not finalize the namespaces that the cluster requires", func(ctx context.Context) {
 		startManager(ctx, managerConfig(ctx), withGracePeriod(0))
 		// Without finalizers, a write of the condition would make the API server delete the namespace.
 		finalizers := map[string][]corev1.FinalizerName{
@@ -186,12 +87,12 @@ var _ = Describe("A namespace that the cluster requires", func() {
 			metav1.NamespacePublic: {},
 		}
 		var objects []client.Object
-		for _, name := range names {
+		for _, name := range requiredNamespaces {
 			Eventually(admin.Get).WithContext(ctx).WithArguments(client.ObjectKey{Name: name}, &corev1.Namespace{}).Should(Succeed())
 			object := wrappers.MakeConfigMap(name, "protected")
 			create(ctx, object)
 			objects = append(objects, object)
-			finalize(ctx, name, finalizers[name]...)
+			framework.SetNamespaceFinalizers(ctx, admin, name, finalizers[name]...)
 			deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 			if len(finalizers[name]) > 0 {
 				eventuallyNamespace(ctx, name, HaveContentFailure("does not delete",
@@ -205,14 +106,12 @@ var _ = Describe("A namespace that the cluster requires", func() {
 		deleteObject(ctx, namespace)
 		expectDeleted(ctx, namespace)
 		expectKept(ctx, objects...)
-		for _, name := range names {
+		for _, name := range requiredNamespaces {
 			Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(finalizers[name]...)))
 		}
 	}, SpecTimeout(5*time.Minute))
 
-	It("can be the manager's own namespace, which this manager does not finalize", func(ctx context.Context) {
-		useDedicatedControlPlane(ctx)
-		Expect(plane.Install(ctx)).To(Succeed())
+	It("does not finalize its own namespace", func(ctx context.Context) {
 		name := controlplane.SystemNamespace
 		requests := &requestRecorder{}
 		startManager(ctx, requests.record(managerConfig(ctx)), func(options *nsmanager.Options) { options.OwnNamespace = name })
@@ -238,8 +137,157 @@ var _ = Describe("A namespace that the cluster requires", func() {
 		Expect(requests.matching("/namespaces/" + name)).To(ConsistOf(HavePrefix("PATCH /api/v1/namespaces/" + name + "/status")))
 
 		By("starting another manager outside the namespace")
-		startManager(ctx, plane.Admin)
+		startManager(ctx, cluster.Admin.Config)
 		expectDeleted(ctx, wrappers.MakeNamespace(name).Obj())
 		expectDeleted(ctx, account)
+	}, SpecTimeout(5*time.Minute))
+})
+
+// builtManager is the path of the manager binary. The binary is in the directory of the control
+// plane and is removed together with it.
+var builtManager string
+
+// managerBinary returns the path of the manager binary, which the first call builds.
+func managerBinary(ctx context.Context) string {
+	GinkgoHelper()
+	if _, err := os.Stat(builtManager); err == nil {
+		return builtManager
+	}
+	builtManager = filepath.Join(cluster.Dir, "manager")
+	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, builtManager)).To(Succeed())
+	return builtManager
+}
+
+// startProcess runs the manager binary until the spec ends.
+func startProcess(ctx context.Context, config *rest.Config, flags ...string) *gexec.Session {
+	GinkgoHelper()
+	return framework.StartProcess(exec.Command(managerBinary(ctx), append(flags,
+		"--kubeconfig="+framework.KubeconfigFile(config), "--health-probe-bind-address=0", "--metrics-bind-address=0")...))
+}
+
+var _ = Describe("The manager process", func() {
+	It("does not finalize namespaces if only the initialization controller is enabled", func(ctx context.Context) {
+		stopManager()
+		initializing := startProcess(ctx, managerConfig(ctx), "--controllers=initialization")
+		active := createNamespace(ctx, "active")
+		initialized := func(name string) func(Gomega) {
+			return func(g Gomega) {
+				g.Expect(get(g, ctx, name)).To(
+					HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized))
+			}
+		}
+		Eventually(initialized(active.Name)).WithContext(ctx).Should(Succeed())
+
+		namespace := createNamespace(ctx, "not-finalized")
+		Eventually(initialized(namespace.Name)).WithContext(ctx).Should(Succeed())
+		objects := makeConfigMaps(namespace.Name, "a", "b")
+		create(ctx, objects...)
+		deleteObject(ctx, namespace)
+		before := get(Default, ctx, namespace.Name)
+		expectKept(ctx, objects...)
+		Expect(get(Default, ctx, namespace.Name)).To(And(Equal(before), BeTerminating(), HaveNoFinalizationConditions()))
+		Expect(initializing).NotTo(gexec.Exit())
+
+		By("starting another manager, which finalizes namespaces")
+		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-admission,-initialization,-diagnosis")
+		expectDeleted(ctx, namespace)
+		Expect(finalizing.Err).To(gbytes.Say(`"controllers":"finalization"`))
+		deleteObject(ctx, active)
+		expectDeleted(ctx, active)
+	}, SpecTimeout(5*time.Minute))
+
+	It("applies the values of its flags", func(ctx context.Context) {
+		stopManager()
+		namespace := createNamespace(ctx, "flags", origin)
+		session := startProcess(ctx, serviceAccountConfig(ctx, "flags", origin),
+			"--controllers=finalization", "--namespace-finalizer="+string(origin), "--finalization-grace-period=0s")
+		deleteObject(ctx, namespace)
+		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
+		Eventually(session.Err).WithContext(ctx).Should(gbytes.Say(`"gracePeriod":"0s","reason":"set by --finalization-grace-period"`))
+		framework.SetNamespaceFinalizers(ctx, admin, namespace.Name)
+		expectDeleted(ctx, namespace)
+	}, SpecTimeout(5*time.Minute))
+
+	It("reports an invalid flag in a single line even if no cluster is configured", func(ctx context.Context) {
+		var stdout, stderr bytes.Buffer
+		command := exec.CommandContext(ctx, managerBinary(ctx), "--finalization-grace-period=soon")
+		command.Env = []string{"HOME=" + GinkgoT().TempDir(), "KUBECONFIG=" + filepath.Join(GinkgoT().TempDir(), "none")}
+		command.Stdout, command.Stderr = &stdout, &stderr
+		var exit *exec.ExitError
+		Expect(errors.As(command.Run(), &exit)).To(BeTrue())
+		Expect(exit.ExitCode()).To(Equal(1))
+		Expect(stdout.String()).To(BeEmpty())
+		Expect(strings.TrimSuffix(stderr.String(), "\n")).To(And(HavePrefix(`grace period "soon" is neither`), Not(ContainSubstring("\n"))))
+	}, SpecTimeout(5*time.Minute))
+})
+
+// remainingOf returns the number of ConfigMaps in a namespace. It sends only one list request, with
+// limit 1.
+func remainingOf(g Gomega, ctx context.Context, namespace string) int {
+	list, err := metadataClient.Resource(configMaps).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	g.Expect(err).NotTo(HaveOccurred())
+	if list.RemainingItemCount == nil {
+		return len(list.Items)
+	}
+	return len(list.Items) + int(*list.RemainingItemCount)
+}
+
+const acquired = "[Ss]uccessfully acquired lease"
+
+// This spec takes a long time because it creates thousands of objects and waits until the Lease of
+// a killed leader expires.
+var _ = Describe("Two managers with leader election", Label("long"), func() {
+	It("finalize a namespace even if the leader is killed during finalization", func(ctx context.Context) {
+		const many, some = 3000, 5
+		stopManager()
+		flags := []string{"--controllers=finalization", "--leader-elect", "--leader-elect-resource-name=ha-test"}
+		leader := startProcess(ctx, managerConfig(ctx), flags...)
+		Eventually(leader.Err).WithContext(ctx).Should(gbytes.Say(acquired))
+		standby := startProcess(ctx, managerConfig(ctx), flags...)
+		Eventually(standby.Err).WithContext(ctx).Should(gbytes.Say("[Aa]ttempting to acquire leader lease"))
+
+		namespace := createNamespace(ctx, "large")
+		Expect(parallel(many, func(number int) error {
+			return admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("many-%d", number)))
+		})).To(Succeed())
+		for number := range some {
+			create(ctx, withFinalizer(wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%d", number))))
+		}
+		DeferCleanup(func(ctx context.Context) { removeAll(ctx, configMaps, namespace.Name) })
+
+		By("killing the leader during finalization")
+		deleteObject(ctx, namespace)
+		Eventually(remainingOf).WithContext(ctx).WithArguments(namespace.Name).
+			WithPolling(5 * time.Millisecond).Should(BeNumerically("<", many))
+		leader.Kill()
+		Eventually(leader).WithContext(ctx).Should(gexec.Exit())
+		killed := time.Now()
+		// The API server might still be processing requests from the leader.
+		remaining := remainingOf(Default, ctx, namespace.Name)
+		Eventually(func(g Gomega) {
+			before := remaining
+			remaining = remainingOf(g, ctx, namespace.Name)
+			g.Expect(remaining).To(Equal(before))
+		}).WithContext(ctx).WithPolling(200 * time.Millisecond).Should(Succeed())
+		Expect(remaining).To(And(BeNumerically(">", many/10), BeNumerically("<", many)), "the leader was not killed during finalization")
+
+		By("checking that nothing is deleted while there is no leader")
+		Consistently(remainingOf).WithContext(ctx).WithArguments(namespace.Name).Should(Equal(remaining))
+		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
+		Expect(standby.Err.Contents()).NotTo(MatchRegexp(acquired))
+
+		By("waiting until the standby becomes the leader")
+		Eventually(standby.Err).WithContext(ctx).Should(gbytes.Say(acquired))
+		AddReportEntry("time without a leader", time.Since(killed).Round(time.Second).String())
+		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes),
+			HaveRemaining(fmt.Sprintf("configmaps. has %d resource instances", some)),
+			HaveFinalizersRemaining(fmt.Sprintf("%s in %d resource instances", testFinalizer, some)))
+		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(some))
+		for number := range some {
+			framework.RemoveFinalizers(ctx, admin, wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%d", number)))
+		}
+		expectDeleted(ctx, namespace)
+		AddReportEntry("from killing the leader to the deletion of the namespace", time.Since(killed).Round(time.Second).String())
+		Expect(standby).NotTo(gexec.Exit())
 	}, SpecTimeout(5*time.Minute))
 })

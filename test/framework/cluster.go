@@ -24,8 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 // Names of the users of a Cluster.
@@ -63,6 +64,8 @@ type Cluster struct {
 	AuditLog AuditLog
 	// Observation is nil until StartObserver is called.
 	Observation *Observation
+	// hasAbsent reports whether the initializer Absent is registered.
+	hasAbsent bool
 }
 
 // SetDefaults sets the logger and the Gomega timeouts. A suite can override them afterwards.
@@ -142,13 +145,15 @@ func (c *Cluster) AddUser(ctx context.Context, name string, verbs []string) *Use
 	})
 }
 
-// AddUserWithRules adds a user and grants the rules to the user cluster-wide.
+// AddUserWithRules adds a user and grants the rules, if any, to the user cluster-wide.
 func (c *Cluster) AddUserWithRules(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *User {
 	GinkgoHelper()
 	config, err := c.User(name)
 	Expect(err).NotTo(HaveOccurred())
-	c.Bind(ctx, name, rules, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
-	ExpectAllowed(ctx, config, rules[0])
+	if len(rules) > 0 {
+		c.Bind(ctx, name, rules, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
+		ExpectAllowed(ctx, config, rules[0])
+	}
 	return NewUser(config)
 }
 
@@ -240,4 +245,51 @@ var counter atomic.Int32
 // which they were returned.
 func Unique(prefix string) string {
 	return fmt.Sprintf("%s-%04d", prefix, counter.Add(1))
+}
+
+// SecondAPIServer is another kube-apiserver in a Cluster.
+type SecondAPIServer struct{ *controlplane.SecondAPIServer }
+
+// StartSecondAPIServer starts another kube-apiserver that uses the same etcd. It is stopped when the
+// spec or the container ends.
+func (c *Cluster) StartSecondAPIServer(ctx context.Context, flags ...string) *SecondAPIServer {
+	GinkgoHelper()
+	return stopLater(c.ControlPlane.StartSecondAPIServer(ctx, flags...))
+}
+
+// StartAPIServerFrom is like StartSecondAPIServer with the kube-apiserver in a directory. It can have another version.
+func (c *Cluster) StartAPIServerFrom(ctx context.Context, directory string, flags ...string) *SecondAPIServer {
+	GinkgoHelper()
+	return stopLater(c.ControlPlane.StartAPIServerFrom(ctx, directory, flags...))
+}
+
+func stopLater(second *controlplane.SecondAPIServer, err error) *SecondAPIServer {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { _ = second.Stop() }) // A spec can have stopped it.
+	return &SecondAPIServer{second}
+}
+
+// As returns a copy of a user that sends requests to this API server.
+func (s *SecondAPIServer) As(user *User) *User {
+	GinkgoHelper()
+	return NewUser(s.ConfigFor(user.Config))
+}
+
+// StartHoldingManager installs the hold webhooks, and continues as RestartHoldingManager.
+func (c *Cluster) StartHoldingManager(ctx context.Context) *hold.Options {
+	GinkgoHelper()
+	Expect(c.InstallHold(ctx, "default")).To(Succeed())
+	return c.RestartHoldingManager(ctx)
+}
+
+// RestartHoldingManager runs the manager with the installed hold webhooks at a free port of this
+// machine, and waits until the API server knows their certificate. It returns the options of the webhooks.
+func (c *Cluster) RestartHoldingManager(ctx context.Context) *hold.Options {
+	GinkgoHelper()
+	options, err := controlplane.HoldOptions()
+	Expect(err).NotTo(HaveOccurred())
+	c.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
+	Expect(c.WaitForHold(ctx, options.URL)).To(Succeed())
+	return options
 }

@@ -16,8 +16,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
-	"github.com/nslifecycle/nslifecycle/test/observer"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/observer"
 )
 
 // ManagerUser is the user name of the manager.
@@ -81,7 +81,7 @@ var _ = AfterEach(func(ctx context.Context) {
 	}
 }, NodeTimeout(stopObserverTimeout))
 
-// StartObserver checks the invariants of test/observer until the spec, the container or the suite ends. Call it
+// StartObserver checks the invariants of package observer until the spec, the container or the suite ends. Call it
 // after the users have been added whose permissions are removed then.
 func (c *Cluster) StartObserver(ctx context.Context, changes ...func(*Observation)) {
 	GinkgoHelper()

@@ -9,8 +9,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 )
@@ -19,9 +21,9 @@ import (
 // new namespaces to be admitted.
 func ServesPolicies(ctx context.Context, config *rest.Config) bool {
 	GinkgoHelper()
-	client, err := discovery.NewDiscoveryClientForConfig(config)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
-	serves, err := mutation.ServesPolicies(ctx, client)
+	serves, err := mutation.ServesPolicies(ctx, discoveryClient)
 	Expect(err).NotTo(HaveOccurred())
 	return serves
 }
@@ -44,4 +46,63 @@ func PolicyKinds(ctx context.Context, config *rest.Config) string {
 		kinds = append(kinds, "mutatingadmissionpolicybindings", "mutatingadmissionpolicies")
 	}
 	return strings.Join(append(kinds, "validatingadmissionpolicybindings", "validatingadmissionpolicies"), ",")
+}
+
+// DenyByPolicy makes a policy deny the requests that a CEL expression matches, with a message. It returns the
+// binding of the policy. Both are deleted when the spec ends.
+func DenyByPolicy(
+	ctx context.Context, admin client.Client, requests admissionv1.RuleWithOperations, expression, message string,
+) *admissionv1.ValidatingAdmissionPolicyBinding {
+	GinkgoHelper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	policy.Name = Unique("denial")
+	policy.Spec.MatchConstraints = &admissionv1.MatchResources{
+		ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: requests}},
+	}
+	policy.Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "denied", Expression: expression}}
+	policy.Spec.Validations = []admissionv1.Validation{{Expression: "false", Message: message}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+	binding.Name, binding.Spec.PolicyName = policy.Name, policy.Name
+	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
+	for _, object := range []client.Object{policy, binding} {
+		Expect(admin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed())
+		})
+	}
+	return binding
+}
+
+// MutateByPolicy makes a policy apply a configuration, which is a CEL expression, to the objects of requests until the
+// spec or the container ends. The parameters of the policy are ConfigMaps.
+func MutateByPolicy(
+	ctx context.Context, admin client.Client, name string, requests admissionv1.RuleWithOperations, expression string,
+	spec admissionv1.MutatingAdmissionPolicyBindingSpec,
+) {
+	GinkgoHelper()
+	policy := &admissionv1.MutatingAdmissionPolicy{}
+	policy.Name, policy.Spec.ReinvocationPolicy = name, admissionv1.NeverReinvocationPolicy
+	policy.Spec.MatchConstraints = &admissionv1.MatchResources{
+		ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: requests}},
+	}
+	policy.Spec.Mutations = []admissionv1.Mutation{{
+		PatchType:          admissionv1.PatchTypeApplyConfiguration,
+		ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: expression},
+	}}
+	if spec.ParamRef != nil {
+		policy.Spec.ParamKind = &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
+	}
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{Spec: spec}
+	binding.Name, binding.Spec.PolicyName = name, name
+	for _, object := range []client.Object{policy, binding} {
+		Expect(admin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
+	}
+}
+
+// RequestsFor returns the operations on a resource in all versions.
+func RequestsFor(group, resource string, operations ...admissionv1.OperationType) admissionv1.RuleWithOperations {
+	return admissionv1.RuleWithOperations{Operations: operations, Rule: admissionv1.Rule{
+		APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource},
+	}}
 }

@@ -5,15 +5,18 @@ package framework
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // AddTemplateAccount creates a ServiceAccount that may apply objects of templates, and that the operator
@@ -25,13 +28,42 @@ func (c *Cluster) AddTemplateAccount(ctx context.Context, name string) {
 	})).To(Succeed())
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: name}
 	c.Bind(ctx, name, []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbFurnish}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision}},
 		{
 			APIGroups: []string{"", "networking.k8s.io", "rbac.authorization.k8s.io", "test.example.com"},
 			Resources: []string{"*"}, Verbs: []string{"create", "patch", "delete", "get", "bind", "escalate"},
 		},
 	}, subject)
 	c.AllowImpersonation(ctx, name)
+}
+
+// CreateTemplate creates a template, and waits until the API server selects new Namespaces with its labels. The
+// template exists until the spec ends.
+func (c *Cluster) CreateTemplate(ctx context.Context, template *v1alpha1.NamespaceTemplate) {
+	GinkgoHelper()
+	// The API server recognizes the parameter kind of the policies for templates after some time.
+	Eventually(func() error { return c.Admin.Create(ctx, template) }).WithContext(ctx).Should(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(c.Admin.Delete(ctx, template))).To(Succeed())
+		Eventually(func(g Gomega) {
+			for _, entry := range c.EffectiveSet(g, ctx).Templates {
+				g.Expect(entry.Name).NotTo(Equal(template.Name))
+			}
+		}).WithContext(ctx).Should(Succeed())
+	})
+	Eventually(func(g Gomega) {
+		probe := wrappers.MakeNamespace("probe")
+		if selector := template.Spec.NamespaceSelector; selector != nil {
+			for key, value := range selector.MatchLabels {
+				probe.Label(key, string(value))
+			}
+		} else {
+			probe.Label(v1alpha1.LabelTemplate, template.Name)
+		}
+		g.Expect(c.Admin.Create(ctx, &probe.Namespace, client.DryRunAll)).To(Succeed())
+		selected := strings.Split(probe.Annotations[v1alpha1.AnnotationSelectedTemplates], ",")
+		g.Expect(selected).To(ContainElement(template.Name))
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // AllowImpersonation allows the operator to impersonate a ServiceAccount.

@@ -22,11 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -56,6 +56,7 @@ func annotate(
 // put updates a namespace or one of its subresources with a PUT request.
 func put(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, subresource ...string) error {
 	GinkgoHelper()
+	namespace.ResourceVersion = "" // The operator writes conditions.
 	clientset, err := kubernetes.NewForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
 	return clientset.CoreV1().RESTClient().Put().Resource("namespaces").Name(namespace.Name).
@@ -107,9 +108,9 @@ var _ = Describe("The expiry policy", func() {
 		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("who")))
 		manifest := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace.Name +
 			`","annotations":{"nslifecycle.dev/ttl":"1h"}}}`
-		_, err := plane.KubectlWithInput(ctx, editorConfig, manifest, "apply", "--server-side", "-f", "-")
+		_, err := cluster.KubectlWithInput(ctx, editorConfig, manifest, "apply", "--server-side", "-f", "-")
 		Expect(err).To(BeDeniedBy("expiry"))
-		_, err = plane.KubectlWithInput(ctx, ownerConfig, manifest, "apply", "--server-side", "-f", "-")
+		_, err = cluster.KubectlWithInput(ctx, ownerConfig, manifest, "apply", "--server-side", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(5*time.Minute))
 
@@ -151,39 +152,15 @@ var _ = Describe("The expiry policy", func() {
 		Expect(c.Delete(ctx, other, client.DryRunAll)).NotTo(Succeed())
 	}, SpecTimeout(5*time.Minute))
 
-	It("accepts exactly those values that the operator can parse", func(ctx context.Context) {
-		accepted := map[bool]int{}
-		for key, values := range map[string][]string{
-			v1alpha1.AnnotationExpiresAt: {
-				farOff, "2026-12-24T18:00:00+01:00", "2026-12-24T18:00:00-23:59", "2026-12-24T18:00:00.5Z", "9999-12-31T23:59:59Z",
-				"0001-01-01T00:00:00Z", "2028-02-29T00:00:00Z", "2026-12-24T18:00:00.123456789+00:00",
-				"", "tomorrow", "2026-12-24", "2026-12-24T18:00:00", "2026-12-24 18:00:00Z", "2026-12-24t18:00:00z",
-				"2026-12-24T18:00Z", "2026-12-24T24:00:00Z", "2026-12-24T18:60:00Z", "2026-12-24T18:00:60Z",
-				"2026-12-24T18:00:00,5Z", "2026-12-24T18:00:00+24:00", "2026-02-29T00:00:00Z", "2026-04-31T00:00:00Z",
-				"2026-13-01T00:00:00Z", "2026-00-10T00:00:00Z", "2026-01-00T00:00:00Z", "12026-12-24T18:00:00Z",
-				" 2026-12-24T18:00:00Z", "2026-12-24T18:00:00Z\n", "2026-12-24T18:00:00.1234567890Z", "1798135200",
-				"٢٠٢٦-12-24T18:00:00Z", strings.Repeat("9", 200000),
-			},
-			v1alpha1.AnnotationTTL: {
-				"1s", "90m", "8h", "7d", "1d2h3m4s", "1h30m", "0d5m", "99999d99999h99999m99999s",
-				"", "0", "0s", "0d0h0m0s", "-1h", "+1h", "8", "8H", "1.5h", "1h 30m", "30m1h", "1h1h", "1w", "1ms", "P7D",
-				"100000d", "8h\n", " 8h", "h", "never", "٨h", strings.Repeat("9", 200000),
-			},
+	It("rejects values that the operator cannot parse", func(ctx context.Context) {
+		for key, invalid := range map[string]string{
+			v1alpha1.AnnotationExpiresAt: "2026-02-29T00:00:00Z", v1alpha1.AnnotationTTL: "30m1h",
 		} {
-			for _, value := range values {
+			for _, value := range []string{invalid, strings.Repeat("9", 200000)} {
 				namespace := wrappers.MakeNamespace("value").Annotation(key, value).Obj()
-				namespace.CreationTimestamp = metav1.Now()
-				_, parseErr := expiry.Parse(namespace)
-				err := owner.Create(ctx, namespace, client.DryRunAll)
-				if parseErr == nil {
-					Expect(err).NotTo(HaveOccurred(), "%q", value)
-				} else {
-					Expect(err).To(BeDeniedBy("expiry", "annotation "+key+" must be a"), "%q", value)
-				}
-				accepted[parseErr == nil]++
+				Expect(owner.Create(ctx, namespace, client.DryRunAll)).To(BeDeniedBy("expiry", "annotation "+key+" must be a"), "%q", value)
 			}
 		}
-		Expect(accepted).To(Equal(map[bool]int{true: 16, false: 46}))
 
 		By("checking that a namespace with both annotations is rejected")
 		both := withTTL("both", "8h").Annotation(v1alpha1.AnnotationExpiresAt, farOff).Obj()
@@ -199,13 +176,10 @@ func expiryOf(namespace *corev1.Namespace) [2]string {
 	return [2]string{namespace.Annotations[v1alpha1.AnnotationExpiresAt], namespace.Annotations[v1alpha1.AnnotationTTL]}
 }
 
-// dryRun enables --expiry-dry-run.
-func dryRun(options *manager.Options) { options.IsExpiryDryRun = true }
-
 // warnings returns the Warning Events about a namespace that have the given reason.
 func warnings(g Gomega, ctx context.Context, namespace *corev1.Namespace, reason string) []string {
 	var found []string
-	for _, event := range eventsAbout(g, ctx, namespace) {
+	for _, event := range cluster.EventsAbout(g, ctx, namespace, "") {
 		if strings.HasPrefix(event, "Warning "+reason+" ") {
 			found = append(found, event)
 		}
@@ -214,76 +188,72 @@ func warnings(g Gomega, ctx context.Context, namespace *corev1.Namespace, reason
 }
 
 var _ = Describe("Expiry", func() {
-	It("deletes only expired namespaces, and only after a warning", func(ctx context.Context) {
-		runManager(ctx, "expiry,finalization")
+	It("deletes only expired namespaces, and only after a warning, unless their expiry was extended or removed", func(ctx context.Context) {
 		neighbours := []*corev1.Namespace{
 			create(ctx, owner, wrappers.MakeNamespace(unique("neighbour"))), create(ctx, owner, withTTL("neighbour", "3h")),
 		}
+		extended, kept := create(ctx, owner, withTTL("extended", "15s")), create(ctx, owner, withTTL("extended", "15s"))
 		held := withTTL("expires", "15s").Obj()
 		held.Finalizers = []string{"test.example.com/hold"}
 		Expect(owner.Create(ctx, held)).To(Succeed())
 		at := create(ctx, owner, wrappers.MakeNamespace(unique("expires")).
 			Annotation(v1alpha1.AnnotationExpiresAt, time.Now().Add(15*time.Second).UTC().Format(time.RFC3339Nano)))
-		for _, namespace := range []*corev1.Namespace{held, at} {
+		for _, namespace := range []*corev1.Namespace{held, at, extended, kept} {
 			Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonExpiresSoon).Should(HaveLen(1))
 		}
+		Expect(annotate(ctx, ownerConfig, extended.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
+		// Run the command that the warning recommends.
+		_, err := cluster.Kubectl(ctx, editorConfig, "annotate", "namespace", kept.Name, "nslifecycle.dev/ttl-")
+		Expect(err).NotTo(HaveOccurred())
+
 		expectDeleted(ctx, at)
-		Eventually(eventsAbout).WithContext(ctx).WithArguments(held).
+		Eventually(cluster.EventsAbout).WithContext(ctx).WithArguments(held, "").
 			Should(ContainElement(And(HavePrefix("Normal Expired "), ContainSubstring("(nslifecycle.dev/ttl=15s)"))))
 		now := get(Default, ctx, held.Name)
 		Expect(now.DeletionTimestamp.Time).To(BeTemporally(">=", now.CreationTimestamp.Add(15*time.Second)))
 		Expect(now).To(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon))
 		Expect(warnings(Default, ctx, held, v1alpha1.ReasonExpiresSoon)).To(HaveLen(1))
-		Expect(owner.Patch(ctx, held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(owner.Patch(ctx, held, framework.MergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
 		expectDeleted(ctx, held)
 
-		for _, neighbour := range neighbours {
-			expectKept(ctx, neighbour)
+		for _, namespace := range append(neighbours, extended, kept) {
+			expectKept(ctx, namespace)
 		}
-		Expect(get(Default, ctx, neighbours[0].Name).Status.Conditions).To(BeEmpty())
+		Expect(nsobject.FindCondition(get(Default, ctx, neighbours[0].Name), v1alpha1.ConditionExpiring)).To(BeNil())
+		for name, reason := range map[string]string{
+			neighbours[1].Name: v1alpha1.ReasonExpiryScheduled, extended.Name: v1alpha1.ReasonExpiryScheduled, kept.Name: v1alpha1.ReasonNoExpiry,
+		} {
+			Expect(get(Default, ctx, name)).To(HaveCondition(v1alpha1.ConditionExpiring, no, reason))
+		}
 		Expect(get(Default, ctx, neighbours[1].Name)).To(
 			HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled, "(nslifecycle.dev/ttl=3h); to keep it, run: "))
 	}, SpecTimeout(5*time.Minute))
 
-	It("keeps a namespace whose expiry was extended or removed after the warning", func(ctx context.Context) {
-		runManager(ctx, "expiry")
-		extended, kept := create(ctx, owner, withTTL("extended", "15s")), create(ctx, owner, withTTL("extended", "15s"))
-		for _, namespace := range []*corev1.Namespace{extended, kept} {
-			Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
-				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon))
+	It("records the warning in an annotation that only it can change", func(ctx context.Context) {
+		const key = v1alpha1.AnnotationExpiryWarnedAt
+		namespace := create(ctx, owner, withTTL("warned", "30m"))
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon))
+		warned, expires := get(Default, ctx, namespace.Name), namespace.CreationTimestamp.Add(30*time.Minute)
+		Expect(warned.Annotations).To(HaveKeyWithValue(key, HaveSuffix("Z "+expires.UTC().Format(time.RFC3339))))
+		for _, value := range []string{"", "2020-01-01T00:00:00Z " + expires.UTC().Format(time.RFC3339)} {
+			for _, subresource := range [][]string{nil, {"status"}} {
+				Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{key: value}, subresource...)).
+					To(BeForbiddenBy("guard", key, `verb "initialize"`))
+			}
 		}
-		Expect(annotate(ctx, ownerConfig, extended.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
-		// Run the command that the warning recommends.
-		_, err := plane.Kubectl(ctx, editorConfig, "annotate", "namespace", kept.Name, "nslifecycle.dev/ttl-")
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(get).WithContext(ctx).WithArguments(extended.Name).
-			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
-		Eventually(get).WithContext(ctx).WithArguments(kept.Name).
+		By("leaving it out")
+		Eventually(annotate).WithContext(ctx).WithArguments(ownerConfig, namespace.Name, map[string]any{key: nil}).
+			Should(Succeed())
+		Expect(get(Default, ctx, namespace.Name).Annotations).To(HaveKeyWithValue(key, warned.Annotations[key]))
+		By("removing the expiry")
+		Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonNoExpiry))
-		Consistently(func(g Gomega) {
-			g.Expect(get(g, ctx, extended.Name).DeletionTimestamp).To(BeNil())
-			g.Expect(get(g, ctx, kept.Name).DeletionTimestamp).To(BeNil())
-		}).WithContext(ctx).WithTimeout(16 * time.Second).Should(Succeed())
-	}, SpecTimeout(5*time.Minute))
-
-	It("waits one hour after a late warning, and warns only once", func(ctx context.Context) {
-		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("too-late")).
-			Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z"))
-		for range 2 {
-			chosen, err := manager.ParseControllers("expiry")
-			Expect(err).NotTo(HaveOccurred())
-			running, err := plane.StartManager(ctx, func(options *manager.Options) { options.Controllers = chosen })
-			Expect(err).NotTo(HaveOccurred())
-			Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
-				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "has expired"))
-			expectKept(ctx, namespace)
-			Expect(running.Stop()).To(Succeed())
-		}
-		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(HaveLen(1))
+		Expect(get(Default, ctx, namespace.Name).Annotations).NotTo(HaveKey(key))
 	}, SpecTimeout(5*time.Minute))
 
 	It("never deletes a protected namespace, and warns once the protection is removed", func(ctx context.Context) {
-		runManager(ctx, "expiry")
 		namespace := create(ctx, owner, withTTL("guarded", "2s").Label(v1alpha1.LabelDeletionProtection, "enabled"))
 		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonDeletionProtected).
 			Should(ConsistOf(ContainSubstring("kubectl label namespace " + namespace.Name + " nslifecycle.dev/deletion-protection-")))
@@ -292,7 +262,7 @@ var _ = Describe("Expiry", func() {
 			HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonDeletionProtected, "expired at "))
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionProtected)).To(HaveLen(1))
 
-		_, err := plane.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
+		_, err := cluster.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "has expired"))
@@ -300,7 +270,7 @@ var _ = Describe("Expiry", func() {
 	}, SpecTimeout(5*time.Minute))
 
 	It("only reports expired namespaces with --expiry-dry-run", func(ctx context.Context) {
-		runManager(ctx, "*,expiry", dryRun)
+		restartManager(ctx, withControllers("*,expiry"), func(options *manager.Options) { options.IsExpiryDryRun = true })
 		namespace := create(ctx, owner, withTTL("dry-run", "2s"))
 		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonExpiryDryRun).
 			Should(ConsistOf(ContainSubstring("is not deleted: the operator runs with --expiry-dry-run")))
@@ -308,23 +278,22 @@ var _ = Describe("Expiry", func() {
 	}, SpecTimeout(5*time.Minute))
 
 	It("is disabled by default", func(ctx context.Context) {
-		runManager(ctx, "*")
+		restartManager(ctx, withControllers("*"))
 		namespace := create(ctx, owner, withTTL("off", "1s"))
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
-			Should(HaveCondition(v1alpha1.ConditionInitializing, no, v1alpha1.ReasonNotRequired))
+			Should(HaveCondition(v1alpha1.ConditionInitializing, no, v1alpha1.ReasonInitialized))
 		expectKept(ctx, namespace)
 		Consistently(get).WithContext(ctx).WithArguments(namespace.Name).WithTimeout(2 * time.Second).
 			Should(HaveField("DeletionTimestamp", BeNil()))
 	}, SpecTimeout(5*time.Minute))
 
 	It("never deletes namespaces that the cluster or the operator requires", func(ctx context.Context) {
-		runManager(ctx, "expiry")
 		for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, controlplane.SystemNamespace} {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			Expect(client.IgnoreAlreadyExists(admin.Create(ctx, namespace))).To(Succeed())
-			Expect(annotate(ctx, plane.Admin, name, map[string]any{v1alpha1.AnnotationTTL: "1s"})).To(Succeed())
+			Expect(annotate(ctx, cluster.Admin.Config, name, map[string]any{v1alpha1.AnnotationTTL: "1s"})).To(Succeed())
 			DeferCleanup(func(ctx context.Context) {
-				Expect(annotate(ctx, plane.Admin, name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
+				Expect(annotate(ctx, cluster.Admin.Config, name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
 			})
 			Eventually(get).WithContext(ctx).WithArguments(name).
 				Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonNeverExpires))
@@ -334,7 +303,7 @@ var _ = Describe("Expiry", func() {
 
 	It("uses the API server's clock if the manager's clock is ahead", func(ctx context.Context) {
 		ahead := clocktesting.NewFakePassiveClock(time.Now().Add(24 * time.Hour))
-		runManager(ctx, "expiry", func(options *manager.Options) { options.Clock = ahead })
+		restartManager(ctx, withControllers("expiry"), func(options *manager.Options) { options.Clock = ahead })
 		namespace := create(ctx, owner, withTTL("clock", "3h"))
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
@@ -343,39 +312,42 @@ var _ = Describe("Expiry", func() {
 	}, SpecTimeout(5*time.Minute))
 
 	It("reports that an admission policy denies the deletion, and retries the deletion", func(ctx context.Context) {
-		policy, binding := refusing("test.example.com/refuse")
-		Expect(admin.Create(ctx, policy)).To(Succeed())
-		Expect(admin.Create(ctx, binding)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { _ = admin.Delete(ctx, policy) })
+		binding := framework.DenyByPolicy(ctx, admin, framework.RequestsFor("", "namespaces", admissionv1.Delete),
+			"'test.example.com/refuse' in oldObject.metadata.?labels.orValue({})", "not today")
 		namespace := create(ctx, owner, withTTL("refused", "8h").Label("test.example.com/refuse", "true"))
 		Eventually(func() error { return owner.Delete(ctx, namespace.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
 			Should(MatchError(ContainSubstring("not today")))
-		runManager(ctx, "expiry")
 		// Set the expiry after the manager has started, so that the warning is not late.
 		Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{
 			v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: time.Now().Add(15 * time.Second).UTC().Format(time.RFC3339),
 		})).To(Succeed())
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
-			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonDeletionRefused, "not today"))
-		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonDeletionRefused).Should(HaveLen(1))
+			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonDeletionRejected, "not today"))
+		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonDeletionRejected).Should(HaveLen(1))
 		expectKept(ctx, namespace)
 
 		Expect(admin.Delete(ctx, binding)).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionRefused)).To(HaveLen(1))
+		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionRejected)).To(HaveLen(1))
 	}, SpecTimeout(5*time.Minute))
 
 	It("deletes no namespaces while the policy is missing, and resumes when the policy is restored", func(ctx context.Context) {
-		runManager(ctx, "expiry")
 		waiting := create(ctx, owner, withTTL("policy", "8h"))
 		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
-		Expect(admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-expiry"},
-		})).To(Succeed())
-		DeferCleanup(restorePolicies)
+		binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+		Expect(admin.Get(ctx, client.ObjectKey{Name: "nslifecycle-expiry"}, binding)).To(Succeed())
+		Expect(admin.Delete(ctx, binding)).To(Succeed())
+		restore := func(ctx context.Context) {
+			GinkgoHelper()
+			again := binding.DeepCopy()
+			again.ResourceVersion, again.UID = "", ""
+			Expect(client.IgnoreAlreadyExists(admin.Create(ctx, again))).To(Succeed())
+			expectExpiryPolicy(ctx)
+		}
+		DeferCleanup(restore)
 		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).Should(HaveCondition(
 			v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryPolicyMissing, "run: kubectl apply -k config/expiry"))
 		By("setting a value that the policy would reject")
@@ -394,7 +366,7 @@ var _ = Describe("Expiry", func() {
 		Expect(annotate(ctx, editorConfig, twice.Name, both)).To(Succeed())
 
 		By("restoring the policy")
-		restorePolicies(ctx)
+		restore(ctx)
 		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
 		Eventually(get).WithContext(ctx).WithArguments(wrong.Name).
@@ -415,32 +387,3 @@ var _ = Describe("Expiry", func() {
 		})).To(Succeed())
 	}, SpecTimeout(5*time.Minute))
 })
-
-// restorePolicies reinstalls all policies and waits until the expiry policy is enforced.
-func restorePolicies(ctx context.Context) {
-	GinkgoHelper()
-	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", plane.Dir+"/config/default")
-	Expect(err).NotTo(HaveOccurred())
-	Eventually(func() error {
-		return admin.Create(ctx, wrappers.MakeNamespace("probe").Annotation(v1alpha1.AnnotationTTL, "x").Obj(), client.DryRunAll)
-	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
-}
-
-// refusing returns a policy that denies the deletion of namespaces with the given label, and its
-// binding.
-func refusing(label string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	const name = "refuse.test.example.com"
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	policy.Spec.MatchConstraints = &admissionv1.MatchResources{
-		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{label: "true"}},
-		ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Delete},
-			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}},
-		}}},
-	}
-	policy.Spec.Validations = []admissionv1.Validation{{Expression: "false", Message: "not today"}}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	binding.Spec.PolicyName = name
-	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
-	return policy, binding
-}

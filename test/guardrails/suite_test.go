@@ -1,6 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package guardrails tests deletion protection and expiry against a real API server. The users are
+// unprivileged, and the manager has the permissions of its ServiceAccount.
 package guardrails
 
 import (
@@ -15,15 +17,14 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/matchers"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // Users of the shared control plane.
@@ -35,8 +36,8 @@ const (
 )
 
 var (
+	// cluster has a manager with all controllers, including expiry.
 	cluster *framework.Cluster
-	plane   *controlplane.ControlPlane
 
 	admin         client.Client
 	editor, owner client.Client
@@ -45,16 +46,13 @@ var (
 )
 
 func TestGuardRails(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Guard rails")
+	framework.RunSuite(t, "Guard rails")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	framework.SetDefaults()
-
 	cluster = framework.StartControlPlane(ctx)
-	plane, admin = cluster.ControlPlane, cluster.Admin
-	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", enableGuardRails())
+	admin = cluster.Admin
+	_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", enableGuardRails())
 	Expect(err).NotTo(HaveOccurred())
 
 	editorConfig = newUser(ctx, editorUser, "get", "list", "watch", "create", "update", "patch")
@@ -67,16 +65,24 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(admin.Create(ctx, sample)).To(Succeed())
 	Eventually(func() error { return admin.Delete(ctx, sample.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
 		Should(BeForbiddenBy("protection"))
+	expectExpiryPolicy(ctx)
+	startManager(ctx)
+	cluster.ExpectInjected(ctx)
+})
+
+// expectExpiryPolicy waits until the API server enforces the policy.
+func expectExpiryPolicy(ctx context.Context) {
+	GinkgoHelper()
 	Eventually(func() error {
 		return admin.Create(ctx, wrappers.MakeNamespace("probe").Annotation("nslifecycle.dev/ttl", "x").Obj(), client.DryRunAll)
 	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
-})
+}
 
 // enableGuardRails returns the directory of a copy of config/default in which the lines that enable
 // the guard rails are uncommented, as documented.
 func enableGuardRails() string {
 	GinkgoHelper()
-	dir := filepath.Join(plane.Dir, "config")
+	dir := filepath.Join(cluster.Dir, "config")
 	Expect(os.CopyFS(dir, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
 	file := filepath.Join(dir, "default", "kustomization.yaml")
 	text, err := os.ReadFile(file)
@@ -105,15 +111,28 @@ func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	}).Config
 }
 
-// runManager runs the manager with the permissions of its ServiceAccount until the end of the spec.
-func runManager(ctx context.Context, controllers string, changes ...func(*manager.Options)) {
+func startManager(ctx context.Context) {
 	GinkgoHelper()
-	chosen, err := manager.ParseControllers(controllers)
+	cluster.StartManager(ctx, withControllers("*,expiry"))
+}
+
+// restartManager runs the manager with other options until the spec ends.
+func restartManager(ctx context.Context, changes ...func(*manager.Options)) {
+	GinkgoHelper()
+	cluster.StopManager()
+	cluster.StartManager(ctx, changes...)
+	DeferCleanup(func(ctx context.Context) {
+		cluster.StopManager()
+		startManager(ctx)
+	})
+}
+
+// withControllers is an option of a manager.
+func withControllers(list string) func(*manager.Options) {
+	GinkgoHelper()
+	controllers, err := manager.ParseControllers(list)
 	Expect(err).NotTo(HaveOccurred())
-	choose := func(options *manager.Options) { options.Controllers = chosen }
-	running, err := plane.StartManager(ctx, append(changes, choose)...)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+	return func(options *manager.Options) { options.Controllers = controllers }
 }
 
 // create creates a namespace with the given client.
@@ -126,17 +145,12 @@ func create(ctx context.Context, c client.Client, namespace *wrappers.NamespaceW
 
 // get returns the current state of a namespace.
 func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
-	namespace := &corev1.Namespace{}
-	g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
-	return namespace
+	return cluster.GetNamespace(g, ctx, name)
 }
 
-// expectDeleted waits until a namespace no longer exists.
 func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
-	Eventually(func() error {
-		return admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
-	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "namespace %s still exists", namespace.Name)
+	framework.ExpectDeleted(ctx, admin, namespace)
 }
 
 // expectKept verifies that a namespace is not deleted during the default duration of Consistently.

@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 var _ = Describe("backup", Ordered, func() {
@@ -29,10 +30,10 @@ var _ = Describe("backup", Ordered, func() {
 	var original string
 
 	BeforeAll(func(ctx context.Context) {
-		adminUser = newUser(plane.Admin)
-		for _, running := range []*controlplane.ControlPlane{plane, bare} {
+		adminUser = newUser(plane.Admin.Config)
+		for _, running := range []*framework.Cluster{plane, bare} {
 			applyTestdata(ctx, running, "crontab.yaml")
-			_, err := running.Kubectl(ctx, running.Admin, "wait", "--for=condition=Established", "crd/crontabs.stable.example.com")
+			_, err := running.Kubectl(ctx, running.Admin.Config, "wait", "--for=condition=Established", "crd/crontabs.stable.example.com")
 			Expect(err).NotTo(HaveOccurred())
 		}
 		applyTestdata(ctx, plane, "shop.yaml")
@@ -41,7 +42,7 @@ var _ = Describe("backup", Ordered, func() {
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}},
 				claim("data"), claim("data-store-0"), claim("debug-scratch"),
 			} {
-				release(ctx, admin, finalized)
+				framework.RemoveFinalizers(ctx, admin, finalized)
 			}
 			// The Pod has a node but no kubelet.
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "debug"}}
@@ -56,10 +57,10 @@ var _ = Describe("backup", Ordered, func() {
 
 	for name, args := range map[string][]string{"client-side": nil, "server-side": {"--server-side"}} {
 		It("contains the same objects after a restore in another cluster with "+name+" apply", func(ctx context.Context) {
-			_, err := bare.KubectlWithInput(ctx, bare.Admin, original,
+			_, err := bare.KubectlWithInput(ctx, bare.Admin.Config, original,
 				append([]string{"apply", "--validate=strict", "-f", "-"}, args...)...)
 			Expect(err).NotTo(HaveOccurred())
-			restored := newUser(bare.Admin).run(ctx, "backup", "shop", "--include-secrets")
+			restored := newUser(bare.Admin.Config).run(ctx, "backup", "shop", "--include-secrets")
 			Expect(restored.code).To(BeZero())
 			Expect(restored.stdout).To(Equal(original))
 			emptyBare(ctx, "shop")
@@ -138,9 +139,9 @@ var _ = Describe("backup", Ordered, func() {
 	}, NodeTimeout(testTimeout))
 })
 
-func applyTestdata(ctx context.Context, running *controlplane.ControlPlane, file string) {
+func applyTestdata(ctx context.Context, running *framework.Cluster, file string) {
 	GinkgoHelper()
-	_, err := running.Kubectl(ctx, running.Admin, "apply", "-f",
+	_, err := running.Kubectl(ctx, running.Admin.Config, "apply", "-f",
 		filepath.Join(controlplane.Root(), "test", "plugin", "testdata", file))
 	Expect(err).NotTo(HaveOccurred())
 }
@@ -191,14 +192,14 @@ func makeControlled(ctx context.Context) {
 // emptyBare deletes a namespace and its content on the control plane without the operator.
 func emptyBare(ctx context.Context, name string) {
 	GinkgoHelper()
-	types, err := bare.Kubectl(ctx, bare.Admin, "api-resources", "--namespaced", "--verbs=delete", "-o", "name")
+	types, err := bare.Kubectl(ctx, bare.Admin.Config, "api-resources", "--namespaced", "--verbs=delete", "-o", "name")
 	Expect(err).NotTo(HaveOccurred())
-	_, err = bare.Kubectl(ctx, bare.Admin, "delete", strings.Join(strings.Fields(types), ","), "--all",
+	_, err = bare.Kubectl(ctx, bare.Admin.Config, "delete", strings.Join(strings.Fields(types), ","), "--all",
 		"--namespace", name, "--wait=false", "--grace-period=0", "--force")
 	Expect(err).NotTo(HaveOccurred())
-	release(ctx, bareAdmin, claim("data"))
-	release(ctx, bareAdmin, claim("data-store-0"))
-	release(ctx, bareAdmin, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "debug"}})
+	framework.RemoveFinalizers(ctx, bareAdmin, claim("data"))
+	framework.RemoveFinalizers(ctx, bareAdmin, claim("data-store-0"))
+	framework.RemoveFinalizers(ctx, bareAdmin, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "debug"}})
 	finalize(ctx, bareAdmin, name)
-	Expect(newUser(bare.Admin).run(ctx, "orphans").stderr).To(Equal("No orphans found.\n"))
+	Expect(newUser(bare.Admin.Config).run(ctx, "orphans").stderr).To(Equal("No orphans found.\n"))
 }

@@ -29,7 +29,7 @@ var _ = Describe("finalize", func() {
 	)
 
 	BeforeEach(func() {
-		adminUser = newUser(bare.Admin)
+		adminUser = newUser(bare.Admin.Config)
 		dir = GinkgoT().TempDir()
 	})
 
@@ -90,14 +90,14 @@ var _ = Describe("finalize", func() {
 				Removal                     map[string]string
 				Orphans                     []struct{ Resource, Name, UID string }
 				Objections                  []string
-				IsDryRun                    bool
+				DryRun                      bool
 			}
 			Expect(json.Unmarshal([]byte(printed.stdout), &plan)).To(Succeed())
 			Expect(plan.APIVersion).To(Equal("cli.nslifecycle.dev/v1alpha1"))
 			Expect(plan.Kind).To(Equal("FinalizePlan"))
 			Expect(plan.Namespace).To(Equal(namespace.Name))
 			Expect(plan.Removal).To(Equal(map[string]string{"namespaceFinalizer": "kubernetes"}))
-			Expect(plan.IsDryRun).To(BeTrue())
+			Expect(plan.DryRun).To(BeTrue())
 			var names []string
 			for _, orphan := range plan.Orphans {
 				names = append(names, orphan.Resource+"/"+orphan.Name)

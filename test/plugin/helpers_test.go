@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 const testFinalizer = "test.example.com/hold"
@@ -47,34 +47,15 @@ func newUser(config *rest.Config) *user {
 }
 
 // newRestrictedUser creates a user with the permissions that the given rules grant.
-func newRestrictedUser(
-	ctx context.Context, running *controlplane.ControlPlane, name string, rules ...rbacv1.PolicyRule,
-) *user {
+func newRestrictedUser(ctx context.Context, in *framework.Cluster, name string, rules ...rbacv1.PolicyRule) *user {
 	GinkgoHelper()
-	config, err := running.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	c := framework.NewClient(running.Admin)
-	for _, object := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		},
-	} {
-		Expect(c.Create(ctx, object)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { _ = c.Delete(ctx, object) })
-	}
-	if len(rules) > 0 {
-		framework.ExpectAllowed(ctx, config, rules[0])
-	}
-	return newUser(config)
+	return newUser(in.AddUserWithRules(ctx, name, rules...).Config)
 }
 
 // environment returns environment variables with the plugin in PATH.
 func (u *user) environment() []string {
 	return append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
-		"HOME="+u.home, "XDG_STATE_HOME="+u.home, "KUBECONFIG="+filepath.Join(u.home, "kubeconfig"))
+		"HOME="+u.home, "KUBECONFIG="+filepath.Join(u.home, "kubeconfig"))
 }
 
 // result is the output and the exit status of a command.
@@ -190,25 +171,12 @@ func makeConfigMap(ctx context.Context, c client.Client, namespace, name string,
 	return object
 }
 
-// release removes all finalizers from an object.
-func release(ctx context.Context, c client.Client, object client.Object) {
-	GinkgoHelper()
-	Expect(client.IgnoreNotFound(c.Patch(ctx, object, client.RawPatch("application/merge-patch+json",
-		[]byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
-}
-
 // finalize deletes a Namespace and removes its namespace finalizers without deleting its content.
 func finalize(ctx context.Context, c client.Client, name string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{}
 	Expect(c.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
 	Expect(client.IgnoreNotFound(c.Delete(ctx, namespace))).To(Succeed())
-	Eventually(func(g Gomega) {
-		g.Expect(c.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
-		namespace.Spec.Finalizers = nil
-		g.Expect(c.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
-	}).WithContext(ctx).Should(Succeed())
-	Eventually(func() bool {
-		return apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Name: name}, namespace))
-	}).WithContext(ctx).Should(BeTrue())
+	framework.SetNamespaceFinalizers(ctx, c, name)
+	framework.ExpectDeleted(ctx, c, namespace)
 }

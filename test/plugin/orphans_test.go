@@ -15,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/plugin/orphans"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 var _ = Describe("orphans", func() {
 	It("finds and deletes objects whose namespace does not exist", func(ctx context.Context) {
-		adminUser := newUser(bare.Admin)
+		adminUser := newUser(bare.Admin.Config)
 		Expect(adminUser.run(ctx, "orphans").stderr).To(Equal("No orphans found.\n"))
 
 		existing := makeNamespace(ctx, bareAdmin, "existing")
@@ -49,8 +49,8 @@ var _ = Describe("orphans", func() {
 		By("deleting the orphans")
 		deleted := adminUser.run(ctx, "orphans", "--delete", "--yes")
 		Expect(deleted.code).To(BeZero())
-		Expect(deleted.stderr).To(ContainSubstring("configmaps/free in namespace " + name + ": " + string(orphans.OutcomeDeleted) + "\n"))
-		Expect(deleted.stderr).To(ContainSubstring("configmaps/held in namespace " + name + ": " + string(orphans.OutcomeHeld)))
+		Expect(deleted.stderr).To(ContainSubstring("configmaps/free in namespace " + name + ": deleted\n"))
+		Expect(deleted.stderr).To(ContainSubstring("configmaps/held in namespace " + name + ": terminating, has finalizers"))
 		Expect(deleted.stderr).To(MatchRegexp(`Warning: Finalizers .* 1 object\b`))
 		Expect(orphanNames(adminUser.run(ctx, "orphans", "-o", "json").stdout)).To(Equal([]string{"configmaps/held"}))
 
@@ -69,7 +69,7 @@ var _ = Describe("orphans", func() {
 		Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		makeConfigMap(ctx, admin, name, "orphan", testFinalizer)
 		finalize(ctx, admin, name)
-		adminUser := newUser(plane.Admin)
+		adminUser := newUser(plane.Admin.Config)
 		deleted := adminUser.run(ctx, "orphans", "--delete", "--yes")
 		Expect(deleted.code).To(Equal(1))
 		Expect(deleted.stdout).To(ContainSubstring(name))
@@ -101,7 +101,7 @@ var _ = Describe("orphans", func() {
 	}, NodeTimeout(testTimeout))
 })
 
-var removeFinalizers = client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+var removeFinalizers = framework.MergePatch(`{"metadata":{"finalizers":null}}`)
 
 // orphanNames returns the sorted names of the orphans in a JSON list.
 func orphanNames(text string) []string {

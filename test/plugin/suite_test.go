@@ -14,15 +14,14 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 var (
 	// plane is a control plane with the operator. bare has no controllers, so nothing deletes the
 	// content of its namespaces.
-	plane, bare *controlplane.ControlPlane
-	manager     *controlplane.Manager
+	plane, bare *framework.Cluster
 	// admin and bareAdmin are members of system:masters.
 	admin, bareAdmin client.Client
 	// bin is a directory with the plugin, the link for completion, and kubectl.
@@ -30,23 +29,15 @@ var (
 )
 
 func TestPlugin(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Plugin")
+	framework.RunSuite(t, "Plugin")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	framework.SetDefaults()
-
-	cluster, empty := framework.StartControlPlane(ctx), framework.StartControlPlane(ctx)
-	plane, bare = cluster.ControlPlane, empty.ControlPlane
-	admin, bareAdmin = cluster.Admin, empty.Admin
+	plane, bare = framework.Start(ctx), framework.StartControlPlane(ctx)
+	admin, bareAdmin = plane.Admin, bare.Admin
 	bin = buildPlugin(ctx)
-	Expect(plane.Install(ctx)).To(Succeed())
-	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
-	var err error
-	manager, err = plane.StartManager(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
+	plane.Install(ctx, "default")
+	plane.StartManager(ctx)
 })
 
 // buildPlugin builds the plugin and returns a directory for the PATH that contains it and kubectl.

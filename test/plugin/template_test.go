@@ -15,25 +15,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// furnisher is the ServiceAccount of the templates.
-const furnisher = "plugin-furnisher"
+// provisioner is the ServiceAccount of the templates.
+const provisioner = "provisioner"
 
 var _ = Describe("template", Ordered, ContinueOnFailure, func() {
-	BeforeAll(func(ctx context.Context) { createFurnisher(ctx) })
+	BeforeAll(func(ctx context.Context) { plane.AddTemplateAccount(ctx, provisioner) })
 
 	It("creates namespaces with the objects of a template, and shows what it changes", func(ctx context.Context) {
-		user := newUser(plane.Admin)
+		user := newUser(plane.Admin.Config)
 		settings := newTemplate(unique("settings"))
-		createTemplate(ctx, settings)
+		plane.CreateTemplate(ctx, settings.DeepCopy())
 
 		By("creating namespaces")
 		names := []string{unique("small"), unique("large"), unique("default-size")}
@@ -41,7 +40,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 			created := user.run(ctx, append([]string{"create", names[i], "--wait", "--template=" + settings.Name}, arguments...)...)
 			DeferCleanup(func(ctx context.Context) { remove(ctx, names[i]) })
 			Expect(created.code).To(BeZero(), created.stderr)
-			Expect(created.stdout).To(ContainSubstring("ready after"))
+			Expect(created.stdout).To(ContainSubstring("initialized after"))
 		}
 		Expect(dataOf(ctx, names[0])).To(HaveKeyWithValue("pods", "4"))
 		Expect(dataOf(ctx, names[1])).To(HaveKeyWithValue("pods", "40"))
@@ -87,7 +86,8 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		var comparison map[string]any
 		Expect(json.Unmarshal([]byte(failed.stdout), &comparison)).To(Succeed())
 		Expect(comparison).To(And(HaveKeyWithValue("kind", "TemplateComparison"), HaveKeyWithValue("objects", And(
-			HaveKeyWithValue("Failed", 1.0), HaveKeyWithValue("Created", 1.0), HaveKeyWithValue("Deleted", 1.0)))))
+			HaveKeyWithValue("Failed", 1.0), HaveKeyWithValue("Created", 1.0), HaveKeyWithValue("Deleted", 0.0)))),
+			"nothing is deleted while an object cannot be applied")
 		Expect(failed.stdout).To(ContainSubstring("a valid config key must consist of"))
 
 		By("applying the changed template")
@@ -105,7 +105,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Eventually(func(g Gomega) {
 			status := user.run(ctx, "template", "status", settings.Name)
 			g.Expect(status.code).To(BeZero(), status.stdout)
-			g.Expect(status.stdout).To(ContainSubstring("Namespaces: 3 selected, 3 ready, 0 pending, 0 failed, 0 conflicted."))
+			g.Expect(status.stdout).To(ContainSubstring("Namespaces: 3 desired, 3 updated, 0 outdated, 0 failed, 0 conflicted."))
 		}).WithContext(ctx).Should(Succeed())
 		structured := user.run(ctx, "template", "status", settings.Name, "-o", "json")
 		Expect(structured.stdout).To(And(ContainSubstring(`"kind": "TemplateStatus"`), ContainSubstring(`"outdated": []`)))
@@ -119,7 +119,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 	}, NodeTimeout(testTimeout))
 
 	It("includes existing objects, namespaces and failures in a comparison", func(ctx context.Context) {
-		user := newUser(plane.Admin)
+		user := newUser(plane.Admin.Config)
 		old := newTemplate(unique("existing"))
 		old.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{
 			"existing": v1alpha1.LabelValue(old.Name),
@@ -134,7 +134,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(excluded.stdout).To(And(ContainSubstring("is new"), ContainSubstring("1 selected namespace"),
 			MatchRegexp(`Namespaces +0 +0 +0 +0 +0\n`)))
 
-		old.Spec.ExistingNamespaces = true
+		old.Spec.Scope = v1alpha1.ScopeAllNamespaces
 		created := user.run(ctx, "template", "diff", "-f", writeTemplate(user, old))
 		Expect(created.code).To(BeZero())
 		Expect(created.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +1 +0 +0\n`), ContainSubstring("+ ConfigMap settings")))
@@ -145,18 +145,68 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(failed.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +1\n`), ContainSubstring("the parameter size is required")))
 
 		old.Spec.Parameters[0].Required = false
-		old.Spec.Sync.Adopt = v1alpha1.AdoptNever
+		old.Spec.Sync.AdoptionPolicy = v1alpha1.AdoptNever
 		makeConfigMap(ctx, admin, existing, "settings")
 		adopted := user.run(ctx, "template", "diff", "-f", writeTemplate(user, old))
 		Expect(adopted.code).To(Equal(1))
 		Expect(adopted.stdout).To(And(MatchRegexp(`Objects +0 +0 +1 +0 +1\n`), ContainSubstring("exists already")))
 	}, NodeTimeout(testTimeout))
 
+	It("compares what the operator keeps, replaces and adopts", func(ctx context.Context) {
+		user := newUser(plane.Admin.Config)
+		before := newTemplate(unique("kept"))
+		immutable := func(pods string) {
+			before.Spec.Objects[0].Template.Raw = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings"},"immutable":true,` +
+				`"data":{"pods":"` + pods + `"}}`)
+		}
+		immutable("4")
+		plane.CreateTemplate(ctx, before.DeepCopy())
+		namespace := unique("kept-ns")
+		created := user.run(ctx, "create", namespace, "--wait", "--template="+before.Name)
+		DeferCleanup(func(ctx context.Context) { remove(ctx, namespace) })
+		Expect(created.code).To(BeZero(), created.stderr)
+
+		By("keeping the source of a copy in its own namespace, and replacing an object that cannot be changed")
+		immutable("8")
+		before.Spec.Objects[1].Template = nil
+		before.Spec.Objects[1].SourceRef = &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Namespace: namespace, Name: "notes"}
+		compared := user.run(ctx, "template", "diff", "-f", writeTemplate(user, before))
+		Expect(compared.code).To(BeZero(), compared.stdout)
+		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +1 +0 +0 +0\n`), ContainSubstring("and creates it again")))
+		applied := &v1alpha1.NamespaceTemplate{}
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(before), applied)).To(Succeed())
+		applied.Spec = before.Spec
+		Expect(admin.Update(ctx, applied)).To(Succeed())
+		Eventually(dataOf).WithContext(ctx).WithArguments(namespace).Should(HaveKeyWithValue("pods", "8"))
+		Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "notes"}, &corev1.ConfigMap{})).To(Succeed())
+
+		By("adopting an object with the keys of an earlier namespace, if it has the same content")
+		existing := makeNamespace(ctx, admin, "restored")
+		restored := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: existing.Name, Name: "settings",
+				Annotations: map[string]string{v1alpha1.AnnotationNamespaceUID: "earlier"}},
+			Data: map[string]string{"pods": "4"},
+		}
+		Expect(admin.Create(ctx, restored)).To(Succeed())
+		adopting := newTemplate(unique("adopting"))
+		adopting.Spec.Scope = v1alpha1.ScopeAllNamespaces
+		adopting.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"test": "restored"}}
+		file := writeTemplate(user, adopting)
+		compared = user.run(ctx, "template", "diff", "-f", file)
+		Expect(compared.code).To(BeZero(), compared.stdout)
+		Expect(compared.stdout).To(MatchRegexp(`Objects +0 +0 +2 +0 +0\n`))
+		restored.Data["pods"] = "40"
+		Expect(admin.Update(ctx, restored)).To(Succeed())
+		compared = user.run(ctx, "template", "diff", "-f", file)
+		Expect(compared.code).To(Equal(1))
+		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +0 +1 +0 +1\n`), ContainSubstring("conflict")))
+	}, NodeTimeout(testTimeout))
+
 	It("lists the templates that a user can choose", func(ctx context.Context) {
 		open, restricted := newTemplate(unique("open")), newTemplate(unique("restricted"))
 		restricted.Spec.Access = v1alpha1.AccessRestricted
-		createTemplate(ctx, open)
-		createTemplate(ctx, restricted)
+		plane.CreateTemplate(ctx, open.DeepCopy())
+		plane.CreateTemplate(ctx, restricted.DeepCopy())
 		read := rbacv1.PolicyRule{
 			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespacetemplates"}, Verbs: []string{"list"},
 		}
@@ -170,11 +220,11 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(listed.stdout).To(MatchRegexp(restricted.Name + ` +Restricted +no +size`))
 		chooser := newRestrictedUser(ctx, plane, unique("chooser"), read, use)
 		Expect(chooser.run(ctx, "template", "list").stdout).To(MatchRegexp(restricted.Name + ` +Restricted +yes +size`))
-		Expect(chooser.run(ctx, "template", "list", "-o", "json").stdout).To(ContainSubstring(`"isUsable": true`))
+		Expect(chooser.run(ctx, "template", "list", "-o", "json").stdout).To(ContainSubstring(`"usable": true`))
 	}, NodeTimeout(testTimeout))
 
 	It("manages the rollout of a template, and rolls it back", func(ctx context.Context) {
-		user := newUser(plane.Admin)
+		user := newUser(plane.Admin.Config)
 		rollout := func(arguments ...string) result {
 			GinkgoHelper()
 			return user.run(ctx, append([]string{"template", "rollout"}, arguments...)...)
@@ -185,7 +235,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 			Expect(done.stdout).To(HaveSuffix(stdout + "\n"))
 		}
 		rolled := newTemplate(unique("rolled"))
-		createTemplate(ctx, rolled)
+		plane.CreateTemplate(ctx, rolled.DeepCopy())
 		name, resource := rolled.Name, "namespacetemplates.nslifecycle.dev/"+rolled.Name
 		finished := `NamespaceTemplate "` + name + `" successfully rolled out`
 		namespace := unique("rolled-ns")
@@ -195,8 +245,8 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(rollout("undo", name).stderr).To(ContainSubstring("no earlier revision"))
 		setPods := func(expression string) {
 			GinkgoHelper()
-			Expect(admin.Patch(ctx, rolled, client.RawPatch(types.MergePatchType, []byte(
-				`{"spec":{"variables":[{"name":"pods","expression":"`+expression+`"}]}}`)))).To(Succeed())
+			Expect(admin.Patch(ctx, rolled, framework.MergePatch(
+				`{"spec":{"variables":[{"name":"pods","expression":"`+expression+`"}]}}`))).To(Succeed())
 		}
 
 		By("pausing")
@@ -249,8 +299,9 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 
 		By("rolling back without permissions")
 		reader := newRestrictedUser(ctx, plane, unique("reader"), rbacv1.PolicyRule{
-			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespacetemplates", "namespaceinitializersets"},
-			Verbs: []string{"get"},
+			APIGroups: []string{v1alpha1.GroupVersion.Group, internalv1alpha1.GroupVersion.Group},
+			Resources: []string{"namespacetemplates", "namespaceinitializersets"},
+			Verbs:     []string{"get"},
 		})
 		forbidden := reader.run(ctx, "template", "rollout", "undo", name)
 		Expect(forbidden.code).To(Equal(1))
@@ -259,10 +310,10 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 	}, NodeTimeout(testTimeout))
 
 	It("shows why a template is not effective", func(ctx context.Context) {
-		user := newUser(plane.Admin)
+		user := newUser(plane.Admin.Config)
 		broken := newTemplate(unique("broken"))
 		broken.Spec.ServiceAccountName = "missing"
-		createTemplate(ctx, broken)
+		plane.CreateTemplate(ctx, broken.DeepCopy())
 		Eventually(func(g Gomega) {
 			status := user.run(ctx, "template", "status", broken.Name)
 			g.Expect(status.code).To(Equal(3))
@@ -273,7 +324,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 
 	It("explains that the cluster has no templates", func(ctx context.Context) {
 		for _, arguments := range [][]string{{"list"}, {"status", "team"}, {"render", "team", "--namespace=shop"}} {
-			done := newUser(bare.Admin).run(ctx, append([]string{"template"}, arguments...)...)
+			done := newUser(bare.Admin.Config).run(ctx, append([]string{"template"}, arguments...)...)
 			Expect(done.code).To(Equal(1))
 			Expect(done.stderr).To(ContainSubstring("does not serve NamespaceTemplates"))
 		}
@@ -310,7 +361,7 @@ apiVersion: nslifecycle.dev/v1alpha1
 kind: NamespaceTemplate
 metadata: {name: `+name+`}
 spec:
-  serviceAccountName: `+furnisher+`
+  serviceAccountName: `+provisioner+`
   parameters:
   - {name: size, enum: [s, l], default: s, description: How many pods the namespace can contain}
   variables:
@@ -336,59 +387,10 @@ func writeTemplate(of *user, object *v1alpha1.NamespaceTemplate) string {
 	return file
 }
 
-// createTemplate creates a template for the duration of the spec, and waits until the API server knows it.
-func createTemplate(ctx context.Context, object *v1alpha1.NamespaceTemplate) {
-	GinkgoHelper()
-	created := object.DeepCopy()
-	Eventually(func() error { return admin.Create(ctx, created) }).WithContext(ctx).Should(Succeed())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(admin.Delete(ctx, created)).To(Succeed())
-		expectInjected(ctx, "")
-	})
-	Eventually(func(g Gomega) {
-		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			GenerateName: "probe-", Labels: map[string]string{v1alpha1.LabelTemplate: object.Name},
-		}}
-		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-		g.Expect(framework.PendingOf(probe)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
-	}).WithContext(ctx).Should(Succeed())
-}
-
 // dataOf returns the data of the object settings in a namespace.
 func dataOf(ctx context.Context, namespace string) map[string]string {
 	GinkgoHelper()
 	object := &corev1.ConfigMap{}
 	Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "settings"}, object)).To(Succeed())
 	return object.Data
-}
-
-// createFurnisher creates the ServiceAccount of the templates, and allows the operator to impersonate it.
-func createFurnisher(ctx context.Context) {
-	GinkgoHelper()
-	metadata := metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: furnisher}
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metadata.Namespace, Name: furnisher}
-	operator := subject
-	operator.Name = "nslifecycle-controller-manager"
-	for _, object := range []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: metadata},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: furnisher}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbFurnish}},
-			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch", "delete"}},
-		}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: furnisher}, Subjects: []rbacv1.Subject{subject},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: furnisher},
-		},
-		&rbacv1.Role{ObjectMeta: metadata, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{furnisher},
-			Verbs: []string{"impersonate"},
-		}}},
-		&rbacv1.RoleBinding{
-			ObjectMeta: metadata, Subjects: []rbacv1.Subject{operator},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: furnisher},
-		},
-	} {
-		Expect(admin.Create(ctx, object)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
-	}
 }

@@ -19,7 +19,7 @@ import (
 
 var _ = Describe("use", func() {
 	It("sets the namespace of the context, and restores the previous one", func(ctx context.Context) {
-		adminUser := newUser(bare.Admin)
+		adminUser := newUser(bare.Admin.Config)
 		Expect(adminUser.run(ctx, "use").stdout).To(Equal("default\n"))
 		Expect(adminUser.run(ctx, "use", "-").stderr).To(MatchRegexp(`error: no previous namespace of context "nslifecycle"`))
 
@@ -35,7 +35,7 @@ var _ = Describe("use", func() {
 	}, NodeTimeout(testTimeout))
 
 	It("warns if the namespace does not exist or cannot be read", func(ctx context.Context) {
-		set := newUser(bare.Admin).run(ctx, "use", "missing-namespace")
+		set := newUser(bare.Admin.Config).run(ctx, "use", "missing-namespace")
 		Expect(set.code).To(BeZero())
 		Expect(set.stderr).To(And(HavePrefix("Warning: "), ContainSubstring("kubectl nslifecycle create missing-namespace")))
 
@@ -53,7 +53,7 @@ var _ = Describe("use", func() {
 	}, NodeTimeout(testTimeout))
 
 	It("changes the kubeconfig file that contains the context", func(ctx context.Context) {
-		first, second := newUser(bare.Admin), newUser(bare.Admin)
+		first, second := newUser(bare.Admin.Config), newUser(bare.Admin.Config)
 		rename(second, "other")
 		both := "KUBECONFIG=" + kubeconfigOf(first) + string(os.PathListSeparator) + kubeconfigOf(second)
 		set := first.runWith(ctx, []string{both}, "use", "kube-public", "--context=other")
@@ -74,7 +74,7 @@ var _ = Describe("use", func() {
 	}, NodeTimeout(testTimeout))
 
 	It("shows the namespace without sending a request", func(ctx context.Context) {
-		config := *bare.Admin
+		config := *bare.Admin.Config
 		var requests atomic.Int32
 		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 		DeferCleanup(server.Close)
@@ -91,15 +91,15 @@ var _ = Describe("use", func() {
 
 var _ = Describe("completion", func() {
 	It("completes the names of namespaces through kubectl", func(ctx context.Context) {
-		adminUser := newUser(bare.Admin)
+		adminUser := newUser(bare.Admin.Config)
 		for _, command := range []string{"delete", "backup", "explain", "use"} {
 			completed := adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", command, "")
 			Expect(completed.stdout).To(ContainSubstring("kube-public\nkube-system\n"), command)
 			Expect(completed.stdout).To(HaveSuffix(":4\n"), "file names must not be completed")
 		}
 		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "").stdout).To(ContainSubstring("orphans\t"))
-		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "list", "--stage", "").stdout).
-			To(HavePrefix("Initializing\nActive\nTerminating\n"))
+		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "list", "--state", "").stdout).
+			To(HavePrefix("Initializing\nInitialized\nFailed\nTerminating\n"))
 		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "list", "--context", "").stdout).
 			To(HavePrefix("nslifecycle\n"))
 	}, NodeTimeout(testTimeout))
@@ -107,7 +107,7 @@ var _ = Describe("completion", func() {
 	It("completes the terminating namespaces and the finalizers of the finalize command", func(ctx context.Context) {
 		namespace, active := makeStuckNamespace(ctx), makeNamespace(ctx, bareAdmin, "active")
 		makeConfigMap(ctx, bareAdmin, active.Name, "held", testFinalizer)
-		adminUser := newUser(bare.Admin)
+		adminUser := newUser(bare.Admin.Config)
 		complete := func(args ...string) string {
 			words := append([]string{"__complete", "nslifecycle", "finalize"}, args...)
 			return adminUser.kubectl(ctx, nil, append(words, "")...).stdout

@@ -18,19 +18,21 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/confinement"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/initializers"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
 	confinedAccount = "confined-initializer"
-	confinedPolicy  = v1alpha1.PolicyConfinedInitializers
+	confinedPolicy  = internalv1alpha1.PolicyConfinedInitializers
 	// confinedName and secondName are the initializers of the ServiceAccount. Only the first has a confinement.
 	confinedName = "confined.test.example.com"
 	secondName   = "second.test.example.com"
@@ -132,7 +134,7 @@ func isClusterScoped(object client.Object) bool {
 
 func patchObject(object client.Object, body string) confinedRequest {
 	return func(ctx context.Context, user *framework.User, _ string) error {
-		return user.Patch(ctx, object.DeepCopyObject().(client.Object), mergePatch(body), client.DryRunAll)
+		return user.Patch(ctx, object.DeepCopyObject().(client.Object), framework.MergePatch(body), client.DryRunAll)
 	}
 }
 
@@ -158,6 +160,16 @@ func newEvent(kind string) *eventsv1.Event {
 		ReportingController: "test.example.com/confined", ReportingInstance: "one", Action: "Initialize", Reason: "Test", Type: "Normal",
 	}
 	return event
+}
+
+// serviceBusGroup has a namespaced resource with the plural "namespaces".
+const serviceBusGroup = "servicebus.test.example.com"
+
+func makeServiceBus(namespace, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: object{"apiVersion": serviceBusGroup + "/v1", "kind": "Namespace"}}
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return object
 }
 
 // confinedAttacks are dry runs that RBAC allows.
@@ -237,7 +249,7 @@ var confinedAttacks = map[string]confinedRequest{
 		return user.DeleteAllOf(ctx, &v1alpha1.NamespaceInitializerConfiguration{}, client.DryRunAll)
 	},
 	"remove its confinement": patchObject(named(&v1alpha1.NamespaceInitializerConfiguration{}, "confined"), `{"initializers":[]}`),
-	"write the set":          patchObject(named(&v1alpha1.NamespaceInitializerSet{}, v1alpha1.EffectiveSetName), `{"initializers":[]}`),
+	"write the set":          patchObject(named(&internalv1alpha1.NamespaceInitializerSet{}, internalv1alpha1.EffectiveSetName), `{"initializers":[]}`),
 	"create a node":          createIn("", &corev1.Node{}),
 	"connect to a node": func(ctx context.Context, user *framework.User, _ string) error {
 		return user.Clientset().CoreV1().RESTClient().Post().Resource("nodes").Name("victim").SubResource("proxy").Do(ctx).Error()
@@ -288,7 +300,7 @@ func deleteObject(object client.Object) confinedRequest {
 
 func patchStatus(object client.Object, body string) confinedRequest {
 	return func(ctx context.Context, user *framework.User, _ string) error {
-		return user.Status().Patch(ctx, object.DeepCopyObject().(client.Object), mergePatch(body), client.DryRunAll)
+		return user.Status().Patch(ctx, object.DeepCopyObject().(client.Object), framework.MergePatch(body), client.DryRunAll)
 	}
 }
 
@@ -331,7 +343,7 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		// Conditions of the operator must not change during a PUT.
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace)).To(HaveCondition(
-				v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
+				v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonInitializing))
 		}).WithContext(ctx).Should(Succeed())
 	}, NodeTimeout(specTimeout))
 
@@ -422,7 +434,7 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		}
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
 		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: confinement.Name}, policy)).To(Succeed())
-		Expect(cluster.Admin.Patch(ctx, policy.DeepCopy(), mergePatch(`{"spec":{"failurePolicy":"Ignore",
+		Expect(cluster.Admin.Patch(ctx, policy.DeepCopy(), framework.MergePatch(`{"spec":{"failurePolicy":"Ignore",
 			"matchConditions":[{"name":"never","expression":"false"}],"variables":null,"validations":[{"expression":"true"}],
 			"matchConstraints":{"excludeResourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*"]}]}}}`))).
 			To(Succeed())

@@ -47,7 +47,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 					}
 					converted = append(converted, object)
 				}
-				writeJSON(w, http.StatusOK, map[string]any{
+				framework.WriteJSON(w, http.StatusOK, map[string]any{
 					"apiVersion": review["apiVersion"], "kind": review["kind"],
 					"response": map[string]any{
 						"uid": request["uid"], "convertedObjects": converted, "result": map[string]any{"status": "Success"},
@@ -70,7 +70,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 				},
 			}}})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(cluster.Admin.Patch(ctx, definition, mergePatch(string(conversion)))).To(Succeed())
+			Expect(cluster.Admin.Patch(ctx, definition, framework.MergePatch(string(conversion)))).To(Succeed())
 
 			other := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("victim"))
 			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("conversion"))

@@ -18,29 +18,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted and applied again", Ordered, func() {
-	var broken *framework.Cluster
-
-	BeforeAll(func(ctx context.Context) {
-		broken = framework.Start(ctx)
-		broken.StartObserver(ctx)
-		broken.Install(ctx, "default")
-		broken.StartManager(ctx)
-	}, NodeTimeout(5*time.Minute))
+	BeforeAll(func(ctx context.Context) { startCluster(ctx) }, NodeTimeout(5*time.Minute))
 
 	// Without the CRDs, no initializer is registered and the inject policy does nothing: see
 	// "Installation order" in docs/design.md. While the configuration is active, every new namespace
 	// must get the pending list.
 	It("injects the pending list into every new namespace while the configuration is active", func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj()
-		Expect(broken.Admin.Create(ctx, configuration)).To(Succeed())
-		broken.ExpectActive(ctx, "crds")
-		expectFail(ctx, broken)
+		Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+		cluster.ExpectActive(ctx, "crds")
+		expectFail(ctx)
 
 		type outcome struct {
 			sent, received time.Time
@@ -49,7 +43,7 @@ var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted a
 		var outcomes []outcome
 		stop := make(chan struct{})
 		var group sync.WaitGroup
-		clientset := broken.Ordinary.Clientset()
+		clientset := cluster.Ordinary.Clientset()
 		group.Go(func() {
 			defer GinkgoRecover()
 			repeatUntil(stop, func() {
@@ -68,18 +62,18 @@ var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted a
 			})
 		})
 		begin := time.Now()
-		_, err := broken.Kubectl(ctx, broken.Admin.Config, "delete", "crd",
-			"namespaceinitializersets.nslifecycle.dev", "namespaceinitializerconfigurations.nslifecycle.dev")
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "crd",
+			"namespaceinitializersets.internal.nslifecycle.dev", "namespaceinitializerconfigurations.nslifecycle.dev")
 		Expect(err).NotTo(HaveOccurred())
 		deleted := time.Since(begin)
-		_, err = broken.Kubectl(ctx, broken.Admin.Config, "apply", "-k", filepath.Join(controlplane.Root(), "config", "crd"))
+		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", filepath.Join(controlplane.Root(), "config", "crd"))
 		Expect(err).NotTo(HaveOccurred())
 		applied := time.Since(begin)
 		Eventually(func() error {
-			return broken.Admin.Create(ctx, wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj())
+			return cluster.Admin.Create(ctx, wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj())
 		}).WithContext(ctx).Should(Succeed())
 		registered := time.Since(begin)
-		broken.ExpectActive(ctx, "crds")
+		cluster.ExpectActive(ctx, "crds")
 		active := time.Since(begin)
 		time.Sleep(time.Second) // Create more namespaces while the configuration is active.
 		close(stop)
@@ -103,21 +97,21 @@ var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted a
 })
 
 // expectFail makes the API server reject namespaces if inject fails.
-func expectFail(ctx context.Context, in *framework.Cluster) {
+func expectFail(ctx context.Context) {
 	GinkgoHelper()
-	if !framework.ServesPolicies(ctx, in.Admin.Config) {
+	if !framework.ServesPolicies(ctx, cluster.Admin.Config) {
 		webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		Eventually(func(g Gomega) {
-			g.Expect(in.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.InjectConfiguration}, webhooks)).To(Succeed())
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, webhooks)).To(Succeed())
 			g.Expect(webhooks.Webhooks[0].FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))
 		}).WithContext(ctx).Should(Succeed())
 		return
 	}
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{}
 	policy.Name = "nslifecycle-inject"
-	Expect(in.Admin.Patch(ctx, policy, mergePatch(`{"spec":{"failurePolicy":"Fail"}}`))).To(Succeed())
+	Expect(cluster.Admin.Patch(ctx, policy, framework.MergePatch(`{"spec":{"failurePolicy":"Fail"}}`))).To(Succeed())
 	Eventually(func(g Gomega) { // API servers refresh policies once a second.
-		g.Expect(in.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))
 	}).WithContext(ctx).Should(Succeed())
 }

@@ -26,9 +26,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // victim is the namespace of the other tenant.
@@ -46,16 +46,18 @@ var (
 
 // The specs use their own control plane, in which the manager starts a diagnosis after a few
 // seconds. Each spec waits for a diagnosis.
-var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure, func() {
-	const progressDeadline = 4 * time.Second
-	var cluster *framework.Cluster
-
+var _ = Describe("A diagnosis", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
-		cluster = framework.Start(ctx)
-		cluster.StartObserver(ctx)
-		cluster.Install(ctx, "default")
-		cluster.StartManager(ctx, func(options *manager.Options) { options.DiagnosisProgressDeadline = progressDeadline })
-		createOtherTenant(ctx, cluster)
+		startCluster(ctx, func(options *manager.Options) { options.DiagnosisProgressDeadline = 4 * time.Second })
+	}, NodeTimeout(specTimeout))
+
+	Context("for a tenant who can read a Namespace", describeTenant)
+	Context("with Hostile text", describeHostileText)
+})
+
+func describeTenant() {
+	BeforeAll(func(ctx context.Context) {
+		createOtherTenant(ctx)
 		// The first finalization can take longer than the deadline.
 		first := framework.CreateNamespace(ctx, cluster.Admin, "first")
 		Expect(cluster.Admin.Delete(ctx, first)).To(Succeed())
@@ -74,7 +76,7 @@ var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure
 			})
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
-					v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
+					v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized))
 			}).WithContext(ctx).Should(Succeed())
 			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
 			return namespace
@@ -85,10 +87,10 @@ var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure
 			guesses[word] = stuck(word)
 		}
 		Eventually(func(g Gomega) {
-			expected := published(g, ctx, cluster, reference, unknownWord)
+			expected := published(g, ctx, reference, unknownWord)
 			g.Expect(expected).To(ContainElement(HavePrefix("Event Warning ")))
 			for word, namespace := range guesses {
-				texts := published(g, ctx, cluster, namespace, word)
+				texts := published(g, ctx, namespace, word)
 				g.Expect(texts).To(ContainElement(HavePrefix("Event Warning ")))
 				expectNoVictim(g, texts)
 				g.Expect(texts).To(Equal(expected), "the namespace with the guessed word %s", word)
@@ -99,9 +101,9 @@ var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure
 		}).WithContext(ctx).WithTimeout(4 * time.Minute).WithPolling(time.Second).Should(Succeed())
 
 		By("running explain with permissions to read the other namespace")
-		Expect(explain(ctx, cluster, guesses["deploymentword"].Name)).To(ContainSubstring(
+		Expect(explain(ctx, guesses["deploymentword"].Name)).To(ContainSubstring(
 			"deployments.apps " + victim + "/deploymentword-controller has 0 of 1 pods ready"))
-		Expect(explain(ctx, cluster, guesses["argword"].Name)).
+		Expect(explain(ctx, guesses["argword"].Name)).
 			NotTo(ContainSubstring(victim), "explain must not use arguments as evidence")
 	}, SpecTimeout(8*time.Minute))
 
@@ -112,14 +114,14 @@ var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure
 			rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bindingsubjectword"})
 		namespace := cluster.CreateInitializing(ctx, "holders")
 		Eventually(func(g Gomega) {
-			texts := published(g, ctx, cluster, namespace, unknownWord)
+			texts := published(g, ctx, namespace, unknownWord)
 			g.Expect(texts).To(ContainElement(HavePrefix("Event Warning InitializerPending ")))
 			expectNoVictim(g, texts)
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
 				v1alpha1.ConditionInitializationBlocked, corev1.ConditionTrue, string(diagnosis.CauseInitializerPending),
 				"absent.test.example.com", "kubectl nslifecycle explain "+namespace.Name))
 		}).WithContext(ctx).WithPolling(time.Second).Should(Succeed())
-		Expect(explain(ctx, cluster, namespace.Name)).To(And(
+		Expect(explain(ctx, namespace.Name)).To(And(
 			ContainSubstring("ServiceAccount "+victim+"/accountword"), ContainSubstring("bindingsubjectword")))
 	}, SpecTimeout(5*time.Minute))
 
@@ -134,23 +136,23 @@ var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("failed calling webhook")))
 		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
 		Eventually(func(g Gomega) {
-			condition := nscondition.Find(cluster.GetNamespace(g, ctx, namespace.Name), v1alpha1.ConditionDeletionBlocked)
+			condition := nsobject.FindCondition(cluster.GetNamespace(g, ctx, namespace.Name), v1alpha1.ConditionDeletionBlocked)
 			g.Expect(condition).NotTo(BeNil())
 			g.Expect(condition.Reason).To(Equal(string(diagnosis.CauseAdmissionWebhookFailing)))
 			expectNoVictim(g, []string{condition.Message})
 			g.Expect(condition.Message).To(And(ContainSubstring(`"guard.test.example.com"`),
 				ContainSubstring("its Service does not exist"), ContainSubstring(webhook.Name)))
-			expectNoVictim(g, diagnosisEvents(g, ctx, cluster, namespace))
+			expectNoVictim(g, diagnosisEvents(g, ctx, namespace))
 		}).WithContext(ctx).WithPolling(time.Second).Should(Succeed())
-		Expect(explain(ctx, cluster, namespace.Name)).To(ContainSubstring("Service " + victim + "/guard does not exist"))
+		Expect(explain(ctx, namespace.Name)).To(ContainSubstring("Service " + victim + "/guard does not exist"))
 	}, SpecTimeout(5*time.Minute))
-})
+}
 
 func finalizerOf(word string) string { return word + ".example.com/hold" }
 
 // createOtherTenant creates the workloads, Leases and ServiceAccounts of the other tenant, and a
 // ClusterRoleBinding that references the ServiceAccounts.
-func createOtherTenant(ctx context.Context, cluster *framework.Cluster) {
+func createOtherTenant(ctx context.Context) {
 	GinkgoHelper()
 	framework.CreateNamespace(ctx, cluster.Admin, victim)
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: victim, Name: name} }
@@ -218,10 +220,8 @@ var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(m\d+)?s\b`)
 
 // published returns all conditions of a namespace and the Events of the diagnosis. It replaces the
 // name of the namespace, the guessed word and all times with placeholders.
-func published(
-	g Gomega, ctx context.Context, cluster *framework.Cluster, namespace *corev1.Namespace, word string,
-) []string {
-	texts := diagnosisEvents(g, ctx, cluster, namespace)
+func published(g Gomega, ctx context.Context, namespace *corev1.Namespace, word string) []string {
+	texts := diagnosisEvents(g, ctx, namespace)
 	for _, condition := range cluster.GetNamespace(g, ctx, namespace.Name).Status.Conditions {
 		texts = append(texts, fmt.Sprintf("condition %s=%s %s %s", condition.Type, condition.Status, condition.Reason,
 			condition.Message))
@@ -234,9 +234,7 @@ func published(
 	return texts
 }
 
-func diagnosisEvents(
-	g Gomega, ctx context.Context, cluster *framework.Cluster, namespace *corev1.Namespace,
-) []string {
+func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(cluster.Admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
 	var texts []string
@@ -260,7 +258,7 @@ func expectNoVictim(g Gomega, texts []string) {
 
 // explain diagnoses a namespace with the permissions of an administrator, as `kubectl nslifecycle
 // explain` does, and returns the findings.
-func explain(ctx context.Context, cluster *framework.Cluster, name string) string {
+func explain(ctx context.Context, name string) string {
 	GinkgoHelper()
 	gatherer, err := collect.New(cluster.Admin.Config)
 	Expect(err).NotTo(HaveOccurred())

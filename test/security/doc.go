@@ -6,4 +6,10 @@
 // must fail, or shows a limit that is documented in SECURITY.md. To list the specs:
 //
 //	go test ./test/security -ginkgo.dry-run -ginkgo.v
+//
+// The files token_*_test.go use the tokens of the operator's ServiceAccounts on an object of each type
+// (testdata/fixtures.yaml) in namespaces of all states, with requests that are not dry runs.
+// testdata/purposes.yaml contains what each permission is needed for. The specs fail if SECURITY.md does
+// not contain exactly their table, if a permission has no purpose, or if an object is lost or changed by
+// anything other than a successful attempt. `make security-table` writes the table.
 package security

@@ -8,15 +8,17 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // forgeries are fields of a Namespace that is not being deleted.
@@ -96,7 +98,7 @@ var _ = Describe("A user who can write Namespaces with all subresources", func()
 		get := func(g Gomega) *corev1.Namespace { return cluster.GetNamespace(g, ctx, namespace.Name) }
 		Eventually(get).WithContext(ctx).Should(remaining)
 		forged := HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionFalse, "ContentRemoved")
-		Expect(cluster.Ordinary.Status().Patch(ctx, namespace, mergePatch(`{"status":{"conditions":[
+		Expect(cluster.Ordinary.Status().Patch(ctx, namespace, framework.MergePatch(`{"status":{"conditions":[
 			{"type":"NamespaceContentRemaining","status":"False","reason":"ContentRemoved"},
 			{"type":"NamespaceFinalizersRemaining","status":"False","reason":"ContentHasNoFinalizers"}]}}`))).To(Succeed())
 		Expect(namespace).To(forged)
@@ -111,7 +113,7 @@ var _ = Describe("A user who can write Namespaces with all subresources", func()
 // hostileKeys are labels and annotations that refer to another namespace, or to other controllers.
 func hostileKeys(victim string) map[string]string {
 	return map[string]string{
-		corev1.LabelMetadataName: victim, "nslifecycle.dev/template": victim, "nslifecycle.dev/namespace-uid": victim,
+		corev1.LabelMetadataName: victim, "nslifecycle.dev/managed-by-template": victim, "nslifecycle.dev/namespace-uid": victim,
 		"app.kubernetes.io/managed-by": "nslifecycle", "kubernetes.io/name": victim, "name": victim, "namespace": victim,
 	}
 }
@@ -133,7 +135,7 @@ var _ = Describe("The creator of a namespace", func() {
 			wrapper := wrappers.MakeNamespace(name)
 			for key, value := range hostileKeys(victim.Namespace) {
 				wrapper.Annotation(key, value)
-				if key != "nslifecycle.dev/template" {
+				if key != "nslifecycle.dev/managed-by-template" {
 					wrapper.Label(key, value)
 				}
 			}
@@ -190,4 +192,46 @@ var _ = Describe("The creator of a namespace", func() {
 		framework.ExpectDeleted(ctx, cluster.Admin, large)
 		before.expectKept(ctx, large.Name)
 	}, SpecTimeout(2*specTimeout))
+})
+
+// The API server interprets some plurals in paths: /apis/<group>/v1/namespaces/<namespace>/status is the
+// status of an object with the plural namespaces. Objects with the plural status or finalize cannot be
+// created.
+var _ = Describe("The author of a CustomResourceDefinition", func() {
+	// Registering seven types takes about 20 s.
+	It("cannot direct the finalization to other objects with the plural of a type", func(ctx context.Context) {
+		group := framework.Unique("plurals") + ".example.com"
+		victim := createVictim(ctx)
+		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("plurals"))
+		installCRD(ctx, "cluster."+group, "namespaces", "namespace", "Space", "sp", "Cluster")
+		created := 0
+		for _, plural := range []string{"namespaces", "status", "finalize", "watch", "proxy", "pods"} {
+			installCRD(ctx, plural+"."+group, plural, plural+"x", "Thing", plural+"s", "Namespaced")
+			for _, in := range []string{victim.Namespace, namespace.Name} {
+				for _, name := range []string{victim.Namespace, victim.Name, "status"} {
+					body := `{"apiVersion":"` + plural + "." + group + `/v1","kind":"Thing","metadata":{"name":"` + name + `"}}`
+					_, err := send(ctx, cluster.Admin, http.MethodPost, "/apis/"+plural+"."+group+"/v1/namespaces/"+in+"/"+plural,
+						jsonType, []byte(body))
+					if plural == "status" || plural == "finalize" {
+						Expect(err).To(HaveOccurred())
+						continue
+					}
+					Expect(err).NotTo(HaveOccurred())
+					created++
+				}
+			}
+		}
+		for _, name := range []string{victim.Namespace, namespace.Name} {
+			_, err := send(ctx, cluster.Admin, http.MethodPost, "/apis/cluster."+group+"/v1/namespaces", jsonType,
+				[]byte(`{"apiVersion":"cluster.`+group+`/v1","kind":"Space","metadata":{"name":"`+name+`"}}`))
+			Expect(err).NotTo(HaveOccurred())
+		}
+		before := listEverything(ctx)
+		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
+		before.expectKept(ctx, namespace.Name)
+		Expect(created).To(Equal(24))
+		_, err := send(ctx, cluster.Admin, http.MethodGet, "/apis/pods."+group+"/v1/namespaces/"+namespace.Name+"/pods/status", jsonType, nil)
+		Expect(err).To(Satisfy(apierrors.IsNotFound))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -23,16 +23,16 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/observer"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/observer"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -50,12 +50,8 @@ var hostileNames = []string{
 
 // An attacker who can create objects in one namespace chooses the names of the objects and the
 // messages of their conditions and Events. An administrator reads these names and messages.
-var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
-	var (
-		attacked   *framework.Cluster
-		plugin     string
-		kubeconfig string
-	)
+func describeHostileText() {
+	var plugin, kubeconfig string
 
 	run := func(ctx context.Context, args ...string) string {
 		GinkgoHelper()
@@ -70,42 +66,38 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 	}
 
 	BeforeAll(func(ctx context.Context) {
-		attacked = framework.Start(ctx)
-		attacked.StartObserver(ctx)
-		attacked.Install(ctx, "default")
-		attacked.StartManager(ctx, func(options *manager.Options) { options.DiagnosisProgressDeadline = time.Second })
-		plugin, kubeconfig = filepath.Join(attacked.Dir, "kubectl-nslifecycle"), filepath.Join(attacked.Dir, "admin.kubeconfig")
+		plugin, kubeconfig = filepath.Join(cluster.Dir, "kubectl-nslifecycle"), filepath.Join(cluster.Dir, "admin.kubeconfig")
 		Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.PluginProgram, plugin)).To(Succeed())
-		Expect(controlplane.WriteKubeconfig(kubeconfig, attacked.Admin.Config)).To(Succeed())
+		Expect(controlplane.WriteKubeconfig(kubeconfig, cluster.Admin.Config)).To(Succeed())
 	})
 
 	It("is escaped in terminals, conditions and Events if a deletion is stuck", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile")).Name
-		makeHostileBindings(ctx, attacked.Admin, namespace, hostileFinalizer)
-		makeHostileEvents(ctx, attacked.Admin, namespace)
-		denyDeletion(ctx, attacked.Admin, namespace)
-		Expect(attacked.Admin.Delete(ctx, wrappers.MakeNamespace(namespace).Obj())).To(Succeed())
+		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("hostile")).Name
+		makeHostileBindings(ctx, namespace, hostileFinalizer)
+		makeHostileEvents(ctx, namespace)
+		denyDeletion(ctx, namespace)
+		Expect(cluster.Admin.Delete(ctx, wrappers.MakeNamespace(namespace).Obj())).To(Succeed())
 
 		Eventually(func(g Gomega) {
-			now := attacked.GetNamespace(g, ctx, namespace)
+			now := cluster.GetNamespace(g, ctx, namespace)
 			for _, conditionType := range []corev1.NamespaceConditionType{
 				v1alpha1.ConditionDeletionBlocked, corev1.NamespaceDeletionContentFailure, corev1.NamespaceFinalizersRemaining,
 			} {
-				condition := nscondition.Find(now, conditionType)
+				condition := nsobject.FindCondition(now, conditionType)
 				g.Expect(condition).NotTo(BeNil())
 				g.Expect(condition.Status).To(Equal(corev1.ConditionTrue), string(conditionType))
 			}
-			failure := nscondition.Find(now, corev1.NamespaceDeletionContentFailure)
+			failure := nsobject.FindCondition(now, corev1.NamespaceDeletionContentFailure)
 			g.Expect(failure.Message).To(ContainSubstring("PWN"), "the message must contain the attacker's text")
-			g.Expect(eventsAbout(g, ctx, attacked.Admin, now)).To(ContainElement(ContainSubstring("PWN")))
+			g.Expect(eventsAbout(g, ctx, now)).To(ContainElement(ContainSubstring("PWN")))
 		}).WithContext(ctx).Should(Succeed())
 
 		Consistently(func(g Gomega) {
-			now := attacked.GetNamespace(g, ctx, namespace)
+			now := cluster.GetNamespace(g, ctx, namespace)
 			for _, condition := range now.Status.Conditions {
 				g.Expect(condition.Message).To(beOneLine(), string(condition.Type))
 			}
-			for _, text := range eventsAbout(g, ctx, attacked.Admin, now) {
+			for _, text := range eventsAbout(g, ctx, now) {
 				g.Expect(text).To(beOneLine())
 			}
 		}).WithContext(ctx).Should(Succeed())
@@ -129,17 +121,17 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 	}, SpecTimeout(10*time.Minute))
 
 	It("is escaped in terminals during an initialization", func(ctx context.Context) {
-		attacked.Register(ctx, "hostile", "hostile.test.example.com")
+		cluster.Register(ctx, "hostile", "hostile.test.example.com")
 		name := framework.Unique("hostile")
 		namespace := wrappers.MakeNamespace(name).Obj()
-		Expect(attacked.Impersonate("PWN\u202e\u009b2J\ufeff", "system:masters").Create(ctx, namespace)).To(Succeed())
+		Expect(cluster.Impersonate("PWN\u202e\u009b2J\ufeff", "system:masters").Create(ctx, namespace)).To(Succeed())
 		namespace.Status.Conditions = []corev1.NamespaceCondition{{
 			Type: "hostile.test.example.com/Initialized", Status: corev1.ConditionFalse, Reason: "Working", Message: hostileText,
 		}}
 		Eventually(func() error {
 			patch := client.RawPatch("application/strategic-merge-patch+json", mustEncode(map[string]any{
 				"status": map[string]any{"conditions": namespace.Status.Conditions}}))
-			return attacked.Initializer.Status().Patch(ctx, namespace.DeepCopy(), patch)
+			return cluster.Initializer.Status().Patch(ctx, namespace.DeepCopy(), patch)
 		}).WithContext(ctx).Should(Succeed())
 
 		for _, command := range [][]string{
@@ -153,32 +145,28 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		By("reporting a failure with hostile text")
 		result := mustEncode(map[string]any{"status": "Failure", "reason": "Broken", "message": hostileText})
 		Eventually(func() error {
-			return attacked.Initializer.Patch(ctx, wrappers.MakeNamespace(name).Obj(),
-				mergePatch(string(mustEncode(map[string]any{"metadata": map[string]any{
+			return cluster.Initializer.Patch(ctx, wrappers.MakeNamespace(name).Obj(),
+				framework.MergePatch(string(mustEncode(map[string]any{"metadata": map[string]any{
 					"finalizers":  []string{hostileFinalizer},
 					"annotations": map[string]string{v1alpha1.AnnotationInitializationResult: string(result)},
 				}}))))
 		}).WithContext(ctx).Should(Succeed())
 		Eventually(func(g Gomega) {
-			now := attacked.GetNamespace(g, ctx, name)
-			condition := nscondition.Find(now, v1alpha1.ConditionInitializing)
+			now := cluster.GetNamespace(g, ctx, name)
+			condition := nsobject.FindCondition(now, v1alpha1.ConditionInitializing)
 			g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonFailed))
 			g.Expect(condition.Message).To(And(ContainSubstring("PWN"), beOneLine()))
-			g.Expect(eventsAbout(g, ctx, attacked.Admin, now)).To(ContainElement(And(ContainSubstring("PWN"), beOneLine())))
+			g.Expect(eventsAbout(g, ctx, now)).To(ContainElement(And(ContainSubstring("PWN"), beOneLine())))
 		}).WithContext(ctx).Should(Succeed())
 		expectHarmless(run(ctx, "list", "-o", "wide"), "list")
-		Expect(attacked.Admin.Patch(ctx, wrappers.MakeNamespace(name).Obj(), withoutFinalizers)).To(Succeed())
+		Expect(cluster.Admin.Patch(ctx, wrappers.MakeNamespace(name).Obj(), withoutFinalizers)).To(Succeed())
 	}, SpecTimeout(5*time.Minute))
 
 	It("is escaped in terminals if objects are orphaned", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile"))
-		makeHostileBindings(ctx, attacked.Admin, namespace.Name, hostileFinalizer)
-		Expect(attacked.Admin.Delete(ctx, namespace)).To(Succeed())
-		Eventually(func(g Gomega) {
-			now := attacked.GetNamespace(g, ctx, namespace.Name)
-			now.Spec.Finalizers = nil
-			g.Expect(attacked.Admin.SubResource("finalize").Update(ctx, now)).To(Succeed())
-		}).WithContext(ctx).Should(Succeed())
+		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("hostile"))
+		makeHostileBindings(ctx, namespace.Name, hostileFinalizer)
+		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name)
 		for _, command := range [][]string{
 			{"orphans"}, {"orphans", "--no-headers", "-o", "wide"}, {"orphans", "-o", "json"}, {"orphans", "-o", "yaml"},
 			{"orphans", "--delete", "--yes"},
@@ -189,55 +177,55 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		}
 		rows := strings.Split(strings.TrimSpace(run(ctx, "orphans", "--no-headers")), "\n")
 		Expect(rows).To(HaveLen(len(hostileNames)), "one row for each object")
-		Expect(attacked.Observation.CollectViolations(ctx)).To(And(
+		Expect(cluster.Observation.CollectViolations(ctx)).To(And(
 			HaveLen(len(hostileNames)), HaveEach(HaveField("Invariant", observer.OrphanedObject))))
 	}, SpecTimeout(5*time.Minute))
 
 	It("is escaped in the commands for templates", func(ctx context.Context) {
-		hostileTemplates(ctx, attacked, run)
+		hostileTemplates(ctx, run)
 	}, SpecTimeout(5*time.Minute))
 
 	It("is escaped in a backup and restored from the backup", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile"))
-		makeHostileBindings(ctx, attacked.Admin, namespace.Name)
+		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("hostile"))
+		makeHostileBindings(ctx, namespace.Name)
 		saved := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace.Name, Name: "saved", Annotations: map[string]string{"a": hostileText},
 			},
 			Data: map[string]string{"text": hostileText + "\u0085\x7f\n---\n\U000e0041\U0001f600\u00a0\ufe0f", "plain": "a\nb\n"},
 		}
-		Expect(attacked.Admin.Create(ctx, saved)).To(Succeed())
-		backup := filepath.Join(attacked.Dir, "backup.yaml")
+		Expect(cluster.Admin.Create(ctx, saved)).To(Succeed())
+		backup := filepath.Join(cluster.Dir, "backup.yaml")
 		expectHarmless(run(ctx, "backup", namespace.Name, "-f", backup), "backup")
 		text, err := os.ReadFile(backup)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.ReplaceAll(string(text), "\n", "")).To(beOneLine())
 
-		Expect(attacked.Admin.Delete(ctx, saved.DeepCopy())).To(Succeed())
-		Expect(attacked.Admin.DeleteAllOf(ctx, &rbacv1.RoleBinding{}, client.InNamespace(namespace.Name))).To(Succeed())
+		Expect(cluster.Admin.Delete(ctx, saved.DeepCopy())).To(Succeed())
+		Expect(cluster.Admin.DeleteAllOf(ctx, &rbacv1.RoleBinding{}, client.InNamespace(namespace.Name))).To(Succeed())
 		// Do not use server-side apply: kubectl sends the text unescaped, and the API server parses
 		// the body as YAML.
-		output, err := attacked.Kubectl(ctx, attacked.Admin.Config, "apply", "-f", backup)
+		output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-f", backup)
 		Expect(err).NotTo(HaveOccurred(), output)
 		var restored corev1.ConfigMap
-		Expect(attacked.Admin.Get(ctx, client.ObjectKeyFromObject(saved), &restored)).To(Succeed())
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(saved), &restored)).To(Succeed())
 		Expect(restored.Data).To(Equal(saved.Data))
 		Expect(restored.Annotations).To(HaveKeyWithValue("a", hostileText))
 		var bindings rbacv1.RoleBindingList
-		Expect(attacked.Admin.List(ctx, &bindings, client.InNamespace(namespace.Name))).To(Succeed())
+		Expect(cluster.Admin.List(ctx, &bindings, client.InNamespace(namespace.Name))).To(Succeed())
 		var names []string
 		for i := range bindings.Items {
 			names = append(names, bindings.Items[i].Name)
 		}
 		Expect(names).To(ConsistOf(hostileNames))
 	}, SpecTimeout(5*time.Minute))
-})
+}
 
 // makeHostileBindings creates a RoleBinding for each hostile name.
-func makeHostileBindings(ctx context.Context, c client.Client, namespace string, finalizers ...string) {
+func makeHostileBindings(ctx context.Context, namespace string, finalizers ...string) {
 	GinkgoHelper()
 	for _, name := range hostileNames {
-		Expect(c.Create(ctx, &rbacv1.RoleBinding{
+		Expect(cluster.Admin.Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: name, Finalizers: finalizers, Annotations: map[string]string{"a": hostileText},
 			},
@@ -246,23 +234,23 @@ func makeHostileBindings(ctx context.Context, c client.Client, namespace string,
 	}
 	DeferCleanup(func(ctx context.Context) {
 		// An object cannot be patched after its namespace is deleted.
-		if err := c.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
+		if err := cluster.Admin.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
 			return
 		}
 		var list rbacv1.RoleBindingList
-		Expect(c.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
+		Expect(cluster.Admin.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
 		for i := range list.Items {
-			Expect(client.IgnoreNotFound(c.Patch(ctx, &list.Items[i], withoutFinalizers))).To(Succeed())
+			Expect(client.IgnoreNotFound(cluster.Admin.Patch(ctx, &list.Items[i], withoutFinalizers))).To(Succeed())
 		}
 	})
 }
 
 // makeHostileEvents creates Events about the RoleBindings. Their messages look like an error about
 // a missing Secret.
-func makeHostileEvents(ctx context.Context, c client.Client, namespace string) {
+func makeHostileEvents(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	for i, name := range hostileNames {
-		Expect(c.Create(ctx, &corev1.Event{
+		Expect(cluster.Admin.Create(ctx, &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("hostile-%d", i)},
 			InvolvedObject: corev1.ObjectReference{
 				APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding", Namespace: namespace, Name: name,
@@ -275,40 +263,14 @@ func makeHostileEvents(ctx context.Context, c client.Client, namespace string) {
 
 // denyDeletion makes the API server deny the deletion of a ConfigMap with a message that the
 // attacker chooses.
-func denyDeletion(ctx context.Context, c client.Client, namespace string) {
+func denyDeletion(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	configMap := wrappers.MakeConfigMap(namespace, "protected")
-	Expect(c.Create(ctx, configMap)).To(Succeed())
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Delete},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-				},
-			}}},
-			Validations: []admissionv1.Validation{{
-				Expression: "false", Message: strings.NewReplacer("\r", "", "\n", "").Replace(hostileText),
-			}},
-			FailurePolicy: ptr.To(admissionv1.Fail),
-		},
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-				MatchLabels: map[string]string{corev1.LabelMetadataName: namespace},
-			}},
-		},
-	}
-	for _, object := range []client.Object{policy, binding} {
-		Expect(c.Create(ctx, object)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(c.Delete(ctx, object)).To(Succeed()) })
-	}
+	Expect(cluster.Admin.Create(ctx, configMap)).To(Succeed())
+	framework.DenyByPolicy(ctx, cluster.Admin, framework.RequestsFor("", "configmaps", admissionv1.Delete),
+		fmt.Sprintf("request.namespace == %q", namespace), strings.NewReplacer("\r", "", "\n", "").Replace(hostileText))
 	Eventually(func() bool {
-		return apierrors.IsInvalid(c.Delete(ctx, configMap.DeepCopy(), client.DryRunAll))
+		return apierrors.IsInvalid(cluster.Admin.Delete(ctx, configMap.DeepCopy(), client.DryRunAll))
 	}).WithContext(ctx).Should(BeTrue())
 }
 
@@ -336,9 +298,9 @@ func beOneLine() OmegaMatcher {
 }
 
 // eventsAbout returns the text fields of the Events that the operator recorded about a namespace.
-func eventsAbout(g Gomega, ctx context.Context, c client.Client, namespace *corev1.Namespace) []string {
+func eventsAbout(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
-	g.Expect(c.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
+	g.Expect(cluster.Admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
 	var texts []string
 	for _, event := range list.Items {
 		if event.Regarding.UID == namespace.UID {
@@ -346,4 +308,143 @@ func eventsAbout(g Gomega, ctx context.Context, c client.Client, namespace *core
 		}
 	}
 	return texts
+}
+
+const (
+	// hostileUser is the name of a user who creates namespaces.
+	hostileUser = "PWN\u202e\u009b2J\ufeff"
+	// lineBreaks are characters that JSON permits within strings, and YAML replaces.
+	lineBreaks = "\u0085\u2028\u2029\x7f\u0080a"
+)
+
+// makeHostileTemplate returns a template whose objects contain text of its author and of the creators of
+// namespaces.
+func makeHostileTemplate(name, account string) *v1alpha1.NamespaceTemplate {
+	GinkgoHelper()
+	object := func(name string, manifest map[string]any) v1alpha1.TemplateObject {
+		return v1alpha1.TemplateObject{Name: name, Template: &runtime.RawExtension{Raw: mustEncode(manifest)}}
+	}
+	return &v1alpha1.NamespaceTemplate{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NamespaceTemplate"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"a": hostileText}},
+		Spec: v1alpha1.NamespaceTemplateSpec{
+			ServiceAccountName: account,
+			Parameters: []v1alpha1.TemplateParameter{
+				{Name: "name", Description: hostileText, Default: new(hostileNames[0])},
+				{Name: "size", Enum: []string{"PWN\u202e", "s"}, Default: new("s")},
+				{Name: "config", Default: new("config"), Description: "PWN: kubectl touch PWN"},
+			},
+			Objects: []v1alpha1.TemplateObject{
+				object("binding", map[string]any{
+					"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+					"metadata": map[string]any{"name": "${params.name}"},
+					"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "PWN"},
+					"subjects": []any{"${subject(requestedBy)}"},
+				}),
+				object("config", map[string]any{
+					"apiVersion": "v1", "kind": "ConfigMap",
+					"metadata": map[string]any{"name": "${params.config}", "annotations": map[string]any{"a": "${params.name}"}},
+					"data":     map[string]any{"text": hostileText + lineBreaks, "user": "${requestedBy}"},
+				}),
+			},
+		},
+	}
+}
+
+// hostileTemplates runs the commands for templates in a cluster with hostile templates and namespaces.
+func hostileTemplates(ctx context.Context, run func(context.Context, ...string) string) {
+	GinkgoHelper()
+	template := makeHostileTemplate(framework.Unique("hostile"), "hostile-provisioner")
+	cluster.AddTemplateAccount(ctx, template.Spec.ServiceAccountName)
+	Eventually(func() error { return cluster.Admin.Create(ctx, template.DeepCopy()) }).WithContext(ctx).Should(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, template)).To(Succeed()) })
+	creator := cluster.Impersonate(hostileUser, "system:masters")
+	Eventually(func() error {
+		return creator.Create(ctx, wrappers.MakeNamespace("probe").Label(v1alpha1.LabelTemplate, template.Name).Obj(),
+			client.DryRunAll)
+	}).WithContext(ctx).Should(Succeed())
+	initialized := ""
+	for _, name := range hostileNames {
+		initialized = framework.Unique("hostile")
+		Expect(creator.Create(ctx, wrappers.MakeNamespace(initialized).Label(v1alpha1.LabelTemplate, template.Name).
+			Annotation(v1alpha1.PrefixParameter+"name", name).Obj())).To(Succeed())
+	}
+	invalid := framework.Unique("hostile")
+	Expect(creator.Create(ctx, wrappers.MakeNamespace(invalid).Label(v1alpha1.LabelTemplate, template.Name).
+		Annotation(v1alpha1.PrefixParameter+"config", hostileText).Obj())).To(Succeed())
+	Eventually(func(g Gomega) {
+		now := &v1alpha1.NamespaceTemplate{}
+		g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), now)).To(Succeed())
+		g.Expect(now.Status.Failures).NotTo(BeEmpty())
+		g.Expect(now.Status.Failures[0].Message).To(And(ContainSubstring("PWN"), beOneLine()))
+		for _, condition := range now.Status.Conditions {
+			g.Expect(strings.ReplaceAll(condition.Message, "\n", "")).To(beOneLine(), condition.Type)
+		}
+		waiting := cluster.GetNamespace(g, ctx, invalid)
+		g.Expect(framework.ConditionMessage(waiting, v1alpha1.TemplatesInitializer+v1alpha1.ConditionInitializedSuffix)).
+			To(And(ContainSubstring("PWN"), beOneLine()))
+		g.Expect(eventsAbout(g, ctx, waiting)).To(ContainElement(And(ContainSubstring("PWN"), beOneLine())))
+		g.Expect(cluster.GetNamespace(g, ctx, initialized).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+	}).WithContext(ctx).Should(Succeed())
+
+	By("applying the exact text")
+	config := &corev1.ConfigMap{}
+	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: initialized, Name: "config"}, config)).To(Succeed())
+	Expect(config.Data).To(Equal(map[string]string{"text": hostileText + lineBreaks, "user": hostileUser}))
+
+	directory := writeHostileSuite(template)
+	file := filepath.Join(directory, "template.yaml")
+	for _, command := range [][]string{
+		{"template", "list"}, {"template", "list", "-o", "yaml"}, {"template", "list", template.Name},
+		{"template", "status", template.Name}, {"template", "status", template.Name, "-o", "json"},
+		{"template", "render", template.Name, "--namespace=" + initialized},
+		{"template", "render", template.Name, "--namespace=" + invalid},
+		{"template", "render", "-f", file, "--namespace=new", "--requested-by=" + hostileUser,
+			"-p", "name=" + hostileNames[3]},
+		{"template", "render", "-f", file, "--namespace=new", "-p", "size=" + hostileText},
+		{"template", "diff", template.Name, "--all"}, {"template", "diff", "-f", file, "--all"},
+		{"template", "diff", "-f", file, "--all", "-o", "yaml"},
+		{"template", "test", directory}, {"template", "test", directory, "--update"},
+		{"template", "rollout", "status", template.Name, "--watch=false"},
+		{"template", "rollout", "history", template.Name}, {"template", "rollout", "history", template.Name, "--revision=1"},
+		{"template", "rollout", "undo", template.Name}, {"template", "status", hostileText},
+		{"create", framework.Unique("hostile"), "--template=" + template.Name, "-p", "size=" + hostileText},
+		{"create", framework.Unique("hostile"), "--template=" + template.Name, "-p", "name=" + hostileNames[5], "-o", "yaml"},
+		{"create", framework.Unique("hostile"), "--template=" + template.Name, "-p", "config=" + hostileText,
+			"--wait", "--timeout=2s"},
+		{"create", framework.Unique("hostile"), "--template=" + hostileText},
+		{"list", "-o", "wide"}, {"explain", invalid, "--progress-deadline=1s"},
+	} {
+		expectHarmless(run(ctx, command...), strings.Join(command, " "))
+	}
+	Expect(run(ctx, "template", "status", template.Name)).To(ContainSubstring("PWN"))
+}
+
+// writeHostileSuite writes a golden test whose files and directories contain hostile text, and returns its
+// directory. The template has another revision than the one in the cluster.
+func writeHostileSuite(template *v1alpha1.NamespaceTemplate) string {
+	GinkgoHelper()
+	changed := template.DeepCopy()
+	changed.Spec.Parameters[2].Default = new("changed")
+	namespace := &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "case", Labels: map[string]string{v1alpha1.LabelTemplate: template.Name},
+			Annotations: map[string]string{v1alpha1.AnnotationRequestedBy: hostileUser},
+		},
+	}
+	directory := filepath.Join(GinkgoT().TempDir(), "suite")
+	failing, invalid := filepath.Join(directory, "a\x1b]0;PWN\x07"), filepath.Join(directory, "b\u202e")
+	for _, path := range []string{failing, invalid} {
+		Expect(os.MkdirAll(path, 0o700)).To(Succeed())
+	}
+	for path, content := range map[string]string{
+		filepath.Join(directory, "template.yaml"): string(mustEncode(changed)),
+		filepath.Join(failing, "namespace.yaml"):  string(mustEncode(namespace)),
+		filepath.Join(failing, "expected.yaml"):   hostileText + "\x1b[2J\n",
+		filepath.Join(invalid, "namespace.yaml"):  "kind: " + hostileText,
+	} {
+		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+	}
+	return directory
 }

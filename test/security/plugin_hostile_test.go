@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 // An administrator runs the plugin with all permissions, and restores its backups.
@@ -40,7 +40,7 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 		dir := GinkgoT().TempDir()
 		plugin, kubeconfig = filepath.Join(dir, "kubectl-nslifecycle"), framework.KubeconfigFile(cluster.Admin.Config)
 		Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.PluginProgram, plugin)).To(Succeed())
-		server = startHostileServerWith(ctx, makeDiscovered("configmaps", "list", "get", "create", "patch", "delete"))
+		server = startHostileServer(ctx, framework.MakeType("configmaps", "list", "get", "create", "patch", "delete"))
 	}, NodeTimeout(3*specTimeout))
 
 	It("writes no object of another kind or namespace to a backup", func(ctx context.Context) {
@@ -53,21 +53,21 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 				"subjects": []any{map[string]any{"kind": "User", "name": "pwn"}},
 			},
 			"namespace \"kube-system\"": {
-				"apiVersion": server.group + "/v1", "kind": "Thing",
+				"apiVersion": server.Group + "/v1", "kind": "Thing",
 				"metadata": map[string]any{"name": "hostile-pwn", "namespace": "kube-system", "uid": "u"},
 			},
 			"namespace \"\"": {
-				"apiVersion": server.group + "/v1", "kind": "Thing", "metadata": map[string]any{"name": "hostile-pwn", "uid": "u"},
+				"apiVersion": server.Group + "/v1", "kind": "Thing", "metadata": map[string]any{"name": "hostile-pwn", "uid": "u"},
 			},
 		} {
 			server.set(func(w http.ResponseWriter, _ *http.Request) {
-				writeJSON(w, http.StatusOK, map[string]any{
-					"apiVersion": server.group + "/v1", "kind": "ThingList", "metadata": map[string]any{}, "items": []any{item},
+				framework.WriteJSON(w, http.StatusOK, map[string]any{
+					"apiVersion": server.Group + "/v1", "kind": "ThingList", "metadata": map[string]any{}, "items": []any{item},
 				})
 			}, nil)
 			backup := filepath.Join(GinkgoT().TempDir(), "backup.yaml")
 			Expect(run(ctx, "backup", namespace.Name, "--all", "--include-secrets", "-f", backup)).To(And(
-				ContainSubstring("configmaps."+server.group), ContainSubstring(what)))
+				ContainSubstring("configmaps."+server.Group), ContainSubstring(what)))
 			text, err := os.ReadFile(backup)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(string(text)).To(And(ContainSubstring("name: "+namespace.Name), Not(ContainSubstring("hostile-pwn"))))
@@ -79,7 +79,7 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 
 	It("removes no finalizer from another object, and deletes no other object as orphaned", func(ctx context.Context) {
 		victim := createVictim(ctx)
-		Expect(cluster.Admin.Patch(ctx, victim, mergePatch(`{"metadata":{"finalizers":["`+finalizer+`"]}}`))).To(Succeed())
+		Expect(cluster.Admin.Patch(ctx, victim, framework.MergePatch(`{"metadata":{"finalizers":["`+finalizer+`"]}}`))).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Patch(ctx, victim, withoutFinalizers)).To(Succeed()) })
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("plugin"))
 		before := listEverything(ctx)

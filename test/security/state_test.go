@@ -20,9 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/observer"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/observer"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // A creator must not be able to make another user remove the state of an initialization with a
@@ -130,29 +131,12 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(5*time.Minute))
 
-	for subresource, path := range map[string]string{"the object": "", "/status": "/status", "/finalize": "/finalize"} {
-		It("changes nothing if it is a PUT to "+subresource+" without labels and annotations", func(ctx context.Context) {
-			namespace := create(ctx, nil)
-			Eventually(func(g Gomega) { // Wait until the operator has updated the status.
-				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
-					v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
-			}).WithContext(ctx).Should(Succeed())
-			for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer, cluster.Admin} {
-				now := cluster.GetNamespace(Default, ctx, namespace.Name)
-				now.Labels, now.Annotations, now.ManagedFields, now.ResourceVersion = nil, nil, nil, ""
-				Expect(user.Clientset().CoreV1().RESTClient().Put().
-					AbsPath("/api/v1/namespaces/" + namespace.Name + path).Body(now).Do(ctx).Error()).To(Succeed())
-				expectUnchanged(ctx, namespace)
-			}
-		}, SpecTimeout(5*time.Minute))
-	}
-
 	It("does not remove the requester of an initialized namespace", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		cluster.Finish(ctx, namespace.Name)
 		cluster.Finish(ctx, namespace.Name)
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(HaveCondition(
-			v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
+			v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized))
 		_, err := cluster.KubectlWithInput(ctx, cluster.Ordinary.Config, manifest(namespace.Name), "replace", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
@@ -170,7 +154,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(`{"status":"Failure"}`))).To(Succeed())
 		emptied := fmt.Sprintf(`{"metadata":{"annotations":{%q:"",%q:null}}}`,
 			v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializationResult)
-		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), mergePatch(emptied))).
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(emptied))).
 			To(BeDeniedBy("guard", "has failed"))
 		_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "namespace", namespace.Name,
 			v1alpha1.AnnotationInitializationResult+"-")
@@ -204,67 +188,59 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
 		Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
-		expectOpenedEarly(ctx)
-	}, SpecTimeout(5*time.Minute))
-
-	It("is accepted if it sends an empty list again after the initialization", func(ctx context.Context) {
-		namespace := create(ctx, nil)
-		for range 2 {
-			_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "--overwrite", "namespace", namespace.Name,
-				v1alpha1.AnnotationPendingInitializers+"=")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(
-				HaveKey(v1alpha1.AnnotationPendingInitializers))
-		}
-		expectOpenedEarly(ctx)
-	}, SpecTimeout(5*time.Minute))
-
-	It("is rejected if it sends another value", func(ctx context.Context) {
-		namespace := create(ctx, nil)
-		for key, value := range map[string]string{
-			v1alpha1.AnnotationRequestedBy: "mallory", v1alpha1.AnnotationInitializers: "a.test.example.com",
-			v1alpha1.AnnotationPendingInitializers: "c.test.example.com",
-		} {
-			for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer, cluster.Admin} {
-				_, err := cluster.Kubectl(ctx, user.Config, "annotate", "--overwrite", "namespace", namespace.Name, key+"="+value)
-				Expect(err).To(BeDeniedBy("guard"))
-			}
-		}
-		expectUnchanged(ctx, namespace)
+		expectInitializedEarly(ctx)
 	}, SpecTimeout(5*time.Minute))
 })
 
-// expectOpenedEarly expects the violation of a holder of the verb initialize who removes all initializers at once.
+// expectInitializedEarly expects the violation of a holder of the verb initialize who removes all initializers at once.
 // SECURITY.md describes this limit.
-func expectOpenedEarly(ctx context.Context) {
+func expectInitializedEarly(ctx context.Context) {
 	GinkgoHelper()
-	Expect(cluster.Observation.CollectViolations(ctx)).To(HaveExactElements(HaveField("Invariant", observer.OpenedEarly)))
+	Expect(cluster.Observation.CollectViolations(ctx)).To(HaveExactElements(HaveField("Invariant", observer.InitializedEarly)))
 }
 
 var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnFailure, func() {
-	It("does not let users change the start of a timeout", func(ctx context.Context) {
-		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("turn").Initializer("slow.test.example.com",
-			v1alpha1.InitializerSettings{
-				TimeoutSeconds: ptr.To(int32(86400)), FailurePolicy: ptr.To(v1alpha1.InitializerIgnore),
-			}))
-		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("turn"))
-		var turn corev1.NamespaceCondition
+	It("does not let users or initializers change the start of a timeout", func(ctx context.Context) {
+		const slow = "slow.test.example.com"
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("turn").Initializer(slow,
+			v1alpha1.InitializerSettings{Deadline: v1alpha1.Deadline{
+				TimeoutSeconds: ptr.To(int32(86400)), FailurePolicy: v1alpha1.FailurePolicyIgnore,
+			}}))
+		forged := slow + " 2020-01-01T00:00:00Z"
+		By("creating a namespace with it")
+		request := wrappers.MakeNamespace(framework.Unique("turn")).Annotation(v1alpha1.AnnotationTurnStartedAt, forged).Obj()
+		namespace := request.DeepCopy()
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		var recorded string
 		Eventually(func(g Gomega) {
-			for _, condition := range cluster.GetNamespace(g, ctx, namespace.Name).Status.Conditions {
-				if condition.Type == v1alpha1.ConditionInitializerTurn {
-					turn = condition
-				}
-			}
-			g.Expect(turn.Message).NotTo(BeEmpty())
+			recorded = cluster.GetNamespace(g, ctx, namespace.Name).Annotations[v1alpha1.AnnotationTurnStartedAt]
+			g.Expect(recorded).To(HavePrefix(slow + " "))
 		}).WithContext(ctx).Should(Succeed())
+		Expect(recorded).NotTo(Equal(forged))
 
-		turn.LastTransitionTime = metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-		patch := mustEncode(map[string]any{"status": map[string]any{"conditions": []any{turn}}})
-		Expect(cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(),
-			client.RawPatch(types.StrategicMergePatchType, patch))).To(BeForbiddenBy("guard", "conditions of nslifecycle"))
-		now := cluster.GetNamespace(Default, ctx, namespace.Name)
-		now.Status.Conditions = []corev1.NamespaceCondition{turn}
-		Expect(cluster.Ordinary.Status().Update(ctx, now)).To(BeForbiddenBy("guard"))
+		By("setting, changing and removing it")
+		annotation := func(value string) client.Patch {
+			return framework.MergePatch(`{"metadata":{"annotations":{"nslifecycle.dev/turn-started-at":` + value + `}}}`)
+		}
+		replace := client.RawPatch(types.JSONPatchType,
+			[]byte(`[{"op":"replace","path":"/metadata/annotations/nslifecycle.dev~1turn-started-at","value":""}]`))
+		for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer, cluster.Admin} {
+			for _, patch := range []client.Patch{
+				annotation(`"` + forged + `"`), annotation(`"` + slow + ` 2099-01-01T00:00:00Z"`), annotation(`""`), replace,
+			} {
+				beDenied := Or(BeDeniedBy("guard"), BeDeniedBy("initializer-subjects"))
+				Expect(user.Patch(ctx, namespace.DeepCopy(), patch)).To(beDenied)
+				Expect(user.Status().Patch(ctx, namespace.DeepCopy(), patch)).To(beDenied)
+			}
+			By("removing it, which the policy complete or its webhook restores")
+			Expect(user.Patch(ctx, namespace.DeepCopy(), annotation("null"))).To(Succeed())
+			now := cluster.GetNamespace(Default, ctx, namespace.Name)
+			Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationTurnStartedAt, recorded))
+		}
+
+		By("setting it on a namespace without a deadline")
+		other := cluster.GetNamespace(Default, ctx, metav1.NamespacePublic)
+		Expect(cluster.Ordinary.Patch(ctx, other, annotation(`"`+forged+`"`))).To(BeDeniedBy("guard"))
 
 		By("forging the condition of a skipped initializer")
 		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", v1alpha1.ReasonTimedOut, "m")).
@@ -279,20 +255,74 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 
 	It("does not let users forge the conditions of this project on an initialized namespace, but allows other conditions", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("status"))
-		for _, conditionType := range []string{"Initializing", v1alpha1.ConditionExpiring, v1alpha1.ConditionInitializerTurn} {
+		for _, conditionType := range []string{
+			"Initializing", "Ready", "Stalled", v1alpha1.ConditionExpiring, v1alpha1.ConditionExpired,
+		} {
 			Expect(writeCondition(ctx, namespace, conditionType, "R", "m")).To(BeForbiddenBy("guard", "conditions of nslifecycle"))
 		}
 		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", "m")).To(Succeed())
 	}, SpecTimeout(5*time.Minute))
 })
 
+var _ = Describe("The conditions Ready and Stalled", Ordered, ContinueOnFailure, func() {
+	// Each is the body of a patch of the status.
+	attempts := map[string]struct {
+		patchType types.PatchType
+		body      string
+	}{
+		"become ready":              {types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Forged"}]}}`},
+		"change the message":        {types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"Ready","message":"mine"}]}}`},
+		"change the time":           {types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"Ready","lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`},
+		"remove Ready":              {types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`},
+		"become stalled":            {types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"Stalled","status":"True"}]}}`},
+		"remove all conditions":     {types.MergePatchType, `{"status":{"conditions":null}}`},
+		"replace all conditions":    {types.MergePatchType, `{"status":{"conditions":[{"type":"example.com/A","status":"True"}]}}`},
+		"remove the status":         {types.MergePatchType, `{"status":null}`},
+		"add a second Ready":        {types.JSONPatchType, `[{"op":"add","path":"/status/conditions/0","value":{"type":"Ready","status":"True"}}]`},
+		"replace the first by ours": {types.JSONPatchType, `[{"op":"replace","path":"/status/conditions/0","value":{"type":"Ready","status":"True"}}]`},
+	}
+
+	expectProtected := func(ctx context.Context, namespace *corev1.Namespace) {
+		before := cluster.GetNamespace(Default, ctx, namespace.Name).Status.Conditions
+		for name, attempt := range attempts {
+			Expect(patchStatusWith(ctx, namespace, attempt.patchType, attempt.body)).To(BeDeniedBy("guard", "conditions of nslifecycle"), name)
+		}
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Status.Conditions).To(Equal(before))
+		Expect(patchStatusWith(ctx, namespace, types.StrategicMergePatchType,
+			`{"status":{"conditions":[{"type":"example.com/Ready","status":"True"}]}}`)).To(Succeed(), "a condition of another controller")
+	}
+
+	It("are not taken from a new namespace, and cannot be changed while it is initializing", func(ctx context.Context) {
+		cluster.Register(ctx, "ready", "ready.test.example.com")
+		namespace := wrappers.MakeNamespace(framework.Unique("ready")).
+			Condition(corev1.NamespaceCondition{Type: v1alpha1.ConditionReady, Status: corev1.ConditionTrue}).Obj()
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(namespace.Status.Conditions).To(BeEmpty())
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(HaveCondition(
+			v1alpha1.ConditionReady, corev1.ConditionFalse, v1alpha1.ReasonInitializing, "ready.test.example.com (1 of 1)"))
+		expectProtected(ctx, namespace)
+	}, SpecTimeout(5*time.Minute))
+
+	It("cannot be changed in an initialized namespace", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("ready"))
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(HaveCondition(
+			v1alpha1.ConditionReady, corev1.ConditionTrue, v1alpha1.ReasonInitialized))
+		expectProtected(ctx, namespace)
+	}, SpecTimeout(5*time.Minute))
+})
+
 // writeCondition sets a condition of a namespace as the ordinary user.
 func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionType, reason, message string) error {
 	GinkgoHelper()
-	patch := mustEncode(map[string]any{"status": map[string]any{"conditions": []map[string]string{
-		{"type": conditionType, "status": "False", "reason": reason, "message": message},
-	}}})
-	return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+	return patchStatusWith(ctx, namespace, types.StrategicMergePatchType,
+		string(mustEncode(map[string]any{"status": map[string]any{"conditions": []map[string]string{
+			{"type": conditionType, "status": "False", "reason": reason, "message": message},
+		}}})))
+}
+
+// patchStatusWith patches the status of a namespace as the ordinary user.
+func patchStatusWith(ctx context.Context, namespace *corev1.Namespace, patchType types.PatchType, body string) error {
+	return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(patchType, []byte(body)))
 }
 
 // A creator must not be able to make a namespace so large that its state cannot be updated.
@@ -403,21 +433,6 @@ var _ = Describe("A result that is not a valid metav1.Status", Ordered, Continue
 			expectDeletionRequested(ctx, namespace)
 		}, SpecTimeout(5*time.Minute))
 	}
-
-	for name, result := range map[string]string{
-		"a nested status":       `{"details":{"status":"Failure"}}`,
-		"an escaped status key": `{"\u0073tatus":"Failure"}`,
-	} {
-		It("does not fail the initialization if it contains "+name, func(ctx context.Context) {
-			namespace := setResult(ctx, result)
-			Eventually(func(g Gomega) {
-				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
-					v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending, "is ignored because"))
-			}).WithContext(ctx).Should(Succeed())
-			cluster.Finish(ctx, namespace.Name)
-			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-		}, SpecTimeout(5*time.Minute))
-	}
 })
 
 // Without a NamespaceInitializerSet, policy inject does not run and does not replace the state that
@@ -425,10 +440,10 @@ var _ = Describe("A result that is not a valid metav1.Status", Ordered, Continue
 var _ = Describe("A cluster without a NamespaceInitializerSet", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.Register(ctx, "before", "absent.test.example.com")
-		expectFail(ctx, cluster)
+		expectFail(ctx)
 		cluster.StopManager()
 		DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })
-		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
+		set := &internalv1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.EffectiveSetName}}
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, set))).To(Succeed())
 	}, NodeTimeout(5*time.Minute))
 

@@ -22,8 +22,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/webhooks"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -233,8 +232,7 @@ func install(
 ) *delayingWebhook {
 	GinkgoHelper()
 	webhook := &delayingWebhook{received: make(chan struct{}), recreated: make(chan struct{}), maxDelay: maxDelay}
-	server, clientConfig := webhooks.Serve(http.StatusForbidden, webhook.answer)
-	DeferCleanup(server.Close)
+	_, clientConfig := framework.ServeWebhook(http.StatusForbidden, webhook.answer)
 	configuration := configurationFor(clientConfig)
 	Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed()) })

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/initializers"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // Names of the ConfigMaps in a namespace that a user updates and deletes.

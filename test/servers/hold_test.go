@@ -14,9 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 var _ = Describe("The hold webhooks", Serial, Ordered, func() {
@@ -31,10 +31,10 @@ var _ = Describe("The hold webhooks", Serial, Ordered, func() {
 	AfterAll(func(ctx context.Context) {
 		cluster.StopManager()
 		Expect(cluster.Admin.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HoldConfiguration},
+			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.HoldConfiguration},
 		})).To(Succeed())
 		Expect(cluster.Admin.Delete(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TemplatesConfiguration},
+			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.TemplatesConfiguration},
 		})).To(Succeed())
 		cluster.StartManager(ctx)
 	}, NodeTimeout(specTimeout))

@@ -11,8 +11,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/observer"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 var _ = Describe("An API server that is late", Serial, func() {
@@ -20,7 +25,7 @@ var _ = Describe("An API server that is late", Serial, func() {
 	DescribeTable("creates no orphaned objects if its latency is shorter than the grace period",
 		func(ctx context.Context, delayed path) {
 			late := &results{}
-			names := openThroughBoth(ctx, 5)
+			names := createThroughBoth(ctx, 5)
 			delayed.start(time.Second)
 			var waits []func()
 			for _, name := range names {
@@ -49,12 +54,12 @@ var _ = Describe("An API server that is late", Serial, func() {
 		func(ctx context.Context, prepare func(context.Context), grace time.Duration) {
 			prepare(ctx)
 			late := &results{}
-			removed, recreated := openThroughBoth(ctx, 2), openThroughBoth(ctx, 2)
+			removed, recreated := createThroughBoth(ctx, 2), createThroughBoth(ctx, 2)
 			resume := pauseTraffic("namespaces")
 			deleted := time.Now()
 			removeAndRecreate(ctx, removed, recreated)
 			took := time.Since(deleted)
-			Expect(settlingTime()).To(Equal(grace))
+			Expect(gracePeriodMetric()).To(Equal(grace))
 			var stops []func()
 			for _, name := range slices.Concat(removed, recreated) {
 				stops = append(stops, writeContinuously(ctx, b, name, late))
@@ -80,7 +85,7 @@ var _ = Describe("An API server that is late", Serial, func() {
 
 	It("can execute a request after the grace period that it admitted before the deletion", func(ctx context.Context) {
 		delayed := &results{}
-		removed, recreated := openThroughBoth(ctx, 2), openThroughBoth(ctx, 2)
+		removed, recreated := createThroughBoth(ctx, 2), createThroughBoth(ctx, 2)
 		resume := pauseTraffic("configmaps")
 		sent := time.Now()
 		var group sync.WaitGroup
@@ -116,10 +121,224 @@ func removeAndRecreate(ctx context.Context, removed, recreated []string) {
 	}
 }
 
-// settlingTime returns the grace period of the namespace that was deleted last.
-func settlingTime() time.Duration {
+// gracePeriodMetric returns the grace period of the namespace that was deleted last.
+func gracePeriodMetric() time.Duration {
 	GinkgoHelper()
-	metrics := framework.Metrics()["nslifecycle_settling_time_seconds"]
+	metrics := framework.Metrics()["nslifecycle_finalization_grace_period_seconds"]
 	Expect(metrics).To(HaveLen(1))
 	return time.Duration(metrics[0].GetGauge().GetValue() * float64(time.Second))
 }
+
+// requestDelay is the time that a client needs to send its requests to a paused API server. The requests
+// wait in the sockets, and the API server reads them when it resumes.
+const requestDelay = 200 * time.Millisecond
+
+// gracePeriod is the value of --finalization-grace-period=Auto with two API servers.
+const gracePeriod = 5 * time.Second
+
+var _ = Describe("An API server that is paused", Serial, func() {
+	It("rejects early writes to the namespaces that were created meanwhile", func(ctx context.Context) {
+		pending, completed := &results{}, &results{}
+		var group sync.WaitGroup
+		resume := pause()
+		var namespaces []*corev1.Namespace
+		for i := range 10 {
+			namespace := a.create(ctx, makeInitialized(framework.Unique("meanwhile")))
+			fill(ctx, a.initializer, namespace.Name)
+			if i%2 == 0 {
+				writeOnce(ctx, &group, b, namespace.Name, pending)
+				namespaces = append(namespaces, namespace)
+				continue
+			}
+			writeOnce(ctx, &group, b, namespace.Name, completed)
+			time.Sleep(upTo(requestDelay))
+			a.finish(ctx, namespace)
+		}
+		time.Sleep(requestDelay)
+		resume()
+		group.Wait()
+		report("after a pause: writes to initializing namespaces: %s; to initialized namespaces: %s", pending, completed)
+		Expect(pending.count(string(metav1.StatusReasonForbidden))).To(Equal(3 * len(namespaces)))
+		for _, namespace := range namespaces {
+			b.finish(ctx, namespace)
+			Eventually(operations(b.ordinary, namespace.Name)["create"]).WithContext(ctx).Should(Succeed())
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("creates no orphaned objects if it resumes during the grace period of the finalization", func(ctx context.Context) {
+		late := &results{}
+		names := createThroughBoth(ctx, 10)
+		var group sync.WaitGroup
+		resume := pause()
+		var waits []func()
+		start := time.Now()
+		for _, name := range names {
+			waits = append(waits, a.remove(ctx, name))
+		}
+		time.Sleep(time.Until(start.Add(upTo(gracePeriod / 2))))
+		for _, name := range names {
+			writeOnce(ctx, &group, b, name, late)
+		}
+		time.Sleep(requestDelay)
+		resume()
+		group.Wait()
+		report("late writes to %d terminating namespaces after a pause: %s", len(names), late)
+		for _, wait := range waits {
+			wait()
+		}
+		Expect(remaining(ctx, names)).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+
+	It("can create orphaned objects, and write to recreated namespaces, if it resumes after the grace period", func(ctx context.Context) {
+		late := &results{}
+		removed, recreated := createThroughBoth(ctx, 5), createThroughBoth(ctx, 5)
+		var group sync.WaitGroup
+		resume := pause()
+		waits := map[string]func(){}
+		for _, name := range append(removed, recreated...) {
+			waits[name] = a.remove(ctx, name)
+		}
+		for _, wait := range waits {
+			wait()
+		}
+		for _, name := range recreated {
+			a.create(ctx, makeInitialized(name))
+			fill(ctx, a.initializer, name)
+		}
+		for _, name := range append(removed, recreated...) {
+			writeOnce(ctx, &group, b, name, late)
+		}
+		time.Sleep(requestDelay)
+		resume()
+		group.Wait()
+		report("writes after a pause that is longer than the grace period: %s", late)
+
+		expectOnlyLateWrites(ctx, removed, recreated)
+	}, SpecTimeout(specTimeout))
+})
+
+// expectOnlyLateWrites checks that all violations are writes of the user through b: orphaned objects in namespaces
+// that were removed, and early writes to namespaces that were recreated.
+func expectOnlyLateWrites(ctx context.Context, removed, recreated []string) (orphaned, early int) {
+	GinkgoHelper()
+	orphans := map[string]string{}
+	for _, configMap := range remaining(ctx, removed) {
+		orphans[configMap.Name] = configMap.Namespace
+	}
+	orphaned = len(orphans)
+	unattributed := 0
+	for _, violation := range cluster.Observation.CollectViolations(ctx) {
+		// The API server can lose its connection to etcd during a request.
+		if violation.Request == nil {
+			Expect(violation.Invariant).To(Equal(observer.OrphanedObject), "%v", violation)
+			Expect(removed).To(ContainElement(violation.Namespace), "%v", violation)
+			unattributed++
+			continue
+		}
+		Expect(violation.Request.Identity().Username).To(Equal(framework.OrdinaryUser), "%v", violation)
+		Expect(violation.Request.Log).To(Equal(b.Log), "%v", violation)
+		if violation.Invariant == observer.OrphanedObject {
+			Expect(orphans).To(HaveKeyWithValue(violation.Request.ResponseObject.Name, violation.Namespace))
+			delete(orphans, violation.Request.ResponseObject.Name)
+			continue
+		}
+		Expect(violation.Invariant).To(Equal(observer.EarlyWrite), "%v", violation)
+		Expect(recreated).To(ContainElement(violation.Namespace), "%v", violation)
+		early++
+	}
+	Expect(orphans).To(HaveLen(unattributed), "orphaned objects that the observer did not find")
+	report("%d orphaned objects in %d removed namespaces, %d early writes to %d recreated namespaces",
+		orphaned, len(removed), early, len(recreated))
+	return orphaned, early
+}
+
+// createThroughBoth creates namespaces with content, and waits until b has observed them.
+func createThroughBoth(ctx context.Context, number int) []string {
+	GinkgoHelper()
+	var names []string
+	for range number {
+		name := framework.Unique("paused")
+		a.create(ctx, wrappers.MakeNamespace(name).Obj())
+		fill(ctx, b.ordinary, name)
+		names = append(names, name)
+	}
+	return names
+}
+
+// remaining returns the ConfigMaps in namespaces.
+func remaining(ctx context.Context, names []string) []corev1.ConfigMap {
+	GinkgoHelper()
+	var found []corev1.ConfigMap
+	for _, name := range names {
+		var list corev1.ConfigMapList
+		Expect(cluster.Admin.List(ctx, &list, client.InNamespace(name))).To(Succeed())
+		found = append(found, list.Items...)
+	}
+	return found
+}
+
+// If the cache of an API server does not contain the namespace of a CREATE, the API server waits for 50 ms and
+// then reads the namespace from etcd (k8s.io/apiserver, pkg/admission/plugin/namespace/lifecycle).
+const missingNamespaceWait = 50 * time.Millisecond
+
+var _ = Describe("The gate", Serial, func() {
+	DescribeTable("rejects all writes through one API server while the other creates the namespace",
+		func(ctx context.Context, rounds int, delayed path, latency time.Duration) {
+			delayed.start(latency)
+			all := &results{}
+			for range rounds {
+				creator, writer := inOrder(latency)
+				name, before := framework.Unique("created"), upTo(missingNamespaceWait)
+				stop := writeContinuously(ctx, writer, name, all)
+				time.Sleep(before)
+				creator.create(ctx, makeInitialized(name))
+				fill(ctx, creator.initializer, name)
+				time.Sleep(upTo(missingNamespaceWait) + 4*latency)
+				stop()
+			}
+			report("%d namespaces created and written to through different API servers: %s", rounds, all)
+			Expect(all.count(string(metav1.StatusReasonForbidden), "create")).To(BeNumerically(">=", rounds))
+			Expect(all.count(string(metav1.StatusReasonForbidden), "update", "delete")).To(BeNumerically(">=", rounds))
+			Expect(all.count(accepted)).To(BeZero())
+		},
+		Entry("in a few rounds", SpecTimeout(specTimeout), 15, path{}, noLatency),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500, path{}, noLatency),
+		// These take as long as several round trips.
+		Entry(late(etcdPath), SpecTimeout(specTimeout), 5, etcdPath, 300*time.Millisecond),
+		Entry(late(namespacesPath), SpecTimeout(specTimeout), 5, namespacesPath, 300*time.Millisecond),
+		Entry(late(membersPath), SpecTimeout(specTimeout), 5, membersPath, 300*time.Millisecond),
+	)
+
+	DescribeTable("rejects writes only for a short time after the other API server completed the initialization",
+		func(ctx context.Context, rounds int, delayed path, latency time.Duration) {
+			rejected := &results{}
+			var longest time.Duration
+			delayed.start(latency)
+			for range rounds {
+				completer, writer := inOrder(latency)
+				namespace := completer.create(ctx, makeInitialized(framework.Unique("completed")))
+				fill(ctx, writer.initializer, namespace.Name) // The writer observes the namespace.
+				completer.finish(ctx, namespace)
+				completed := time.Now()
+				Eventually(func() error {
+					_, err := writer.ordinary.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
+						wrappers.MakeConfigMap(namespace.Name, "a"), metav1.CreateOptions{})
+					if err != nil {
+						Expect(err).To(BeForbiddenBy("gate"))
+						rejected.add("create", err)
+					}
+					return err
+				}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
+				longest = max(longest, time.Since(completed))
+			}
+			report("rejected after %d initializations, with a latency of %s: %s; first accepted write at most %s after the initialization",
+				rounds, latency, rejected, longest)
+		},
+		Entry("in a few rounds", SpecTimeout(specTimeout), 15, path{}, noLatency),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 500, path{}, noLatency),
+		// These take as long as several round trips.
+		Entry(late(etcdPath), SpecTimeout(specTimeout), 5, etcdPath, 500*time.Millisecond),
+		Entry(late(namespacesPath), SpecTimeout(specTimeout), 5, namespacesPath, 500*time.Millisecond),
+		Entry(late(membersPath), SpecTimeout(specTimeout), 5, membersPath, 500*time.Millisecond),
+	)
+})

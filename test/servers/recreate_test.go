@@ -5,16 +5,20 @@ package servers
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/observer"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/observer"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 var _ = Describe("A namespace that is deleted and recreated through alternating API servers", Serial, func() {
@@ -66,7 +70,7 @@ var _ = Describe("A namespace that is deleted and recreated through alternating 
 })
 
 // recreate deletes a namespace through one API server and creates it through the other. A user writes to
-// it through the first one from its removal on. recreate opens the namespace and returns the time of the
+// it through the first one from its removal on. recreate initializes the namespace and returns the time of the
 // creation and the responses before.
 func recreate(
 	ctx context.Context, name string, first, second *server, latency time.Duration,
@@ -89,4 +93,110 @@ func recreate(
 func uidOf(ctx context.Context, name string) types.UID {
 	GinkgoHelper()
 	return cluster.GetNamespace(Default, ctx, name).UID
+}
+
+// contentSize is the number of ConfigMaps in a namespace. The operator needs several requests to delete
+// them.
+const contentSize = 20
+
+// A user who competes with the operator deletes and recreates everything under the same names. Requests of
+// the operator for the old objects arrive when the new ones exist.
+var _ = Describe("A namespace that is finalized and recreated by another client during its finalization", Serial, func() {
+	DescribeTable("keeps all new objects",
+		func(ctx context.Context, names, cycles int) {
+			var recreated, superseded atomic.Int32
+			var group sync.WaitGroup
+			for range names {
+				first, second := inRandomOrder()
+				delays := make([]time.Duration, cycles)
+				for i := range delays {
+					// A pass of the operator takes about as long.
+					delays[i] = upTo(150 * time.Millisecond)
+				}
+				name := framework.Unique("competing")
+				group.Go(func() {
+					defer GinkgoRecover()
+					first.create(ctx, wrappers.MakeNamespace(name).Obj())
+					uids := createContent(ctx, first, name)
+					for _, delay := range delays {
+						wait := first.remove(ctx, name)
+						time.Sleep(delay)
+						if second.overtake(ctx, name) {
+							superseded.Add(1)
+						}
+						wait()
+						Eventually(func() error {
+							_, err := second.ordinary.CoreV1().Namespaces().Create(ctx, wrappers.MakeNamespace(name).Obj(), metav1.CreateOptions{})
+							return err
+						}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
+						old := uids
+						uids = createContent(ctx, second, name)
+						Expect(uids).NotTo(Equal(old))
+						expectContent(ctx, name, uids)
+						recreated.Add(1)
+						first, second = second, first
+					}
+				})
+			}
+			group.Wait()
+			report("%d namespaces recreated, %d of them finalized by the user", recreated.Load(), superseded.Load())
+		},
+		Entry("in a few rounds", SpecTimeout(specTimeout), 10, 5),
+		Entry("in many rounds", Label("long"), SpecTimeout(10*specTimeout), 10, 50),
+	)
+})
+
+// createContent creates ConfigMaps and returns their UIDs. While the API server still observes the old
+// namespace, it rejects them.
+func createContent(ctx context.Context, to *server, namespace string) map[string]types.UID {
+	GinkgoHelper()
+	uids := map[string]types.UID{}
+	for i := range contentSize {
+		name := fmt.Sprint("content-", i)
+		Eventually(func() error {
+			created, err := to.ordinary.CoreV1().ConfigMaps(namespace).Create(ctx, wrappers.MakeConfigMap(namespace, name), metav1.CreateOptions{})
+			if err == nil {
+				uids[name] = created.UID
+			}
+			return err
+		}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
+	}
+	return uids
+}
+
+// expectContent checks that the ConfigMaps have the given UIDs.
+func expectContent(ctx context.Context, namespace string, uids map[string]types.UID) {
+	GinkgoHelper()
+	list, err := a.admin.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	found := map[string]types.UID{}
+	for i := range list.Items {
+		Expect(list.Items[i].DeletionTimestamp).To(BeNil())
+		found[list.Items[i].Name] = list.Items[i].UID
+	}
+	Expect(found).To(Equal(uids))
+}
+
+// overtake deletes the content of a terminating namespace and removes its namespace finalizer, as another
+// namespace controller does. It reports whether it was faster than the operator.
+func (s *server) overtake(ctx context.Context, name string) bool {
+	GinkgoHelper()
+	err := s.admin.CoreV1().ConfigMaps(name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for {
+		namespace, err := s.admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false
+		}
+		Expect(err).NotTo(HaveOccurred())
+		namespace.Spec.Finalizers = nil
+		_, err = s.admin.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+		switch {
+		case err == nil:
+			return true
+		case apierrors.IsNotFound(err):
+			return false
+		}
+		Expect(err).To(Satisfy(apierrors.IsConflict))
+	}
 }

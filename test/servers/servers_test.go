@@ -19,11 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
-	"github.com/nslifecycle/nslifecycle/test/faults"
+	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/observer"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/faults"
+	"github.com/nslifecycle/nslifecycle/test/framework/observer"
 )
 
 // serversVariable is the environment variable with the number of API servers: 3, or 2, the default.
@@ -133,7 +133,7 @@ func startServer(ctx context.Context, name, etcd string) (*server, *framework.Se
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceSystem, Name: "apiserver-" + name,
-			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
+			Labels: map[string]string{graceperiod.APIServerLeaseLabel: graceperiod.APIServerLeaseValue},
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("apiserver-" + name), LeaseDurationSeconds: ptr.To(int32(24 * 3600)),

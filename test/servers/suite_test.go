@@ -5,7 +5,6 @@ package servers
 
 import (
 	"context"
-	"hash/fnv"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -17,12 +16,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
-	"github.com/nslifecycle/nslifecycle/test/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/matchers"
-	"github.com/nslifecycle/nslifecycle/test/observer"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/faults"
+	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
+	"github.com/nslifecycle/nslifecycle/test/framework/observer"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -56,8 +55,7 @@ var (
 )
 
 func TestServers(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Servers")
+	framework.RunSuite(t, "Servers")
 }
 
 // All specs are Serial, because two API servers need the whole machine. Ginkgo runs these specs in the
@@ -66,7 +64,6 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	if GinkgoParallelProcess() > 1 {
 		return
 	}
-	framework.SetDefaults()
 	startServers(ctx)
 	cluster.AddTemplateAccount(ctx, templateAccount)
 	cluster.StartManager(ctx)
@@ -98,11 +95,7 @@ func expectInjected(ctx context.Context) {
 	}
 }
 
-var _ = BeforeEach(func() {
-	name := fnv.New64()
-	_, _ = name.Write([]byte(CurrentSpecReport().FullText()))
-	random = rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), name.Sum64()))
-})
+var _ = BeforeEach(func() { random = framework.NewRandom() })
 
 // makeInitialized returns a namespace that waits for the initializer.
 func makeInitialized(name string) *corev1.Namespace {

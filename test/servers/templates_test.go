@@ -11,17 +11,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
-	templateLabel   = "test.example.com/furnished"
-	templateAccount = "furnisher"
+	templateLabel   = "test.example.com/provisioned"
+	templateAccount = "provisioner"
 )
 
 const template = `
@@ -29,7 +28,7 @@ apiVersion: nslifecycle.dev/v1alpha1
 kind: NamespaceTemplate
 metadata: {name: servers}
 spec:
-  serviceAccountName: furnisher
+  serviceAccountName: provisioner
   objects:
   - name: limits
     template:
@@ -54,7 +53,7 @@ var _ = Describe("A template that is applied through one API server", Serial, fu
 			var group sync.WaitGroup
 			for range rounds {
 				creator, _ := inOrder(latency)
-				name := framework.Unique("furnished")
+				name := framework.Unique("provisioned")
 				creator.create(ctx, wrappers.MakeNamespace(name).Label(templateLabel, labelValue).Obj())
 				group.Go(func() {
 					defer GinkgoRecover()
@@ -107,10 +106,7 @@ func createTemplate(ctx context.Context) (labelValue string) {
 	object.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{
 		MatchLabels: map[string]v1alpha1.LabelValue{templateLabel: v1alpha1.LabelValue(labelValue)},
 	}
-	Eventually(func() error { return cluster.Admin.Create(ctx, object.DeepCopy()) }).WithContext(ctx).Should(Succeed())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
-	})
+	cluster.CreateTemplate(ctx, object)
 	for _, s := range all {
 		Eventually(func(g Gomega) {
 			probe, err := s.ordinary.CoreV1().Namespaces().Create(ctx, wrappers.MakeNamespace("probe").Label(templateLabel, labelValue).Obj(),

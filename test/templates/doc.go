@@ -1,6 +1,5 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package templates tests the admission policies for NamespaceTemplates against a real API server. No
-// manager is running: the specs write the NamespaceInitializerSet.
+// Package templates contains specs for the objects of NamespaceTemplates in new and existing Namespaces.
 package templates

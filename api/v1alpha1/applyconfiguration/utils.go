@@ -19,10 +19,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=nslifecycle.dev, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveInitializer"):
-		return &apiv1alpha1.EffectiveInitializerApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveTemplate"):
-		return &apiv1alpha1.EffectiveTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Deadline"):
+		return &apiv1alpha1.DeadlineApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("InitializerSettings"):
 		return &apiv1alpha1.InitializerSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializer"):
@@ -31,10 +29,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NamespaceInitializerConfigurationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializerConfigurationStatus"):
 		return &apiv1alpha1.NamespaceInitializerConfigurationStatusApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializerSet"):
-		return &apiv1alpha1.NamespaceInitializerSetApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializerSetStatus"):
-		return &apiv1alpha1.NamespaceInitializerSetStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceSelector"):
 		return &apiv1alpha1.NamespaceSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceSelectorRequirement"):
@@ -47,24 +41,24 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NamespaceTemplateStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Subject"):
 		return &apiv1alpha1.SubjectApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("TemplateCopy"):
-		return &apiv1alpha1.TemplateCopyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateFailure"):
 		return &apiv1alpha1.TemplateFailureApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateInitialization"):
+		return &apiv1alpha1.TemplateInitializationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateNamespaceCounts"):
 		return &apiv1alpha1.TemplateNamespaceCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateObject"):
 		return &apiv1alpha1.TemplateObjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateObjectRetentionPolicy"):
+		return &apiv1alpha1.TemplateObjectRetentionPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateParameter"):
 		return &apiv1alpha1.TemplateParameterApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("TemplateReadiness"):
-		return &apiv1alpha1.TemplateReadinessApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("TemplateRemoval"):
-		return &apiv1alpha1.TemplateRemovalApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateRollout"):
 		return &apiv1alpha1.TemplateRolloutApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateSourceNamespace"):
 		return &apiv1alpha1.TemplateSourceNamespaceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateSourceReference"):
+		return &apiv1alpha1.TemplateSourceReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateSync"):
 		return &apiv1alpha1.TemplateSyncApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateVariable"):

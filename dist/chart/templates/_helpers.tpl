@@ -62,18 +62,14 @@ control-plane: {{ . }}
 
 {{/* The flags of all Deployments, for all values that differ from the defaults. */}}
 {{- define "nslifecycle.arguments" -}}
-{{- if ne .Values.finalizerToken "kubernetes" }}
-- {{ printf "--finalizer-token=%s" .Values.finalizerToken | quote }}
+{{- if ne .Values.namespaceFinalizer "kubernetes" }}
+- {{ printf "--namespace-finalizer=%s" .Values.namespaceFinalizer | quote }}
 {{- end }}
-{{- if ne .Values.settlingTime "auto" }}
-- {{ printf "--settling-time=%s" .Values.settlingTime | quote }}
-{{- end }}
-{{- if ne (float64 .Values.kubeAPIQPS) -1.0 }}
-- --kube-api-qps={{ .Values.kubeAPIQPS }}
-- --kube-api-burst={{ int64 .Values.kubeAPIBurst }}
+{{- if ne .Values.finalizationGracePeriod "Auto" }}
+- {{ printf "--finalization-grace-period=%s" .Values.finalizationGracePeriod | quote }}
 {{- end }}
 {{- if ne .Values.logLevel "info" }}
-- --zap-log-level={{ .Values.logLevel }}
+- --log-level={{ .Values.logLevel }}
 {{- end }}
 {{- with .Values.extraArgs }}
 {{ toYaml . }}

@@ -143,7 +143,7 @@ func readyShop() *corev1.Namespace {
 	ready.CreationTimestamp = metav1.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	ready.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "alice@corp.example.com"}
 	ready.Status.Conditions = []corev1.NamespaceCondition{{
-		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonCompleted,
+		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInitialized,
 		LastTransitionTime: metav1.NewTime(ready.CreationTimestamp.Add(3 * time.Second)),
 	}}
 	return ready
@@ -167,9 +167,9 @@ func TestCreateAndDeleteIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := store.Search("shop-11111111", "alice ready", 9)
+	found, err := store.Search("shop-11111111", "alice ready")
 	want := "namespace shop is ready: alice@corp.example.com created it at 2026-07-01T12:00:00Z, and the initialization took 3s"
-	if err != nil || found.Total != 1 || found.Hits[0].Document.Text != want {
+	if err != nil || found.Total != 1 || found.Documents[0].Text != want {
 		t.Errorf("Search: %v, error %v; want %q", found, err, want)
 	}
 	for range 2 {
@@ -195,7 +195,7 @@ func TestIsReady(t *testing.T) {
 		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes, Finalizer}
 		namespace.Annotations = map[string]string{v1alpha1.AnnotationInitializers: "a.b.c," + InitializerName}
 		namespace.Status.Conditions = []corev1.NamespaceCondition{{
-			Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonCompleted,
+			Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInitialized,
 		}}
 		change(namespace)
 		return namespace

@@ -5,7 +5,7 @@
 // write to the Namespace, and deletes it after the content of the Namespace.
 //
 //	initializer search.corp.example.com                  creates the index
-//	(when the Namespace is ready)                        adds the first document
+//	(when the Namespace is Initialized)                  adds the first document
 //	namespace finalizer search.corp.example.com/index    deletes the index
 //
 // The Namespace has the finalizer before the index is created, so no index is leaked. The service

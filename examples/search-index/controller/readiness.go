@@ -36,7 +36,7 @@ const (
 	maxBackoff   = time.Minute
 )
 
-// addReadiness adds the controller that writes the first document when the Namespace is ready. The
+// addReadiness adds the controller that writes the first document when the Namespace is Initialized. The
 // initializer cannot write the document, since other initializers might still be pending.
 func (c *controller) addReadiness(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named("readiness").
@@ -75,7 +75,7 @@ func isReady(object client.Object) bool {
 func initializedAt(namespace *corev1.Namespace) *time.Time {
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Type == v1alpha1.ConditionInitializing && condition.Status == corev1.ConditionFalse &&
-			condition.Reason == v1alpha1.ReasonCompleted {
+			condition.Reason == v1alpha1.ReasonInitialized {
 			return &condition.LastTransitionTime.Time
 		}
 	}

@@ -13,73 +13,19 @@ import (
 	"time"
 )
 
-// writeIndex creates the directory of an index under a temporary name, and renames the directory
-// when it is complete.
-func (s *Store) writeIndex(made *index) error {
-	scratch, err := os.MkdirTemp(s.dir, scratchPrefix)
-	if err != nil {
-		return fmt.Errorf("failed to create a directory: %w", err)
-	}
-	if err := os.Mkdir(filepath.Join(scratch, documentsDir), 0o700); err != nil {
-		return err
-	}
-	if err := writeJSON(filepath.Join(scratch, indexFile), made.record); err != nil {
-		return err
-	}
-	// A previous attempt might have failed after it renamed its directory.
-	path := filepath.Join(s.dir, made.record.Name)
-	if err := os.RemoveAll(path); err != nil {
-		return err
-	}
-	return rename(scratch, path)
-}
-
-// readIndices reads all indices, and removes incomplete data left by a previous process.
+// readIndices reads all indices, and completes recorded deletions.
 func (s *Store) readIndices() error {
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		path := filepath.Join(s.dir, entry.Name())
-		switch {
-		case strings.HasPrefix(entry.Name(), scratchPrefix):
-			if err := os.RemoveAll(path); err != nil {
-				return err
-			}
-		case entry.IsDir() && namePattern.MatchString(entry.Name()):
-			found, err := readIndex(path)
-			if err != nil {
-				return err
-			}
-			// The deletion was recorded but not completed.
-			if _, ok := s.deleted[found.record.Owner.UID]; ok {
-				if err := os.RemoveAll(path); err != nil {
-					return err
-				}
-				continue
-			}
-			s.indices[entry.Name()] = found
-		}
-	}
-	return nil
-}
-
-func readIndex(dir string) (*index, error) {
-	var record Index
-	if err := readJSON(filepath.Join(dir, indexFile), &record); err != nil {
-		return nil, err
-	}
-	found := newIndex(record)
-	err := readFiles(filepath.Join(dir, documentsDir), func(path, _ string) error {
-		var document Document
-		if err := readJSON(path, &document); err != nil {
+	return readFiles(s.dir, func(path, name string) error {
+		var found index
+		if err := readJSON(path, &found); err != nil {
 			return err
 		}
-		found.put(document)
+		if _, ok := s.deleted[found.Record.Owner.UID]; ok {
+			return remove(path)
+		}
+		s.indices[name] = &found
 		return nil
 	})
-	return found, err
 }
 
 func (s *Store) readDeleted() error {
@@ -102,9 +48,11 @@ func readFiles(dir string, read func(path, name string) error) error {
 	}
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
-		if strings.HasPrefix(entry.Name(), scratchPrefix) {
+		switch {
+		case entry.IsDir():
+		case strings.HasPrefix(entry.Name(), scratchPrefix):
 			err = os.Remove(path)
-		} else {
+		default:
 			err = read(path, strings.TrimSuffix(entry.Name(), ".json"))
 		}
 		if err != nil {
@@ -142,12 +90,24 @@ func readJSON(path string, content any) error {
 	return nil
 }
 
-// rename renames a file or directory durably. If it fails, the file might already have the new name.
+// rename renames a file durably. If it fails, the file might already have the new name.
 func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(to))
+	return syncDir(filepath.Dir(to))
+}
+
+// remove removes a file durably, unless a previous attempt has removed it.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -9,18 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 
 	"github.com/go-logr/logr"
 )
 
-const (
-	// maxBody is the maximum size of a request body in bytes.
-	maxBody = 64 << 10
-	// defaultHits and maxHits limit the number of hits in a response.
-	defaultHits = 10
-	maxHits     = 100
-)
+// maxBody is the maximum size of a request body in bytes.
+const maxBody = 64 << 10
 
 const (
 	// SignatureHeader is set in every response from the server, so that clients can distinguish the
@@ -105,14 +99,7 @@ func (h *handler) add(r *http.Request) (answer, error) {
 }
 
 func (h *handler) search(r *http.Request) (answer, error) {
-	limit := defaultHits
-	if text := r.URL.Query().Get("limit"); text != "" {
-		var err error
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxHits {
-			return answer{}, fmt.Errorf("%w: limit %q is not a number from 1 to %d", ErrInvalid, text, maxHits)
-		}
-	}
-	found, err := h.store.Search(r.PathValue("name"), r.URL.Query().Get("q"), limit)
+	found, err := h.store.Search(r.PathValue("name"), r.URL.Query().Get("q"))
 	return answer{http.StatusOK, found}, err
 }
 

@@ -15,20 +15,20 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
-	// indexFile contains the Index. It is in the directory of the index.
-	indexFile = "index.json"
-	// documentsDir contains one file per document.
-	documentsDir = "documents"
 	// deletedDir contains one file per UID of a deleted index.
 	deletedDir = ".deleted"
-	// scratchPrefix is the name prefix of incomplete and deleted files and directories.
+	// scratchPrefix is the name prefix of incomplete files.
 	scratchPrefix = ".scratch-"
 	// deletionRetention is how long the server keeps the record of a deletion. It is longer than a
 	// request can be delayed.
 	deletionRetention = 24 * time.Hour
+	// maxHits limits the number of documents in a response.
+	maxHits = 100
 )
 
 // Errors that the methods of Store wrap with details.
@@ -55,12 +55,11 @@ type Store struct {
 	deleted map[string]time.Time
 }
 
-// index is an index in memory.
+// index is the content of the file of an index.
 type index struct {
-	// record is the content of indexFile. The field Documents is not set.
-	record    Index
-	documents map[string]Document
-	words     postings
+	// Record has no number of documents.
+	Record    Index               `json:"record"`
+	Documents map[string]Document `json:"documents"`
 }
 
 // Open reads the indices in a directory, and creates the directory if it does not exist.
@@ -92,13 +91,13 @@ func (s *Store) Create(name string, owner Owner) (created Index, isNew bool, err
 			ErrDeleted, owner.Namespace, owner.UID, when.Format(time.RFC3339))
 	}
 	if found, ok := s.indices[name]; ok {
-		if found.record.Owner != owner {
+		if found.Record.Owner != owner {
 			return Index{}, false, conflictError(found)
 		}
 		return found.describe(), false, nil
 	}
-	made := newIndex(Index{Name: name, Owner: owner, Created: s.now().UTC()})
-	if err := s.writeIndex(made); err != nil {
+	made := &index{Record: Index{Name: name, Owner: owner, Created: s.now().UTC()}, Documents: map[string]Document{}}
+	if err := writeJSON(s.path(name), made); err != nil {
 		return Index{}, false, err
 	}
 	s.indices[name] = made
@@ -136,7 +135,7 @@ func (s *Store) Delete(name, uid string) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	found, exists := s.indices[name]
-	if exists && found.record.Owner.UID != uid {
+	if exists && found.Record.Owner.UID != uid {
 		return conflictError(found)
 	}
 	if err := s.remember(uid); err != nil {
@@ -145,17 +144,11 @@ func (s *Store) Delete(name, uid string) error {
 	if !exists {
 		return nil
 	}
-	// Renaming the directory deletes the index; Open completes an interrupted cleanup.
-	scratch := filepath.Join(s.dir, scratchPrefix+uid)
-	if err := os.RemoveAll(scratch); err != nil {
-		return err
-	}
-	// If the directory does not exist, a previous attempt failed after it renamed the directory.
-	if err := rename(filepath.Join(s.dir, name), scratch); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := remove(s.path(name)); err != nil {
 		return err
 	}
 	delete(s.indices, name)
-	return os.RemoveAll(scratch)
+	return nil
 }
 
 // Add adds a document to an index. It returns the ID of the document, and whether the document is
@@ -172,7 +165,7 @@ func (s *Store) Add(name string, document Document) (id string, isNew bool, err 
 	} else if err := checkName("document", document.ID); err != nil {
 		return "", false, err
 	}
-	before, exists := found.documents[document.ID]
+	before, exists := found.Documents[document.ID]
 	if document.Time.IsZero() {
 		document.Time = s.now()
 	}
@@ -180,32 +173,35 @@ func (s *Store) Add(name string, document Document) (id string, isNew bool, err 
 	if exists && reflect.DeepEqual(before, document) {
 		return document.ID, false, nil
 	}
-	path := filepath.Join(s.dir, name, documentsDir, document.ID+".json")
-	if err := writeJSON(path, document); err != nil {
+	changed := &index{Record: found.Record, Documents: maps.Clone(found.Documents)}
+	changed.Documents[document.ID] = document
+	if err := writeJSON(s.path(name), changed); err != nil {
 		return "", false, err
 	}
-	found.put(document)
+	s.indices[name] = changed
 	return document.ID, !exists, nil
 }
 
-// Search returns up to limit documents of an index that contain every word of the query, the best
-// matches first. An empty query matches all documents.
-func (s *Store) Search(name, query string, limit int) (Found, error) {
+// Search returns the latest documents of an index that contain every word of the query. An empty query matches all
+// documents.
+func (s *Store) Search(name, query string) (Found, error) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	found, err := s.find(name)
 	if err != nil {
 		return Found{}, err
 	}
-	hits := []Hit{}
-	for id, score := range found.score(query) {
-		hits = append(hits, Hit{Score: score, Document: found.documents[id]})
+	documents := []Document{}
+	words := wordsOf(query)
+	for _, document := range found.Documents {
+		if sets.New(wordsIn(document)...).HasAll(words...) {
+			documents = append(documents, document)
+		}
 	}
-	slices.SortFunc(hits, func(a, b Hit) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), b.Document.Time.Compare(a.Document.Time),
-			strings.Compare(a.Document.ID, b.Document.ID))
+	slices.SortFunc(documents, func(a, b Document) int {
+		return cmp.Or(b.Time.Compare(a.Time), strings.Compare(a.ID, b.ID))
 	})
-	return Found{Total: len(hits), Hits: hits[:min(limit, len(hits))]}, nil
+	return Found{Total: len(documents), Documents: documents[:min(maxHits, len(documents))]}, nil
 }
 
 func (s *Store) find(name string) (*index, error) {
@@ -220,7 +216,7 @@ func (s *Store) remember(uid string) error {
 	now := s.now().UTC()
 	for old, when := range s.deleted {
 		if now.Sub(when) > deletionRetention {
-			if err := os.Remove(s.deletedPath(old)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := remove(s.deletedPath(old)); err != nil {
 				return err
 			}
 			delete(s.deleted, old)
@@ -236,46 +232,21 @@ func (s *Store) remember(uid string) error {
 	return nil
 }
 
-func (s *Store) deletedPath(uid string) string {
-	return filepath.Join(s.dir, deletedDir, uid+".json")
-}
+func (s *Store) path(name string) string { return filepath.Join(s.dir, name+".json") }
 
-func newIndex(record Index) *index {
-	return &index{record: record, documents: map[string]Document{}, words: postings{}}
-}
+func (s *Store) deletedPath(uid string) string { return filepath.Join(s.dir, deletedDir, uid+".json") }
 
 func (i *index) describe() Index {
-	described := i.record
-	described.Documents = len(i.documents)
+	described := i.Record
+	described.Documents = len(i.Documents)
 	return described
-}
-
-func (i *index) put(document Document) {
-	if before, exists := i.documents[document.ID]; exists {
-		i.words.remove(before)
-	}
-	i.documents[document.ID] = document
-	i.words.add(document)
-}
-
-// score returns the scores of the documents that contain every word of the query.
-func (i *index) score(query string) map[string]int {
-	words := wordsOf(query)
-	if len(words) > 0 {
-		return i.words.find(words)
-	}
-	all := make(map[string]int, len(i.documents))
-	for id := range i.documents {
-		all[id] = 0
-	}
-	return all
 }
 
 // unusedID returns the next free number. Documents are never removed from an index.
 func (i *index) unusedID() string {
-	for n := len(i.documents) + 1; ; n++ {
+	for n := len(i.Documents) + 1; ; n++ {
 		id := fmt.Sprintf("%08d", n)
-		if _, ok := i.documents[id]; !ok {
+		if _, ok := i.Documents[id]; !ok {
 			return id
 		}
 	}
@@ -283,7 +254,7 @@ func (i *index) unusedID() string {
 
 func conflictError(found *index) error {
 	return fmt.Errorf("%w: index %q belongs to namespace %q with UID %s",
-		ErrConflict, found.record.Name, found.record.Owner.Namespace, found.record.Owner.UID)
+		ErrConflict, found.Record.Name, found.Record.Owner.Namespace, found.Record.Owner.UID)
 }
 
 func checkName(what, name string) error {

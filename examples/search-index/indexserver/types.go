@@ -32,16 +32,10 @@ type Document struct {
 	Fields map[string]string `json:"fields,omitempty"`
 }
 
-// Hit is a document that matches a query. The score counts the occurrences of the query's words.
-type Hit struct {
-	Score    int      `json:"score"`
-	Document Document `json:"document"`
-}
-
-// Found is the result of a search: the best hits, and the total number of hits.
+// Found is the result of a search: the latest documents, and the number of all.
 type Found struct {
-	Total int   `json:"total"`
-	Hits  []Hit `json:"hits"`
+	Total     int        `json:"total"`
+	Documents []Document `json:"documents"`
 }
 
 // Problem is the body of an error response.
@@ -49,7 +43,7 @@ type Problem struct {
 	Error string `json:"error"`
 }
 
-// Names and IDs are also names of directories and files, so they contain neither dots nor slashes.
+// Names and IDs are also names of files, so they contain neither dots nor slashes.
 // 127 characters are sufficient for the name of a Namespace, a dash and a part of its UID.
 var (
 	namePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,125}[a-z0-9])?$`)

@@ -2,7 +2,7 @@
 <!-- Generated from api/v1alpha1 by `make api-reference`. Do not edit. -->
 # API reference
 {{ range . }}
-`{{ .GroupVersionString }}` has three kinds, all cluster-scoped:
+`{{ .GroupVersionString }}` has these kinds, all cluster-scoped:
 {{ range .SortedKinds }}
 - [{{ . }}](#{{ . | lower }})
 {{- end }}
@@ -27,25 +27,51 @@ Part of
 {{- range $i, $reference := .SortedReferences }}{{ if $i }},{{ end }} {{ markdownRenderTypeLink $reference }}{{ end }}.
 {{- end }}
 
-| Field | Type | Description | Validation |
-| --- | --- | --- | --- |
+{{ if .EnumValues }}| Value | Description |
+| --- | --- |
+{{- range .EnumValues }}
+| `{{ .Name }}` | {{ template "value" markdownRenderFieldDoc .Doc }} |
+{{- end }}
+{{- else if .Members }}| Field | Type | Default | Description | Validation |
+| --- | --- | --- | --- | --- |
 {{- if .GVK }}
-| `apiVersion` | string | `{{ .GVK.Group }}/{{ .GVK.Version }}` | |
-| `kind` | string | `{{ .GVK.Kind }}` | |
+| `apiVersion` | string | | `{{ .GVK.Group }}/{{ .GVK.Version }}` | |
+| `kind` | string | | `{{ .GVK.Kind }}` | |
 {{- end }}
 {{- range .Members }}
-| `{{ .Name }}` | {{ markdownRenderType .Type }} | {{ markdownRenderFieldDoc .Doc | replace "<br />" " " }} |
-{{- range $i, $rule := .Validation }}{{ if $i }},{{ end }} {{ template "rule" $rule }}{{ end }} |
+| `{{ .Name }}` | {{ markdownRenderType .Type }} |{{ if .Default }} `{{ template "default" .Default }}`{{ end }} | {{ markdownRenderFieldDoc .Doc | replace "<br />" " " }} |
+{{- template "rules" .Validation }} |
 {{- end }}
+{{- else }}Validation:{{ template "rules" .Validation }}.
+{{- end }}
+{{- end }}
+
+{{- /* crd-ref-docs renders an object as { key:value }. */}}
+{{- define "default" -}}
+{{- if eq . "{  }" }}{}{{ else }}{{ . | replace ":" ": " | replace "{ " "{" | replace " }" "}" }}{{ end }}
+{{- end }}
+
+{{- define "rules" }}
+{{- range $i, $rule := . }}{{ if $i }},{{ end }} {{ template "rule" $rule }}{{ end }}
+{{- end }}
+
+{{- /* The description of a constant, without its name. */}}
+{{- define "value" -}}
+{{- $text := regexReplaceAll "^\\w+ " (. | replace "<br />" " ") "" | trim }}
+{{- trunc 1 $text | upper }}{{ substr 1 -1 $text }}
 {{- end }}
 
 {{- define "rule" -}}
 {{- if hasPrefix "Required" . }}required
 {{- else if hasPrefix "Optional" . }}optional
-{{- else if eq . "MinLength: 1" }}not empty
+{{- else if or (eq . "MinLength: 1") (eq . "MinItems: 1") }}not empty
+{{- else if hasPrefix "Schemaless" . }}any fields
+{{- else if hasPrefix "Type: " . }}of type {{ . | trimPrefix "Type: " }}
 {{- else if hasPrefix "Enum: " . }}one of {{ . | trimPrefix "Enum: [" | trimSuffix "]" | replace " " ", " }}
 {{- else if hasPrefix "Minimum: " . }}at least {{ . | trimPrefix "Minimum: " }}
 {{- else if hasPrefix "Maximum: " . }}at most {{ . | trimPrefix "Maximum: " | float64 | printf "%.0f" }}
+{{- else if hasPrefix "MinItems: " . }}at least {{ . | trimPrefix "MinItems: " }} items
+{{- else if hasPrefix "items:" . }}each item {{ template "rule" (. | trimPrefix "items:") }}
 {{- else if hasPrefix "MaxItems: " . }}at most {{ . | trimPrefix "MaxItems: " }} items
 {{- else if hasPrefix "MaxProperties: " . }}at most {{ . | trimPrefix "MaxProperties: " }} entries
 {{- else if hasPrefix "MinLength: " . }}at least {{ . | trimPrefix "MinLength: " }} characters

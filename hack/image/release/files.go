@@ -129,7 +129,7 @@ func setChartVersion(content []byte, version, appVersion string) ([]byte, error)
 			continue
 		}
 		if isSet[key] {
-			return nil, fmt.Errorf("Chart.yaml contains %s twice", key)
+			return nil, fmt.Errorf("%s occurs twice in Chart.yaml", key)
 		}
 		isSet[key] = true
 	}
@@ -156,7 +156,7 @@ spec:
   homepage: https://github.com/nslifecycle/nslifecycle
   shortDescription: Create, inspect and delete namespaces, and explain why one is stuck
   description: |
-    Shows the stage of every namespace and what it waits for, explains why the
+    Shows the state of every namespace and what it waits for, explains why the
     initialization or deletion of a namespace makes no progress and how to fix it,
     follows a deletion, writes a namespace as YAML, and, as a last resort, removes
     finalizers safely.

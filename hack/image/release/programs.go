@@ -35,7 +35,6 @@ var (
 
 const windows = "windows"
 
-// archive returns the name of the archive for a platform.
 func (p program) archive(version string, on platform) string {
 	name := fmt.Sprintf("%s_%s_%s_%s", p.name, version, on.os, on.arch)
 	if on.os == windows {

@@ -6,6 +6,7 @@ package collect
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,11 +15,13 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
@@ -31,8 +34,7 @@ func (c *collection) readAdmission(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { c.readUserDependent(ctx) })
 	if len(webhooks) > 0 {
-		group.Go(func() { c.readValidatingWebhooks(ctx, webhooks) })
-		group.Go(func() { c.readMutatingWebhooks(ctx, webhooks) })
+		group.Go(func() { c.addWebhooks(ctx, webhooks) })
 	}
 	for _, policy := range denial.DenyingPolicies(texts...) {
 		group.Go(func() { c.readPolicy(ctx, policy) })
@@ -46,48 +48,54 @@ func (c *collection) readAdmission(ctx context.Context) {
 	})
 }
 
-func (c *collection) readValidatingWebhooks(ctx context.Context, names []string) {
-	list := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
-	if !c.list(ctx, diagnosis.SourceValidatingWebhooks, list) {
-		return
-	}
-	for _, configuration := range list.Items {
-		for _, webhook := range configuration.Webhooks {
-			if slices.Contains(names, webhook.Name) {
-				c.addWebhook(diagnosis.SourceValidatingWebhooks, configuration.Name, webhook.Name, webhook.MatchConditions,
-					webhook.ClientConfig)
-			}
+func (c *collection) addWebhooks(ctx context.Context, names []string) {
+	c.eachWebhook(ctx, func(
+		source diagnosis.Source, configuration string, hook *admissionregistrationv1.ValidatingWebhook,
+	) {
+		if !slices.Contains(names, hook.Name) {
+			return
 		}
-	}
+		webhook := diagnosis.Webhook{
+			Name: hook.Name, Resource: string(source), Configuration: configuration,
+			DependsOnUser: dependsOnUser(hook.MatchConditions), URL: ptr.Deref(hook.ClientConfig.URL, ""),
+		}
+		if service := hook.ClientConfig.Service; service != nil {
+			webhook.Service = &types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+		}
+		c.update(func(facts *diagnosis.Facts) { facts.Webhooks = append(facts.Webhooks, webhook) })
+	})
 }
 
-func (c *collection) readMutatingWebhooks(ctx context.Context, names []string) {
-	list := &admissionregistrationv1.MutatingWebhookConfigurationList{}
-	if !c.list(ctx, diagnosis.SourceMutatingWebhooks, list) {
-		return
-	}
-	for _, configuration := range list.Items {
-		for _, webhook := range configuration.Webhooks {
-			if slices.Contains(names, webhook.Name) {
-				c.addWebhook(diagnosis.SourceMutatingWebhooks, configuration.Name, webhook.Name, webhook.MatchConditions,
-					webhook.ClientConfig)
-			}
-		}
-	}
-}
-
-func (c *collection) addWebhook(
-	source diagnosis.Source, configuration, name string, conditions []admissionregistrationv1.MatchCondition,
-	clientConfig admissionregistrationv1.WebhookClientConfig,
+// eachWebhook calls a function for all admission webhooks. It passes a mutating webhook as a validating one.
+func (c *collection) eachWebhook(
+	ctx context.Context,
+	visit func(source diagnosis.Source, configuration string, webhook *admissionregistrationv1.ValidatingWebhook),
 ) {
-	webhook := diagnosis.Webhook{
-		Name: name, Resource: string(source), Configuration: configuration,
-		DependsOnUser: dependsOnUser(conditions), URL: ptr.Deref(clientConfig.URL, ""),
-	}
-	if service := clientConfig.Service; service != nil {
-		webhook.Service = &types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
-	}
-	c.update(func(facts *diagnosis.Facts) { facts.Webhooks = append(facts.Webhooks, webhook) })
+	inParallel([]func(){
+		func() {
+			list := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+			if c.list(ctx, diagnosis.SourceValidatingWebhooks, list) {
+				for _, configuration := range list.Items {
+					for i := range configuration.Webhooks {
+						visit(diagnosis.SourceValidatingWebhooks, configuration.Name, &configuration.Webhooks[i])
+					}
+				}
+			}
+		},
+		func() {
+			list := &admissionregistrationv1.MutatingWebhookConfigurationList{}
+			if c.list(ctx, diagnosis.SourceMutatingWebhooks, list) {
+				for _, configuration := range list.Items {
+					for _, one := range configuration.Webhooks {
+						visit(diagnosis.SourceMutatingWebhooks, configuration.Name, &admissionregistrationv1.ValidatingWebhook{
+							Name: one.Name, ClientConfig: one.ClientConfig, Rules: one.Rules, MatchConditions: one.MatchConditions,
+							NamespaceSelector: one.NamespaceSelector, ObjectSelector: one.ObjectSelector,
+						})
+					}
+				}
+			}
+		},
+	}, func(read func()) { read() })
 }
 
 func (c *collection) readPolicy(ctx context.Context, name string) {
@@ -100,7 +108,7 @@ func (c *collection) readPolicy(ctx context.Context, name string) {
 		c.update(func(facts *diagnosis.Facts) {
 			facts.Policies = append(facts.Policies, diagnosis.Policy{
 				Name: policy.Name, DependsOnUser: dependsOnUser(policy.Spec),
-				IsGate: policy.Labels[v1alpha1.LabelPolicy] == v1alpha1.PolicyGate,
+				IsGate: policy.Labels[internalv1alpha1.LabelPolicy] == internalv1alpha1.PolicyGate,
 			})
 		})
 	}
@@ -138,9 +146,81 @@ func (c *collection) readBackend(ctx context.Context, name types.NamespacedName)
 		}
 	}
 	c.update(func(facts *diagnosis.Facts) {
-		if facts.Backends == nil {
-			facts.Backends = map[types.NamespacedName]diagnosis.Backend{}
-		}
 		facts.Backends[name] = backend
 	})
+}
+
+// readUserDependent reads the webhooks and policies that can deny a write to the Namespace to the namespace controller,
+// although they do not deny it to the diagnosis. They matter only if no such write has been observed.
+func (c *collection) readUserDependent(ctx context.Context) {
+	if c.facts.HasDeletionCondition() || !slices.ContainsFunc(c.facts.DryRuns, func(dryRun diagnosis.DryRun) bool {
+		return dryRun.IsOfNamespace() && dryRun.Err == nil
+	}) {
+		return
+	}
+	inParallel([]func(context.Context){
+		c.readUserDependentPolicies, c.readUserDependentWebhooks,
+	}, func(read func(context.Context)) { read(ctx) })
+	c.update(func(facts *diagnosis.Facts) { slices.Sort(facts.UserDependent) })
+}
+
+func (c *collection) readUserDependentPolicies(ctx context.Context) {
+	list := &admissionregistrationv1.ValidatingAdmissionPolicyList{}
+	if !c.list(ctx, diagnosis.SourcePolicies, list) {
+		return
+	}
+	for i := range list.Items {
+		policy := &list.Items[i]
+		constraints := policy.Spec.MatchConstraints
+		if constraints == nil || policy.Labels[internalv1alpha1.LabelPolicy] != "" || !dependsOnUser(policy.Spec) {
+			continue // The policies of this project exempt namespace controllers.
+		}
+		for _, rule := range constraints.ResourceRules {
+			c.addUserDependent("ValidatingAdmissionPolicy", policy.Name, rule.RuleWithOperations, constraints.NamespaceSelector,
+				constraints.ObjectSelector)
+		}
+	}
+}
+
+// readUserDependentWebhooks adds all webhooks that match, because each receives the name of the user.
+func (c *collection) readUserDependentWebhooks(ctx context.Context) {
+	c.eachWebhook(ctx, func(_ diagnosis.Source, _ string, webhook *admissionregistrationv1.ValidatingWebhook) {
+		for _, rule := range webhook.Rules {
+			c.addUserDependent("webhook", webhook.Name, rule, webhook.NamespaceSelector, webhook.ObjectSelector)
+		}
+	})
+}
+
+// addUserDependent adds a webhook or policy if a rule and its selectors match writes of a namespace controller.
+func (c *collection) addUserDependent(
+	kind, name string, rule admissionregistrationv1.RuleWithOperations, selectors ...*metav1.LabelSelector,
+) {
+	text := fmt.Sprintf("%s %q", kind, name)
+	if !matchesNamespaceWrites(rule) || slices.ContainsFunc(selectors, func(selector *metav1.LabelSelector) bool {
+		return selector != nil && !matches(selector, c.facts.Namespace.Labels)
+	}) {
+		return
+	}
+	c.update(func(facts *diagnosis.Facts) {
+		if !slices.Contains(facts.UserDependent, text) {
+			facts.UserDependent = append(facts.UserDependent, text)
+		}
+	})
+}
+
+func matches(selector *metav1.LabelSelector, set map[string]string) bool {
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	return err != nil || parsed.Matches(labels.Set(set))
+}
+
+// matchesNamespaceWrites reports whether a rule matches writes of the status or the finalizers of a Namespace.
+func matchesNamespaceWrites(rule admissionregistrationv1.RuleWithOperations) bool {
+	hasAny := func(list []string, names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(list, name) })
+	}
+	isUpdate := slices.Contains(rule.Operations, admissionregistrationv1.Update) ||
+		slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)
+	return isUpdate && hasAny(rule.APIGroups, "", "*") && hasAny(rule.APIVersions, "v1", "*") &&
+		hasAny(rule.Resources, "namespaces/status", "namespaces/finalize", "namespaces/*", "*/status", "*/finalize", "*/*") &&
+		(rule.Scope == nil || *rule.Scope != admissionregistrationv1.NamespacedScope)
 }

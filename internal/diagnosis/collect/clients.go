@@ -7,24 +7,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
@@ -77,7 +70,6 @@ func (c *Collector) missingVerbs(
 	return missing, nil
 }
 
-// hasAny reports whether a ServiceAccount has permission for one of the verbs.
 func (c *Collector) hasAny(
 	ctx context.Context, review owners.AccessReview, namespace string, verbs []string,
 ) (bool, error) {
@@ -116,41 +108,7 @@ func (c *Collector) isAllowed(
 	return review.Status.Allowed, err
 }
 
-// serverClock computes the time of the API server from its responses. The diagnosis compares this time
-// with timestamps that the API server sets, because the local clock can differ by minutes.
-type serverClock struct {
-	next   http.RoundTripper
-	offset atomic.Int64 // the difference from the local time in nanoseconds
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c *serverClock) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := c.next.RoundTrip(request)
-	if err != nil {
-		return response, err
-	}
-	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
-		offset := time.Until(date)
-		// The header has a resolution of one second, and the response takes time to arrive.
-		if offset.Abs() < 2*time.Second {
-			offset = 0
-		}
-		c.offset.Store(int64(offset))
-	}
-	return response, nil
-}
-
-func (c *serverClock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
-
 var apiServiceKind = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}
-
-func newScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	return scheme
-}
 
 // newMapper returns a RESTMapper for the types that are read as full objects. It sends no requests, so
 // it works even if discovery fails.

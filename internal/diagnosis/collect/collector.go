@@ -7,25 +7,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 // responseTimeout is how long a response may take. Usually, only an unresponsive aggregated API server
@@ -56,17 +62,16 @@ func New(config *rest.Config) (*Collector, error) {
 	config.QPS = -1
 	config.WarningHandler = rest.NoWarnings{}
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	clock := &serverClock{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		clock.next = next
-		return clock
-	})
+	// Timestamps that the API server sets are compared with its own time: the local clock can differ by minutes.
+	serverClock := servertime.NewClock(clock.RealClock{})
+	config.Wrap(serverClock.Wrap)
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create an HTTP client: %w", err)
 	}
-	scheme := newScheme()
-	typed, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: newMapper(scheme)})
+	known := scheme.New()
+	utilruntime.Must(apiextensionsv1.AddToScheme(known))
+	typed, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: known, Mapper: newMapper(known)})
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
@@ -88,7 +93,7 @@ func New(config *rest.Config) (*Collector, error) {
 	return &Collector{
 		ProgressDeadline: diagnosis.DefaultProgressDeadline,
 		client:           typed, discovery: discoveryClient, metadata: metadataclient.New(metadataClient),
-		dynamic: dynamicClient, now: clock.now,
+		dynamic: dynamicClient, now: serverClock.Now,
 	}, nil
 }
 
@@ -109,14 +114,21 @@ func (c *Collector) Collect(ctx context.Context, name string) (*diagnosis.Facts,
 	if err != nil {
 		return nil, err
 	}
-	collection := &collection{Collector: c, facts: &diagnosis.Facts{
+	state := &collection{Collector: c, facts: &diagnosis.Facts{
 		Now: c.now(), ProgressDeadline: c.ProgressDeadline, IsPublic: c.IsPublic, Namespace: namespace,
+		DirectDiscovery: map[schema.GroupVersion]error{}, Backends: map[types.NamespacedName]diagnosis.Backend{},
+		Fields: map[diagnosis.FieldKey]string{}, ServiceAccounts: map[types.NamespacedName]bool{},
+		Permissions: map[diagnosis.DeniedPermission]bool{},
 	}}
-	collection.run(ctx, steps[diagnosis.StageOf(namespace)], rules.Needs(collection.facts))
+	if rules.MayHaveFindings(state.facts) {
+		for _, step := range steps[diagnosis.StateOf(namespace)] {
+			inParallel(step, func(collect func(*collection, context.Context)) { collect(state, ctx) })
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("failed to collect the facts about namespace %q: %w", name, err)
 	}
-	return collection.facts, nil
+	return state.facts, nil
 }
 
 // readNamespace sends a list request, because more users have permission to list Namespaces than to
@@ -138,7 +150,6 @@ func (c *Collector) readNamespace(ctx context.Context, name string) (*corev1.Nam
 	return &list.Items[0], nil
 }
 
-// named selects one object by name.
 func named(name string) client.ListOption {
 	return client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
 }
@@ -211,4 +222,27 @@ func inParallel[T any](items []T, function func(T)) {
 		group.Go(func() { function(item) })
 	}
 	group.Wait()
+}
+
+// steps lists the functions that collect the facts in each state. The functions of one step run in parallel. They use
+// the facts of the steps before it.
+var steps = map[diagnosis.State][][]func(*collection, context.Context){
+	diagnosis.StateInitializing: {
+		{(*collection).readClusterRoleBindings, (*collection).readClusterRoles, (*collection).readInitializers},
+		{(*collection).readInitializerPods},
+	},
+	diagnosis.StateTerminating: {
+		{
+			(*collection).discover, (*collection).readAPIServices, (*collection).readCRDNames,
+			(*collection).readInitializersOfFinalizers,
+		},
+		{(*collection).readContent},
+		{
+			(*collection).readProgress, (*collection).discoverDirectly, (*collection).readCRDs, (*collection).readPods,
+			(*collection).makeDryRuns, (*collection).readReports, (*collection).readLeases, (*collection).readWorkloads,
+			(*collection).readRolesOfOwners, (*collection).readPermissions,
+		},
+		{(*collection).readAdmission, (*collection).readAccessReviews, (*collection).readServiceAccounts},
+		{(*collection).readBackends},
+	},
 }

@@ -42,9 +42,6 @@ func (c *collection) discoverDirectly(ctx context.Context) {
 		defer cancel()
 		_, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion.String())
 		c.update(func(facts *diagnosis.Facts) {
-			if facts.DirectDiscovery == nil {
-				facts.DirectDiscovery = map[schema.GroupVersion]error{}
-			}
 			facts.DirectDiscovery[groupVersion] = err
 		})
 	})

@@ -5,8 +5,10 @@ package collect
 
 import (
 	"net/http"
+	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +17,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const held = "widgets.example.com/records"
@@ -58,7 +60,6 @@ func contentOf(of resourcetypes.Type, objects ...metav1.PartialObjectMetadata) r
 	return resourcetypes.Content{Type: of, Objects: objects, Count: len(objects)}
 }
 
-// makeFacts returns facts about a terminating namespace with the given content.
 func makeFacts(content ...resourcetypes.Content) *diagnosis.Facts {
 	return &diagnosis.Facts{
 		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline, Content: content,
@@ -77,3 +78,5 @@ func setCondition(facts *diagnosis.Facts, conditionType corev1.NamespaceConditio
 	}
 	facts.Namespace.Status.Conditions = append(facts.Namespace.Status.Conditions, condition)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
@@ -63,15 +64,10 @@ func (c *collection) readClusterRoleBindings(ctx context.Context) {
 	}
 }
 
-func (c *collection) readClusterRoleBindingsOfOwners(ctx context.Context) {
+func (c *collection) readRolesOfOwners(ctx context.Context) {
 	if c.hasExternalFinalizers() {
-		c.readClusterRoleBindings(ctx)
-	}
-}
-
-func (c *collection) readClusterRolesOfOwners(ctx context.Context) {
-	if c.hasExternalFinalizers() {
-		c.readClusterRoles(ctx)
+		inParallel([]func(context.Context){c.readClusterRoleBindings, c.readClusterRoles},
+			func(read func(context.Context)) { read(ctx) })
 	}
 }
 
@@ -79,52 +75,36 @@ func (c *collection) readWorkloads(ctx context.Context) {
 	if !c.hasExternalFinalizers() {
 		return
 	}
-	inParallel([]func(context.Context){
-		c.readDeployments, c.readStatefulSets, c.readDaemonSets,
-	}, func(read func(context.Context)) { read(ctx) })
+	deployments, statefulSets, daemonSets := &appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{}
+	lists := map[diagnosis.Source]client.ObjectList{
+		diagnosis.SourceDeployments: deployments, diagnosis.SourceStatefulSets: statefulSets,
+		diagnosis.SourceDaemonSets: daemonSets,
+	}
+	inParallel(slices.Collect(maps.Keys(lists)), func(source diagnosis.Source) {
+		c.list(ctx, source, lists[source], client.InNamespace(c.ownerNamespace()))
+	})
+	var workloads []diagnosis.Workload
+	for i := range deployments.Items {
+		of := &deployments.Items[i]
+		workloads = append(workloads, makeWorkload(diagnosis.SourceDeployments, of, &of.Spec.Template,
+			ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas))
+	}
+	for i := range statefulSets.Items {
+		of := &statefulSets.Items[i]
+		workloads = append(workloads, makeWorkload(diagnosis.SourceStatefulSets, of, &of.Spec.Template,
+			ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas))
+	}
+	for i := range daemonSets.Items {
+		of := &daemonSets.Items[i]
+		workloads = append(workloads, makeWorkload(diagnosis.SourceDaemonSets, of, &of.Spec.Template,
+			of.Status.DesiredNumberScheduled, of.Status.NumberReady))
+	}
 	c.update(func(facts *diagnosis.Facts) {
+		facts.Workloads = append(facts.Workloads, workloads...)
 		slices.SortFunc(facts.Workloads, func(a, b diagnosis.Workload) int {
 			return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Namespace, b.Namespace),
 				cmp.Compare(a.Name, b.Name))
 		})
-	})
-}
-
-func (c *collection) readDeployments(ctx context.Context) {
-	list := &appsv1.DeploymentList{}
-	if c.list(ctx, diagnosis.SourceDeployments, list, client.InNamespace(c.ownerNamespace())) {
-		addWorkloads(c, list.Items, func(of *appsv1.Deployment) diagnosis.Workload {
-			return makeWorkload(diagnosis.SourceDeployments, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
-				of.Status.ReadyReplicas)
-		})
-	}
-}
-
-func (c *collection) readStatefulSets(ctx context.Context) {
-	list := &appsv1.StatefulSetList{}
-	if c.list(ctx, diagnosis.SourceStatefulSets, list, client.InNamespace(c.ownerNamespace())) {
-		addWorkloads(c, list.Items, func(of *appsv1.StatefulSet) diagnosis.Workload {
-			return makeWorkload(diagnosis.SourceStatefulSets, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
-				of.Status.ReadyReplicas)
-		})
-	}
-}
-
-func (c *collection) readDaemonSets(ctx context.Context) {
-	list := &appsv1.DaemonSetList{}
-	if c.list(ctx, diagnosis.SourceDaemonSets, list, client.InNamespace(c.ownerNamespace())) {
-		addWorkloads(c, list.Items, func(of *appsv1.DaemonSet) diagnosis.Workload {
-			return makeWorkload(diagnosis.SourceDaemonSets, of, &of.Spec.Template, of.Status.DesiredNumberScheduled,
-				of.Status.NumberReady)
-		})
-	}
-}
-
-func addWorkloads[T any](c *collection, objects []T, workloadOf func(*T) diagnosis.Workload) {
-	c.update(func(facts *diagnosis.Facts) {
-		for i := range objects {
-			facts.Workloads = append(facts.Workloads, workloadOf(&objects[i]))
-		}
 	})
 }
 
@@ -146,7 +126,6 @@ func makeWorkload(
 	return workload
 }
 
-// labelsOf returns the labels of a workload and of its pods.
 func labelsOf(object metav1.Object, template *corev1.PodTemplateSpec) map[string]string {
 	labels := maps.Clone(object.GetLabels())
 	if labels == nil {
@@ -197,9 +176,6 @@ func (c *collection) readPermissions(ctx context.Context) {
 			return
 		}
 		c.update(func(facts *diagnosis.Facts) {
-			if facts.Permissions == nil {
-				facts.Permissions = map[diagnosis.DeniedPermission]bool{}
-			}
 			facts.Permissions[permission] = allowed
 		})
 	})
@@ -234,9 +210,82 @@ func (c *collection) readServiceAccount(ctx context.Context, account types.Names
 		return
 	}
 	c.update(func(facts *diagnosis.Facts) {
-		if facts.ServiceAccounts == nil {
-			facts.ServiceAccounts = map[types.NamespacedName]bool{}
-		}
 		facts.ServiceAccounts[account] = len(list.Items) > 0
+	})
+}
+
+// maxInitializerPods is the maximum number of running pods of a ServiceAccount that are read.
+const maxInitializerPods = 10
+
+func (c *collection) readClusterRoles(ctx context.Context) {
+	list := &rbacv1.ClusterRoleList{}
+	if c.list(ctx, diagnosis.SourceClusterRoles, list) {
+		c.update(func(facts *diagnosis.Facts) { facts.ClusterRoles = list.Items })
+	}
+}
+
+func (c *collection) readInitializers(ctx context.Context) {
+	list := &v1alpha1.NamespaceInitializerConfigurationList{}
+	if c.list(ctx, diagnosis.SourceConfigurations, list) {
+		c.update(func(facts *diagnosis.Facts) {
+			facts.Initializers = initializersOf(list)
+			for i := range list.Items {
+				facts.WaitingSubjects = append(facts.WaitingSubjects, list.Items[i].WaitingSubjects...)
+			}
+		})
+	}
+}
+
+// readInitializersOfFinalizers reads the initializers if the Namespace has a namespace finalizer that
+// can belong to one of them.
+func (c *collection) readInitializersOfFinalizers(ctx context.Context) {
+	if len(c.facts.ExternalNamespaceFinalizers()) > 0 {
+		c.readInitializers(ctx)
+	}
+}
+
+// initializersOf returns the initializers, sorted by the names of their configurations.
+func initializersOf(list *v1alpha1.NamespaceInitializerConfigurationList) []diagnosis.RegisteredInitializer {
+	var initializers []diagnosis.RegisteredInitializer
+	for _, configuration := range list.Items {
+		for _, initializer := range configuration.Initializers {
+			initializers = append(initializers,
+				diagnosis.RegisteredInitializer{
+					Name: initializer.Name, Finalizer: initializer.NamespaceFinalizer, Configuration: configuration.Name,
+					Subjects: initializer.Subjects,
+				})
+		}
+	}
+	slices.SortStableFunc(initializers, func(a, b diagnosis.RegisteredInitializer) int {
+		return cmp.Compare(a.Configuration, b.Configuration)
+	})
+	return initializers
+}
+
+// readInitializerPods reads the ServiceAccounts that may initialize the namespace, and their pods.
+func (c *collection) readInitializerPods(ctx context.Context) {
+	accounts := owners.InitializerAccounts(c.facts)
+	inParallel(accounts[:min(len(accounts), owners.MaxChecked)], func(account types.NamespacedName) {
+		c.readServiceAccount(ctx, account)
+		c.readPodsOfServiceAccount(ctx, account)
+	})
+}
+
+func (c *collection) readPodsOfServiceAccount(ctx context.Context, account types.NamespacedName) {
+	list := &corev1.PodList{}
+	running := client.MatchingFieldsSelector{Selector: fields.SelectorFromSet(fields.Set{
+		"spec.serviceAccountName": account.Name, "status.phase": string(corev1.PodRunning),
+	})}
+	if !c.list(ctx, diagnosis.SourcePods, list, client.InNamespace(account.Namespace), running,
+		client.Limit(maxInitializerPods)) {
+		return
+	}
+	c.update(func(facts *diagnosis.Facts) {
+		for i := range list.Items {
+			facts.Workloads = append(facts.Workloads, diagnosis.Workload{
+				Source: diagnosis.SourcePods, Namespace: account.Namespace, Name: list.Items[i].Name,
+				ServiceAccount: account, Desired: 1, Ready: 1,
+			})
+		}
 	})
 }

@@ -97,9 +97,6 @@ func (c *collection) readFields(
 	for _, pause := range controller.Pauses {
 		if value := fieldOf(object, pause.Field); value != "" {
 			c.update(func(facts *diagnosis.Facts) {
-				if facts.Fields == nil {
-					facts.Fields = map[diagnosis.FieldKey]string{}
-				}
 				facts.Fields[diagnosis.FieldKey{Resource: of.GroupResource(), Name: of.Name, Field: pause.Field}] = value
 			})
 		}

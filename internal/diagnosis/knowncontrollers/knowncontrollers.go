@@ -93,3 +93,117 @@ func (f *Finalizer) isOn(resource string) bool {
 func (f *Finalizer) canBeOn(resource string) bool {
 	return resource == "" || len(f.Resources) == 0 || f.HasMoreResources
 }
+
+// Controller is a controller, or a group of controllers that run in one process.
+type Controller struct {
+	// Name is a noun phrase that fits into a sentence.
+	Name string `json:"name"`
+	// Project is the GitHub repository of the controller. Version is the commit that the facts were
+	// read from.
+	Project string `json:"project"`
+	Version string `json:"version"`
+	// Sources are the paths in the repository that the facts were read from, by the name of the field.
+	// A source in another repository has the form OWNER/NAME@COMMIT:PATH.
+	Sources map[string]string `json:"sources"`
+	// Outside reports whether the controller can run outside the cluster, at a cloud provider. If it has
+	// no workloads, it never runs in the cluster.
+	Outside bool `json:"outside,omitempty"`
+	// Finalizers are the finalizers that the controller removes.
+	Finalizers []Finalizer `json:"finalizers"`
+	// Namespaces are the namespaces in which the controller runs by default.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Workloads are the workloads of the controller that remove the finalizers.
+	Workloads []Workload `json:"workloads,omitempty"`
+	// FieldManagers are the names of the controller in managedFields.
+	FieldManagers []string `json:"fieldManagers,omitempty"`
+	// CRDLabels are labels of its CustomResourceDefinitions that name the project.
+	CRDLabels map[string]string `json:"crdLabels,omitempty"`
+	// Permissions are the permissions to change the objects with the finalizers.
+	Permissions Permissions `json:"permissions,omitzero"`
+	// Pauses are settings of an object with which the controller also ignores the deletion of the
+	// object. Settings that the controller ignores during a deletion, such as spec.suspend of Flux, are
+	// not among them.
+	Pauses []Setting `json:"pauses,omitempty"`
+	// Failures are the ways in which the controller publishes that the deletion of an object fails.
+	Failures []Failure `json:"failures,omitempty"`
+}
+
+// IsFailure reports whether the controller publishes that a deletion fails in a condition with this type
+// and status.
+func (c *Controller) IsFailure(conditionType, status string) bool {
+	return slices.ContainsFunc(c.Failures, func(failure Failure) bool {
+		return failure.Condition != "" && failure.Condition == conditionType &&
+			(failure.Status == "" || failure.Status == status)
+	})
+}
+
+// Finalizer is a finalizer on objects of some types.
+type Finalizer struct {
+	// Name is the finalizer. If it is empty, Prefix is the start of the finalizer.
+	Name   string `json:"name,omitempty"`
+	Prefix string `json:"prefix,omitempty"`
+	// Resources are the types of the objects with the finalizer. If HasMoreResources is true or the list
+	// is empty, objects of other types can have the finalizer too.
+	Resources        []Resource `json:"resources,omitempty"`
+	HasMoreResources bool       `json:"hasMoreResources,omitempty"`
+	// Loss is a sentence that states what remains if the finalizer is removed by force.
+	Loss string `json:"loss"`
+}
+
+// Resource is a type of objects.
+type Resource struct {
+	// Name is the resource and its API group, such as deployments.apps.
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	// ClusterScoped reports whether the objects have no namespace.
+	ClusterScoped bool `json:"clusterScoped,omitempty"`
+}
+
+// Workload is a workload as the project installs it by default.
+type Workload struct {
+	// Kind is Deployment, StatefulSet, DaemonSet or Pod.
+	Kind string `json:"kind"`
+	// Name is the default name. It is empty if the name contains the name of another object.
+	Name string `json:"name,omitempty"`
+	// Labels are the labels of the pods that identify the controller in all installations.
+	Labels map[string]string `json:"labels"`
+	// ServiceAccount is the default name of the ServiceAccount of the pods.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Image is the last part of the name of the image.
+	Image string `json:"image,omitempty"`
+}
+
+// Permissions are the permissions of a controller.
+type Permissions struct {
+	// Wildcard reports whether the controller has all permissions for all types.
+	Wildcard bool `json:"wildcard,omitempty"`
+	// Groups and Resources are the types that the controller can change. An item can be "*".
+	Groups    []string `json:"groups,omitempty"`
+	Resources []string `json:"resources,omitempty"`
+}
+
+// Setting is an annotation, a label or a field of an object.
+type Setting struct {
+	Annotation string `json:"annotation,omitempty"`
+	Label      string `json:"label,omitempty"`
+	Field      string `json:"field,omitempty"`
+	// Value is the value of the setting. If it is empty, all values have the effect.
+	Value string `json:"value,omitempty"`
+}
+
+// HasEffect reports whether a value of the setting has the effect.
+func (s *Setting) HasEffect(value string) bool { return s.Value == "" || s.Value == value }
+
+// Failure is a condition, an Event of type Warning, or a field of the status. Message is an example.
+type Failure struct {
+	// Condition is the type of the condition. Status and Reason can be empty.
+	Condition string `json:"condition,omitempty"`
+	Status    string `json:"status,omitempty"`
+	// Reason is the reason of the condition or of the Event.
+	Reason string `json:"reason,omitempty"`
+	// IsEvent reports whether the failure is an Event.
+	IsEvent bool `json:"event,omitempty"`
+	// Field is the field of the object that contains the message, such as status.message.
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+}

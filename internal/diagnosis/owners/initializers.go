@@ -91,7 +91,6 @@ func InitializerAccounts(facts *diagnosis.Facts) []types.NamespacedName {
 	return accounts
 }
 
-// initializerSubjects returns the subjects that can be an initializer, each with the reason.
 func initializerSubjects(facts *diagnosis.Facts, name string) map[v1alpha1.Subject]string {
 	result := map[v1alpha1.Subject]string{}
 	if registered := registeredSubjects(facts, name); len(registered) > 0 {
@@ -146,7 +145,7 @@ func registeredSubjects(facts *diagnosis.Facts, name string) []v1alpha1.Subject 
 	return nil
 }
 
-// RegisteredIdentities returns the subjects with which a configuration lists an initializer, with their
+// RegisteredIdentities returns the subjects with which a configuration registers an initializer, with their
 // status.
 func RegisteredIdentities(facts *diagnosis.Facts, initializer diagnosis.RegisteredInitializer) []Identity {
 	var identities []Identity

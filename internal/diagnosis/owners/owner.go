@@ -33,7 +33,6 @@ type Owner struct {
 // recentChange is how long a change of an object shows that its field manager is running.
 const recentChange = 10 * time.Minute
 
-// sources are the sources of evidence of an owner.
 var sources = []diagnosis.Source{
 	diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings, diagnosis.SourceCRDs, diagnosis.SourceDaemonSets,
 	diagnosis.SourceDeployments, diagnosis.SourceServiceAccounts, diagnosis.SourceStatefulSets,
@@ -123,7 +122,6 @@ func (s *search) isOwnManager(manager string) bool {
 		slices.Contains(s.knownManagers(), manager) && !slices.Contains(commonNames, manager)
 }
 
-// hasFinalizer reports whether a set of fields contains the entry of a finalizer.
 func hasFinalizer(fields []byte, finalizer string) bool {
 	return bytes.Contains(fields, []byte(`"v:\"`+finalizer+`\""`))
 }
@@ -135,7 +133,6 @@ func (s *search) knownManagers() []string {
 	return s.owner.Known.Controller.FieldManagers
 }
 
-// byKnown finds the workloads of a known controller.
 func (s *search) byKnown() []match {
 	if s.owner.Known.Controller == nil {
 		return nil
@@ -221,7 +218,6 @@ func (s *search) byRelease() []match {
 	})
 }
 
-// matches returns the workloads for which basisOf returns a reason.
 func (s *search) matches(basisOf func(*diagnosis.Workload) string) []match {
 	var matches []match
 	for i := range s.Workloads {

@@ -16,14 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// admissionRule finds webhooks and policies that deny the deletion of objects, the removal of a finalizer or writes to
+// findAdmission finds webhooks and policies that deny the deletion of objects, the removal of a finalizer or writes to
 // the Namespace itself, and validation errors that prevent the removal of a finalizer.
-var admissionRule = Rule{
-	Name: "admission", Stage: diagnosis.StageTerminating,
-	Needs: []diagnosis.Fact{diagnosis.FactDryRuns, diagnosis.FactAdmission, diagnosis.FactBackends},
-	find:  view.findAdmission,
-}
-
 func (f view) findAdmission() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for _, name := range denial.FailingWebhooks(f.Rejections()...) {
@@ -136,7 +130,7 @@ func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 		return nil
 	}
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRefused, Rank: diagnosis.RankInferred,
+		Cause: diagnosis.CauseAdmissionRejected, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messageWebhookDenies, r.name, r.effect()),
 		Evidence: r.evidence(),
 		Loss:     lossWebhookDenies,
@@ -155,7 +149,7 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 		return nil
 	}
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRefused, Rank: r.rank(),
+		Cause: diagnosis.CauseAdmissionRejected, Rank: r.rank(),
 		Message:  fmt.Sprintf(messagePolicyDenies, r.name, r.effect()),
 		Evidence: r.evidence(),
 		Remedies: r.policyRemedies(),
@@ -179,7 +173,7 @@ func (f view) findServerDenies() []diagnosis.Finding {
 		return nil
 	}
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRefused, Rank: diagnosis.RankInferred,
+		Cause: diagnosis.CauseAdmissionRejected, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messageServerDenies, denied.effect()),
 		Evidence: denied.evidence(),
 		Remedies: []diagnosis.Remedy{diagnosis.Resolve(remedyServerDenies)},

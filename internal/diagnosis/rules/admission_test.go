@@ -73,31 +73,31 @@ func TestFindAdmission(t *testing.T) {
 		},
 		"a webhook that denies the diagnosis": {
 			facts: makeTerminating(left, refusedDelete(denied)),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, "guard.example.com", "it is precious", object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankInferred, "guard.example.com", "it is precious", object}},
 		},
 		"a webhook that denies the diagnosis, before the progress deadline": {facts: makeTerminating(left, refusedDelete(denied), young)},
 		"a webhook that denies all users": {
 			facts: makeTerminating(left, refusedDelete(denied), withContentFailure(denied.Error())),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, "", "condition NamespaceDeletionContentFailure=True", object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankProven, "", "condition NamespaceDeletionContentFailure=True", object}},
 		},
 		"a policy that denies a deletion": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(false, false), young),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, `"precious"`, "it is precious", object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankProven, `"precious"`, "it is precious", object}},
 		},
 		"a policy that depends on the user": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, false)),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, "", "", object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankInferred, "", "", object}},
 		},
 		"a policy that cannot be read": {
 			facts: makeTerminating(left, refusedDelete(policy), withUnread(diagnosis.SourcePolicies)),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, "", "", object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankInferred, "", "", object}},
 		},
 		"the gate policy denies requests by the diagnosis but not by the namespace controller": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, true), young),
 		},
 		"an admission plugin that denies a deletion": {
 			facts: makeTerminating(left, refusedDelete(answer(403, metav1.StatusReasonForbidden, `configmaps "a" is forbidden: not today`))),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, literal(messageServerDenies), "not today", object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankInferred, literal(messageServerDenies), "not today", object}},
 		},
 		"a failing webhook that prevents the removal of a finalizer": {
 			facts: makeTerminating(heldBack, refusedPatch(dead), withWorkloads(makeOperator(1))),

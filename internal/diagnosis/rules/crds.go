@@ -17,17 +17,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// crdRule finds CustomResourceDefinitions that are being deleted or whose conversion webhook fails.
-var crdRule = Rule{
-	Name: "custom-resource-definitions", Stage: diagnosis.StageTerminating,
-	Needs: []diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactDryRuns, diagnosis.FactCRDs, diagnosis.FactBackends, diagnosis.FactProgress,
-	},
-	find: func(f view) []diagnosis.Finding {
-		return append(f.findConversions(), f.findTerminatingCRDs()...)
-	},
-}
-
 // conversionFailure describes a failing conversion webhook.
 type conversionFailure struct {
 	kind, groupVersion string

@@ -59,7 +59,7 @@ func TestFindCRDs(t *testing.T) {
 		"a terminating CustomResourceDefinition and a policy that denies deletions": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionFailed")),
 				withDryRuns(makeDryRun(diagnosis.VerbDelete, widgets, "a", "", answer(422, metav1.StatusReasonInvalid, policyText))), withPolicy(false, false)),
-			want: []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, "", "", nil}},
+			want: []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankProven, "", "", nil}},
 		},
 		"a terminating CustomResourceDefinition whose objects have no finalizers": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionInProgress"))),

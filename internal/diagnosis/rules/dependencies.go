@@ -15,35 +15,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// volumeRule finds PersistentVolumeClaims that are used by a pod that is not being deleted. If the
+// findVolumes finds PersistentVolumeClaims that are used by a pod that is not being deleted. If the
 // pod is being deleted, either another rule reports the pod or its grace period has not ended.
-var volumeRule = Rule{
-	Name: "volumes", Stage: diagnosis.StageTerminating,
-	Needs: []diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns,
-	},
-	find: view.findVolumes,
-}
-
-// cloudRule finds finalizers that protect resources outside the cluster.
-var cloudRule = Rule{
-	Name: "cloud-resources", Stage: diagnosis.StageTerminating,
-	Needs: append([]diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
-	}, ownerNeeds...),
-	find: view.findCloud,
-}
-
-// foregroundRule finds objects that wait for their dependents. If a dependent is blocked for another
-// reason, that reason is the cause.
-var foregroundRule = Rule{
-	Name: "foreground-deletion", Stage: diagnosis.StageTerminating,
-	Needs: []diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactLeases,
-	},
-	find: view.findForeground,
-}
-
 func (f view) findVolumes() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for _, object := range f.OverdueByFinalizer()[owners.FinalizerPVC] {
@@ -76,6 +49,7 @@ func (f view) findVolumes() []diagnosis.Finding {
 	return findings
 }
 
+// findCloud finds finalizers that protect resources outside the cluster.
 func (f view) findCloud() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for finalizer, objects := range diagnosis.Sorted(f.OverdueByFinalizer()) {
@@ -100,6 +74,8 @@ func (f view) findCloud() []diagnosis.Finding {
 	return findings
 }
 
+// findForeground finds objects that wait for their dependents. If a dependent is blocked for another
+// reason, that reason is the cause.
 func (f view) findForeground() []diagnosis.Finding {
 	var pending, waiting []diagnosis.RemainingObject
 	var blockers []string
@@ -142,7 +118,6 @@ func (f view) findForeground() []diagnosis.Finding {
 	return findings
 }
 
-// blockingDependents returns the remaining objects that block the deletion of their owner.
 func (f view) blockingDependents(owner diagnosis.RemainingObject) []diagnosis.RemainingObject {
 	var dependents []diagnosis.RemainingObject
 	for _, object := range f.RemainingObjects() {

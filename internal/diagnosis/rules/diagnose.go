@@ -11,29 +11,28 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // Diagnose applies all rules to the facts about a namespace.
 func Diagnose(facts *diagnosis.Facts) *diagnosis.Diagnosis {
 	result := &diagnosis.Diagnosis{
-		Namespace: facts.Namespace.Name, UID: facts.Namespace.UID, Stage: diagnosis.StageOf(facts.Namespace),
+		Namespace: facts.Namespace.Name, UID: facts.Namespace.UID, State: diagnosis.StateOf(facts.Namespace),
 	}
 	for _, unread := range facts.Unread {
 		result.Unread = append(result.Unread, unread.Why)
 	}
 	slices.Sort(result.Unread)
 	result.Unread = slices.Compact(result.Unread)
-	result.Since = stageBegan(facts.Namespace, result.Stage)
+	result.Since = stateBegan(facts.Namespace, result.State)
 	result.Findings = view{facts}.find()
 	slices.SortStableFunc(result.Findings, compareFindings)
 	if facts.IsPublic {
 		facts.Redact(result.Findings)
 	}
-	result.State, result.Summary = summarize(view{facts}, result)
+	result.Result, result.Summary = summarize(view{facts}, result)
 	return result
 }
 
@@ -43,7 +42,7 @@ var causeOrder = []diagnosis.Cause{
 	diagnosis.CauseAPIServiceUnavailable, diagnosis.CauseDiscoveryStale, diagnosis.CauseDiscoveryFailing,
 	diagnosis.CauseGroupVersionInvalid,
 	diagnosis.CauseConversionWebhookFailing, diagnosis.CauseStorageUnreadable,
-	diagnosis.CauseAdmissionWebhookFailing, diagnosis.CauseAdmissionRefused, diagnosis.CauseFinalizerRemovalInvalid,
+	diagnosis.CauseAdmissionWebhookFailing, diagnosis.CauseAdmissionRejected, diagnosis.CauseFinalizerRemovalInvalid,
 	diagnosis.CauseDependencyMissing, diagnosis.CauseFinalizerOwnerFailing, diagnosis.CauseObjectPaused,
 	diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.CauseFinalizerOwnerNotRunning,
 	diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseFinalizerOwnerNotFound,
@@ -64,21 +63,19 @@ func compareFindings(a, b diagnosis.Finding) int {
 		cmp.Compare(b.Count, a.Count), cmp.Compare(a.Message, b.Message))
 }
 
-// stageBegan returns when the stage of a Namespace began.
-func stageBegan(namespace *corev1.Namespace, stage diagnosis.Stage) time.Time {
-	switch stage {
-	case diagnosis.StageTerminating:
+func stateBegan(namespace *corev1.Namespace, state diagnosis.State) time.Time {
+	switch state {
+	case diagnosis.StateTerminating:
 		return namespace.DeletionTimestamp.Time
-	case diagnosis.StageActive:
-		condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
-		if condition != nil && condition.Status == corev1.ConditionFalse && condition.Reason == v1alpha1.ReasonCompleted {
-			return condition.LastTransitionTime.Time
+	case diagnosis.StateInitialized:
+		if at := initialization.InitializedAt(namespace); at != nil {
+			return at.Time
 		}
 	}
 	return namespace.CreationTimestamp.Time
 }
 
-func summarize(f view, result *diagnosis.Diagnosis) (diagnosis.State, string) {
+func summarize(f view, result *diagnosis.Diagnosis) (diagnosis.Result, string) {
 	state := diagnosis.Progressing
 	if f.isUnknown(result) {
 		state = diagnosis.Unknown
@@ -88,14 +85,16 @@ func summarize(f view, result *diagnosis.Diagnosis) (diagnosis.State, string) {
 	switch {
 	case len(result.Findings) > 0:
 		return state, result.Findings[0].Message
-	case result.Stage == diagnosis.StageInitializing:
+	case result.State == diagnosis.StateInitializing:
 		pending := diagnosis.PendingInitializers(f.Namespace)
 		return state, fmt.Sprintf(summaryInitializing, pending[0], len(pending))
-	case result.Stage == diagnosis.StageTerminating:
+	case result.State == diagnosis.StateFailed:
+		return state, summaryFailed
+	case result.State == diagnosis.StateTerminating:
 		return state, fmt.Sprintf(summaryDeleted, f.Ago(f.Namespace.DeletionTimestamp.Time)) +
 			f.terminatingSummary()
 	}
-	return diagnosis.Healthy, summaryActive
+	return diagnosis.Healthy, summaryInitialized
 }
 
 // isUnknown reports whether the diagnosis has found no cause, and a cause might be among what could
@@ -104,7 +103,7 @@ func (f view) isUnknown(result *diagnosis.Diagnosis) bool {
 	hasCause := slices.ContainsFunc(result.Findings, func(finding diagnosis.Finding) bool {
 		return finding.Cause != diagnosis.CauseUnknown
 	})
-	if hasCause || result.Stage == diagnosis.StageActive || f.Progress.Observed() {
+	if hasCause || result.State == diagnosis.StateInitialized || f.Progress.Observed() {
 		return false
 	}
 	isContentUnread := !f.IsRead(diagnosis.SourceDiscovery, diagnosis.SourceContent) ||
@@ -124,4 +123,45 @@ func (f view) terminatingSummary() string {
 		return fmt.Sprintf(summaryDecreasing, f.remainingText())
 	}
 	return f.remainingText()
+}
+
+// rules are the rules for each state. A rule finds a group of related causes.
+var rules = map[diagnosis.State][]func(view) []diagnosis.Finding{
+	diagnosis.StateInitializing: {view.findInitializer},
+	diagnosis.StateFailed:       {view.findFailed},
+	diagnosis.StateTerminating: {
+		view.findDiscovery, view.findConversions, view.findTerminatingCRDs, view.findUnreadable, view.findTooManyObjects,
+		view.findThrottled, view.findForbidden, view.findAdmission, view.findFinalizers, view.findPods, view.findVolumes,
+		view.findCloud, view.findForeground, view.findNamespaceFinalizers, view.findNamespaceController,
+	},
+}
+
+// MayHaveFindings reports whether findings are possible, based only on the Namespace. If not, no facts are collected.
+func MayHaveFindings(facts *diagnosis.Facts) bool {
+	switch diagnosis.StateOf(facts.Namespace) {
+	case diagnosis.StateTerminating:
+		return true
+	case diagnosis.StateInitializing, diagnosis.StateFailed:
+		return view{facts}.isTurnOverdue()
+	}
+	return false
+}
+
+// view adds two kinds of methods to the facts: the rules, and queries that several rules share.
+type view struct{ *diagnosis.Facts }
+
+// find applies the rules for the state of the namespace.
+func (f view) find() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+	state := diagnosis.StateOf(f.Namespace)
+	if MayHaveFindings(f.Facts) {
+		for _, find := range rules[state] {
+			findings = append(findings, find(f)...)
+		}
+	}
+	findings = append(findings, f.findPublished(findings)...)
+	if len(findings) == 0 && state == diagnosis.StateTerminating {
+		findings = f.findUnknown()
+	}
+	return findings
 }

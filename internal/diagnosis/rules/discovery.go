@@ -21,17 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// discoveryRule finds why resource types cannot be discovered. A namespace cannot be confirmed to
+// findDiscovery finds why resource types cannot be discovered. A namespace cannot be confirmed to
 // be empty while resource types are missing.
-var discoveryRule = Rule{
-	Name: "discovery", Stage: diagnosis.StageTerminating,
-	Needs: []diagnosis.Fact{
-		diagnosis.FactResourceTypes, diagnosis.FactAPIServices, diagnosis.FactDirectDiscovery, diagnosis.FactContent,
-		diagnosis.FactBackends,
-	},
-	find: view.findDiscovery,
-}
-
 func (f view) findDiscovery() []diagnosis.Finding {
 	findings := f.findAPIServices()
 	if f.ResourceTypes == nil {

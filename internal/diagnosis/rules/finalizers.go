@@ -6,23 +6,19 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/knowncontrollers"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// finalizerRule finds finalizers that are not removed within the progress deadline. Some finalizers
+// findFinalizers finds finalizers that are not removed within the progress deadline. Some finalizers
 // have separate rules.
-var finalizerRule = Rule{
-	Name: "finalizers", Stage: diagnosis.StageTerminating,
-	Needs: append([]diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactPods,
-	}, ownerNeeds...),
-	find: view.findFinalizers,
-}
-
 func (f view) findFinalizers() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for finalizer, overdue := range diagnosis.Sorted(f.OverdueByFinalizer()) {
@@ -51,7 +47,6 @@ func (f view) finalizerFinding(finalizer string, objects []diagnosis.RemainingOb
 	return finding
 }
 
-// hasOtherRule reports whether another rule handles a finalizer of an object.
 func (f view) hasOtherRule(object diagnosis.RemainingObject, finalizer string) bool {
 	known, ok := owners.Known(finalizer, []diagnosis.RemainingObject{object})
 	switch resource := object.GroupResource(); {
@@ -98,7 +93,6 @@ type leaseState struct {
 // isExpired reports whether the Lease exists and is not renewed.
 func (s leaseState) isExpired() bool { return s.exists && !s.isCurrent }
 
-// controlPlaneLease returns the state of the Lease of a control plane component.
 func (f view) controlPlaneLease(name string) leaseState {
 	for i := range f.Leases {
 		lease := &f.Leases[i]
@@ -113,9 +107,266 @@ func (f view) controlPlaneLease(name string) leaseState {
 	return leaseState{text: fmt.Sprintf(evidenceNoLease, name)}
 }
 
-// exists reports whether the namespace contains an object.
 func (f view) exists(resource schema.GroupResource, name string) bool {
 	return slices.ContainsFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
 		return object.GroupResource() == resource && object.Name == name
 	})
+}
+
+// ownerCase is the input of ownerFinding and its helpers.
+type ownerCase struct {
+	finalizer string
+	objects   []diagnosis.RemainingObject
+	owner     owners.Owner
+	// reports are what controllers published about the objects, the most relevant first.
+	reports []diagnosis.Report
+	// pauses describe the settings that make the owner ignore some of the objects.
+	pauses []string
+	// held is the beginning of the message.
+	held string
+}
+
+// ownerFinding returns the finding about a finalizer. If the owner published why it has not removed the
+// finalizer, the finding quotes it. Otherwise, the finding states whether the owner is running. If it is
+// running or unknown, pending is the cause.
+func (f view) ownerFinding(
+	finalizer string, objects []diagnosis.RemainingObject, pending diagnosis.Cause,
+) diagnosis.Finding {
+	c := ownerCase{
+		finalizer: finalizer, objects: objects, owner: owners.Find(f.Facts, finalizer, objects),
+		reports: f.reportsAbout(objects), held: f.heldText(finalizer, objects),
+	}
+	c.pauses = f.pauses(c)
+	finding := diagnosis.Finding{
+		Cause: pending, Rank: diagnosis.RankInferred, Finalizer: finalizer, OwnerState: c.owner.State,
+		Evidence: slices.Concat(
+			diagnosis.Published(quoteReports(c.reports)...), diagnosis.Proven(c.pauses...),
+			diagnosis.Proven(finalizerEvidence(finalizer, objects)), c.owner.Evidence,
+		),
+		Loss: lossUnknownFinalizer,
+	}
+	if c.owner.Known != nil {
+		finding.Loss = c.owner.Known.Loss
+	}
+	f.setOwnerCause(&finding, c)
+	if c.owner.State == diagnosis.OwnerNotFound || c.owner.State == diagnosis.OwnerUnknown {
+		finding.Evidence = append(finding.Evidence, diagnosis.Inferred(f.searchEvidence(c.owner))...)
+	}
+	if len(objects) > 0 {
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(f.inspectCommand(objects[0])))
+	}
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(f.forceCommand(flagFinalizer, finalizer)))
+	return finding.WithRemaining(objects)
+}
+
+// heldText states which objects have a finalizer, and for how long.
+func (f view) heldText(finalizer string, objects []diagnosis.RemainingObject) string {
+	format := messageFinalizerHeldByOne
+	if len(objects) > 1 {
+		format = messageFinalizerHeldByMany
+	}
+	return fmt.Sprintf(format, describe(objects), f.Ago(firstDeletedAt(objects)), finalizer)
+}
+
+// setOwnerCause sets the cause, the message and the remedies. What a controller published takes
+// precedence over conclusions, except that the owner is not running: then the reports can be old.
+func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
+	denied := f.missingPermissions(c)
+	switch {
+	case len(c.pauses) > 0 && f.areAllPaused(c):
+		finding.Cause = diagnosis.CauseObjectPaused
+		finding.Message = fmt.Sprintf(messagePaused, c.held, c.pauses[0])
+		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyPaused))
+	case c.owner.State == diagnosis.OwnerNotRunning:
+		setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotRunning,
+			slices.ContainsFunc(c.owner.Workloads, func(workload *diagnosis.Workload) bool {
+				return workload.Namespace == f.Namespace.Name
+			}))
+	case len(denied) > 0:
+		f.setOwnerForbidden(finding, c, denied)
+	case len(c.reports) > 0 && (c.owner.State != diagnosis.OwnerNotFound || f.isSinceDeletion(c.reports[0], c.objects)):
+		f.setOwnerFailing(finding, c)
+	case c.owner.MissingAccount != nil:
+		setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotFound,
+			c.owner.MissingAccount.Name.Namespace == f.Namespace.Name)
+	case c.owner.State == diagnosis.OwnerRunning:
+		finding.Message = fmt.Sprintf(messageOwnerRunning, c.held) + f.Detail(lastText(c.owner.Evidence))
+		finding.Remedies = append(finding.Remedies, append(logsCommands(c.owner), diagnosis.Inspect(remedyOwnerRunning))...)
+	default:
+		f.setOwnerNotFound(finding, c)
+	}
+}
+
+// setOwnerNotRunning completes a finding about an owner that has no ready pods or no ServiceAccount. If
+// the owner was in the namespace itself, that is the cause.
+func setOwnerNotRunning(finding *diagnosis.Finding, c ownerCase, cause diagnosis.Cause, wasInNamespace bool) {
+	finding.Cause = cause
+	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held, lastText(c.owner.Evidence))
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerNotRunning))
+	if wasInNamespace {
+		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
+		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held, lastText(c.owner.Evidence))
+		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyOwnerInNamespace)}
+	}
+}
+
+func (f view) setOwnerForbidden(finding *diagnosis.Finding, c ownerCase, denied []string) {
+	account := c.owner.Workloads[0].ServiceAccount
+	finding.Cause = diagnosis.CauseFinalizerOwnerForbidden
+	finding.Message = fmt.Sprintf(messageOwnerForbidden, c.held, denied[0])
+	finding.Evidence = append(finding.Evidence, diagnosis.Proven(denied...)...)
+	for _, verb := range f.missingVerbs(account, c.objects[0].GroupResource()) {
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(shell.Command(remedyOwnerCan, verb, c.objects[0].Type,
+			f.Namespace.Name, account.Namespace, account.Name)))
+	}
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerGrant))
+}
+
+func (f view) missingVerbs(account types.NamespacedName, resource schema.GroupResource) []string {
+	for _, review := range f.AccessReviews {
+		if review.ServiceAccount == account && review.Resource == resource {
+			return review.Missing
+		}
+	}
+	return nil
+}
+
+// missingPermissions describes the permissions that the ServiceAccounts of a running owner lack for the
+// objects. It returns none if the owner is not identified, or if one of its ServiceAccounts was not checked.
+func (f view) missingPermissions(c ownerCase) []string {
+	if c.owner.State != diagnosis.OwnerRunning {
+		return nil
+	}
+	var denied []string
+	for _, workload := range c.owner.Workloads {
+		isChecked := false
+		for _, review := range f.AccessReviews {
+			if review.ServiceAccount != workload.ServiceAccount ||
+				!slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
+					return object.GroupResource() == review.Resource
+				}) {
+				continue
+			}
+			if len(review.Missing) == 0 {
+				return nil
+			}
+			isChecked = true
+			denied = append(denied, fmt.Sprintf(evidenceForbidden, workload.ServiceAccount,
+				strings.Join(review.Missing, " or "), review.Resource, f.Namespace.Name))
+		}
+		if !isChecked {
+			return nil
+		}
+	}
+	return slices.Compact(denied)
+}
+
+// setOwnerFailing completes a finding with a reason that a controller published.
+func (f view) setOwnerFailing(finding *diagnosis.Finding, c ownerCase) {
+	first := c.reports[0]
+	finding.Cause, finding.Rank = diagnosis.CauseFinalizerOwnerFailing, diagnosis.RankPublished
+	finding.Message = fmt.Sprintf(messageOwnerFailing, c.held, first.Source) + f.Detail(first.Text)
+	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerFailing))
+	finding.Remedies = append(finding.Remedies, logsCommands(c.owner)...)
+	for _, report := range c.reports {
+		if dependency := f.missingDependency(report, c.objects); dependency != "" {
+			finding.Cause = diagnosis.CauseDependencyMissing
+			finding.Evidence = append(finding.Evidence, diagnosis.Proven(dependency)...)
+			finding.Remedies = []diagnosis.Remedy{diagnosis.Inspect(remedyDependency)}
+			return
+		}
+	}
+}
+
+// setOwnerNotFound completes a finding about an owner that was not identified.
+func (f view) setOwnerNotFound(finding *diagnosis.Finding, c ownerCase) {
+	if c.owner.State == diagnosis.OwnerNotFound {
+		finding.Cause = diagnosis.CauseFinalizerOwnerNotFound
+	}
+	switch {
+	case c.owner.Known != nil && len(c.owner.Workloads) == 0 && c.owner.State == diagnosis.OwnerNotFound:
+		finding.Message = fmt.Sprintf(messageKnownNotFound, c.held, c.owner.Known.Owner)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner)))
+	case c.owner.Known != nil:
+		finding.Message = fmt.Sprintf(messageOwnerKnown, c.held, c.owner.Known.Owner)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner)))
+	case c.owner.State == diagnosis.OwnerNotFound:
+		finding.Message = fmt.Sprintf(messageOwnerNotFound, c.held)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyOwnerUnknown))
+	default:
+		finding.Message = fmt.Sprintf(messageOwnerUnknown, c.held)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyOwnerUnknown))
+	}
+}
+
+// pauses describes the annotations, labels and fields that make the owner ignore the objects.
+func (f view) pauses(c ownerCase) []string {
+	if c.owner.Known == nil || c.owner.Known.Controller == nil {
+		return nil
+	}
+	var texts []string
+	for _, object := range c.objects {
+		texts = append(texts, f.pausesOf(object, c.owner.Known.Controller.Pauses)...)
+	}
+	return texts[:min(len(texts), diagnosis.MaxObjects)]
+}
+
+func (f view) areAllPaused(c ownerCase) bool {
+	return !slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
+		return len(f.pausesOf(object, c.owner.Known.Controller.Pauses)) == 0
+	})
+}
+
+// pausesOf describes the given settings that an object has. Users choose the values of annotations, so
+// the texts contain a value only if it has a meaning.
+func (f view) pausesOf(object diagnosis.RemainingObject, pauses []knowncontrollers.Setting) []string {
+	var texts []string
+	for _, pause := range pauses {
+		add := func(what, key, value string, ok bool) {
+			if ok && pause.HasEffect(value) {
+				setting := strings.TrimSuffix(key+"="+pause.Value, "=")
+				texts = append(texts, fmt.Sprintf(evidencePaused, object.Type, object.Name, what, setting))
+			}
+		}
+		value, ok := object.Annotations[pause.Annotation]
+		add("annotation", pause.Annotation, value, ok)
+		value, ok = object.Labels[pause.Label]
+		add("label", pause.Label, value, ok)
+		value, ok = f.Fields[diagnosis.FieldKey{Resource: object.GroupResource(), Name: object.Name, Field: pause.Field}]
+		add("field", pause.Field, value, ok)
+	}
+	return texts
+}
+
+// searchEvidence describes where the diagnosis searched for the owner.
+func (f view) searchEvidence(owner owners.Owner) string {
+	text := evidenceSearch
+	if len(owner.Unread) > 0 {
+		var unread []string
+		for _, source := range owner.Unread {
+			unread = append(unread, string(source))
+		}
+		text += fmt.Sprintf(evidenceSearchUnread, strings.Join(unread, ", "))
+	}
+	return text
+}
+
+// logsCommands returns the command that prints the log of the owner, if it is running.
+func logsCommands(owner owners.Owner) []diagnosis.Remedy {
+	for _, workload := range owner.Workloads {
+		if workload.IsReady() {
+			return []diagnosis.Remedy{
+				diagnosis.Inspect(shell.Command(remedyLogs, workload.Namespace, workload.Source, workload.Name)),
+			}
+		}
+	}
+	return nil
+}
+
+// lastText returns the text of the last evidence, which is the most specific.
+func lastText(evidence []diagnosis.Evidence) string {
+	if len(evidence) == 0 {
+		return ""
+	}
+	return evidence[len(evidence)-1].Text
 }

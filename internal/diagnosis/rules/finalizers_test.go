@@ -67,7 +67,6 @@ func makeDecoy(ready int32) diagnosis.Workload {
 	}
 }
 
-// makeReport returns a condition of widget a.
 func makeReport(conditionType string, status metav1.ConditionStatus, message string) diagnosis.Report {
 	object := makeDeleted("a")
 	return diagnosis.MakeConditionReport(diagnosis.RemainingObject{Type: widgets, PartialObjectMetadata: &object}, &metav1.Condition{
@@ -429,5 +428,18 @@ func TestFinalizerOfFinding(t *testing.T) {
 					test.finalizer, test.state, test.remedy)
 			}
 		})
+	}
+}
+
+// A cloud controller can run outside the cluster, so it can be running without any evidence.
+func TestCloudOwnersAreUnknown(t *testing.T) {
+	for _, finalizer := range []string{
+		owners.FinalizerLoadBalancer, "networking.gke.io/l4-netlb-v2",
+		"service.eks.amazonaws.com/resources",
+	} {
+		found := Diagnose(makeTerminating(withContent(contentOf(services, makeDeleted("web", finalizer)))))
+		if len(found.Findings) != 1 || found.Findings[0].OwnerState != diagnosis.OwnerUnknown {
+			t.Errorf("%s: got %+v", finalizer, found.Findings)
+		}
 	}
 }

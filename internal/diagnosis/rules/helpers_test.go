@@ -22,7 +22,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // All facts were collected at the time now, long after the namespace was deleted.
@@ -213,11 +213,10 @@ func runCases(t *testing.T, cases map[string]diagnoseCase) {
 			for i, want := range test.want {
 				expectFinding(t, got.Findings[i], want)
 			}
-			if isBlocked := got.State == diagnosis.Blocked; isBlocked != (len(test.want) > 0) {
-				t.Errorf("state is %s, but there are %d findings", got.State, len(test.want))
+			if isBlocked := got.Result == diagnosis.Blocked; isBlocked != (len(test.want) > 0) {
+				t.Errorf("state is %s, but there are %d findings", got.Result, len(test.want))
 			}
 			expectPublishable(t, test.facts)
-			expectDeclared(t, test.facts)
 			if again := Diagnose(test.facts); !reflect.DeepEqual(got, again) {
 				t.Errorf("a repeated diagnosis differs: %+v and %+v", got, again)
 			}

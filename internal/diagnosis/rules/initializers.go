@@ -14,27 +14,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// initializerRule finds why the first pending initializer does not act: whether any identity may
-// initialize the namespace, and whether that identity is running.
-var initializerRule = Rule{
-	Name: "initializers", Stage: diagnosis.StageInitializing,
-	Needs: []diagnosis.Fact{
-		diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings, diagnosis.FactInitializers,
-		diagnosis.FactInitializerPods,
-	},
-	applies: func(f view) bool {
-		return f.IsOverdue(f.turnBegan(diagnosis.PendingInitializers(f.Namespace)[0]))
-	},
-	find: view.findInitializer,
+func (f view) isTurnOverdue() bool {
+	return f.IsOverdue(f.turnBegan(diagnosis.PendingInitializers(f.Namespace)[0]))
 }
 
+// findInitializer finds why the first pending initializer does not act: whether any identity may
+// initialize the namespace, and whether that identity is running.
 func (f view) findInitializer() []diagnosis.Finding {
-	if result := f.Condition(v1alpha1.ConditionInitializing); result != nil && result.Reason == v1alpha1.ReasonFailed {
-		return []diagnosis.Finding{f.aboutNamespace(f.findFailed(result))}
-	}
 	pending := diagnosis.PendingInitializers(f.Namespace)
 	first := pending[0]
 	turn := f.turnBegan(first)
@@ -51,9 +41,9 @@ func (f view) findInitializer() []diagnosis.Finding {
 	report := f.publishedCondition(first + v1alpha1.ConditionInitializedSuffix)
 	switch {
 	case f.IsRead(diagnosis.SourceConfigurations) && !f.isRegistered(first):
-		finding.Cause, finding.Rank = diagnosis.CauseInitializerUnregistered, diagnosis.RankProven
-		finding.Message = fmt.Sprintf(messageUnregistered, waits)
-		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceUnregistered, first))...)
+		finding.Cause, finding.Rank = diagnosis.CauseInitializerNotRegistered, diagnosis.RankProven
+		finding.Message = fmt.Sprintf(messageNotRegistered, waits)
+		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceNotRegistered, first))...)
 	case report != "":
 		finding.Cause, finding.Rank = diagnosis.CauseInitializerFailing, diagnosis.RankPublished
 		finding.Message = fmt.Sprintf(messageInitializerFailing, waits, report)
@@ -66,19 +56,30 @@ func (f view) findInitializer() []diagnosis.Finding {
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
 }
 
-// findFailed reports that a namespace exists although its initialization has failed. An Event has the reason if the
-// operator does not delete it.
-func (f view) findFailed(result *corev1.NamespaceCondition) diagnosis.Finding {
-	return diagnosis.Finding{
+// findFailed returns why the initialization failed and, in the condition Ready, why the operator does not delete the
+// namespace. The message omits both, because it becomes a message of a condition beside these conditions.
+func (f view) findFailed() []diagnosis.Finding {
+	var texts []string
+	for _, conditionType := range []corev1.NamespaceConditionType{
+		v1alpha1.ConditionInitializing, v1alpha1.ConditionReady,
+	} {
+		if condition := f.Condition(conditionType); condition != nil && condition.Reason == v1alpha1.ReasonFailed {
+			texts = append(texts, quoteCondition(condition))
+		}
+	}
+	if len(texts) == 0 {
+		failure := initialization.FailureText(initialization.ParseState(f.Namespace).Failure)
+		texts = []string{v1alpha1.AnnotationInitializationResult + ": " + diagnosis.OneLine(failure)}
+	}
+	return []diagnosis.Finding{f.aboutNamespace(diagnosis.Finding{
 		Cause: diagnosis.CauseInitializerFailing, Rank: diagnosis.RankPublished,
-		Message:  fmt.Sprintf(messageInitializationFailed, diagnosis.OneLine(result.Message)),
-		Evidence: diagnosis.Published(quoteCondition(result)),
+		Message: messageInitializationFailed, Evidence: diagnosis.Published(texts...),
 		Remedies: []diagnosis.Remedy{
 			diagnosis.Inspect(shell.Command("kubectl events --namespace=default --for=namespace/%s", f.Namespace.Name)),
 			diagnosis.ResolveWith(remedyDeleteFailed, shell.Command("kubectl delete namespace %s", f.Namespace.Name)),
 		},
 		Loss: lossFailed,
-	}
+	})}
 }
 
 // publishedCondition returns what a controller published in a condition of the Namespace about a task
@@ -156,8 +157,7 @@ func (f view) turnBegan(name string) time.Time {
 	for _, condition := range f.Namespace.Status.Conditions {
 		isOwn := string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix
 		isDone := strings.HasSuffix(string(condition.Type), v1alpha1.ConditionInitializedSuffix) &&
-			(condition.Status == corev1.ConditionTrue || condition.Reason == v1alpha1.ReasonTimedOut ||
-				condition.Reason == v1alpha1.ReasonDeregistered)
+			(condition.Status == corev1.ConditionTrue || initialization.IsSkipReason(condition.Reason))
 		if isOwn || isDone {
 			later(condition.LastTransitionTime.Time)
 		}
@@ -171,17 +171,21 @@ func (f view) turnBegan(name string) time.Time {
 	return began
 }
 
-// turnEvidence quotes the conditions about an initializer's turn, and describes the last change of
+// turnEvidence quotes the condition and the annotation about an initializer's turn, and describes the last change of
 // the Namespace.
 func (f view) turnEvidence(name string, turn time.Time) []diagnosis.Evidence {
 	var evidence []diagnosis.Evidence
 	for i := range f.Namespace.Status.Conditions {
 		condition := &f.Namespace.Status.Conditions[i]
-		// An initializer that exceeds its timeout is skipped or fails the initialization.
-		hasTimeout := condition.Type == v1alpha1.ConditionInitializerTurn && condition.Status == corev1.ConditionTrue
-		if string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix || hasTimeout {
+		if string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix {
 			evidence = append(evidence, diagnosis.Published(quoteCondition(condition))...)
 		}
+	}
+	// An initializer that exceeds its timeout is skipped or fails the initialization.
+	turnStart, hasTimeout := strings.CutPrefix(f.Namespace.Annotations[v1alpha1.AnnotationTurnStartedAt], name+" ")
+	if hasTimeout && len(turnStart) <= len(time.RFC3339) {
+		evidence = append(evidence,
+			diagnosis.Published(fmt.Sprintf(evidenceTimeout, v1alpha1.AnnotationTurnStartedAt, turnStart))...)
 	}
 	evidence = append(evidence, diagnosis.Proven(fmt.Sprintf(evidenceTurn,
 		strings.Join(diagnosis.PendingInitializers(f.Namespace), ", "), name, diagnosis.FormatTime(turn)))...)

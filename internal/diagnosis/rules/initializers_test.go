@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const quota = "quota.corp.com"
@@ -85,9 +86,15 @@ func TestFindInitializers(t *testing.T) {
 		facts.Namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = v1alpha1.TemplatesInitializer
 		facts.Namespace.Status.Conditions[1].Type = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 	}
+	hasFailed := func(facts *diagnosis.Facts) {
+		facts.Namespace.Annotations[v1alpha1.AnnotationInitializationResult] = `{"status":"Failure","message":"no budget"}`
+	}
 	failed := func(facts *diagnosis.Facts) {
+		hasFailed(facts)
 		facts.Namespace.Status.Conditions = append(facts.Namespace.Status.Conditions, corev1.NamespaceCondition{
 			Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonFailed, Message: "no quota",
+		}, corev1.NamespaceCondition{
+			Type: v1alpha1.ConditionReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonFailed, Message: "it is protected",
 		})
 	}
 	object := []string{"namespaces/shop"}
@@ -166,7 +173,7 @@ func TestFindInitializers(t *testing.T) {
 		},
 		"an initializer that is no longer registered": {
 			facts: makeInitializing(holds, exists(true), runs, func(facts *diagnosis.Facts) { facts.Initializers = nil }),
-			want:  []want{{diagnosis.CauseInitializerUnregistered, diagnosis.RankProven, literal(messageUnregistered), literal(evidenceUnregistered) + quota, object}},
+			want:  []want{{diagnosis.CauseInitializerNotRegistered, diagnosis.RankProven, literal(messageNotRegistered), literal(evidenceNotRegistered) + quota, object}},
 		},
 		"the initializer of templates": {
 			facts: makeInitializing(holds, exists(true), waitsForTemplates),
@@ -184,9 +191,17 @@ func TestFindInitializers(t *testing.T) {
 		})},
 		"a failed initialization": {
 			facts: makeInitializing(failed),
-			want: []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished, literal(messageInitializationFailed) + "no quota",
+			want: []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished, messageInitializationFailed,
 				"condition Initializing=False, Failed", object}},
 		},
+		"a failed initialization without the condition": {
+			facts: makeInitializing(hasFailed),
+			want: []want{{diagnosis.CauseInitializerFailing, diagnosis.RankPublished, messageInitializationFailed,
+				"nslifecycle.dev/initialization-result: no budget", object}},
+		},
+		"a failed initialization within the progress deadline": {facts: makeInitializing(failed, func(facts *diagnosis.Facts) {
+			facts.Namespace.ManagedFields[0].Time = &metav1.Time{Time: now}
+		})},
 		"configurations that cannot be read": {
 			facts: makeInitializing(holds, exists(true), runs, withUnread(diagnosis.SourceConfigurations), func(facts *diagnosis.Facts) { facts.Initializers = nil }),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, "", "", object}},
@@ -197,11 +212,12 @@ func TestFindInitializers(t *testing.T) {
 func TestTimeoutsAreEvidence(t *testing.T) {
 	g := NewWithT(t)
 	facts := makeInitializing()
-	condition := corev1.NamespaceCondition{
-		Type: "nslifecycle.dev/InitializerTurn", Status: corev1.ConditionTrue, Reason: "Pending", Message: "it has a timeout",
+	const start = "2026-03-01T12:00:00Z"
+	for value, isShown := range map[string]bool{
+		quota + " " + start: true, "x" + quota + " " + start: false, quota + " " + start + strings.Repeat("0", 9): false,
+	} {
+		facts.Namespace.Annotations[v1alpha1.AnnotationTurnStartedAt] = value
+		shows := ContainElement(HaveField("Text", ContainSubstring("a deadline counts from")))
+		g.Expect(shows.Match(view{facts}.turnEvidence(quota, now))).To(Equal(isShown), value)
 	}
-	facts.Namespace.Status.Conditions = append(facts.Namespace.Status.Conditions, condition)
-	g.Expect(view{facts}.turnEvidence(quota, now)).To(ContainElement(HaveField("Text", ContainSubstring("it has a timeout"))))
-	facts.Namespace.Status.Conditions[len(facts.Namespace.Status.Conditions)-1].Status = corev1.ConditionFalse
-	g.Expect(view{facts}.turnEvidence(quota, now)).NotTo(ContainElement(HaveField("Text", ContainSubstring("it has a timeout"))))
 }

@@ -7,7 +7,8 @@ import "github.com/nslifecycle/nslifecycle/internal/diagnosis"
 
 // Summaries of a diagnosis without findings.
 const (
-	summaryActive         = "The namespace is ready for use"
+	summaryInitialized    = "The namespace is initialized"
+	summaryFailed         = "The initialization failed"
 	summaryInitializing   = "Waiting for initializer %s, the first of %d pending"
 	summaryDeleted        = "Deleted %s ago; "
 	summaryEmptyUnnoticed = "the namespace is empty, but the namespace controller has not observed this yet"
@@ -329,13 +330,14 @@ const (
 	messageInitializerRunning    = "%s; it seems to be running"
 	messageInitializerUnknown    = "%s; it is unknown whether it is running"
 	messageInitializerNotRunning = "%s; it seems not to be running"
-	messageUnregistered          = "%s; no configuration lists it"
-	messageInitializationFailed  = "The initialization failed, but the namespace still exists: %s"
+	messageNotRegistered         = "%s; no configuration registers it"
+	messageInitializationFailed  = "The initialization failed, but the namespace still exists"
 
-	textCondition        = "condition %s=%s, %s: %s"
-	evidenceTurn         = "pending: %s; %s has been first in the pending list since %s"
-	evidenceLastChange   = "the Namespace was last changed at %s, by %q"
-	evidenceUnregistered = "no NamespaceInitializerConfiguration lists %s"
+	textCondition         = "condition %s=%s, %s: %s"
+	evidenceTimeout       = "annotation %s: a deadline counts from %q"
+	evidenceTurn          = "pending: %s; %s has been first in the pending list since %s"
+	evidenceLastChange    = "the Namespace was last changed at %s, by %q"
+	evidenceNotRegistered = "no NamespaceInitializerConfiguration registers %s"
 
 	remedyInitializerFailing = "Resolve the problem that the initializer reports; it then removes its name from the " +
 		"pending list"

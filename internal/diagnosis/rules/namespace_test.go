@@ -124,15 +124,15 @@ func TestFindNamespaceCauses(t *testing.T) {
 		},
 		"a policy that denies writes to the Namespace": {
 			facts: makeTerminating(silent, staleLease, withNamespaceWrites(policy), withPolicy(false, false)),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, `finalizer kubernetes cannot be removed from namespaces "shop"`, literal(evidenceDryRunStatus), object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankProven, `finalizer kubernetes cannot be removed from namespaces "shop"`, literal(evidenceDryRunStatus), object}},
 		},
 		"a policy that denies writes to the status of the Namespace": {
 			facts: makeTerminating(silent, noLeases, left, withDryRuns(makeNamespaceWrite("", policy)), withPolicy(true, false)),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, literal(rejectedStatus), "it is precious", object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankInferred, literal(rejectedStatus), "it is precious", object}},
 		},
 		"a webhook that denies writes to the Namespace": {
 			facts: makeTerminating(silent, withNamespaceWrites(answer(403, metav1.StatusReasonForbidden, deniedText))),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankInferred, "guard.example.com", "it is precious", object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankInferred, "guard.example.com", "it is precious", object}},
 		},
 		"a failing webhook for writes to the Namespace": {
 			facts: makeTerminating(silent, withNamespaceWrites(internalError(deadText))),
@@ -144,7 +144,7 @@ func TestFindNamespaceCauses(t *testing.T) {
 		},
 		"a policy that denies the removal of a namespace finalizer": {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withDryRuns(makeNamespaceWrite("openshift.com/origin", policy)), withPolicy(false, false)),
-			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.RankProven, "finalizer openshift.com/origin", "", object}},
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankProven, "finalizer openshift.com/origin", "", object}},
 		},
 		"a namespace controller that stopped during finalization": {
 			facts: makeTerminating(left, staleLease),

@@ -17,16 +17,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// podRule finds pods that exceed their grace period because of their node, its kubelet, or a
+// findPods finds pods that exceed their grace period because of their node, its kubelet, or a
 // finalizer. The API server adds the grace period to deletionTimestamp.
-var podRule = Rule{
-	Name: "pods", Stage: diagnosis.StageTerminating,
-	Needs: append([]diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns, diagnosis.FactAdmission,
-	}, ownerNeeds...),
-	find: view.findPods,
-}
-
 func (f view) findPods() []diagnosis.Finding {
 	overdue := slices.DeleteFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
 		return object.GroupResource() != diagnosis.PodResource || !f.IsObjectOverdue(object)
@@ -109,7 +101,6 @@ func (f view) nodeReady(name string) (condition *corev1.NodeCondition, ok bool) 
 	return nil, true
 }
 
-// isNodeMissing reports whether a node does not exist.
 func (f view) isNodeMissing(name string) bool {
 	_, ok := f.nodeReady(name)
 	return !ok && name != "" && f.IsRead(diagnosis.SourceNodes)

@@ -25,7 +25,6 @@ func diagnosePublic(facts *diagnosis.Facts) *diagnosis.Diagnosis {
 	return Diagnose(&public)
 }
 
-// otherNamespaces returns the names of all namespaces in the facts.
 func otherNamespaces(facts *diagnosis.Facts) []string {
 	var names []string
 	for _, workload := range facts.Workloads {

@@ -96,7 +96,10 @@ func (l *Lister) List(
 	if len(types) == 0 {
 		return nil, nil
 	}
-	call := newRequest(namespace, types, notBefore)
+	call := &request{
+		namespace: namespace, types: types, notBefore: notBefore,
+		results: make([]*Result, len(types)), missing: len(types), done: make(chan struct{}),
+	}
 	l.completeOrEnqueue(call)
 	select {
 	case <-call.done:
@@ -218,7 +221,6 @@ func (l *Lister) listType(gvr schema.GroupVersionResource, calls []missingResult
 	l.listPerNamespace(gvr, calls)
 }
 
-// listPerNamespace lists one type in the namespace of each request.
 func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []missingResult) {
 	// sharedError is set if the server of the type does not respond or throttles requests. The other
 	// requests then get the same error without being sent. If each of hundreds of requests timed out
@@ -287,7 +289,9 @@ func (l *Lister) mayListClusterWide(gvr schema.GroupVersionResource) bool {
 func (l *Lister) listClusterWide(
 	gvr schema.GroupVersionResource, calls []missingResult,
 ) (*clusterList, error) {
-	list := newClusterList(l.Clock.Now())
+	list := &clusterList{
+		requestedAt: l.Clock.Now(), objects: map[string][]metav1.PartialObjectMetadata{}, otherNamespaces: sets.New[string](),
+	}
 	page, err := l.listClusterPage(gvr, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return nil, err

@@ -35,13 +35,6 @@ type request struct {
 	done chan struct{}
 }
 
-func newRequest(namespace string, types []schema.GroupVersionResource, notBefore time.Time) *request {
-	return &request{
-		namespace: namespace, types: types, notBefore: notBefore,
-		results: make([]*Result, len(types)), missing: len(types), done: make(chan struct{}),
-	}
-}
-
 // set sets the missing result for a type. The caller must hold the lock of the Lister.
 func (r *request) set(index int, result *Result) {
 	r.results[index] = result
@@ -50,7 +43,6 @@ func (r *request) set(index int, result *Result) {
 	}
 }
 
-// missingResult is a type of a request for which there is no result yet.
 type missingResult struct {
 	*request
 	index int
@@ -67,13 +59,6 @@ type clusterList struct {
 	otherNamespaces sets.Set[string]
 	// empty is the result for all namespaces without objects.
 	empty *Result
-}
-
-func newClusterList(requestedAt time.Time) *clusterList {
-	return &clusterList{
-		requestedAt: requestedAt, objects: map[string][]metav1.PartialObjectMetadata{},
-		otherNamespaces: sets.New[string](),
-	}
 }
 
 // add adds one page. It keeps the objects in the given namespaces.
@@ -108,4 +93,25 @@ func (l *clusterList) resultFor(namespace string) *Result {
 	page := &metav1.PartialObjectMetadataList{Items: objects}
 	page.ResourceVersion = l.resourceVersion
 	return &Result{Page: page, ListedAt: l.listedAt}
+}
+
+const (
+	// maxUncounted is the largest number of namespaces that are listed without counting the objects of
+	// the type in the cluster first. Counting them would cost as much as these lists.
+	maxUncounted = 2
+	// objectCost is the cost of each object in a list, as a fraction of the cost of a request. A
+	// metadata list of 500 objects takes the API server about as long as three small lists.
+	objectCost = 2.0 / 500
+)
+
+// isClusterWideCheaper reports whether one cluster-wide list of a type costs no more than a list in
+// each namespace. The second parameter is the number of objects of the type in the cluster.
+//
+//	per namespace:  one request for each namespace
+//	cluster-wide:   one request for each page, and the cost of the objects
+//
+// The objects in the given namespaces do not matter, because both ways list them.
+func isClusterWideCheaper(namespaces int, objects int64) bool {
+	pages := (objects + PageSize - 1) / PageSize
+	return float64(pages)+float64(objects)*objectCost <= float64(namespaces)
 }

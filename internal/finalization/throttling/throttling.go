@@ -64,7 +64,7 @@ type retryState struct {
 type retryStateKey struct{}
 
 // Do sends a request that must finish within the timeout, including retries after throttling. If
-// Retry-After exceeds the timeout, Do immediately returns a TooManyRequests error with the remaining
+// Retry-After exceeds the timeout, Do immediately returns an error of status 429 with the remaining
 // Retry-After. Therefore, a request that is only waiting to be retried does not block other
 // requests.
 func Do(ctx context.Context, timeout time.Duration, request func(context.Context) error) error {

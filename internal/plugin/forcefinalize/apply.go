@@ -5,10 +5,13 @@ package forcefinalize
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // maxParallelDryRuns is the maximum number of dry runs that are sent in parallel.
@@ -61,7 +64,7 @@ func (f *Finalizer) dryRunTargets(ctx context.Context, plan *Plan, dryRun []stri
 	for i := range plan.Targets {
 		group.Go(func() error {
 			err := f.patchObject(ctx, &plan.Targets[i], plan.Removal.Finalizer, dryRun)
-			if nswrite.IsNotFound(err) {
+			if nsobject.IsNotFound(err) {
 				return nil // Apply reports this.
 			}
 			return err
@@ -103,7 +106,7 @@ func (f *Finalizer) writeNamespace(
 func (f *Finalizer) patchTargets(ctx context.Context, plan *Plan) (removed int, err error) {
 	for i := range plan.Targets {
 		err := f.patchObject(ctx, &plan.Targets[i], plan.Removal.Finalizer, nil)
-		if nswrite.IsNotFound(err) {
+		if nsobject.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -116,7 +119,6 @@ func (f *Finalizer) patchTargets(ctx context.Context, plan *Plan) (removed int, 
 	return removed, nil
 }
 
-// patchObject removes a finalizer from an object.
 func (f *Finalizer) patchObject(ctx context.Context, object *RemainingObject, finalizer string, dryRun []string) error {
 	patch, err := removalPatch(object.UID, object.ResourceVersion, object.Finalizers, finalizer)
 	if err != nil {
@@ -156,4 +158,84 @@ func (f *Finalizer) explainRefusal(ctx context.Context, plan *Plan, err error) e
 		}
 	}
 	return withAdvice(err)
+}
+
+// computeChanges returns the differences between a plan and the current state. It compares only the
+// objects that the removal affects: the Namespace, the targets and the orphans.
+func computeChanges(plan *Plan, current *clusterState) []string {
+	if current.namespace.UID != plan.UID {
+		return []string{"the Namespace was recreated at " + current.namespace.CreationTimestamp.UTC().Format(time.RFC3339)}
+	}
+	var changes []string
+	// The conditions of the Namespace change during its deletion. These changes do not affect the
+	// removal of a finalizer from other objects.
+	if plan.Removal.Finalizer == "" && current.namespace.ResourceVersion != plan.ResourceVersion {
+		changes = append(changes, "the Namespace was modified")
+	}
+	present := map[string]*RemainingObject{}
+	for i := range current.objects {
+		present[current.objects[i].identity()] = &current.objects[i]
+	}
+	planned := slices.Concat(plan.Targets, plan.Orphans)
+	isPlanned := map[string]bool{}
+	for i := range planned {
+		isPlanned[planned[i].identity()] = true
+		switch object := present[planned[i].identity()]; {
+		case object == nil:
+			changes = append(changes, planned[i].String()+" was deleted")
+		case object.ResourceVersion != planned[i].ResourceVersion && !isEvent(object):
+			changes = append(changes, object.String()+" was modified")
+		}
+	}
+	if !plan.endsContentDeletion() {
+		return changes
+	}
+	// Without the user's consent, the removal must not orphan new objects or objects that are no
+	// longer readable.
+	for i := range current.objects {
+		if !isPlanned[current.objects[i].identity()] {
+			changes = append(changes, current.objects[i].String()+" was created")
+		}
+	}
+	for _, unread := range current.unread {
+		if !slices.Contains(plan.Unread, unread) {
+			changes = append(changes, "some objects are no longer readable: "+unread)
+		}
+	}
+	return changes
+}
+
+// isEvent reports whether an object is an Event. Events are updated frequently, and their changes
+// do not affect a removal.
+func isEvent(object *RemainingObject) bool {
+	return object.Resource == "events" || object.Resource == "events.events.k8s.io"
+}
+
+// jsonPatchOperation is one operation of a JSON patch (RFC 6902).
+type jsonPatchOperation struct {
+	Operation string `json:"op"`
+	Path      string `json:"path"`
+	Value     string `json:"value,omitempty"`
+}
+
+// removalPatch returns a JSON patch that removes all occurrences of a finalizer. The patch fails if
+// the object has another UID or resourceVersion.
+func removalPatch(uid types.UID, resourceVersion string, finalizers []string, finalizer string) ([]byte, error) {
+	operations := []jsonPatchOperation{
+		{"test", "/metadata/uid", string(uid)},
+		{"test", "/metadata/resourceVersion", resourceVersion},
+	}
+	// Iterate backward, because a removal changes the indices of the following entries.
+	for i, one := range slices.Backward(finalizers) {
+		if one == finalizer {
+			path := "/metadata/finalizers/" + strconv.Itoa(i)
+			operations = append(operations, jsonPatchOperation{"test", path, finalizer},
+				jsonPatchOperation{"remove", path, ""})
+		}
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode the patch: %w", err)
+	}
+	return patch, nil
 }

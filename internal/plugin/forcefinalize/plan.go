@@ -5,6 +5,8 @@ package forcefinalize
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
@@ -31,7 +34,6 @@ type Removal struct {
 	Resources []string `json:"resources,omitempty"`
 }
 
-// name returns the selected finalizer, or "" if the removal is empty.
 func (r Removal) name() string {
 	return cmp.Or(r.NamespaceFinalizer, r.MetadataFinalizer, r.Finalizer)
 }
@@ -74,7 +76,7 @@ type RemainingObject struct {
 	ResourceVersion string    `json:"resourceVersion"`
 	Finalizers      []string  `json:"finalizers,omitempty"`
 	// IsTerminating reports whether the object has a deletionTimestamp.
-	IsTerminating bool `json:"isTerminating"`
+	IsTerminating bool `json:"terminating"`
 
 	resourceType resourcetypes.Type
 }
@@ -122,7 +124,7 @@ type Plan struct {
 	// overrides it.
 	Objections []string             `json:"objections,omitempty"`
 	Backup     string               `json:"backup,omitempty"`
-	IsDryRun   bool                 `json:"isDryRun"`
+	IsDryRun   bool                 `json:"dryRun"`
 	Diagnosis  *diagnosis.Diagnosis `json:"diagnosis"`
 
 	// DryRunUnsupported is set if the API server could not test the removal because a webhook does
@@ -163,11 +165,11 @@ func checkNamespace(state *clusterState) error {
 	name := state.namespace.Name
 	switch {
 	case initialization.IsExempt(name, ""): // The operator never initializes system namespaces.
-		return errSystemNamespace(name)
+		return fmt.Errorf("namespace %q is a system namespace; its finalizers must not be removed by force", name)
 	case state.diagnosis.UID != state.namespace.UID:
-		return errRecreated(name)
+		return fmt.Errorf("namespace %q was recreated during the diagnosis; run the command again", name)
 	case state.namespace.DeletionTimestamp == nil:
-		return errNotTerminating(name)
+		return fmt.Errorf("namespace %q is not being deleted; delete it first", name)
 	}
 	return nil
 }
@@ -196,11 +198,11 @@ func unique[T comparable](list []T) []T {
 	return once
 }
 
-// releaseNamespace plans the removal of a finalizer from the Namespace.
 func (p *Plan) releaseNamespace(state *clusterState, wanted Removal) error {
 	index := slices.Index(p.HeldBy, wanted.String())
 	if index < 0 {
-		return errNoSuchFinalizer(p.Namespace, wanted, p.HeldBy)
+		return fmt.Errorf("namespace %q does not have the %s; it has: %s",
+			p.Namespace, wanted, cmp.Or(strings.Join(p.HeldBy, ", "), "no finalizers"))
 	}
 	p.HeldBy = slices.Delete(p.HeldBy, index, index+1)
 	if p.endsContentDeletion() {
@@ -216,7 +218,6 @@ func (p *Plan) endsContentDeletion() bool {
 		!slices.Contains(p.HeldBy, describeNamespaceFinalizer(string(corev1.FinalizerKubernetes)))
 }
 
-// selectTargets plans the removal of a finalizer from objects.
 func (p *Plan) selectTargets(state *clusterState, wanted Removal) error {
 	matched := map[string]bool{}
 	for _, object := range state.objects {
@@ -235,14 +236,17 @@ func (p *Plan) selectTargets(state *clusterState, wanted Removal) error {
 	}
 	for _, resource := range wanted.Resources {
 		if !matched[resource] {
-			return errNoObjectSelected(p.Namespace, wanted.Finalizer, resource)
+			return fmt.Errorf("no readable object in namespace %q matches --resource=%s and has the finalizer %s",
+				p.Namespace, resource, wanted.Finalizer)
 		}
 	}
 	switch {
 	case len(p.Targets)+len(p.NotDeleted) == 0:
-		return errNoObjectWithFinalizer(p.Namespace, wanted.Finalizer)
+		return fmt.Errorf("no readable object in namespace %q has the finalizer %s; to remove a finalizer of the Namespace "+
+			"itself, use --%s or --%s", p.Namespace, wanted.Finalizer, FlagMetadataFinalizer, FlagNamespaceFinalizer)
 	case len(p.Targets) == 0:
-		return errNoObjectTerminating(wanted.Finalizer, p.NotDeleted)
+		return fmt.Errorf("no object with the finalizer %s is being deleted (%s)",
+			wanted.Finalizer, ListObjects(p.NotDeleted))
 	}
 	return nil
 }
@@ -264,4 +268,108 @@ func (s *clusterState) matchResources(object *RemainingObject, resources []strin
 func (s *clusterState) isNamed(one resourcetypes.Type, name string) bool {
 	return one.String() == name || one.IsNamed(name) &&
 		!slices.ContainsFunc(s.types, func(other resourcetypes.Type) bool { return other.String() == name })
+}
+
+// Candidate is a removal that the user can select.
+type Candidate struct {
+	Removal
+	// Command tests the removal with a dry run.
+	Command string `json:"command"`
+	Effect  string `json:"effect"`
+}
+
+// computeCandidates returns all possible removals, least harmful first: finalizers of objects, then
+// finalizers of the Namespace. The namespace finalizer "kubernetes" is last, because its owner
+// deletes the content of the namespace.
+func computeCandidates(state *clusterState) []Candidate {
+	name := state.namespace.Name
+	var candidates []Candidate
+	add := func(removal Removal, effect string, flags ...string) {
+		candidates = append(candidates, Candidate{Removal: removal, Command: removal.command(name, flags...), Effect: effect})
+	}
+	terminating := map[string][]RemainingObject{}
+	for _, object := range state.objects {
+		for _, finalizer := range unique(object.Finalizers) {
+			if object.IsTerminating {
+				terminating[finalizer] = append(terminating[finalizer], object)
+			}
+		}
+	}
+	for _, finalizer := range slices.Sorted(maps.Keys(terminating)) {
+		add(Removal{Finalizer: finalizer}, "removes the finalizer from "+ListObjects(terminating[finalizer]))
+	}
+	for _, finalizer := range unique(state.namespace.Finalizers) {
+		add(Removal{MetadataFinalizer: finalizer}, "removes the finalizer from metadata.finalizers of the Namespace")
+	}
+	for _, finalizer := range unique(state.namespace.Spec.Finalizers) {
+		if finalizer != corev1.FinalizerKubernetes {
+			add(Removal{NamespaceFinalizer: string(finalizer)}, "removes the finalizer from spec.finalizers of the Namespace")
+		}
+	}
+	if !slices.Contains(state.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return candidates
+	}
+	kubernetes := Removal{NamespaceFinalizer: string(corev1.FinalizerKubernetes)}
+	if len(state.objects) == 0 {
+		add(kubernetes, "allows the API server to delete the namespace, which contains no readable objects")
+	} else {
+		add(kubernetes, "orphans the remaining objects ("+ListObjects(state.objects)+")", "--"+FlagOrphan)
+	}
+	return candidates
+}
+
+// computeObjections returns the objections to a plan, except those that the permissions override.
+func computeObjections(plan *Plan, allowed Permissions) []string {
+	var objections []string
+	if number := len(plan.Orphans); number > 0 && !allowed.Orphan {
+		objections = append(objections, fmt.Sprintf("%s would be orphaned, because no controller would delete the content "+
+			"of the namespace; use --%s to accept this", printable.Count(number, "object"), FlagOrphan))
+	}
+	if len(plan.Unread) > 0 && !allowed.AllowUnread {
+		objections = append(objections, fmt.Sprintf("some objects could not be read and might be missing from the plan and "+
+			"the backup (%s); use --%s to accept this", printer.SummarizeErrors(plan.Unread), FlagAllowUnread))
+	}
+	if reason := activeOwnerReason(plan.Diagnosis, plan.Removal); reason != "" && !allowed.IgnoreActiveOwner {
+		objections = append(objections, fmt.Sprintf("%s; use --%s to remove the finalizer anyway",
+			reason, FlagIgnoreActiveOwner))
+	}
+	return objections
+}
+
+// activeOwnerReason returns why the owner of a finalizer might still be active, or "" if it provably does
+// not exist. That no owner was found is not sufficient, because it can run outside the cluster.
+func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
+	matching := matchingFindings(found, wanted)
+	switch {
+	case found.Result != diagnosis.Blocked:
+		return fmt.Sprintf("the deletion is not known to be blocked (%s)", found.Summary)
+	case len(matching) == 0:
+		return fmt.Sprintf("there is no finding for the %s, so its owner might still be active", wanted)
+	}
+	for i := range matching {
+		if matching[i].OwnerState != diagnosis.OwnerAbsent {
+			return fmt.Sprintf("the owner of the %s is not proven to be absent (%s: %s)",
+				wanted, matching[i].Cause, matching[i].Message)
+		}
+	}
+	return ""
+}
+
+// matchingFindings returns the findings for the finalizer that a removal selects. It also compares
+// the fields that contain the finalizers, because different finalizers can have the same name.
+func matchingFindings(found *diagnosis.Diagnosis, wanted *Removal) []diagnosis.Finding {
+	var matching []diagnosis.Finding
+	for i := range found.Findings {
+		name := wanted.Finalizer
+		switch found.Findings[i].Cause {
+		case diagnosis.CauseNamespaceFinalizer:
+			name = wanted.NamespaceFinalizer
+		case diagnosis.CauseNamespaceMetadataFinalizer:
+			name = wanted.MetadataFinalizer
+		}
+		if name != "" && name == found.Findings[i].Finalizer {
+			matching = append(matching, found.Findings[i])
+		}
+	}
+	return matching
 }

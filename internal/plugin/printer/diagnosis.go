@@ -18,14 +18,14 @@ import (
 // RenderDiagnosis returns the state of a namespace and its findings as text.
 func RenderDiagnosis(result *diagnosis.Diagnosis, screen Screen) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", screen.Colors.Bold(result.Namespace), stageText(result, screen.Now),
-		colorState(result.State, screen.Colors))
+	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", screen.Colors.Bold(result.Namespace), stateText(result, screen.Now),
+		colorState(result.Result, screen.Colors))
 	for _, line := range wrap(printable.Escape(summaryText(result)), screen.Columns) {
 		out.WriteString(line + "\n")
 	}
 	for i := range result.Findings {
-		finding := &result.Findings[i]
 		out.WriteString("\n")
+		finding := &result.Findings[i]
 		for _, line := range wrap(printable.Escape(finding.Message), screen.Columns) {
 			out.WriteString(colorFinding(finding, screen.Colors)(line) + "\n")
 		}
@@ -34,15 +34,15 @@ func RenderDiagnosis(result *diagnosis.Diagnosis, screen Screen) string {
 	return out.String()
 }
 
-// stageText returns the stage of a namespace and how long the namespace has been in it.
-func stageText(result *diagnosis.Diagnosis, now time.Time) string {
+// stateText returns the state of a namespace and how long the namespace has been in it.
+func stateText(result *diagnosis.Diagnosis, now time.Time) string {
 	if result.Since.IsZero() {
-		return string(result.Stage)
+		return string(result.State)
 	}
-	return fmt.Sprintf("%s for %s", result.Stage, duration.HumanDuration(max(0, now.Sub(result.Since))))
+	return fmt.Sprintf("%s for %s", result.State, duration.HumanDuration(max(0, now.Sub(result.Since))))
 }
 
-func colorState(state diagnosis.State, colors Palette) string {
+func colorState(state diagnosis.Result, colors Palette) string {
 	text := strings.ToLower(string(state))
 	switch state {
 	case diagnosis.Blocked:
@@ -58,7 +58,7 @@ func colorState(state diagnosis.State, colors Palette) string {
 func summaryText(result *diagnosis.Diagnosis) string {
 	switch number := len(result.Findings); {
 	case number == 1:
-		return msgOneFinding
+		return "1 finding."
 	case number > 1:
 		return msgFindings(number)
 	}
@@ -66,7 +66,7 @@ func summaryText(result *diagnosis.Diagnosis) string {
 	switch {
 	case len(result.Unread) > 0:
 		return strings.TrimSpace(summary + " " + msgNoProblemsInReadObjects)
-	case result.State == diagnosis.Progressing:
+	case result.Result == diagnosis.Progressing:
 		return strings.TrimSpace(summary + " " + msgNoProblems)
 	}
 	return summary
@@ -86,26 +86,22 @@ func FindingCause(finding *diagnosis.Finding) string {
 
 // findingBranches returns what is printed below the message of a finding.
 func findingBranches(finding *diagnosis.Finding, namespace string, colors Palette) []Branch {
-	branches := []Branch{{Label: labelCause, Text: FindingCause(finding), Paint: colors.Faint}}
+	branches := []Branch{{Label: "Cause", Text: FindingCause(finding), Paint: colors.Faint}}
 	if len(finding.Objects) > 0 {
 		branches = append(branches, Branch{
-			Label: labelObjects, Text: ListObjects(finding.Objects, finding.Count, namespace), Paint: colors.Faint,
+			Label: "Objects", Text: ListObjects(finding.Objects, finding.Count, namespace), Paint: colors.Faint,
 		})
 	}
-	branches = append(branches, evidenceBranches(finding, colors)...)
+	var evidence []string
+	for _, one := range finding.Evidence {
+		evidence = append(evidence, strings.ToLower(string(one.Rank))+": "+one.Text)
+	}
+	branches = append(branches, textBranches("Evidence", evidence, colors)...)
 	branches = append(branches, remedyBranches(finding, colors)...)
 	if finding.Loss != "" {
 		branches = append(branches, Branch{Label: labelLoss, Text: finding.Loss, Paint: colors.Faint})
 	}
 	return branches
-}
-
-func evidenceBranches(finding *diagnosis.Finding, colors Palette) []Branch {
-	var texts []string
-	for _, evidence := range finding.Evidence {
-		texts = append(texts, strings.ToLower(string(evidence.Rank))+": "+evidence.Text)
-	}
-	return textBranches(labelEvidence, texts, colors)
 }
 
 // textBranches returns a branch with a child for each text, or no branch without texts.
@@ -139,4 +135,21 @@ func remedyBranches(finding *diagnosis.Finding, colors Palette) []Branch {
 		}
 	}
 	return slices.DeleteFunc([]Branch{inspect, resolve}, func(group Branch) bool { return len(group.Children) == 0 })
+}
+
+// Labels of a finding.
+const (
+	labelInspect = "To inspect"
+	labelResolve = "To resolve"
+	labelLoss    = "Lost if forced"
+)
+
+// Summaries of a diagnosis.
+const (
+	msgNoProblems              = "No problems found."
+	msgNoProblemsInReadObjects = "No problems found in the objects that could be read."
+)
+
+func msgFindings(number int) string {
+	return fmt.Sprintf("%d findings, most likely cause first.", number)
 }

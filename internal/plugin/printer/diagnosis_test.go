@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
@@ -22,7 +22,7 @@ func plainScreen() Screen {
 // stuck returns a diagnosis whose findings cover all forms of output.
 func stuck() *diagnosis.Diagnosis {
 	return &diagnosis.Diagnosis{
-		Namespace: "shop", UID: "1", Stage: diagnosis.StageTerminating, State: diagnosis.Blocked,
+		Namespace: "shop", UID: "1", State: diagnosis.StateTerminating, Result: diagnosis.Blocked,
 		Since: noon.Add(-62 * time.Minute), Summary: "5 widgets wait for a controller that no longer exists",
 		Findings: []diagnosis.Finding{
 			{
@@ -60,14 +60,14 @@ func TestRenderDiagnosis(t *testing.T) {
 	}{
 		"healthy": {
 			&diagnosis.Diagnosis{
-				Namespace: "shop", Stage: diagnosis.StageActive, State: diagnosis.Healthy,
+				Namespace: "shop", State: diagnosis.StateInitialized, Result: diagnosis.Healthy,
 				Since: noon.Add(-72 * time.Hour), Summary: "in use",
 			},
-			[]string{"Namespace shop: Active for 3d, healthy", "In use."},
+			[]string{"Namespace shop: Initialized for 3d, healthy", "In use."},
 		},
 		"initializing": {
 			&diagnosis.Diagnosis{
-				Namespace: "shop", Stage: diagnosis.StageInitializing, State: diagnosis.Progressing,
+				Namespace: "shop", State: diagnosis.StateInitializing, Result: diagnosis.Progressing,
 				Since: noon.Add(-2 * time.Second), Summary: "waits for initializer a.b.c, the next of 2",
 			},
 			[]string{
@@ -77,7 +77,7 @@ func TestRenderDiagnosis(t *testing.T) {
 		},
 		"terminating, with the server's clock ahead": {
 			&diagnosis.Diagnosis{
-				Namespace: "shop", Stage: diagnosis.StageTerminating, State: diagnosis.Progressing,
+				Namespace: "shop", State: diagnosis.StateTerminating, Result: diagnosis.Progressing,
 				Since: noon.Add(time.Second), Summary: "is being deleted",
 			},
 			[]string{
@@ -87,7 +87,7 @@ func TestRenderDiagnosis(t *testing.T) {
 		},
 		"terminating, with unread objects": {
 			&diagnosis.Diagnosis{
-				Namespace: "shop", Stage: diagnosis.StageTerminating, State: diagnosis.Progressing,
+				Namespace: "shop", State: diagnosis.StateTerminating, Result: diagnosis.Progressing,
 				Summary: "is being deleted", Unread: unread,
 			},
 			[]string{
@@ -124,9 +124,7 @@ func TestRenderDiagnosis(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := RenderDiagnosis(test.diagnosis, plainScreen())
-			if diff := cmp.Diff(test.expected, strings.Split(strings.TrimSuffix(text, "\n"), "\n")); diff != "" {
-				t.Error(diff)
-			}
+			NewWithT(t).Expect(strings.Split(strings.TrimSuffix(text, "\n"), "\n")).To(Equal(test.expected))
 		})
 	}
 }
@@ -147,8 +145,6 @@ func TestRenderDiagnosisOnTerminal(t *testing.T) {
 		"\x1b[33mone object still exists\x1b[0m\n",
 		"\x1b[36mkubectl nslifecycle finalize shop\x1b[0m",
 	} {
-		if !strings.Contains(text, expected) {
-			t.Errorf("%q not found in %q", expected, text)
-		}
+		NewWithT(t).Expect(text).To(ContainSubstring(expected))
 	}
 }

@@ -4,11 +4,19 @@
 package printer
 
 import (
+	"crypto/rand"
+	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // MaxTextWidth is the maximum width of sentences, and the width of a stream that is not a terminal.
@@ -54,4 +62,139 @@ func fileOf(of any) (file *os.File, ok bool) {
 	}
 	file, ok = of.(*os.File)
 	return file, ok
+}
+
+// Palette adds colors to text. The zero value adds colors.
+type Palette struct{ IsPlain bool }
+
+// NewPalette returns the Palette for a stream. It adds colors only if the stream is a terminal that
+// supports colors and NO_COLOR (https://no-color.org) is not set.
+func NewPalette(out io.Writer) Palette {
+	return Palette{IsPlain: !IsTerminal(out) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"}
+}
+
+// Red returns text in red.
+func (p Palette) Red(text string) string { return p.paint("31", text) }
+
+// Green returns text in green.
+func (p Palette) Green(text string) string { return p.paint("32", text) }
+
+// Yellow returns text in yellow.
+func (p Palette) Yellow(text string) string { return p.paint("33", text) }
+
+// Cyan returns text in cyan.
+func (p Palette) Cyan(text string) string { return p.paint("36", text) }
+
+// Faint returns text with decreased intensity.
+func (p Palette) Faint(text string) string { return p.paint("2", text) }
+
+// Bold returns text in bold.
+func (p Palette) Bold(text string) string { return p.paint("1", text) }
+
+func (p Palette) paint(code, text string) string {
+	if p.IsPlain || text == "" {
+		return text
+	}
+	return control + code + "m" + text + control + "0m"
+}
+
+// stream is stdout or stderr. It escapes all unprintable characters except line feeds, tabs and the
+// control sequences of this package, so that text from a cluster cannot control the terminal. Each
+// Write must contain only complete characters.
+type stream struct{ io.Writer }
+
+// The control sequences of this package use control instead of csi. The value of control is random,
+// so that text from a cluster cannot contain it.
+var control = "\x1b" + rand.Text() + "["
+
+// csi is the Control Sequence Introducer of ANSI terminals.
+const csi = "\x1b["
+
+// Write implements io.Writer.
+func (s stream) Write(text []byte) (int, error) {
+	parts := strings.Split(string(text), control)
+	for i := range parts {
+		parts[i] = printable.Lines(parts[i])
+	}
+	if _, err := io.WriteString(s.Writer, strings.Join(parts, csi)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// EscapeStreams returns streams that escape all text written to Out and ErrOut.
+func EscapeStreams(streams genericiooptions.IOStreams) genericiooptions.IOStreams {
+	streams.Out, streams.ErrOut = stream{streams.Out}, stream{streams.ErrOut}
+	return streams
+}
+
+// Display shows lines that change while a command is waiting. On a terminal, it updates a block of
+// lines in place. Otherwise, it prints each new line once.
+type Display struct {
+	Out    io.Writer
+	IsLive bool
+	// drawn contains the lines of the last call of Show.
+	drawn []string
+}
+
+// NewDisplay returns a Display that writes to a stream.
+func NewDisplay(out io.Writer) *Display {
+	return &Display{Out: out, IsLive: IsTerminal(out)}
+}
+
+// Printf erases the block and prints a permanent line.
+func (d *Display) Printf(format string, args ...any) {
+	d.Erase()
+	fmt.Fprintf(d.Out, format+"\n", args...)
+}
+
+// Show replaces the block. An element of lines can be wrapped text that contains line feeds.
+func (d *Display) Show(lines []string) {
+	if slices.Equal(lines, d.drawn) {
+		return
+	}
+	d.Erase()
+	for _, line := range lines {
+		if d.IsLive || !slices.Contains(d.drawn, line) {
+			fmt.Fprintln(d.Out, line)
+		}
+	}
+	d.drawn = lines
+}
+
+// Erase removes the block from the terminal.
+func (d *Display) Erase() {
+	if d.IsLive && len(d.drawn) > 0 {
+		fmt.Fprintf(d.Out, control+"%dA"+control+"J", countRows(d.drawn, Width(d.Out)))
+		d.drawn = nil
+	}
+}
+
+// Keep makes the block permanent. Subsequent output follows below the block.
+func (d *Display) Keep() { d.drawn = nil }
+
+var colorSequence = regexp.MustCompile(regexp.QuoteMeta(control) + `\d+m`)
+
+// countRows returns the number of rows that lines occupy on a terminal, which continues lines that
+// are too long in the next row.
+func countRows(lines []string, columns int) int {
+	rows := 0
+	for line := range strings.SplitSeq(strings.Join(lines, "\n"), "\n") {
+		length := len([]rune(colorSequence.ReplaceAllString(line, "")))
+		rows += max(1, (length+columns-1)/columns)
+	}
+	return rows
+}
+
+// Bar renders a progress bar, or nothing if the width is too small.
+func Bar(done, total, width int, colors Palette) string {
+	const minWidth = 8
+	if width < minWidth {
+		return ""
+	}
+	filled := width
+	if total > 0 {
+		filled = min(width, done*width/total)
+	}
+	return colors.Green(strings.Repeat("█", filled)) + colors.Faint(strings.Repeat("░", width-filled))
 }

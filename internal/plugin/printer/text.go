@@ -58,25 +58,6 @@ func ListObjects(objects []diagnosis.Object, total int, namespace string) string
 	return strings.Join(names, ", ")
 }
 
-// Shorten returns text as one line of printable characters. If the text is longer than the given
-// number of characters, it removes words at the end.
-func Shorten(text string, length int) string {
-	const ellipsis = " ..."
-	text = printable.Escape(strings.Join(strings.Fields(text), " "))
-	if len([]rune(text)) <= length {
-		return text
-	}
-	words := strings.Fields(text)
-	short, runes := words[0], len([]rune(words[0]))
-	for _, word := range words[1:] {
-		if runes += 1 + len([]rune(word)); runes > length-len(ellipsis) {
-			break
-		}
-		short += " " + word
-	}
-	return short + ellipsis
-}
-
 // Continuation is the indentation of the second and further lines of a message.
 const Continuation = "  "
 
@@ -118,4 +99,67 @@ func wrap(text string, columns int) []string {
 	text = strings.ReplaceAll(text, space+shell.Program, noBreakSpace+shell.Program)
 	wrapped := wordwrap.WrapString(text, uint(max(columns, minWrapWidth)))
 	return strings.Split(strings.ReplaceAll(wrapped, noBreakSpace+shell.Program, space+shell.Program), "\n")
+}
+
+// minWrapWidth is the minimum width to which text is wrapped. Narrower columns are harder to read
+// than lines that the terminal wraps.
+const minWrapWidth = 30
+
+// Branch is a node of a tree.
+type Branch struct {
+	// Label precedes the text. A branch without a label is an element of a list.
+	Label string
+	Text  string
+	// Paint colors the label or, without a label, the text. A nil function applies no color.
+	Paint func(string) string
+	// IsVerbatim prevents wrapping. It is used for commands that users copy.
+	IsVerbatim bool
+	Children   []Branch
+}
+
+// RenderTree renders branches as a tree that is wrapped to the given number of columns. Branches are
+// indented below their parent. Lines have no other prefix, so that users can copy whole lines.
+func RenderTree(branches []Branch, columns int) string {
+	var out strings.Builder
+	writeBranches(&out, branches, "", columns)
+	return out.String()
+}
+
+func writeBranches(out *strings.Builder, branches []Branch, indent string, columns int) {
+	for i := range branches {
+		first, below := indent, indent+Continuation
+		if branches[i].Label == "" && !branches[i].IsVerbatim {
+			first += "- "
+		}
+		for _, line := range branches[i].lines(columns - len(below)) {
+			out.WriteString(strings.TrimRight(first+line, " ") + "\n")
+			first = below
+		}
+		writeBranches(out, branches[i].Children, below, columns)
+	}
+}
+
+// lines returns the label and the text of a branch, first wrapped and then colored.
+func (b *Branch) lines(columns int) []string {
+	text, label := printable.Escape(b.Text), printable.Escape(b.Label)
+	if label != "" {
+		label += ":"
+		text = strings.TrimSuffix(label+" "+text, " ")
+	}
+	lines := []string{text}
+	if !b.IsVerbatim {
+		lines = wrap(text, columns)
+	}
+	if b.Paint == nil {
+		return lines
+	}
+	for i, line := range lines {
+		switch {
+		case label == "":
+			lines[i] = b.Paint(line)
+		case i == 0 && strings.HasPrefix(line, label):
+			lines[i] = b.Paint(label) + strings.TrimPrefix(line, label)
+		}
+	}
+	return lines
 }

@@ -6,13 +6,17 @@ package templates
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -31,7 +35,6 @@ const (
 	Unchanged Change = "Unchanged"
 )
 
-// order is the order of changes.
 var order = []Change{Failed, Changed, Created, Deleted, Unchanged}
 
 // Comparison is what a template would change in a cluster.
@@ -67,31 +70,20 @@ type NamespaceChange struct {
 
 // ObjectChange is what a template changes in an object.
 type ObjectChange struct {
-	// Object is the name of the object in the template.
-	Object     string `json:"object"`
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Name       string `json:"name"`
-	Change     Change `json:"change"`
+	// Object is the name of the object in the template; empty if it is only recorded.
+	Object string `json:"object,omitempty"`
+	Group  string `json:"group,omitempty"`
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	Change Change `json:"change"`
 	// Message describes a failure, or why there are no fields.
 	Message string `json:"message,omitempty"`
 	// Fields are the fields that change, if they are known.
 	Fields []FieldChange `json:"fields,omitempty"`
 
 	rendered *render.Object
+	recorded *template.ObjectState
 }
-
-// key identifies an object in a Namespace.
-type key struct {
-	kind schema.GroupKind
-	name string
-}
-
-func keyOf(apiVersion, kind, name string) key {
-	return key{kind: schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind(), name: name}
-}
-
-func (o ObjectChange) key() key { return keyOf(o.APIVersion, o.Kind, o.Name) }
 
 // Compare returns what a template would change in Namespaces. current is the template in the cluster, or
 // nil. Whether an object changes follows from what its Namespace records, as in the operator; current is
@@ -123,30 +115,29 @@ type comparer struct {
 	result           *Comparison
 }
 
-// compare adds a Namespace to the result.
 func (c *comparer) compare(ctx context.Context, namespace *corev1.Namespace) {
 	change := NamespaceChange{Namespace: namespace.Name, namespace: namespace}
 	state, err := template.ParseState(namespace)
 	if err != nil {
 		if template.Selects(c.changed.NamespaceTemplate, namespace) {
-			c.fail(change, fmt.Sprintf(msgUnreadable, err))
+			c.fail(change, fmt.Sprintf("the namespace records an invalid state: %v", err))
 		}
 		return
 	}
 	recorded, isRecorded := state[c.changed.Name]
-	spec := &c.changed.Spec
-	switch applies := template.Applies(c.changed.NamespaceTemplate, namespace, state); {
+	tmpl := c.changed.NamespaceTemplate
+	switch applies := tmpl.DeletionTimestamp == nil && template.Applies(tmpl, namespace, state); {
 	case !applies && !isRecorded:
-		if template.Selects(c.changed.NamespaceTemplate, namespace) {
+		if template.IsLate(tmpl, namespace, state) {
 			c.result.Existing++
 		}
 		return
-	case !applies && spec.Removal.OnUnmatch != v1alpha1.RemovalPrune:
+	case !applies && template.RetentionPolicy(tmpl) != v1alpha1.RetentionDelete:
 		c.result.Unselected++
 		return
 	case !applies:
 		change.Objects = c.deleted(state, nil)
-	case recorded.Revision != "" && spec.Sync.Mode == v1alpha1.SyncOnce && !template.IsInitializedHere(namespace):
+	case template.IsKept(tmpl, namespace, recorded):
 		change.Objects = kept(recorded)
 	default:
 		objects, err := c.objects(ctx, namespace, state)
@@ -165,7 +156,6 @@ func (c *comparer) fail(change NamespaceChange, message string) {
 	c.result.Items = append(c.result.Items, change)
 }
 
-// add adds a Namespace and its objects to the result.
 func (c *comparer) add(change NamespaceChange, isRecorded bool) {
 	counts := map[Change]int{}
 	for _, object := range change.Objects {
@@ -193,58 +183,63 @@ func (c *comparer) add(change NamespaceChange, isRecorded bool) {
 	c.result.Items = append(c.result.Items, change)
 }
 
-// objects returns the changes of all objects in a Namespace to which the template applies.
 func (c *comparer) objects(
 	ctx context.Context, namespace *corev1.Namespace, state template.State,
 ) ([]ObjectChange, error) {
-	recorded := state[c.changed.Name]
-	rendered, err := c.changed.Render(ctx, namespace)
+	desired, err := c.changed.desired(ctx, namespace, template.AwaitsTemplates(namespace))
 	if err != nil {
+		return nil, err
+	}
+	count := len(desired.Objects)
+	for name, entry := range state {
+		if name < c.changed.Name {
+			count += len(entry.Objects)
+		}
+	}
+	if err := template.CheckCount(count); err != nil {
 		return nil, err
 	}
 	before := c.before(ctx, namespace)
 	var changes []ObjectChange
-	wanted := map[key]bool{}
-	for i := range rendered {
-		if rendered[i].When == v1alpha1.TemplateAfterOpen && template.IsInitializedHere(namespace) {
-			continue
-		}
-		manifest := manifestOf(rendered[i], namespace.Name)
+	needed := desired.OwnSources
+	for i := range desired.Objects {
+		rendered := &desired.Objects[i]
+		manifest := manifestOf(*rendered, namespace.Name)
+		key := template.KeyOf(manifest)
 		change := ObjectChange{
-			Object: rendered[i].Name, APIVersion: manifest.GetAPIVersion(), Kind: manifest.GetKind(),
-			Name: manifest.GetName(), rendered: &rendered[i],
+			Object: rendered.Name, Group: key.Kind.Group, Kind: key.Kind.Kind, Name: key.Name,
+			rendered: rendered, recorded: state[c.changed.Name].Find(key),
 		}
-		wanted[change.key()] = true
-		old, ok := before[change.key()]
-		change.Change = compareObject(&rendered[i], findRecorded(recorded, change.key()), old, ok)
-		switch other := claimedBy(state, c.changed.Name, change.key()); {
+		needed.Insert(key)
+		old, ok := before[key]
+		change.Change = compareObject(rendered, change.recorded, old, ok)
+		switch other := state.Other(key, c.changed.Name); {
 		case other != "" && change.Change == Created:
-			change.Change, change.Message = Failed, fmt.Sprintf(msgClaimed, other)
-		case change.Change == Changed && rendered[i].Copy != nil:
-			change.Message = msgCopyNotShown
+			change.Change, change.Message = Failed, fmt.Sprintf("template %q also contains this object", other)
+		case change.Change == Changed && rendered.Copy != nil:
+			change.Message = "the data of the copy is not compared"
 		case change.Change == Changed && ok && old.Manifest != nil:
 			change.Fields = compareFields(change.Kind, old.Manifest.Object, manifest.Object)
 		}
 		changes = append(changes, change)
 	}
-	// The operator deletes nothing if the template contains no object.
-	if c.changed.Spec.Removal.FromTemplate != v1alpha1.RemovalKeep && len(wanted) > 0 {
-		changes = append(changes, c.deleted(state, wanted)...)
+	// Whether all objects can be applied is known only after a dry run.
+	if template.MayRemove(c.changed.NamespaceTemplate, len(desired.Objects), true) {
+		changes = append(changes, c.deleted(state, needed)...)
 	}
 	return changes, nil
 }
 
 // before returns the objects that the template in the cluster renders for a Namespace.
-func (c *comparer) before(ctx context.Context, namespace *corev1.Namespace) map[key]render.Object {
-	found := map[key]render.Object{}
+func (c *comparer) before(ctx context.Context, namespace *corev1.Namespace) map[template.ObjectKey]render.Object {
+	found := map[template.ObjectKey]render.Object{}
 	if c.current == nil {
 		return found
 	}
 	// If it fails, the fields are not known.
 	objects, _ := c.current.Render(ctx, namespace)
 	for _, object := range objects {
-		manifest := manifestOf(object, namespace.Name)
-		found[keyOf(manifest.GetAPIVersion(), manifest.GetKind(), manifest.GetName())] = object
+		found[template.KeyOf(manifestOf(object, namespace.Name))] = object
 	}
 	return found
 }
@@ -267,35 +262,13 @@ func compareObject(
 	return Changed
 }
 
-func findRecorded(state template.Entry, wanted key) *template.ObjectState {
-	index := slices.IndexFunc(state.Objects, func(object template.ObjectState) bool { return stateKey(object) == wanted })
-	if index < 0 {
-		return nil
-	}
-	return &state.Objects[index]
-}
-
-func stateKey(object template.ObjectState) key {
-	return keyOf(object.APIVersion, object.Kind, object.ObjectName)
-}
-
-// claimedBy returns another template that the Namespace contains and that contains the object.
-func claimedBy(state template.State, name string, wanted key) string {
-	for _, other := range slices.Sorted(maps.Keys(state)) {
-		if other != name && findRecorded(state[other], wanted) != nil {
-			return other
-		}
-	}
-	return ""
-}
-
-// deleted returns the recorded objects that the operator deletes, because they are not wanted. It never
+// deleted returns the recorded objects that the operator deletes, because they are not needed. It never
 // deletes adopted objects and objects of another template.
-func (c *comparer) deleted(state template.State, wanted map[key]bool) []ObjectChange {
+func (c *comparer) deleted(state template.State, needed sets.Set[template.ObjectKey]) []ObjectChange {
 	var changes []ObjectChange
 	for _, object := range state[c.changed.Name].Objects {
-		key := stateKey(object)
-		if !wanted[key] && !object.IsAdopted && claimedBy(state, c.changed.Name, key) == "" {
+		key := object.Key()
+		if !needed.Has(key) && !object.IsAdopted && state.Other(key, c.changed.Name) == "" {
 			changes = append(changes, recordedChange(object, Deleted))
 		}
 	}
@@ -311,7 +284,88 @@ func kept(recorded template.Entry) []ObjectChange {
 }
 
 func recordedChange(object template.ObjectState, change Change) ObjectChange {
-	return ObjectChange{
-		Object: object.Name, APIVersion: object.APIVersion, Kind: object.Kind, Name: object.ObjectName, Change: change,
+	return ObjectChange{Group: object.Kind.Group, Kind: object.Kind.Kind, Name: object.Name, Change: change}
+}
+
+// FieldChange is the change of a field.
+type FieldChange struct {
+	// Path is the path of the field.
+	Path string `json:"path"`
+	// Before and After are the values as JSON; empty if there is none.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}
+
+// maskedValue replaces the values in a Secret.
+const maskedValue = `"***"`
+
+// compareFields returns the fields that differ between two objects, sorted by path. It does not return
+// the values in Secrets.
+func compareFields(kind string, before, after map[string]any) []FieldChange {
+	var changes []FieldChange
+	collectFields("", before, after, func(path string, before, after any) {
+		changes = append(changes, FieldChange{
+			Path: path, Before: encode(kind, path, before), After: encode(kind, path, after),
+		})
+	})
+	return changes
+}
+
+// collectFields calls add for each value that differs. It descends into maps and lists that exist on both
+// sides.
+func collectFields(path string, before, after any, add func(path string, before, after any)) {
+	if reflect.DeepEqual(before, after) {
+		return
 	}
+	oldMap, isOldMap := before.(map[string]any)
+	newMap, isNewMap := after.(map[string]any)
+	if isOldMap && isNewMap {
+		keys := slices.Collect(maps.Keys(oldMap))
+		keys = slices.AppendSeq(keys, maps.Keys(newMap))
+		slices.Sort(keys)
+		for _, key := range slices.Compact(keys) {
+			collectFields(childPath(path, key), oldMap[key], newMap[key], add)
+		}
+		return
+	}
+	oldList, isOldList := before.([]any)
+	newList, isNewList := after.([]any)
+	if isOldList && isNewList {
+		for i := range max(len(oldList), len(newList)) {
+			collectFields(path+"["+strconv.Itoa(i)+"]", element(oldList, i), element(newList, i), add)
+		}
+		return
+	}
+	add(path, before, after)
+}
+
+func element(list []any, index int) any {
+	if index < len(list) {
+		return list[index]
+	}
+	return nil
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+func childPath(path, key string) string {
+	switch {
+	case !plainKey.MatchString(key):
+		return path + "[" + key + "]"
+	case path == "":
+		return key
+	}
+	return path + "." + key
+}
+
+func encode(kind, path string, value any) string {
+	if value == nil {
+		return ""
+	}
+	if isData := len(path) >= len("data") && path[:len("data")] == "data"; kind == "Secret" && isData {
+		return maskedValue
+	}
+	// Encoding decoded JSON cannot fail.
+	encoded, _ := json.Marshal(value)
+	return string(encoded)
 }

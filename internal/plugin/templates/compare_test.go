@@ -4,6 +4,7 @@
 package templates
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -30,7 +32,9 @@ func TestCompare(t *testing.T) {
 		// prepare changes the Namespace after the template was applied.
 		prepare func(namespace *corev1.Namespace)
 		// isNew compares a template that the Namespace does not record.
-		isNew      bool
+		isNew bool
+		// isDeleted compares a template that is being deleted.
+		isDeleted  bool
 		want       Change
 		objects    map[Change]int
 		existing   int
@@ -42,7 +46,7 @@ func TestCompare(t *testing.T) {
 			change: setObject(0, changed), want: Changed, objects: map[Change]int{Unchanged: 1, Changed: 1},
 		},
 		"lock": {
-			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects[0].Locked = true },
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects[0].Lock = v1alpha1.LockAll },
 			want:   Changed, objects: map[Change]int{Unchanged: 1, Changed: 1},
 		},
 		"object of another name": {
@@ -51,13 +55,9 @@ func TestCompare(t *testing.T) {
 		"removed objects are kept": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
 				spec.Objects = spec.Objects[1:]
-				spec.Removal.FromTemplate = v1alpha1.RemovalKeep
+				spec.ObjectRetentionPolicy.WhenRemoved = v1alpha1.RetentionRetain
 			},
 			want: Unchanged, objects: map[Change]int{Unchanged: 1},
-		},
-		"removed object": {
-			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects = spec.Objects[1:] },
-			want:   Changed, objects: map[Change]int{Unchanged: 1, Deleted: 1},
 		},
 		"a template without objects deletes nothing": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
@@ -75,33 +75,33 @@ func TestCompare(t *testing.T) {
 			want: Unchanged, objects: map[Change]int{Unchanged: 1},
 		},
 		"copy of another source": {
-			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects[1].Copy.Namespace = "other" },
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects[1].SourceRef.Namespace = "other" },
 			want:   Changed, objects: map[Change]int{Unchanged: 1, Changed: 1},
 		},
 		"changed source of a copy": {
 			prepare: record(func(state *template.Entry) {
 				for i := range state.Objects {
-					if state.Objects[i].Kind == "Secret" {
+					if state.Objects[i].Kind.Kind == "Secret" {
 						state.Objects[i].Content = "older"
 					}
 				}
 			}),
 			want: Unchanged, objects: map[Change]int{Unchanged: 2},
 		},
-		"source of a copy": {
-			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
-				spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{
-					Name: "source", Copy: &v1alpha1.TemplateCopy{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "key"},
-				})
-			},
-			want: Unchanged, objects: map[Change]int{Unchanged: 2},
+		"source of a copy, which the template contained": {
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects[0] = ownCopy },
+			want:   Unchanged, objects: map[Change]int{Unchanged: 1},
+		},
+		"256 objects": {prepare: recordEarlier(template.MaxObjects - 2), want: Unchanged, objects: map[Change]int{Unchanged: 2}},
+		"more than 256 objects": {
+			prepare: recordEarlier(template.MaxObjects - 1), want: Failed, message: "more than 256 objects",
 		},
 		"object that moves to another template": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects = spec.Objects[1:] },
 			prepare: func(namespace *corev1.Namespace) {
 				state, _ := template.ParseState(namespace)
 				state["other"] = state["team"]
-				namespace.Annotations[v1alpha1.AnnotationTemplates] = state.String()
+				namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = state.String()
 			},
 			want: Unchanged, objects: map[Change]int{Unchanged: 1},
 		},
@@ -112,13 +112,19 @@ func TestCompare(t *testing.T) {
 			},
 			want: Unchanged, objects: map[Change]int{Unchanged: 2},
 		},
+		"deleted template": {
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.ObjectRetentionPolicy.WhenDeleted = v1alpha1.RetentionDelete
+			},
+			isDeleted: true, want: Deleted, objects: map[Change]int{Deleted: 2},
+		},
 		"no longer selected": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.NamespaceSelector = nil }, unselected: 1,
 		},
 		"no longer selected, and deleted": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
 				spec.NamespaceSelector = nil
-				spec.Removal.OnUnmatch = v1alpha1.RemovalPrune
+				spec.ObjectRetentionPolicy.WhenDeselected = v1alpha1.RetentionDelete
 			},
 			want: Deleted, objects: map[Change]int{Deleted: 2},
 		},
@@ -133,14 +139,14 @@ func TestCompare(t *testing.T) {
 			prepare: func(namespace *corev1.Namespace) {
 				state, _ := template.ParseState(namespace)
 				state["other"] = template.Entry{Objects: []template.ObjectState{
-					{Name: "x", APIVersion: "v1", Kind: "ConfigMap", ObjectName: "notes"},
+					{Kind: schema.GroupKind{Kind: "ConfigMap"}, Name: "notes", UID: "uid"},
 				}}
-				namespace.Annotations[v1alpha1.AnnotationTemplates] = state.String()
+				namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = state.String()
 			},
 			want: Failed, objects: map[Change]int{Unchanged: 2, Failed: 1},
 		},
 		"invalid state": {
-			prepare: func(namespace *corev1.Namespace) { namespace.Annotations[v1alpha1.AnnotationTemplates] = "{" },
+			prepare: func(namespace *corev1.Namespace) { namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = "{" },
 			want:    Failed, message: "invalid state",
 		},
 		"terminating namespace": {
@@ -150,13 +156,13 @@ func TestCompare(t *testing.T) {
 		"new template": {isNew: true, existing: 1},
 		"new template for existing namespaces": {
 			isNew:  true,
-			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ExistingNamespaces = true },
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope = v1alpha1.ScopeAllNamespaces },
 			want:   Created, objects: map[Change]int{Created: 2},
 		},
 		"initializing namespace": {
 			isNew: true,
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
-				spec.Objects[0].When = v1alpha1.TemplateAfterOpen
+				spec.Objects[0].NamespaceState = v1alpha1.NamespaceStateInitialized
 			},
 			prepare: func(namespace *corev1.Namespace) {
 				namespace.Labels[v1alpha1.LabelInitializing] = "true"
@@ -187,7 +193,11 @@ func TestCompare(t *testing.T) {
 			if test.isNew {
 				current = nil
 			}
-			result := Compare(t.Context(), newTemplate(g, test.change), current, []corev1.Namespace{*namespace})
+			changed := newTemplate(g, test.change)
+			if test.isDeleted {
+				changed.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			}
+			result := Compare(t.Context(), changed, current, []corev1.Namespace{*namespace})
 			g.Expect(nonZero(result.Objects)).To(Equal(nonZero(test.objects)))
 			g.Expect(result.Existing).To(Equal(test.existing))
 			g.Expect(result.Unselected).To(Equal(test.unselected))
@@ -218,23 +228,13 @@ func TestCompareFields(t *testing.T) {
 	}))
 }
 
-func TestExamples(t *testing.T) {
-	g := NewWithT(t)
-	result := &Comparison{}
-	for _, change := range []Change{Failed, Changed, Changed, Changed} {
-		result.Items = append(result.Items, NamespaceChange{Change: change})
-	}
-	g.Expect(result.Examples(2)).To(HaveExactElements(&result.Items[0], &result.Items[1], &result.Items[2]))
-	g.Expect(result.Examples(0)).To(HaveLen(4))
-}
-
 // newTemplate returns a template with a ConfigMap and a copy.
 func newTemplate(g Gomega, change func(spec *v1alpha1.NamespaceTemplateSpec)) *Template {
 	object := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v1alpha1.NamespaceTemplateSpec{
 		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}},
 		Objects: []v1alpha1.TemplateObject{
 			newObject("settings", settings),
-			{Name: "pull-secret", Copy: &v1alpha1.TemplateCopy{APIVersion: "v1", Kind: "Secret", Namespace: "registry", Name: "pull"}},
+			{Name: "pull-secret", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: "registry", Name: "pull"}},
 		},
 	}}
 	change(&object.Spec)
@@ -251,7 +251,6 @@ func setObject(index int, manifest string) func(*v1alpha1.NamespaceTemplateSpec)
 	return func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects[index].Template.Raw = []byte(manifest) }
 }
 
-// apply records a template as the operator does.
 func apply(t *testing.T, g Gomega, applied *Template, namespace *corev1.Namespace) {
 	objects, err := applied.Render(t.Context(), namespace)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -259,11 +258,31 @@ func apply(t *testing.T, g Gomega, applied *Template, namespace *corev1.Namespac
 	for _, object := range objects {
 		manifest := manifestOf(object, namespace.Name)
 		recorded.Objects = append(recorded.Objects, template.ObjectState{
-			Name: object.Name, APIVersion: manifest.GetAPIVersion(), Kind: manifest.GetKind(), ObjectName: manifest.GetName(),
+			Kind: manifest.GroupVersionKind().GroupKind(), Name: manifest.GetName(), UID: "uid",
 			Content: template.ObjectContent(manifest, object.Locked),
 		})
 	}
-	namespace.Annotations[v1alpha1.AnnotationTemplates] = template.State{applied.Name: recorded}.String()
+	namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = template.State{applied.Name: recorded}.String()
+}
+
+// ownCopy is an object whose source is in the Namespace of the tests.
+var ownCopy = v1alpha1.TemplateObject{
+	Name: "own", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Namespace: "shop", Name: "settings"},
+}
+
+// recordEarlier records objects of a template whose name is earlier.
+func recordEarlier(count int) func(*corev1.Namespace) {
+	return func(namespace *corev1.Namespace) {
+		state, _ := template.ParseState(namespace)
+		var earlier template.Entry
+		for i := range count {
+			earlier.Objects = append(earlier.Objects, template.ObjectState{
+				Kind: schema.GroupKind{Kind: "ConfigMap"}, Name: "config-" + strconv.Itoa(i), UID: "uid",
+			})
+		}
+		state["earlier"] = earlier
+		namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = state.String()
+	}
 }
 
 // record returns a function that changes what a Namespace records.
@@ -273,7 +292,7 @@ func record(change func(*template.Entry)) func(*corev1.Namespace) {
 		recorded := state["team"]
 		change(&recorded)
 		state["team"] = recorded
-		namespace.Annotations[v1alpha1.AnnotationTemplates] = state.String()
+		namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = state.String()
 	}
 }
 

@@ -5,6 +5,7 @@ package templates
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,9 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
 // Examples returns the first Namespaces of each change. A limit of 0 means all.
@@ -44,6 +47,7 @@ type DryRunner struct {
 // cluster. It returns why objects could not be tested, for example because the user lacks permissions.
 func (r *DryRunner) Run(ctx context.Context, of *Template, result *Comparison, item *NamespaceChange) []string {
 	var untested []string
+	hasFailed := false
 	for i := range item.Objects {
 		object := &item.Objects[i]
 		if object.rendered == nil || object.rendered.Copy != nil || object.Change == Failed {
@@ -51,15 +55,22 @@ func (r *DryRunner) Run(ctx context.Context, of *Template, result *Comparison, i
 		}
 		before := object.Change
 		if err := r.dryRun(ctx, of, item.namespace, object); err != nil {
-			untested = append(untested, fmt.Sprintf(msgDryRunRejected, object.Kind, item.Namespace, err))
+			untested = append(untested, fmt.Sprintf("dry run of %s in namespace %s: %v", object.Kind, item.Namespace, err))
 		}
 		if object.Change == Failed {
 			result.Objects[before]--
 			result.Objects[Failed]++
+			hasFailed = true
 		}
 	}
-	isFailed := slices.ContainsFunc(item.Objects, func(object ObjectChange) bool { return object.Change == Failed })
-	if isFailed && item.Change != Failed {
+	if hasFailed {
+		// The operator deletes nothing unless all objects were applied.
+		item.Objects = slices.DeleteFunc(item.Objects, func(object ObjectChange) bool {
+			if object.Change == Deleted {
+				result.Objects[Deleted]--
+			}
+			return object.Change == Deleted
+		})
 		result.Namespaces[item.Change]--
 		result.Namespaces[Failed]++
 		item.Change = Failed
@@ -67,63 +78,118 @@ func (r *DryRunner) Run(ctx context.Context, of *Template, result *Comparison, i
 	return untested
 }
 
+// dryRun is the dry run of one object.
+type dryRun struct {
+	*ObjectChange
+	template  *Template
+	namespace *corev1.Namespace
+	client    dynamic.ResourceInterface
+	// live is the object in the cluster, or nil.
+	live *unstructured.Unstructured
+}
+
 // dryRun sets the fields of one object, or its failure. It returns an error if the object was not tested.
 func (r *DryRunner) dryRun(ctx context.Context, of *Template, namespace *corev1.Namespace, object *ObjectChange) error {
+	run := &dryRun{ObjectChange: object, template: of, namespace: namespace}
 	manifest := object.rendered.Manifest
-	kind := manifest.GroupVersionKind()
-	fail := func(format string, args ...any) error {
-		object.Change, object.Message, object.Fields = Failed, fmt.Sprintf(format, args...), nil
+	resource, err := template.ResourceOf(r.Mapper, manifest.GroupVersionKind())
+	if err != nil {
+		return run.fail(err)
+	}
+	run.client = r.Client.Resource(resource).Namespace(namespace.Name)
+	run.live, err = run.client.Get(ctx, manifest.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		run.live = nil
+	case err != nil:
+		return err
+	}
+	return run.fail(run.run(ctx))
+}
+
+// fail sets the failure if the operator has it, too. Otherwise, it returns the error.
+func (r *dryRun) fail(err error) error {
+	var problem *template.ReasonError
+	switch {
+	case err == nil:
 		return nil
-	}
-	mapping, err := r.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	switch {
-	case meta.IsNoMatchError(err):
-		return fail(msgKindNotServed, kind.Kind, kind.GroupVersion())
-	case err != nil:
-		return err
-	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
-		return fail(msgClusterScoped, kind.Kind, kind.GroupVersion())
-	}
-	objects := r.Client.Resource(mapping.Resource).Namespace(namespace.Name)
-	live, err := objects.Get(ctx, manifest.GetName(), metav1.GetOptions{})
-	isMissing := apierrors.IsNotFound(err)
-	switch {
-	case err != nil && !isMissing:
-		return err
-	case !isMissing && object.Change == Created && of.Spec.Sync.Adopt == v1alpha1.AdoptNever:
-		return fail(msgAdoptNever)
-	}
-	applied, err := objects.Apply(ctx, manifest.GetName(),
-		template.WithOwnMetadata(of.Name, namespace, manifest, object.rendered.Locked), metav1.ApplyOptions{
-			DryRun: []string{metav1.DryRunAll}, FieldManager: template.FieldManager(of.Name),
-			Force: object.Change != Created || of.Spec.Sync.Adopt == v1alpha1.AdoptAlways,
-		})
-	switch {
+	case errors.As(err, &problem):
 	// For a field that is not in the schema, the API server returns an internal error.
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsConflict(err), apierrors.IsInternalError(err):
-		return fail(msgDryRunFailed, err)
-	case apierrors.IsForbidden(err) && !dependsOnUser(err):
-		return fail(msgDryRunFailed, err)
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsConflict(err), apierrors.IsInternalError(err),
+		apierrors.IsForbidden(err) && !dependsOnUser(err):
+		err = fmt.Errorf("the API server rejects the object: %w", err)
+	default:
+		return err
+	}
+	r.Change, r.Message, r.Fields = Failed, err.Error(), nil
+	return nil
+}
+
+func (r *dryRun) run(ctx context.Context) error {
+	manifest, adopt, decided := r.rendered.Manifest, r.template.Spec.Sync.AdoptionPolicy, plan.ActionUpdate
+	if r.Change == Created {
+		decided = plan.ActionCreate
+	}
+	if r.live != nil {
+		found := &plan.Observed{UID: r.live.GetUID(), IsCrowded: plan.IsCrowded(r.live.GetManagedFields())}
+		if _, err := (plan.Ownership{}).CheckExisting(manifest, found, decided, adopt); err != nil {
+			return err
+		}
+	}
+	applied, err := r.apply(ctx, manifest, plan.IsForced(decided, adopt))
+	switch {
+	case apierrors.IsInvalid(err) && r.live != nil:
+		if err := r.checkReplacement(ctx, err); err != nil {
+			return err
+		}
+		r.Message, r.Fields = "the operator deletes the object and creates it again, because a field is immutable", nil
+		return nil
+	case nsobject.IsConflict(err) && decided == plan.ActionCreate && adopt != v1alpha1.AdoptNever:
+		equal, forcedErr := r.apply(ctx, manifest, true)
+		if forcedErr != nil || !plan.IsEqual(r.live.DeepCopy(), equal.DeepCopy()) {
+			return err
+		}
+		applied = equal
 	case err != nil:
 		return err
-	case !isMissing:
-		object.Fields = compareFields(object.Kind, withoutServerFields(live), withoutServerFields(applied))
+	}
+	if r.live != nil {
+		r.Fields = compareFields(r.Kind, plan.WithoutServerFields(r.live), plan.WithoutServerFields(applied))
 	}
 	return nil
 }
 
+func (r *dryRun) apply(
+	ctx context.Context, manifest *unstructured.Unstructured, isForced bool,
+) (*unstructured.Unstructured, error) {
+	name := r.template.Name
+	return r.client.Apply(ctx, manifest.GetName(),
+		template.WithOwnMetadata(name, r.namespace, manifest, r.rendered.Locked),
+		metav1.ApplyOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: template.FieldManager(name), Force: isForced})
+}
+
+// checkReplacement returns an error unless the operator replaces the object, whose change the API server has rejected.
+func (r *dryRun) checkReplacement(ctx context.Context, rejected error) error {
+	manifest := r.rendered.Manifest
+	other := manifest.DeepCopy()
+	other.SetName(plan.OtherName(r.namespace.UID, manifest.GetName()))
+	switch _, err := r.apply(ctx, other, true); {
+	case apierrors.IsInvalid(err):
+		return rejected
+	case apierrors.IsForbidden(err) && !dependsOnUser(err):
+		return plan.Immutable(manifest, err.Error(), rejected)
+	case err != nil:
+		return err
+	case r.recorded != nil && r.recorded.UID != r.live.GetUID():
+		return plan.Immutable(manifest, "another client has created it", rejected)
+	}
+	return plan.Ownership{Recorded: r.recorded}.CheckReplacement(manifest, rejected)
+}
+
 // dependsOnUser reports whether a request can be forbidden only because the user sends it, and not the ServiceAccount
 // of the template: without a permission, as an escalation of privileges, or by a policy such as
-// v1alpha1.PolicyTemplateObjects. A policy that depends only on the object more likely returns Invalid, the default.
+// PolicyTemplateObjects. A policy that depends only on the object more likely returns Invalid, the default.
 func dependsOnUser(err error) bool {
 	return denial.IsMissingPermission(err) || len(denial.DenyingPolicies(err.Error())) > 0 ||
 		strings.Contains(err.Error(), "attempting to grant RBAC permissions")
-}
-
-// withoutServerFields returns an object without the metadata that the API server sets.
-func withoutServerFields(object *unstructured.Unstructured) map[string]any {
-	for _, field := range []string{"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp"} {
-		unstructured.RemoveNestedField(object.Object, "metadata", field)
-	}
-	return object.Object
 }

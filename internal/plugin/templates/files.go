@@ -26,6 +26,8 @@ const Stdin = "-"
 // KindTemplate is the kind of a NamespaceTemplate.
 const KindTemplate = "NamespaceTemplate"
 
+const msgDecode = "failed to decode %s in %s: %w"
+
 // ReadTemplate reads the only NamespaceTemplate in a file. Objects of other kinds are ignored.
 func ReadTemplate(file string, stdin io.Reader) (*v1alpha1.NamespaceTemplate, error) {
 	content, err := readFile(file, stdin)
@@ -56,8 +58,8 @@ func decodeTemplate(file string, content []byte) (*v1alpha1.NamespaceTemplate, e
 // setDefaults sets those defaults of the API on which the rendered objects and the revision depend.
 func setDefaults(spec *v1alpha1.NamespaceTemplateSpec) {
 	for i := range spec.Objects {
-		if spec.Objects[i].When == "" {
-			spec.Objects[i].When = v1alpha1.TemplateBeforeOpen
+		if spec.Objects[i].NamespaceState == "" {
+			spec.Objects[i].NamespaceState = v1alpha1.NamespaceStateInitializing
 		}
 	}
 }
@@ -105,7 +107,7 @@ func findDocument(file string, content []byte, of metav1.TypeMeta) ([]byte, erro
 		}
 	}
 	if len(found) != 1 {
-		return nil, fmt.Errorf(msgOneDocument, file, of.Kind+" of "+of.APIVersion, len(found))
+		return nil, fmt.Errorf("%s must contain exactly one %s, got %d", file, of.Kind+" of "+of.APIVersion, len(found))
 	}
 	return found[0], nil
 }

@@ -18,8 +18,8 @@ func TestReadInvalidTemplates(t *testing.T) {
 	for name, test := range map[string]struct{ before, after, err string }{
 		"unknown field":      {"serviceAccountName:", "account: x\n  serviceAccountName:", `unknown field "spec.account"`},
 		"missing field":      {"  serviceAccountName: team\n", "", "spec.serviceAccountName: is required"},
-		"value not in enum":  {"when: AfterOpen", "when: Later", "spec.objects[2].when: should be one of"},
-		"wrong type":         {"locked: true", "locked: 1", "spec.objects[1].locked: must be of type boolean"},
+		"value not in enum":  {"namespaceState: Initialized", "namespaceState: Later", "spec.objects[2].namespaceState: should be one of"},
+		"wrong type":         {"lock: All", "lock: 1", "spec.objects[1].lock: must be of type string"},
 		"pattern":            {"name: costCenter", "name: cost-center", "spec.parameters[1].name: should match"},
 		"no template":        {"kind: NamespaceTemplate", "kind: Namespace", "exactly one NamespaceTemplate"},
 		"two templates":      {"apiVersion", "apiVersion: nslifecycle.dev/v1alpha1\nkind: NamespaceTemplate\n---\napiVersion", "got 2"},
@@ -45,7 +45,7 @@ func TestReadBesideOtherObjects(t *testing.T) {
 	template, err := ReadTemplate(Stdin, strings.NewReader(
 		"# A comment.\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: team}\n---\n"+string(valid)))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(template.Spec.Objects[0].When).To(BeEquivalentTo("BeforeOpen"), "the revision depends on this default")
+	g.Expect(template.Spec.Objects[0].NamespaceState).To(BeEquivalentTo("Initializing"), "the revision depends on this default")
 }
 
 func TestParameters(t *testing.T) {

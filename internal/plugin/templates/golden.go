@@ -79,7 +79,7 @@ func findSuites(path string) ([]string, error) {
 		return err
 	})
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf(msgNoSuite, TemplateFile, path)
+		err = fmt.Errorf("no %s found in %s", TemplateFile, path)
 	}
 	return found, err
 }
@@ -106,7 +106,7 @@ func runSuite(ctx context.Context, file string, update bool) []Result {
 	}
 	namespaces, err := filepath.Glob(filepath.Join(escapeGlob(filepath.Dir(file)), "*", NamespaceFile))
 	if err == nil && len(namespaces) == 0 {
-		err = fmt.Errorf(msgNoCases, file, NamespaceFile)
+		err = fmt.Errorf("%s has no test cases; a test case is a directory beside it that contains %s", file, NamespaceFile)
 	}
 	if err != nil {
 		return fail(err)
@@ -132,7 +132,6 @@ type testCase struct {
 	name  string
 }
 
-// path returns the path of a file for messages.
 func (c testCase) path(file string) string { return filepath.Join(c.suite, c.name, file) }
 
 func (c testCase) read(file string) ([]byte, error) { return c.tree.Read(filepath.Join(c.name, file)) }
@@ -154,7 +153,8 @@ func (c testCase) run(ctx context.Context, template *Template, update bool) Resu
 		result.Updated = c.path(file)
 		result.Err = c.replaceExpected(file, actual)
 	case isMissing:
-		result.Err = fmt.Errorf(msgNoExpectation, ExpectedFile, ErrorFile)
+		result.Err = fmt.Errorf("the test case has neither %s nor %s; use --update to write the result", ExpectedFile,
+			ErrorFile)
 	default:
 		result.Diff, result.Err = difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 			A: difflib.SplitLines(normalize(expected)), B: difflib.SplitLines(normalize(actual)),
@@ -195,7 +195,7 @@ func (c testCase) readExpected() (name, text string, err error) {
 	failure, failureErr := c.read(ErrorFile)
 	switch {
 	case objectsErr == nil && failureErr == nil:
-		return "", "", fmt.Errorf(msgBothExpected, ExpectedFile, ErrorFile)
+		return "", "", fmt.Errorf("the test case has both %s and %s", ExpectedFile, ErrorFile)
 	case objectsErr == nil:
 		return ExpectedFile, string(objects), nil
 	case !errors.Is(objectsErr, fs.ErrNotExist):

@@ -32,7 +32,7 @@ func TestFailedTests(t *testing.T) {
 			change: replace("small/expected.yaml", "pods: 4\n", "pods: 5\n"), diff: "-    pods: 5\n+    pods: 4\n",
 		},
 		"an object is no longer locked": {
-			change: replace("template.yaml", "    locked: true\n", ""), diff: "-# Object \"quota\", locked.\n",
+			change: replace("template.yaml", "    lock: All\n", ""), diff: "-# Object \"quota\", locked.\n",
 		},
 		"objects instead of an error": {
 			change: replace("unnamed-owner/namespace.yaml", "size: s\n", "size: s\n    nslifecycle.dev/requested-by: bob\n"),

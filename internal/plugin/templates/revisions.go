@@ -20,7 +20,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// revisionFields are the fields of the spec that a revision contains.
+const msgDecodeRevision = "failed to decode revision %d: %w"
+
 var revisionFields = []string{"parameters", "variables", "objects"}
 
 // Revision is a stored revision of a NamespaceTemplate.
@@ -53,17 +54,14 @@ func Revisions(object *v1alpha1.NamespaceTemplate, stored []appsv1.ControllerRev
 
 // IsObserved reports whether the status of a NamespaceTemplate describes its spec.
 func IsObserved(object *v1alpha1.NamespaceTemplate) bool {
-	return len(object.Status.Conditions) > 0 &&
-		!slices.ContainsFunc(object.Status.Conditions, func(condition metav1.Condition) bool {
-			return condition.ObservedGeneration != object.Generation
-		})
+	return object.Status.ObservedGeneration == object.Generation
 }
 
 // SpecRevision returns the revision of the spec of a NamespaceTemplate. The operator's API can have more
 // fields than that of the plugin, so the revision in the status is preferred.
 func SpecRevision(object *v1alpha1.NamespaceTemplate) string {
 	if IsObserved(object) {
-		return object.Status.Revision
+		return object.Status.UpdateRevision
 	}
 	return template.Revision(&object.Spec)
 }
@@ -72,7 +70,7 @@ func SpecRevision(object *v1alpha1.NamespaceTemplate) string {
 func FindRevision(object *v1alpha1.NamespaceTemplate, revisions []Revision, number int64) (*Revision, error) {
 	at := slices.IndexFunc(revisions, func(revision Revision) bool { return revision.Number == number })
 	if at < 0 {
-		return nil, fmt.Errorf(msgNoRevisionNumber, number, object.Name)
+		return nil, fmt.Errorf("revision %d of NamespaceTemplate %q not found", number, object.Name)
 	}
 	return &revisions[at], nil
 }
@@ -88,7 +86,8 @@ func UndoTarget(object *v1alpha1.NamespaceTemplate, revisions []Revision, number
 		if at := withName(current); at >= 0 {
 			return &revisions[at], nil
 		}
-		return nil, fmt.Errorf(msgRevisionNotStored, current, object.Name)
+		return nil, fmt.Errorf("revision %s of NamespaceTemplate %q, which new namespaces get, is not stored", current,
+			object.Name)
 	}
 	if number == 0 {
 		at := withName(inSpec)
@@ -96,23 +95,26 @@ func UndoTarget(object *v1alpha1.NamespaceTemplate, revisions []Revision, number
 			at = len(revisions) // The spec is invalid, or the operator has not stored it yet.
 		}
 		if at == 0 {
-			return nil, fmt.Errorf(msgNoEarlierRevision, object.Name)
+			return nil, fmt.Errorf("NamespaceTemplate %q has no earlier revision", object.Name)
 		}
 		return &revisions[at-1], nil
 	}
 	target, err := FindRevision(object, revisions, number)
 	if err == nil && target.Name == inSpec {
-		return nil, fmt.Errorf(msgSameRevision, object.Name, number)
+		return nil, fmt.Errorf("NamespaceTemplate %q already has revision %d", object.Name, number)
 	}
 	return target, err
 }
 
 // UndoPatch returns the merge patch that writes the revision into the spec of a NamespaceTemplate. It
 // contains also the fields that the plugin does not know.
-func (r *Revision) UndoPatch(resourceVersion string) ([]byte, error) {
+func (r *Revision) UndoPatch(object *v1alpha1.NamespaceTemplate) ([]byte, error) {
 	stored, err := r.fields()
 	if err != nil {
 		return nil, err
+	}
+	if stored["objects"], err = withNamespaceUIDs(stored["objects"], &object.Spec); err != nil {
+		return nil, fmt.Errorf(msgDecodeRevision, r.Number, err)
 	}
 	spec := map[string]any{}
 	for _, field := range revisionFields {
@@ -122,8 +124,33 @@ func (r *Revision) UndoPatch(resourceVersion string) ([]byte, error) {
 		}
 	}
 	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": resourceVersion}, "spec": spec,
+		"metadata": map[string]any{"resourceVersion": object.ResourceVersion}, "spec": spec,
 	})
+}
+
+// withNamespaceUIDs adds the UIDs of namespaces that a spec accepts to stored objects, because they are not part of a
+// revision.
+func withNamespaceUIDs(stored json.RawMessage, spec *v1alpha1.NamespaceTemplateSpec) (json.RawMessage, error) {
+	uids := template.NamespaceUIDs(spec)
+	if len(uids) == 0 {
+		return stored, nil
+	}
+	var objects []map[string]json.RawMessage
+	if err := json.Unmarshal(stored, &objects); err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		var source map[string]any
+		if err := json.Unmarshal(object["sourceRef"], &source); len(object["sourceRef"]) > 0 && err != nil {
+			return nil, err
+		}
+		namespace, _ := source["namespace"].(string)
+		if uid := uids[namespace]; uid != "" {
+			source["namespaceUID"] = uid
+			object["sourceRef"], _ = json.Marshal(source) // Decoded JSON can be encoded.
+		}
+	}
+	return json.Marshal(objects)
 }
 
 // Write writes the content of the revision as YAML.

@@ -29,8 +29,7 @@ func observedTemplate(latest, current string) *v1alpha1.NamespaceTemplate {
 	return &v1alpha1.NamespaceTemplate{
 		ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "1", Generation: 2},
 		Status: v1alpha1.NamespaceTemplateStatus{
-			Revision: latest, CurrentRevision: current,
-			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionValid, ObservedGeneration: 2}},
+			ObservedGeneration: 2, UpdateRevision: latest, CurrentRevision: current,
 		},
 	}
 }
@@ -87,7 +86,22 @@ func TestRevisions(t *testing.T) {
 }
 
 func TestUndoPatch(t *testing.T) {
-	for name, test := range map[string]struct{ content, patch, yaml, err string }{
+	for name, test := range map[string]struct {
+		content, patch, yaml, err string
+		spec                      v1alpha1.NamespaceTemplateSpec
+	}{
+		"the accepted UIDs of namespaces are kept": {
+			content: `{"objects":[{"name":"a","sourceRef":{"kind":"Secret","namespace":"src","name":"s"}},` +
+				`{"name":"b","sourceRef":{"kind":"Secret","namespace":"other","name":"s"}},{"name":"c","future":12345678901234567890}]}`,
+			spec: v1alpha1.NamespaceTemplateSpec{Objects: []v1alpha1.TemplateObject{{
+				Name: "a", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: "src", NamespaceUID: "u", Name: "s"},
+			}}},
+			patch: `{"metadata":{"resourceVersion":"7"},"spec":{"parameters":null,"variables":null,"objects":[` +
+				`{"name":"a","sourceRef":{"kind":"Secret","namespace":"src","namespaceUID":"u","name":"s"}},` +
+				`{"name":"b","sourceRef":{"kind":"Secret","namespace":"other","name":"s"}},{"name":"c","future":12345678901234567890}]}}`,
+			yaml: "objects:\n- name: a\n  sourceRef:\n    kind: Secret\n    name: s\n    namespace: src\n" +
+				"- name: b\n  sourceRef:\n    kind: Secret\n    name: s\n    namespace: other\n- future: 12345678901234567890\n  name: c\n",
+		},
 		"unknown fields are kept": {
 			content: `{"objects":[{"name":"a","future":{"x":null}}],"variables":[{"name":"v"}]}`,
 			patch: `{"metadata":{"resourceVersion":"7"},"spec":{"parameters":null,"variables":[{"name":"v"}],` +
@@ -100,10 +114,11 @@ func TestUndoPatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			template := observedTemplate("b", "a")
+			template.ResourceVersion, template.Spec = "7", test.spec
 			stored := storedRevision(template, "a", 3)
 			stored.Data = runtime.RawExtension{Raw: []byte(test.content)}
 			revision := &Revisions(template, []appsv1.ControllerRevision{stored})[0]
-			patch, err := revision.UndoPatch("7")
+			patch, err := revision.UndoPatch(template)
 			var out strings.Builder
 			writeErr := revision.Write(&out)
 			if test.err != "" {

@@ -63,7 +63,6 @@ func schemaMessage(err error) string {
 	return fmt.Sprintf("%s: %s", cmp.Or(strings.TrimPrefix(found.Name, "."), "metadata"), text)
 }
 
-// templateSchema returns the schema of NamespaceTemplates.
 var templateSchema = sync.OnceValues(func() (*spec.Schema, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.Unmarshal(crd.NamespaceTemplates, definition); err != nil {

@@ -5,17 +5,22 @@ package templates
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/backup"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
@@ -40,7 +45,7 @@ func Compile(object *v1alpha1.NamespaceTemplate) (*Template, error) {
 }
 
 func invalid(name string, messages []string) error {
-	return fmt.Errorf(msgInvalid, name, strings.Join(messages, "\n"))
+	return fmt.Errorf("NamespaceTemplate %q is invalid:\n%s", name, strings.Join(messages, "\n"))
 }
 
 var objectIndex = regexp.MustCompile(`^spec\.objects\[(\d+)\]`)
@@ -63,27 +68,27 @@ func (t *Template) Revision() string { return template.Revision(&t.Spec) }
 
 // Render returns the objects of the template for a Namespace, in the order in which they are applied.
 func (t *Template) Render(ctx context.Context, namespace *corev1.Namespace) ([]render.Object, error) {
+	desired, err := t.desired(ctx, namespace, false)
+	slices.SortStableFunc(desired.Objects, func(a, b render.Object) int { return stateOrder(a) - stateOrder(b) })
+	return desired.Objects, err
+}
+
+func (t *Template) desired(
+	ctx context.Context, namespace *corev1.Namespace, isInitializing bool,
+) (template.Desired, error) {
 	parameters, err := render.ResolveParameters(t.Spec.Parameters, namespace)
 	if err != nil {
-		return nil, err
+		return template.Desired{}, err
 	}
 	objects, err := t.program.Render(ctx, render.Input{
 		Namespace: namespace, Parameters: parameters,
 		RequestedBy: namespace.Annotations[v1alpha1.AnnotationRequestedBy],
 	})
-	if err != nil {
-		return nil, err
-	}
-	// The namespace of the source contains the object itself.
-	objects = slices.DeleteFunc(objects, func(object render.Object) bool {
-		return object.Copy != nil && object.Copy.Namespace == namespace.Name
-	})
-	slices.SortStableFunc(objects, func(a, b render.Object) int { return afterOpen(a) - afterOpen(b) })
-	return objects, nil
+	return template.DesiredIn(namespace, isInitializing, objects), err
 }
 
-func afterOpen(object render.Object) int {
-	if object.When == v1alpha1.TemplateAfterOpen {
+func stateOrder(object render.Object) int {
+	if object.When == v1alpha1.NamespaceStateInitialized {
 		return 1
 	}
 	return 0
@@ -94,7 +99,7 @@ func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
 	if template.Selects(t.NamespaceTemplate, namespace) {
 		return nil
 	}
-	return fmt.Errorf(msgNotSelected, t.Name, namespace.Name)
+	return fmt.Errorf("template %q does not select namespace %q", t.Name, namespace.Name)
 }
 
 // SetParameters sets parameters on a Namespace: annotations, or the labels that the template names.
@@ -106,15 +111,16 @@ func (t *Template) SetParameters(namespace *corev1.Namespace, values map[string]
 		value, ok := values[parameter.Name]
 		switch {
 		case !ok:
-		case parameter.Label != "":
-			set(&namespace.Labels, parameter.Label, value)
+		case parameter.LabelKey != "":
+			set(&namespace.Labels, parameter.LabelKey, value)
 		default:
 			set(&namespace.Annotations, v1alpha1.PrefixParameter+parameter.Name, value)
 		}
 	}
 	for name := range values {
 		if !slices.Contains(names, name) {
-			errs = append(errs, fmt.Errorf(msgUnknownParameter, t.Name, name, strings.Join(names, ", ")))
+			errs = append(errs, fmt.Errorf("template %q has no parameter %s; its parameters: %s", t.Name, name,
+				strings.Join(names, ", ")))
 		}
 	}
 	return errors.Join(errs...)
@@ -136,12 +142,59 @@ func ParseParameters(arguments []string) (map[string]string, error) {
 	for _, argument := range arguments {
 		name, value, ok := strings.Cut(argument, "=")
 		if !ok || !parameterName.MatchString(name) {
-			return nil, fmt.Errorf(msgParameterSyntax, argument)
+			return nil, fmt.Errorf("invalid parameter %q; must be NAME=VALUE, and NAME must consist of letters and digits",
+				argument)
 		}
 		if _, ok := values[name]; ok {
-			return nil, fmt.Errorf(msgParameterTwice, name)
+			return nil, fmt.Errorf("the parameter %s is given more than once", name)
 		}
 		values[name] = value
 	}
 	return values, nil
+}
+
+// WriteFor renders the template for a Namespace and writes the objects as YAML documents. Comments name
+// each object in the template, and the source of a copy.
+func (t *Template) WriteFor(ctx context.Context, out io.Writer, namespace *corev1.Namespace) error {
+	objects, err := t.Render(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		encoded, err := json.Marshal(manifestOf(object, namespace.Name).Object)
+		if err == nil {
+			encoded, err = backup.YAML(encoded)
+		}
+		if err != nil {
+			return fmt.Errorf("failed to encode object %s: %w", object.Name, err)
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s%s", comment(object), encoded); err != nil {
+			return fmt.Errorf("failed to write object %s: %w", object.Name, err)
+		}
+	}
+	return nil
+}
+
+// manifestOf returns the manifest of an object. That of a copy has no data.
+func manifestOf(object render.Object, namespace string) *unstructured.Unstructured {
+	if object.Copy == nil {
+		return object.Manifest
+	}
+	return template.IdentityOfCopy(object.Copy, namespace)
+}
+
+func comment(object render.Object) string {
+	text := "# Object " + printable.Quote(object.Name)
+	if object.When == v1alpha1.NamespaceStateInitialized {
+		text += ", created after the initialization"
+	}
+	if object.Locked {
+		text += ", locked"
+	}
+	text += ".\n"
+	if object.Copy != nil {
+		text += fmt.Sprintf("# A copy of %s %s in namespace %s.\n", printable.Escape(object.Copy.Kind),
+			printable.Quote(object.Copy.Name), printable.Quote(object.Copy.Namespace))
+	}
+	return text
 }

@@ -95,7 +95,7 @@ type Input struct {
 func For(in Input) ([]Grant, []error) {
 	c := &collector{Input: in, held: maxHeld}
 	c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
-		Version: corev1.SchemeGroupVersion.Version, Verb: v1alpha1.VerbFurnish, Resource: "namespaces",
+		Version: corev1.SchemeGroupVersion.Version, Verb: v1alpha1.VerbProvision, Resource: "namespaces",
 	}})
 	c.objects(in.Spec, false)
 	if in.Previous != nil {
@@ -170,8 +170,9 @@ func grantsEqual(a, b *unstructured.Unstructured) bool {
 
 // objects adds what the objects of a revision require.
 func (c *collector) objects(spec *v1alpha1.NamespaceTemplateSpec, isDeletedOnly bool) {
-	removesAny := spec.Removal.FromTemplate != v1alpha1.RemovalKeep ||
-		spec.Removal.OnUnmatch == v1alpha1.RemovalPrune || spec.Removal.OnDelete == v1alpha1.RemovalPrune
+	policy := spec.ObjectRetentionPolicy
+	removesAny := policy.WhenRemoved != v1alpha1.RetentionRetain ||
+		policy.WhenDeselected == v1alpha1.RetentionDelete || policy.WhenDeleted == v1alpha1.RetentionDelete
 	targets := c.targetsOf(spec)
 	for _, target := range targets {
 		if !isDeletedOnly {
@@ -184,7 +185,7 @@ func (c *collector) objects(spec *v1alpha1.NamespaceTemplateSpec, isDeletedOnly 
 		if isDeletedOnly {
 			continue
 		}
-		if source := target.object.Copy; source != nil {
+		if source := target.object.SourceRef; source != nil {
 			c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
 				Version: target.resource.Version, Verb: verbGet, Resource: target.resource.Resource,
 				Namespace: source.Namespace, Name: source.Name,
@@ -225,9 +226,9 @@ func (c *collector) targetsOf(spec *v1alpha1.NamespaceTemplateSpec) []target {
 	for _, object := range spec.Objects {
 		found, manifest := target{object: object}, &unstructured.Unstructured{}
 		switch {
-		case object.Copy != nil:
-			found.kind = schema.FromAPIVersionAndKind(object.Copy.APIVersion, object.Copy.Kind)
-			found.name = object.Copy.Name
+		case object.SourceRef != nil:
+			found.kind = corev1.SchemeGroupVersion.WithKind(object.SourceRef.Kind)
+			found.name = object.SourceRef.Name
 		case object.Template == nil || manifest.UnmarshalJSON(object.Template.Raw) != nil:
 			continue // The condition Valid reports it.
 		default:

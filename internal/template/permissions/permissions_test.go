@@ -54,7 +54,7 @@ const (
 )
 
 // keep is the removal without deletions.
-var keep = v1alpha1.TemplateRemoval{FromTemplate: v1alpha1.RemovalKeep}
+var keep = v1alpha1.TemplateObjectRetentionPolicy{WhenRemoved: v1alpha1.RetentionRetain}
 
 func TestFor(t *testing.T) {
 	type change = func(*v1alpha1.NamespaceTemplateSpec)
@@ -79,20 +79,20 @@ func TestFor(t *testing.T) {
 		},
 		"nothing is deleted": {
 			manifests: []string{configMap, limitRange},
-			change:    func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Removal = keep },
+			change:    func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ObjectRetentionPolicy = keep },
 			want:      []string{"create patch configmaps [config]", "create patch limitranges [limits]"},
 		},
 		"deleted with the template": {
 			manifests: []string{limitRange},
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
-				spec.Removal = v1alpha1.TemplateRemoval{FromTemplate: v1alpha1.RemovalKeep, OnDelete: v1alpha1.RemovalPrune}
+				spec.ObjectRetentionPolicy = v1alpha1.TemplateObjectRetentionPolicy{WhenRemoved: v1alpha1.RetentionRetain, WhenDeleted: v1alpha1.RetentionDelete}
 			},
 			want: []string{"create delete patch limitranges [limits]"},
 		},
 		"deleted in an unselected namespace": {
 			manifests: []string{limitRange},
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
-				spec.Removal = v1alpha1.TemplateRemoval{FromTemplate: v1alpha1.RemovalKeep, OnUnmatch: v1alpha1.RemovalPrune}
+				spec.ObjectRetentionPolicy = v1alpha1.TemplateObjectRetentionPolicy{WhenRemoved: v1alpha1.RetentionRetain, WhenDeselected: v1alpha1.RetentionDelete}
 			},
 			want: []string{"create delete patch limitranges [limits]"},
 		},
@@ -105,7 +105,7 @@ func TestFor(t *testing.T) {
 				"{apiVersion: example.com/v1, kind: Widget, metadata: {name: e}}",
 				bindingToAdmin,
 			},
-			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Removal = keep },
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ObjectRetentionPolicy = keep },
 			want: []string{
 				"create delete patch configmaps [a]", "create delete patch resourcequotas [c]", "create patch resourcequotas [d]",
 				"create delete patch secrets [b]", "create patch widgets.example.com [e]",
@@ -114,11 +114,9 @@ func TestFor(t *testing.T) {
 		},
 		"copies": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
-				spec.Removal = keep
+				spec.ObjectRetentionPolicy = keep
 				for _, kind := range []string{"Secret", "ConfigMap"} {
-					spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{Copy: &v1alpha1.TemplateCopy{
-						APIVersion: "v1", Kind: kind, Namespace: "origin", Name: "source",
-					}})
+					spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{SourceRef: &v1alpha1.TemplateSourceReference{Kind: kind, Namespace: "origin", Name: "source"}})
 				}
 			},
 			want:      []string{"create patch configmaps [source]", "create delete patch secrets [source]"},
@@ -179,7 +177,7 @@ func TestFor(t *testing.T) {
 		},
 		"the previous revision": {
 			manifests: []string{configMap},
-			change:    func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Removal = keep },
+			change:    func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ObjectRetentionPolicy = keep },
 			previous:  func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects = specOf(t, limitRange).Objects },
 			want:      []string{"create patch configmaps [config]", "create delete patch limitranges [limits]"},
 		},
@@ -206,7 +204,7 @@ func TestFor(t *testing.T) {
 			grants, errs := For(in)
 			g.Expect(errs).To(BeEmpty())
 			g.Expect(grants).To(HaveLen(1 + len(test.wantRoles)))
-			g.Expect(textOf(grants[0].Permissions)).To(ConsistOf(append(test.want, "furnish namespaces")))
+			g.Expect(textOf(grants[0].Permissions)).To(ConsistOf(append(test.want, "provision namespaces")))
 			for _, grant := range grants[1:] {
 				g.Expect(textOf(grant.Permissions)).To(Equal(test.wantRoles[grant.Namespace]))
 			}
@@ -322,9 +320,7 @@ func TestImpersonation(t *testing.T) {
 	g.Expect(plain.Namespace).To(Equal(system))
 
 	spec := specOf(t, role)
-	spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{Copy: &v1alpha1.TemplateCopy{
-		APIVersion: "v1", Kind: "Secret", Namespace: "origin", Name: "source",
-	}})
+	spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: "origin", Name: "source"}})
 	account, _ := For(Input{Spec: spec, SystemNamespace: system, ResourceOf: resourceOf})
 	grants := ConstrainedImpersonation(operator, system, "account", account)
 	want := map[string][]string{

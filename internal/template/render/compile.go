@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // Compile compiles all expressions of a template and validates what can be validated without a Namespace.
@@ -30,9 +30,9 @@ func Compile(spec *v1alpha1.NamespaceTemplateSpec) (*Program, field.ErrorList) {
 	}
 	variables, variableErrs := compiler.compileVariables(path.Child("variables"), spec.Variables)
 	objects, objectErrs := compiler.compileObjects(path.Child("objects"), spec.Objects)
-	if size := initialization.TemplateSize(spec); size > initialization.MaxTemplateBytes {
+	if size := templateset.Size(spec); size > templateset.MaxTemplateBytes {
 		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the selector and the parameters have %d bytes, more than %d",
-			size, initialization.MaxTemplateBytes)))
+			size, templateset.MaxTemplateBytes)))
 	}
 	if errs = append(append(errs, variableErrs...), objectErrs...); len(errs) > 0 {
 		return nil, errs[:min(len(errs), maxErrors)]
@@ -117,12 +117,13 @@ func (c *compiler) compileObject(path *field.Path, spec *v1alpha1.TemplateObject
 		}
 		result.includeWhen = compiled
 	}
-	if (spec.Template == nil) == (spec.Copy == nil) {
+	if (spec.Template == nil) == (spec.SourceRef == nil) {
 		return result, append(errs, field.Invalid(path, spec.Name, msgSourceAndCopy))
 	}
-	if spec.Copy != nil {
-		result.kind = schema.GroupKind{Kind: spec.Copy.Kind}
-		result.name = spec.Copy.Name
+	if spec.SourceRef != nil {
+		result.kind = schema.GroupKind{Kind: spec.SourceRef.Kind}
+		result.name = spec.SourceRef.Name
+		result.spec.SourceRef.NamespaceUID = "" // The identity of the source does not depend on it.
 		return result, errs
 	}
 	return result, append(errs, c.compileTemplate(path.Child("template"), &result)...)

@@ -3,7 +3,11 @@
 
 package render
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
 
 // Error is a reason why a template cannot be rendered for a Namespace.
 type Error struct {
@@ -28,9 +32,9 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // newError returns an Error for a failed evaluation.
 func newError(object string, err error) *Error {
-	reason := ReasonExpressionFailed
+	reason := v1alpha1.ReasonExpressionFailed
 	if errors.Is(err, errTooLarge) {
-		reason = ReasonOutputTooLarge
+		reason = v1alpha1.ReasonOutputTooLarge
 	}
 	return &Error{Object: object, Reason: reason, Err: err}
 }

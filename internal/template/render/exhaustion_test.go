@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
@@ -88,7 +89,7 @@ func TestErrorsAreBounded(t *testing.T) {
 	spec := parse(t, `objects: [{name: x, template: {
   apiVersion: v1, kind: ConfigMap, metadata: {name: x, labels: "${ns.annotations}"}}}]`)
 	_, err := compile(t, spec).Render(context.Background(), in)
-	g.Expect(err).To(HaveField("Reason", render.ReasonInvalidObject))
+	g.Expect(err).To(HaveField("Reason", v1alpha1.ReasonInvalidObject))
 	g.Expect(len(err.Error())).To(BeNumerically("<", 16<<10))
 }
 

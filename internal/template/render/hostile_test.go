@@ -216,24 +216,24 @@ func TestLimits(t *testing.T) {
 	}{
 		"largest input": {map[string]any{"x": "${ns.labels.size() + ns.annotations.size()}"}, nil, ""},
 		"long string": {
-			map[string]any{"x": "${params.a.replace('a', '" + strings.Repeat("b", 65) + "')}"}, nil, render.ReasonOutputTooLarge,
+			map[string]any{"x": "${params.a.replace('a', '" + strings.Repeat("b", 65) + "')}"}, nil, v1alpha1.ReasonOutputTooLarge,
 		},
 		"long text": {
-			map[string]any{"x": strings.Repeat("${params.a}", 65)}, nil, render.ReasonOutputTooLarge,
+			map[string]any{"x": strings.Repeat("${params.a}", 65)}, nil, v1alpha1.ReasonOutputTooLarge,
 		},
 		"long variable": {
-			map[string]any{"x": "${variables.long.size()}"}, nil, render.ReasonOutputTooLarge,
+			map[string]any{"x": "${variables.long.size()}"}, nil, v1alpha1.ReasonOutputTooLarge,
 		},
 		"all objects": {
 			map[string]any{"x": repeated("${params.a.replace('a', '"+strings.Repeat("b", 60)+"')}", 18)}, nil,
-			render.ReasonOutputTooLarge,
+			v1alpha1.ReasonOutputTooLarge,
 		},
 		"static objects": {
-			map[string]any{"x": strings.Repeat("b", 1<<20)}, nil, render.ReasonOutputTooLarge,
+			map[string]any{"x": strings.Repeat("b", 1<<20)}, nil, v1alpha1.ReasonOutputTooLarge,
 		},
 		"long annotation": {
 			map[string]any{"x": "${ns.annotations.size()}"},
-			func(in *render.Input) { in.Namespace.Annotations["x"] = strings.Repeat("a", 4097) }, render.ReasonInputTooLarge,
+			func(in *render.Input) { in.Namespace.Annotations["x"] = strings.Repeat("a", 4097) }, v1alpha1.ReasonInputTooLarge,
 		},
 		"many annotations": {
 			map[string]any{"x": "${ns.?annotations.hasValue()}"},
@@ -241,7 +241,7 @@ func TestLimits(t *testing.T) {
 				for i := range 300 {
 					in.Namespace.Annotations[strconv.Itoa(i)] = ""
 				}
-			}, render.ReasonInputTooLarge,
+			}, v1alpha1.ReasonInputTooLarge,
 		},
 		"unused annotation": {
 			map[string]any{"x": "${ns.labels.size()}"},
@@ -255,11 +255,11 @@ func TestLimits(t *testing.T) {
 		},
 		"long user": {
 			map[string]any{"x": "${requestedBy}"},
-			func(in *render.Input) { in.RequestedBy += "a" }, render.ReasonInputTooLarge,
+			func(in *render.Input) { in.RequestedBy += "a" }, v1alpha1.ReasonInputTooLarge,
 		},
 		"long parameter": {
 			map[string]any{"x": "${params.b}"},
-			func(in *render.Input) { in.Parameters["b"] += "a" }, render.ReasonInvalidParameter,
+			func(in *render.Input) { in.Parameters["b"] += "a" }, v1alpha1.ReasonInvalidParameter,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestTemplateLimits(t *testing.T) {
 		for i := range n {
 			name := strconv.Itoa(i)
 			spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{
-				Name: name, Copy: &v1alpha1.TemplateCopy{Kind: "Secret", Name: name},
+				Name: name, SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Name: name},
 			})
 		}
 		return spec

@@ -3,20 +3,6 @@
 
 package render
 
-// Reasons of an Error.
-const (
-	// ReasonInvalidParameter: the Namespace has no or an invalid value for a parameter.
-	ReasonInvalidParameter = "InvalidParameter"
-	// ReasonInputTooLarge: the labels or annotations of the Namespace exceed a limit.
-	ReasonInputTooLarge = "InputTooLarge"
-	// ReasonExpressionFailed: the evaluation of an expression failed.
-	ReasonExpressionFailed = "ExpressionFailed"
-	// ReasonInvalidObject: the rendered object is invalid.
-	ReasonInvalidObject = "InvalidObject"
-	// ReasonOutputTooLarge: the rendered objects exceed a limit.
-	ReasonOutputTooLarge = "OutputTooLarge"
-)
-
 // Messages about expressions.
 const (
 	msgAtPosition           = "line %d, column %d: %w"

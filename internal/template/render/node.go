@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // node is a part of a compiled manifest. Expressions are positions in this tree, and their values are
@@ -282,10 +284,4 @@ func childPath(path *field.Path, key string) *field.Path {
 func isOther(r rune) bool { return r > unicode.MaxASCII || !isIdentifier(byte(r)) }
 
 // abbreviate returns the start of a text that is too long for a message.
-func abbreviate(text string) string {
-	const longest = 128
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest], "") + "…"
-}
+func abbreviate(text string) string { return printable.Cut(text, 128) }

@@ -31,7 +31,7 @@ func ResolveParameters(
 		values[parameters[i].Name] = value
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, &Error{Reason: ReasonInvalidParameter, Err: err}
+		return nil, &Error{Reason: v1alpha1.ReasonInvalidParameter, Err: err}
 	}
 	return values, nil
 }
@@ -39,9 +39,9 @@ func ResolveParameters(
 func resolveParameter(parameter *v1alpha1.TemplateParameter, namespace *corev1.Namespace) (string, error) {
 	source := "annotation " + v1alpha1.PrefixParameter + parameter.Name
 	value, ok := namespace.Annotations[v1alpha1.PrefixParameter+parameter.Name]
-	if parameter.Label != "" {
-		source = "label " + parameter.Label
-		value, ok = namespace.Labels[parameter.Label]
+	if parameter.LabelKey != "" {
+		source = "label " + parameter.LabelKey
+		value, ok = namespace.Labels[parameter.LabelKey]
 	}
 	switch {
 	case ok:

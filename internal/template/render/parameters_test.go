@@ -20,7 +20,7 @@ func TestResolveParameters(t *testing.T) {
 	parameters := []v1alpha1.TemplateParameter{
 		{Name: "size", Enum: []string{"s", "l"}, Default: ptr.To("s")},
 		{Name: "owner", Pattern: "^[a-z]+$", Required: true},
-		{Name: "team", Label: "corp.example.com/team"},
+		{Name: "team", LabelKey: "corp.example.com/team"},
 		{Name: "note"},
 	}
 	type values = map[string]string
@@ -60,7 +60,7 @@ func TestResolveParameters(t *testing.T) {
 				return
 			}
 			g.Expect(got).To(BeNil())
-			g.Expect(err).To(HaveField("Reason", render.ReasonInvalidParameter))
+			g.Expect(err).To(HaveField("Reason", v1alpha1.ReasonInvalidParameter))
 			g.Expect(err.Error()).To(ContainSubstring(c.message))
 		})
 	}

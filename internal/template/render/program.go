@@ -59,9 +59,9 @@ type Object struct {
 	// Manifest is the object. It is nil if Copy is set. Its namespace is the Namespace of the Input.
 	Manifest *unstructured.Unstructured
 	// Copy is the source of a copy.
-	Copy *v1alpha1.TemplateCopy
+	Copy *v1alpha1.TemplateSourceReference
 	// When and Locked are those of the template.
-	When   v1alpha1.TemplateObjectTime
+	When   v1alpha1.NamespaceState
 	Locked bool
 }
 
@@ -94,12 +94,12 @@ func (p *Program) render(ctx context.Context, in Input) ([]Object, error) {
 		id := object.identity(manifest)
 		if other, ok := rendered[id]; ok {
 			err := fmt.Errorf(msgDuplicateObject, other)
-			return nil, &Error{Object: object.spec.Name, Reason: ReasonInvalidObject, Err: err}
+			return nil, &Error{Object: object.spec.Name, Reason: v1alpha1.ReasonInvalidObject, Err: err}
 		}
 		rendered[id] = object.spec.Name
 		result = append(result, Object{
-			Name: object.spec.Name, Manifest: manifest, Copy: object.spec.Copy.DeepCopy(),
-			When: object.spec.When, Locked: object.spec.Locked,
+			Name: object.spec.Name, Manifest: manifest, Copy: object.spec.SourceRef.DeepCopy(),
+			When: object.spec.NamespaceState, Locked: object.spec.Lock == v1alpha1.LockAll,
 		})
 	}
 	return result, nil
@@ -112,13 +112,13 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 		return nil, err
 	}
 	if n := len([]rune(in.RequestedBy)); n > maxUser {
-		return nil, &Error{Reason: ReasonInputTooLarge, Err: fmt.Errorf(msgUserTooLong, n, maxUser)}
+		return nil, &Error{Reason: v1alpha1.ReasonInputTooLarge, Err: fmt.Errorf(msgUserTooLong, n, maxUser)}
 	}
 	parameters := make(map[string]string, len(p.parameters))
 	for _, name := range p.parameters {
 		if n := len([]rune(in.Parameters[name])); n > maxParameter {
 			err := fmt.Errorf(msgParameterTooLong, name, n, maxParameter)
-			return nil, &Error{Reason: ReasonInvalidParameter, Err: err}
+			return nil, &Error{Reason: v1alpha1.ReasonInvalidParameter, Err: err}
 		}
 		parameters[name] = in.Parameters[name]
 	}
@@ -181,7 +181,7 @@ func boundedEntries(kind string, entries map[string]string, longest, limit int) 
 		total += len(key) + len(value)
 		if len(key) > maxKey || len(value) > longest || len(result) == maxEntries || total > limit {
 			err := fmt.Errorf(msgInputTooLarge, abbreviate(key), kind, maxEntries, longest, limit)
-			return nil, &Error{Reason: ReasonInputTooLarge, Err: err}
+			return nil, &Error{Reason: v1alpha1.ReasonInputTooLarge, Err: err}
 		}
 		result[key] = value
 	}
@@ -218,7 +218,7 @@ func (o *object) render(
 		metadata[keyNamespace] = namespace
 	}
 	if err := CheckManifest(manifest, namespace); err != nil {
-		return nil, false, &Error{Object: o.spec.Name, Reason: ReasonInvalidObject, Err: err}
+		return nil, false, &Error{Object: o.spec.Name, Reason: v1alpha1.ReasonInvalidObject, Err: err}
 	}
 	return manifest, true, nil
 }
@@ -249,7 +249,8 @@ const (
 	rankRoleBinding
 )
 
-func rank(kind schema.GroupKind) int {
+// Rank returns the position of a kind in the order of application.
+func Rank(kind schema.GroupKind) int {
 	switch kind {
 	case schema.GroupKind{Kind: "ServiceAccount"}:
 		return rankServiceAccount
@@ -271,5 +272,5 @@ func rank(kind schema.GroupKind) int {
 }
 
 func sortObjects(objects []object) {
-	slices.SortStableFunc(objects, func(a, b object) int { return cmp.Compare(rank(a.kind), rank(b.kind)) })
+	slices.SortStableFunc(objects, func(a, b object) int { return cmp.Compare(Rank(a.kind), Rank(b.kind)) })
 }

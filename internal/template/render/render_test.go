@@ -21,7 +21,7 @@ import (
 
 // teamTemplate is a typical template with four objects.
 const teamTemplate = `
-serviceAccountName: furnisher
+serviceAccountName: provisioner
 parameters:
 - {name: size, enum: [s, l], default: s}
 - {name: owner, required: true}
@@ -42,7 +42,7 @@ objects:
     metadata: {name: default-deny}
     spec: {podSelector: {}, ingress: [], policyTypes: [Ingress]}
 - name: quota
-  locked: true
+  lock: All
   template:
     apiVersion: v1
     kind: ResourceQuota
@@ -55,10 +55,10 @@ objects:
     metadata: {name: "limits-${ns.name}"}
     spec: {limits: [{type: Container, default: {memory: "${quantity('1Gi')}"}}]}
 - name: pull-secret
-  copy: {apiVersion: v1, kind: Secret, namespace: registry, name: regcred}
+  sourceRef: {kind: Secret, namespace: registry, name: regcred}
 - name: dashboards
   includeWhen: "params.size == 'l'"
-  when: AfterOpen
+  namespaceState: Initialized
   template: {apiVersion: v1, kind: ConfigMap, metadata: {name: dashboards}}
 `
 
@@ -99,7 +99,7 @@ func input() render.Input {
 		Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name:        "shop",
 			Labels:      map[string]string{"team": "red", "nslifecycle.dev/initializing": "true"},
-			Annotations: map[string]string{"users": "ann,bob", "nslifecycle.dev/templates": "{}"},
+			Annotations: map[string]string{"users": "ann,bob", "nslifecycle.dev/applied-templates": "{}"},
 		}},
 		Parameters:  map[string]string{"size": "s", "owner": "ann"},
 		RequestedBy: "ann@example.com",
@@ -142,7 +142,7 @@ func TestRenderTeam(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(objects).To(HaveLen(6))
 	g.Expect(objects[1].Name).To(Equal("dashboards"))
-	g.Expect(objects[1].When).To(Equal(v1alpha1.TemplateAfterOpen))
+	g.Expect(objects[1].When).To(Equal(v1alpha1.NamespaceStateInitialized))
 }
 
 func TestValues(t *testing.T) {
@@ -252,8 +252,8 @@ func TestCompileErrors(t *testing.T) {
 		"name":               {object + `{apiVersion: v1, kind: A, metadata: {name: a/b}}`, "spec.objects[0].template.metadata.name", "a/b"},
 		"name of a role":     {object + `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a/b}}`, "spec.objects[0].template.metadata.name", "a/b"},
 		"stringData":         {object + `{apiVersion: v1, kind: Secret, metadata: {name: x}, stringData: {}}`, "spec.objects[0].template.stringData", "base64.encode"},
-		"duplicate":          {object + meta + "}\n- name: y\n  copy: {apiVersion: v1, kind: ConfigMap, namespace: a, name: x}", "spec.objects[1]", "same group"},
-		"duplicate name":     {object + meta + "}\n- name: x\n  copy: {apiVersion: v1, kind: ConfigMap, namespace: a, name: y}", "spec.objects[1].name", "Duplicate"},
+		"duplicate":          {object + meta + "}\n- name: y\n  sourceRef: {kind: ConfigMap, namespace: a, name: x}", "spec.objects[1]", "same group"},
+		"duplicate name":     {object + meta + "}\n- name: x\n  sourceRef: {kind: ConfigMap, namespace: a, name: y}", "spec.objects[1].name", "Duplicate"},
 		"pattern":            {`parameters: [{name: a, pattern: "("}]` + object + meta + "}", "spec.parameters[0].pattern", "regular expression"},
 		"large parameter": {
 			"parameters: [{name: a, enum: [" + strings.Repeat(strings.Repeat("a", 1022)+", ", 16) + "b]}]" + object + meta + "}", "spec",
@@ -279,15 +279,15 @@ func TestRenderErrors(t *testing.T) {
 		value  string
 		reason string
 	}{
-		"missing label":    {"${ns.labels.other}", render.ReasonExpressionFailed},
-		"division by zero": {"${1 / ns.labels.size() - 1 / (ns.labels.size() - 1)}", render.ReasonExpressionFailed},
-		"no user":          {"${subject(params.a)}", render.ReasonExpressionFailed},
-		"not finite":       {"${double(ns.labels.size()) / 0.0}", render.ReasonExpressionFailed},
-		"large uint":       {"${18446744073709551615u}", render.ReasonExpressionFailed},
-		"key":              {"${dyn({1: 2})}", render.ReasonExpressionFailed},
-		"nested optional":  {"${[dyn(optional.of(1))]}", render.ReasonExpressionFailed},
-		"type":             {"${dyn(bytes(ns.name))}", render.ReasonExpressionFailed},
-		"object":           {"${dyn([1])} a", render.ReasonExpressionFailed},
+		"missing label":    {"${ns.labels.other}", v1alpha1.ReasonExpressionFailed},
+		"division by zero": {"${1 / ns.labels.size() - 1 / (ns.labels.size() - 1)}", v1alpha1.ReasonExpressionFailed},
+		"no user":          {"${subject(params.a)}", v1alpha1.ReasonExpressionFailed},
+		"not finite":       {"${double(ns.labels.size()) / 0.0}", v1alpha1.ReasonExpressionFailed},
+		"large uint":       {"${18446744073709551615u}", v1alpha1.ReasonExpressionFailed},
+		"key":              {"${dyn({1: 2})}", v1alpha1.ReasonExpressionFailed},
+		"nested optional":  {"${[dyn(optional.of(1))]}", v1alpha1.ReasonExpressionFailed},
+		"type":             {"${dyn(bytes(ns.name))}", v1alpha1.ReasonExpressionFailed},
+		"object":           {"${dyn([1])} a", v1alpha1.ReasonExpressionFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -338,7 +338,7 @@ objects: [{name: x, template: {apiVersion: v1, kind: ConfigMap, metadata: `+c.me
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(objects).To(HaveLen(1))
 			} else {
-				g.Expect(err).To(HaveField("Reason", render.ReasonInvalidObject))
+				g.Expect(err).To(HaveField("Reason", v1alpha1.ReasonInvalidObject))
 			}
 		})
 	}
@@ -350,7 +350,7 @@ func TestAlternatives(t *testing.T) {
 parameters: [{name: a}]
 objects:
 - {name: empty, includeWhen: "params.a != 'copy'", template: {apiVersion: v1, kind: Secret, metadata: {name: s}}}
-- {name: copy, includeWhen: "params.a != 'empty'", copy: {apiVersion: v1, kind: Secret, namespace: a, name: s}}`))
+- {name: copy, includeWhen: "params.a != 'empty'", sourceRef: {kind: Secret, namespace: a, name: s}}`))
 	for value, want := range map[string]string{"empty": "empty", "copy": "copy"} {
 		objects, err := program.Render(context.Background(),
 			render.Input{Namespace: input().Namespace, Parameters: map[string]string{"a": value}})
@@ -358,7 +358,7 @@ objects:
 		g.Expect(objects).To(ConsistOf(HaveField("Name", want)))
 	}
 	_, err := program.Render(context.Background(), render.Input{Namespace: input().Namespace})
-	g.Expect(err).To(HaveField("Reason", render.ReasonInvalidObject))
+	g.Expect(err).To(HaveField("Reason", v1alpha1.ReasonInvalidObject))
 }
 
 func BenchmarkRender(b *testing.B) {

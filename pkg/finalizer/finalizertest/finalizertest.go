@@ -25,9 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer/internal/engine"
@@ -92,7 +90,7 @@ func WithoutContent(namespace *corev1.Namespace) *corev1.Namespace {
 // NewClient returns a fake client that contains the objects. Its scheme contains the built-in types
 // of Kubernetes.
 func NewClient(objects ...client.Object) client.WithWatch {
-	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+	return fakeapi.NewClient(objects...)
 }
 
 // On sets the fake client of a run. If the Func has a client, it should use the same one. Create it
@@ -133,16 +131,7 @@ func Run(
 ) *Report {
 	t.Helper()
 	options, err := engine.NewOptions(name, opts)
-	if fn == nil {
-		err = errors.Join(err, errors.New("the function is nil"))
-	}
-	if err != nil {
-		t.Fatalf("Cannot run finalizer %q: %v", name, err)
-	}
-	runner := &fakeapi.Runner{Name: fmt.Sprintf("finalizer %q", name), Client: options.Fake}
-	if runner.Client == nil {
-		runner.Client = NewClient()
-	}
+	runner := fakeapi.NewRunner(t, fmt.Sprintf("finalizer %q", name), options.Fake, fn == nil, err)
 	if options.AddsFinalizer {
 		runner.NewHandler = func(c client.Client) workrunner.Handler {
 			return engine.NewAddHandler(c, name, options.Selects)
@@ -179,7 +168,7 @@ func outcome(name corev1.FinalizerName, run *fakeapi.Run) Outcome {
 	case !run.IsCalled:
 		return NotCalled{Why: whyNotCalled(run.Before, name)}
 	case errors.As(run.CallErr, &notYet):
-		return NotYet{After: notYet.After, Reason: notYet.Reason, Message: notYet.Message}
+		return NotYet(*notYet)
 	}
 	return Finished{Result: finalizer.Result(run.Result)}
 }

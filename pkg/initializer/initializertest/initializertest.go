@@ -27,9 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -110,7 +108,7 @@ func RequestedBy(namespace *corev1.Namespace, user string) *corev1.Namespace {
 // NewClient returns a fake client that contains the objects. Its scheme contains the built-in types
 // of Kubernetes.
 func NewClient(objects ...client.Object) client.WithWatch {
-	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+	return fakeapi.NewClient(objects...)
 }
 
 // On sets the fake client of a run. The Func should use the same client. Create it with NewClient,
@@ -149,20 +147,9 @@ func Run(
 ) *Report {
 	t.Helper()
 	options, err := engine.NewOptions(name, opts)
-	if fn == nil {
-		err = errors.Join(err, errors.New("the function is nil"))
-	}
-	if err != nil {
-		t.Fatalf("Cannot run initializer %q: %v", name, err)
-	}
-	runner := &fakeapi.Runner{
-		Name: fmt.Sprintf("initializer %q", name), Client: options.Fake,
-		NewHandler: func(c client.Client) workrunner.Handler {
-			return engine.NewHandler(c, name, workrunner.NewCall(fn), options)
-		},
-	}
-	if runner.Client == nil {
-		runner.Client = NewClient()
+	runner := fakeapi.NewRunner(t, fmt.Sprintf("initializer %q", name), options.Fake, fn == nil, err)
+	runner.NewHandler = func(c client.Client) workrunner.Handler {
+		return engine.NewHandler(c, name, workrunner.NewCall(fn), options)
 	}
 	return newReport(name, runner.Run(t, namespace))
 }
@@ -192,9 +179,9 @@ func outcome(name string, run *fakeapi.Run) Outcome {
 	case !run.IsCalled:
 		return NotCalled{Why: whyNotCalled(run.Before, name)}
 	case errors.As(run.CallErr, &failed):
-		return Failed{Reason: failed.Reason, Message: failed.Message}
+		return Failed(*failed)
 	case errors.As(run.CallErr, &notYet):
-		return NotYet{After: notYet.After, Reason: notYet.Reason, Message: notYet.Message}
+		return NotYet(*notYet)
 	}
 	return Finished{Result: initializer.Result(run.Result)}
 }

@@ -6,6 +6,7 @@ package fakeapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -13,8 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -34,6 +37,27 @@ type Runner struct {
 	Name       string
 	Client     client.WithWatch
 	NewHandler func(c client.Client) workrunner.Handler
+}
+
+// NewClient returns a fake client that contains the objects, with the built-in types of Kubernetes.
+func NewClient(objects ...client.Object) client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+}
+
+// NewRunner returns a Runner without NewHandler. Without a client, it uses an empty one. The test fails
+// if the function to run is nil, or if its options are invalid.
+func NewRunner(t TestingT, name string, c client.WithWatch, isNil bool, err error) *Runner {
+	t.Helper()
+	if isNil {
+		err = errors.Join(err, errors.New("the function is nil"))
+	}
+	if err != nil {
+		t.Fatalf("Cannot run %s: %v", name, err)
+	}
+	if c == nil {
+		c = NewClient()
+	}
+	return &Runner{Name: name, Client: c}
 }
 
 // Run is one reconciliation of a Namespace.
@@ -127,9 +151,9 @@ func (r *Runner) reconcile(namespace *corev1.Namespace) (*Run, error) {
 }
 
 // store creates the Namespace in the fake client unless it exists.
-func store(ctx context.Context, fake client.WithWatch, namespace *corev1.Namespace) error {
+func store(ctx context.Context, c client.WithWatch, namespace *corev1.Namespace) error {
 	var existing corev1.Namespace
-	if err := fake.Get(ctx, client.ObjectKeyFromObject(namespace), &existing); !apierrors.IsNotFound(err) {
+	if err := c.Get(ctx, client.ObjectKeyFromObject(namespace), &existing); !apierrors.IsNotFound(err) {
 		return err
 	}
 	created := namespace.DeepCopy()
@@ -140,14 +164,14 @@ func store(ctx context.Context, fake client.WithWatch, namespace *corev1.Namespa
 	if namespace.DeletionTimestamp != nil {
 		created.Finalizers = append(created.Finalizers, placeholder)
 	}
-	if err := fake.Create(ctx, created); err != nil {
+	if err := c.Create(ctx, created); err != nil {
 		return err
 	}
 	created.Status = namespace.Status
-	if err := fake.Status().Update(ctx, created); err != nil || namespace.DeletionTimestamp == nil {
+	if err := c.Status().Update(ctx, created); err != nil || namespace.DeletionTimestamp == nil {
 		return err
 	}
-	return fake.Delete(ctx, created)
+	return c.Delete(ctx, created)
 }
 
 // restore undoes the write that records the outcome of the run.

@@ -14,12 +14,12 @@ import (
 
 // Values of the label result.
 const (
-	resultSucceeded = "succeeded"
-	resultFailed    = "failed"
-	resultWaiting   = "waiting"
-	resultError     = "error"
-	resultPanic     = "panic"
-	resultCanceled  = "canceled"
+	resultSucceeded = "Succeeded"
+	resultFailed    = "Failed"
+	resultWaiting   = "Waiting"
+	resultError     = "Error"
+	resultPanic     = "Panic"
+	resultCanceled  = "Canceled"
 )
 
 // The label controller has the same values as in controller-runtime's metrics, which already measure
@@ -39,18 +39,18 @@ var (
 		Buckets:                     prometheus.ExponentialBuckets(0.05, 2, 16),
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 	}, []string{labelController, labelResult})
-	pendingNamespaces = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "nslifecycle", Subsystem: "function", Name: "pending_namespaces", Help: helpPending,
+	currentNamespaces = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "nslifecycle", Subsystem: "function", Name: "namespaces", Help: helpNamespaces,
 	}, []string{labelController})
 )
 
 func init() {
-	metrics.Registry.MustRegister(callsTotal, completionDuration, pendingNamespaces)
+	metrics.Registry.MustRegister(callsTotal, completionDuration, currentNamespaces)
 }
 
 // initializeMetrics exports the metrics of a controller with the value 0.
 func initializeMetrics(controller string, canFail bool) {
-	pendingNamespaces.WithLabelValues(controller)
+	currentNamespaces.WithLabelValues(controller)
 	for _, result := range []string{
 		resultSucceeded, resultFailed, resultWaiting, resultError, resultPanic, resultCanceled,
 	} {
@@ -60,7 +60,6 @@ func initializeMetrics(controller string, canFail bool) {
 	}
 }
 
-// callResult returns the result of a call with the given context.
 func (r *Reconciler) callResult(ctx context.Context, err error) string {
 	var failed *FailedError
 	var notYet *NotYetError

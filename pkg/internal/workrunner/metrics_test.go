@@ -29,7 +29,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 		names = append(names, family.GetName())
 	}
 	g.Expect(names).To(ContainElements("nslifecycle_function_calls_total",
-		"nslifecycle_function_completion_duration_seconds", "nslifecycle_function_pending_namespaces"))
+		"nslifecycle_function_completion_duration_seconds", "nslifecycle_function_namespaces"))
 }
 
 func TestCallResult(t *testing.T) {
@@ -46,16 +46,16 @@ func TestCallResult(t *testing.T) {
 		err        error
 		want       string
 	}{
-		"success":                    {canFail, t.Context(), nil, "succeeded"},
-		"success after cancellation": {canFail, canceled, nil, "succeeded"},
-		"failure":                    {canFail, t.Context(), fmt.Errorf("wrapped: %w", &FailedError{}), "failed"},
-		"failure of a finalizer":     {&Reconciler{}, t.Context(), &FailedError{}, "error"},
-		"not yet":                    {canFail, t.Context(), fmt.Errorf("wrapped: %w", &NotYetError{}), "waiting"},
-		"error":                      {canFail, t.Context(), errors.New("down"), "error"},
-		"panic":                      {canFail, t.Context(), &panicError{}, "panic"},
-		"panic after cancellation":   {canFail, canceled, &panicError{}, "panic"},
-		"error after cancellation":   {canFail, canceled, context.Canceled, "canceled"},
-		"error after the deadline":   {canFail, expired, context.DeadlineExceeded, "error"},
+		"success":                    {canFail, t.Context(), nil, "Succeeded"},
+		"success after cancellation": {canFail, canceled, nil, "Succeeded"},
+		"failure":                    {canFail, t.Context(), fmt.Errorf("wrapped: %w", &FailedError{}), "Failed"},
+		"failure of a finalizer":     {&Reconciler{}, t.Context(), &FailedError{}, "Error"},
+		"not yet":                    {canFail, t.Context(), fmt.Errorf("wrapped: %w", &NotYetError{}), "Waiting"},
+		"error":                      {canFail, t.Context(), errors.New("down"), "Error"},
+		"panic":                      {canFail, t.Context(), &panicError{}, "Panic"},
+		"panic after cancellation":   {canFail, canceled, &panicError{}, "Panic"},
+		"error after cancellation":   {canFail, canceled, context.Canceled, "Canceled"},
+		"error after the deadline":   {canFail, expired, context.DeadlineExceeded, "Error"},
 	} {
 		if got := test.reconciler.callResult(test.ctx, test.err); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)

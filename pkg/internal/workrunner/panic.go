@@ -19,7 +19,6 @@ var packagePrefix = reflect.TypeFor[Reconciler]().PkgPath() + "."
 // maxFrames is the maximum number of stack frames that are logged.
 const maxFrames = 64
 
-// panicError is the error that a recovered panic is converted to.
 type panicError struct{ value any }
 
 func (p *panicError) Error() string { return PanicMessage(p.value) }

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
@@ -67,9 +67,8 @@ func CheckPermissions(ctx context.Context, c client.Client, role string, permiss
 		return nil
 	}
 	who := identity(ctx, c)
-	return &MissingPermissions{
-		Missing: missing, Message: missingPermissionsMessage(who.name, missing, commands(role, who, permissions)),
-	}
+	return &MissingPermissions{Missing: missing, Message: fmt.Sprintf(messageMissingPermissions, who.name,
+		strings.Join(missing, ", "), strings.Join(commands(role, who, permissions), "; "))}
 }
 
 // LacksPermission reports whether the API server denied a request because the identity lacks
@@ -82,7 +81,7 @@ func LacksPermission(err error) bool {
 
 // isGuard reports whether a policy is PolicyGuard. The installation adds a prefix to its name.
 func isGuard(policy string) bool {
-	return policy == v1alpha1.PolicyGuard || strings.HasSuffix(policy, "-"+v1alpha1.PolicyGuard)
+	return policy == internalv1alpha1.PolicyGuard || strings.HasSuffix(policy, "-"+internalv1alpha1.PolicyGuard)
 }
 
 // GrantCommands returns the commands that grant the permissions to the identity of the client.

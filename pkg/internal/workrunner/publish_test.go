@@ -3,7 +3,11 @@
 
 package workrunner
 
-import "testing"
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
 
 // After the call, the Namespace can be modified concurrently, so a late heartbeat must not read it.
 // In this test, reading the Namespace would cause a panic.
@@ -12,3 +16,5 @@ func TestHeartbeatAfterTheCall(t *testing.T) {
 	p.stop()
 	p.publishHeartbeat(t.Context())
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // publishTimeout limits the write of the condition after the deadline of a reconciliation has
@@ -97,7 +97,7 @@ func matchedSince(namespace *corev1.Namespace) time.Time {
 // Untrack removes a Namespace that was deleted or no longer matches, and cancels a running call.
 func (r *Reconciler) Untrack(namespace *corev1.Namespace) {
 	if r.tasks.remove(namespace.UID) {
-		pendingNamespaces.WithLabelValues(r.Handler.Name).Dec()
+		currentNamespaces.WithLabelValues(r.Handler.Name).Dec()
 	}
 }
 
@@ -137,7 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 func (r *Reconciler) setReady(namespace *corev1.Namespace) {
 	if r.tasks.setReady(namespace.UID, r.Clock.Now()) {
-		pendingNamespaces.WithLabelValues(r.Handler.Name).Inc()
+		currentNamespaces.WithLabelValues(r.Handler.Name).Inc()
 	}
 }
 
@@ -185,7 +185,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 
 // ignoreDeleted returns nil if the Namespace does not exist.
 func ignoreDeleted(err error) error {
-	if nswrite.IsNotFound(err) {
+	if nsobject.IsNotFound(err) {
 		return nil
 	}
 	return err
@@ -289,7 +289,6 @@ func (r *Reconciler) reason(given, alternative string) string {
 	return given
 }
 
-// backoffLimiter returns the delays that the reconciler has computed.
 type backoffLimiter struct{ reconciler *Reconciler }
 
 // When returns the delay after an error.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -94,7 +96,7 @@ func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
-	mapper.Add(v1alpha1.GroupVersion.WithKind("NamespaceInitializerSet"), meta.RESTScopeRoot)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("NamespaceInitializerConfiguration"), meta.RESTScopeRoot)
 	return mapper
 }
 
@@ -165,7 +167,7 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	}
 	skipsNames := ptr.Deref(mgr.GetControllerOptions().SkipNameValidation, false)
 	if _, isTaken := handlerNames.LoadOrStore(setup.Handler.Name, true); isTaken && !skipsNames {
-		return errors.New(duplicateNameMessage(setup.Handler.Name))
+		return fmt.Errorf(messageDuplicateName, setup.Handler.Name)
 	}
 	initializeMetrics(setup.Handler.Name, setup.Handler.Fail != nil)
 	reconciler := &Reconciler{
@@ -254,3 +256,72 @@ func hasChanged(before, after *corev1.Namespace) bool {
 		!equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
 		!equality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
+
+// caches contains the caches of Namespaces for all managers in this process. Controllers with the
+// same manager and the same selection share a cache. Otherwise, each Namespace would be sent,
+// decoded and stored once per controller.
+var caches = sharedCaches{byKey: map[cacheKey]cache.Cache{}}
+
+type sharedCaches struct {
+	lock  sync.Mutex
+	byKey map[cacheKey]cache.Cache
+}
+
+type cacheKey struct {
+	manager   manager.Manager
+	selection string
+}
+
+// get returns the manager's cache for a selection, and creates the cache if it does not exist. The
+// cache is empty until a controller that uses it starts. It is removed from sharedCaches when the
+// manager stops.
+func (c *sharedCaches) get(mgr manager.Manager, reads client.Client, selection Selection) (cache.Cache, error) {
+	// A manager whose type is not comparable, such as a wrapper, cannot be a map key.
+	isShared := reflect.ValueOf(mgr).Comparable()
+	key := cacheKey{selection: fmt.Sprintf("%v;%v", selection.Label, selection.Field)}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if isShared {
+		key.manager = mgr
+		if shared, ok := c.byKey[key]; ok {
+			return shared, nil
+		}
+	}
+	namespaces, err := cache.New(withoutRateLimit(mgr.GetConfig()), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: reads.Scheme(), Mapper: reads.RESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {
+			Label: selection.Label, Field: selection.Field, Transform: cache.TransformStripManagedFields(),
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to create a cache of namespaces: %w", err)
+	}
+	if err := mgr.Add(&sharedCache{Cache: namespaces, forget: func() { c.forget(key) }}); err != nil {
+		return nil, fmt.Errorf("failed to add a cache of namespaces to the manager: %w", err)
+	}
+	if isShared {
+		c.byKey[key] = namespaces
+	}
+	return namespaces, nil
+}
+
+func (c *sharedCaches) forget(key cacheKey) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	delete(c.byKey, key)
+}
+
+// sharedCache removes itself from sharedCaches when it stops.
+type sharedCache struct {
+	cache.Cache
+	forget func()
+}
+
+// Start runs the cache until the manager stops.
+func (c *sharedCache) Start(ctx context.Context) error {
+	defer c.forget()
+	return c.Cache.Start(ctx)
+}
+
+// NeedLeaderElection returns false: the cache must start before the controllers that use it.
+func (*sharedCache) NeedLeaderElection() bool { return false }

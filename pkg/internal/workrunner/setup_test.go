@@ -30,8 +30,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 func TestUnlimited(t *testing.T) {
@@ -195,7 +195,7 @@ func TestInvalidWatches(t *testing.T) {
 		want   string
 	}{
 		"without a kind":    {&metav1.PartialObjectMetadata{}, "has no kind"},
-		"not in the scheme": {&v1alpha1.NamespaceInitializerSet{}, "no kind is registered"},
+		"not in the scheme": {&internalv1alpha1.NamespaceInitializerSet{}, "no kind is registered"},
 	} {
 		handler := Handler{Name: fmt.Sprintf("invalid watch %d", counter.Add(1))}
 		add := func(object client.Object) error {

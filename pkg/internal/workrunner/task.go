@@ -16,7 +16,6 @@ import (
 // errNoMatch is the cause with which the context of a call is canceled.
 var errNoMatch = errors.New("the namespace no longer matches")
 
-// task is the state of one Namespace while it matches.
 type task struct {
 	// matching is canceled when the Namespace no longer matches.
 	matching context.Context

@@ -18,7 +18,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 // measureBare measures a client that finalizes empty namespaces with only the requests that no
@@ -37,7 +37,7 @@ func (b *benchmark) measureBare(ctx context.Context, l *line) (result sample, er
 	if _, err := b.cluster.calm(ctx); err != nil {
 		return result, err
 	}
-	before, _, err := b.cluster.serverCPU()
+	before, _, err := b.cluster.ServerCPU()
 	if err != nil {
 		return result, err
 	}
@@ -67,7 +67,7 @@ func (b *benchmark) measureBare(ctx context.Context, l *line) (result sample, er
 	}
 	result.removed = expected.Last().Sub(start)
 	result.requests = harness.Counts{"LIST": int64(len(types)), "PUT": int64(len(names))}
-	after, ok, err := b.cluster.serverCPU()
+	after, ok, err := b.cluster.ServerCPU()
 	result.serverCPU, result.isCPUKnown = after-before, ok
 	return result, err
 }

@@ -6,6 +6,8 @@ package main
 import (
 	"slices"
 	"testing"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 func namesOf(list []scenario) []string {
@@ -105,9 +107,9 @@ func TestComplete(t *testing.T) {
 		isError bool
 	}{
 		"defaults":                   {options{rounds: 3, identities: both}, 3, []int{1, 2}, false},
-		"--quick":                    {options{rounds: 3, identities: both, quick: true}, 1, []int{1}, false},
-		"--quick, two API servers":   {options{rounds: 3, identities: "2", quick: true, setByUser: map[string]bool{"identities": true}}, 1, []int{2}, false},
-		"--quick, more rounds":       {options{rounds: 5, identities: "1", quick: true, setByUser: map[string]bool{"rounds": true}}, 5, []int{1}, false},
+		"--quick":                    {options{rounds: 3, identities: both, Flags: harness.Flags{Quick: true}}, 1, []int{1}, false},
+		"--quick, two API servers":   {options{rounds: 3, identities: "2", Flags: harness.Flags{Quick: true}, setByUser: map[string]bool{"identities": true}}, 1, []int{2}, false},
+		"--quick, more rounds":       {options{rounds: 5, identities: "1", Flags: harness.Flags{Quick: true}, setByUser: map[string]bool{"rounds": true}}, 5, []int{1}, false},
 		"no rounds":                  {options{identities: "1"}, 0, nil, true},
 		"three API servers":          {options{rounds: 1, identities: "3"}, 0, nil, true},
 		"two exclusive flags":        {options{rounds: 1, identities: "1", peerOnly: true, oursOnly: true}, 0, nil, true},

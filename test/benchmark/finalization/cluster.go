@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 const (
@@ -46,15 +45,13 @@ const (
 
 // cluster is the control plane and the clients of the harness.
 type cluster struct {
-	*controlplane.ControlPlane
+	*harness.Cluster
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 	// scraper reads the metrics of the API server. Its requests are not counted.
 	scraper  rest.Interface
 	meter    *harness.Meter
 	observer *observer
-	// serverPID is the process ID of kube-apiserver, or 0 if it is unknown.
-	serverPID int
 	// crds is the number of CRDs, and crowd is the number of objects in other namespaces.
 	crds, crowd int
 }
@@ -71,11 +68,11 @@ func findAssets(ctx context.Context) (string, error) {
 
 // startCluster starts a control plane with the manager's ServiceAccount and its permissions.
 func startCluster(ctx context.Context, fsync bool) (*cluster, error) {
-	plane, err := controlplane.Start(ctx, controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!fsync)))
+	plane, err := harness.StartCluster(ctx, fsync)
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{ControlPlane: plane, meter: harness.NewMeter()}
+	c := &cluster{Cluster: plane, meter: harness.NewMeter()}
 	if err := c.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -101,9 +98,6 @@ func (c *cluster) prepare(ctx context.Context) error {
 	if c.client, err = kubernetes.NewForConfig(typed); err != nil {
 		return fmt.Errorf("failed to create a client: %w", err)
 	}
-	if c.serverPID, _, err = harness.FindChild("kube-apiserver"); err != nil {
-		return err
-	}
 	if err := c.installRights(ctx); err != nil {
 		return err
 	}
@@ -116,7 +110,7 @@ func (c *cluster) Stop() error {
 	if c.observer != nil {
 		c.observer.stop()
 	}
-	return c.ControlPlane.Stop()
+	return c.Cluster.Stop()
 }
 
 // installRights installs the part of config/default that the manager needs to finalize namespaces:
@@ -229,20 +223,12 @@ func (c *cluster) calm(ctx context.Context) (harness.Counts, error) {
 }
 
 func (c *cluster) read(ctx context.Context) (harness.Counts, time.Duration, error) {
-	cpu, _, err := c.serverCPU()
+	cpu, _, err := c.ServerCPU()
 	if err != nil {
 		return nil, 0, err
 	}
 	requests, err := harness.ScrapeRequests(ctx, c.scraper)
 	return requests, cpu, err
-}
-
-// serverCPU returns the processor time of the API server, or false if it is unknown.
-func (c *cluster) serverCPU() (time.Duration, bool, error) {
-	if c.serverPID == 0 {
-		return 0, false, nil
-	}
-	return harness.ReadCPU(c.serverPID)
 }
 
 func (c *cluster) createNamespaces(ctx context.Context, names []string) error {
@@ -283,4 +269,96 @@ func makeNames(prefix string, count int) []string {
 		names = append(names, fmt.Sprintf("%s-%05d", prefix, i))
 	}
 	return names
+}
+
+// warmUpTimeout is the maximum time for a controller to start and finalize an empty namespace.
+const warmUpTimeout = 2 * time.Minute
+
+// contenders holds the configuration of the two controllers.
+type contenders struct {
+	cluster     *cluster
+	binaries    [2]string
+	kubeconfigs [2]string
+	// started counts the started processes, to name their namespaces.
+	started int
+}
+
+func newContenders(ctx context.Context, c *cluster, assets string) (*contenders, error) {
+	peerConfig, err := c.User("system:kube-controller-manager")
+	if err != nil {
+		return nil, err
+	}
+	oursConfig, err := c.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	result := &contenders{cluster: c}
+	for side, config := range [2]*rest.Config{peer: peerConfig, ours: oursConfig} {
+		result.kubeconfigs[side] = filepath.Join(c.Dir, sideNames[side]+".kubeconfig")
+		if err := controlplane.WriteKubeconfig(result.kubeconfigs[side], config); err != nil {
+			return nil, err
+		}
+	}
+	result.binaries[peer] = filepath.Join(assets, "kube-controller-manager")
+	result.binaries[ours], err = harness.BuildManager(ctx, c.Dir)
+	return result, err
+}
+
+func (c *contenders) args(side int) []string {
+	if side == peer {
+		return []string{
+			"--kubeconfig", c.kubeconfigs[peer], "--controllers=namespace-controller", "--leader-elect=false",
+			"--use-service-account-credentials", "--secure-port=0",
+		}
+	}
+	return []string{
+		"--kubeconfig", c.kubeconfigs[ours], "--controllers=finalization", "--leader-elect=false",
+		"--health-probe-bind-address=0", "--metrics-bind-address=0",
+	}
+}
+
+// start starts a controller and waits until it has finalized one namespace, so that its caches are
+// filled and its discovery is complete.
+func (c *contenders) start(ctx context.Context, side int) (*harness.Process, error) {
+	process, err := harness.StartProcess(ctx, sideNames[side], filepath.Join(c.cluster.Dir, sideNames[side]+".log"),
+		c.binaries[side], c.args(side)...)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.warmUp(ctx, process); err != nil {
+		return nil, errors.Join(err, process.Stop())
+	}
+	return process, nil
+}
+
+func (c *contenders) warmUp(ctx context.Context, process *harness.Process) error {
+	c.started++
+	names := []string{fmt.Sprintf("bench-warm-up-%d", c.started)}
+	expected := c.cluster.observer.expect(names)
+	if err := c.cluster.createNamespaces(ctx, names); err != nil {
+		return fmt.Errorf("failed to create a namespace for the warm-up: %w", err)
+	}
+	if err := c.cluster.deleteNamespaces(ctx, names); err != nil {
+		return fmt.Errorf("failed to delete a namespace for the warm-up: %w", err)
+	}
+	return waitUntilRemoved(ctx, expected, process, warmUpTimeout)
+}
+
+// waitUntilRemoved waits for the removal of namespaces, and fails if the controller exits.
+func waitUntilRemoved(
+	ctx context.Context, expected *harness.Tracker, process *harness.Process, timeout time.Duration,
+) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-expected.Done():
+		return nil
+	case <-process.Exited():
+		return fmt.Errorf("the controller exited; last output: %s", process.LastOutput())
+	case <-timer.C:
+		return fmt.Errorf("%d namespaces remain after %s; last output of the controller: %s",
+			expected.Remaining(), timeout, process.LastOutput())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

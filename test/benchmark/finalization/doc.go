@@ -43,18 +43,11 @@
 // API server with a Lease in kube-system, like the Leases that API servers renew as heartbeats. The
 // peer ignores the Lease.
 //
-// # Limits
-//
-// With --limits, the benchmark measures only nslifecycle, with several client-side rate limits.
-// From the first DELETE until the last removal, another client reads and writes a ConfigMap, and
-// the benchmark measures the duration of these requests. It also measures such requests while
-// nothing is deleted.
-//
 // # Fairness
 //
 // Each controller has the same identity and permissions as in a real cluster. The peer is
 // system:kube-controller-manager and uses the ServiceAccounts of its controllers. nslifecycle uses
-// its ServiceAccount with the generated ClusterRole. Both have their default rate limits. The
+// its ServiceAccount with the generated ClusterRole. The peer has its default rate limit. The
 // project's CRDs and policies are not installed. No other controller runs: there are no
 // ReplicaSets, no ServiceAccounts and no garbage collection. A small kubelet in the harness
 // terminates Pods after their full grace period.

@@ -32,8 +32,6 @@ type sample struct {
 	isCPUKnown, isMemoryKnown bool
 	serverCPU, controllerCPU  time.Duration
 	peakMemory                int64
-	// latencies are the durations of another client's requests, with --limits.
-	latencies []time.Duration
 }
 
 // benchmark is one run of all measurements.
@@ -42,8 +40,6 @@ type benchmark struct {
 	cluster    *cluster
 	contenders *contenders
 	report     *report
-	// bystander is nil without --limits.
-	bystander *bystander
 	// measured counts the measurements, to name the namespaces.
 	measured int
 }
@@ -57,37 +53,18 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.cluster, err = startCluster(ctx, opts.fsync); err != nil {
+	if b.cluster, err = startCluster(ctx, opts.Fsync); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.cluster.Stop()) }()
 	if b.contenders, err = newContenders(ctx, b.cluster, assets); err != nil {
 		return nil, err
 	}
-	if err := b.describe(); err != nil {
-		return nil, err
-	}
+	b.report.facts = append(b.report.facts, b.DescribeServer(b.cluster.Version), fmt.Sprintf("rounds: %d", b.rounds))
 	if err := b.measureIdle(ctx); err != nil {
 		return nil, err
 	}
-	if b.limits {
-		return b.report, b.measureLimits(ctx)
-	}
 	return b.report, b.measureAll(ctx)
-}
-
-func (b *benchmark) describe() error {
-	version, err := b.cluster.client.Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("failed to get the version of the API server: %w", err)
-	}
-	etcd := "etcd runs without fsync"
-	if b.fsync {
-		etcd = "etcd runs with fsync"
-	}
-	b.report.facts = append(b.report.facts, fmt.Sprintf("Kubernetes %s, %s", version.GitVersion, etcd),
-		fmt.Sprintf("rounds: %d", b.rounds))
-	return nil
 }
 
 // measureIdle measures the number of requests while idle.
@@ -247,9 +224,6 @@ func (b *benchmark) measureRemoval(
 		return result, err
 	}
 	expected := b.cluster.observer.expect(names)
-	stopAsking := b.bystander.start(ctx)
-	defer func() { _, _ = stopAsking() }()
-
 	start := time.Now()
 	if err := b.deleteAndRelease(ctx, names, s.content.held); err != nil {
 		return result, err
@@ -260,17 +234,12 @@ func (b *benchmark) measureRemoval(
 		}
 		return result, err
 	}
-	latencies, err := stopAsking()
-	if err != nil {
-		return result, err
-	}
 	if err := harness.Sleep(ctx, afterwards); err != nil {
 		return result, err
 	}
 	if result, err = b.readCost(process); err != nil {
 		return result, err
 	}
-	result.latencies = latencies
 	after, err := b.cluster.calm(ctx)
 	if err != nil {
 		return result, err
@@ -320,7 +289,7 @@ func (b *benchmark) readCost(process *harness.Process) (sample, error) {
 	var now sample
 	var isServerKnown bool
 	var err, serverErr, memoryErr error
-	now.serverCPU, isServerKnown, serverErr = b.cluster.serverCPU()
+	now.serverCPU, isServerKnown, serverErr = b.cluster.ServerCPU()
 	now.controllerCPU, now.isCPUKnown, err = process.CPU()
 	now.isCPUKnown = now.isCPUKnown && isServerKnown
 	now.peakMemory, now.isMemoryKnown, memoryErr = process.PeakMemory()

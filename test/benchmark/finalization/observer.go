@@ -123,8 +123,7 @@ func (k *kubelet) err() error {
 	return k.errs
 }
 
-// startInformer starts the informer of a factory and waits until it has synced. The
-// returned function stops it.
+// startInformer starts an informer with a handler, and waits until it has synced.
 func startInformer(
 	ctx context.Context, factory informers.SharedInformerFactory, informer cache.SharedIndexInformer,
 	handler cache.ResourceEventHandler,
@@ -132,12 +131,5 @@ func startInformer(
 	if _, err := informer.AddEventHandler(handler); err != nil {
 		return nil, err
 	}
-	runContext, cancel := context.WithCancel(ctx)
-	stop := func() { cancel(); factory.Shutdown() }
-	factory.Start(runContext.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		stop()
-		return nil, errors.New("failed to sync the informer")
-	}
-	return stop, nil
+	return harness.StartInformers(ctx, factory)
 }

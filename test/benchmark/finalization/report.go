@@ -21,10 +21,6 @@ type report struct {
 	// facts describes the machine and the versions.
 	facts []string
 	lines []*line
-	// limitLines and baseline are only set with --limits. baseline holds the durations of
-	// another client's requests while nothing is deleted.
-	limitLines []*limitLine
-	baseline   []time.Duration
 }
 
 // find returns the line of a case, or nil.
@@ -48,16 +44,7 @@ func (r *report) missed() []string {
 	return names
 }
 
-// text returns the report for a terminal.
-func (r *report) text() string { return harness.Text(r.facts, r.tables()) }
-
-// markdown returns the report for the documentation.
-func (r *report) markdown() string { return harness.Markdown(r.facts, r.tables()) }
-
 func (r *report) tables() []harness.Table {
-	if len(r.limitLines) > 0 {
-		return []harness.Table{r.limitTable()}
-	}
 	return []harness.Table{
 		r.timeTable(), r.bareTable(), r.requestTable(), r.costTable(), r.podTable(), r.growthTable(), r.goalTable(),
 	}

@@ -4,13 +4,7 @@
 package main
 
 import (
-	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
 	"math"
-	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -100,21 +94,6 @@ func TestGoals(t *testing.T) {
 	}
 }
 
-func TestGoalFormat(t *testing.T) {
-	for want, got := range map[string]string{
-		"at least 20":     goal{limit: 20}.formatLimit(),
-		"at most 0.3 s":   goal{limit: 0.3, isMost: true, unit: " s"}.formatLimit(),
-		"0.25 s":          goal{unit: " s"}.format(0.25),
-		"-":               goal{}.format(math.NaN()),
-		"∞":               goal{}.format(math.Inf(1)),
-		"at most 100 MiB": goal{limit: 100, isMost: true, unit: " MiB"}.formatLimit(),
-	} {
-		if got != want {
-			t.Errorf("Got %q, want %q", got, want)
-		}
-	}
-}
-
 func TestLineMedians(t *testing.T) {
 	l := makeLine("empty", 1,
 		[]sample{{requests: harness.Counts{"LIST": 10, "GET": 5}}, {requests: harness.Counts{"LIST": 30}}, {requests: harness.Counts{"LIST": 20, "GET": 1}}}, nil)
@@ -123,122 +102,5 @@ func TestLineMedians(t *testing.T) {
 	}
 	if got := formatVerbs(l.medianByVerb(peer)); got != "LIST 20, GET 1" {
 		t.Errorf("The verbs are %q", got)
-	}
-}
-
-func testReport() *report {
-	return &report{facts: []string{"a machine"}, lines: []*line{
-		makeLine("empty", 1, []sample{makeSample(5200*time.Millisecond, 265)}, []sample{makeSample(1100*time.Millisecond, 70)}),
-		makeLine(emptyWith100CRDs, 1, []sample{makeSample(5700*time.Millisecond, 500)}, []sample{makeSample(1900*time.Millisecond, 0)}),
-		makeLine(emptyWith300CRDs, 1, []sample{makeSample(11400*time.Millisecond, 1500)}, nil),
-		makeLine(twentyPods, 2, nil, []sample{makeSample(5300*time.Millisecond, 1_234_567)}),
-		makeLine(many500, 2, nil, nil),
-	}}
-}
-
-func TestReport(t *testing.T) {
-	r := testReport()
-	r.lines[0].bare = []sample{{removed: 880 * time.Millisecond, serverCPU: 330 * time.Millisecond, isCPUKnown: true}}
-	text := r.text()
-	for _, want := range []string{"a machine", "5.20 s", "4.7", "3.8", "LIST 265", "LIST 1,234,567", "50 MiB", "not measured", "CRDs, 100 to 300",
-		"0.88 s", "1.2 ", "0.33 s"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in:\n%s", want, text)
-		}
-	}
-	if got := r.missed(); len(got) != 1 || got[0] != "Empty, 100 CRDs: times faster" {
-		t.Errorf("The missed goals are %q", got)
-	}
-	columns := 0
-	for row := range strings.Lines(r.markdown()) {
-		if !strings.HasPrefix(row, "|") {
-			columns = 0
-			continue
-		}
-		if count := strings.Count(row, "|"); columns == 0 {
-			columns = count
-		} else if count != columns {
-			t.Errorf("A row has %d bars, but the rows above it have %d: %s", count, columns, row)
-		}
-	}
-}
-
-func TestFormat(t *testing.T) {
-	for want, got := range map[string]string{
-		"0.07 s": formatTime(70 * time.Millisecond), "99.99 s": formatTime(99990 * time.Millisecond),
-		"100.0 s": formatTime(99996 * time.Millisecond), "7": formatCount(7), "-1,000": formatCount(-1000),
-		"26,500": formatCount(26500), "1,234,567": formatCount(1234567), "20.0": formatRatio(20), nothing: formatRatio(math.NaN()),
-		"0.1": formatPower(0.1), "10": formatPower(10), "1k": formatPower(1000), "100k": formatPower(1e5), "10M": formatPower(1e7),
-	} {
-		if got != want {
-			t.Errorf("Got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestLimitTable(t *testing.T) {
-	seconds := func(values ...float64) []sample {
-		var samples []sample
-		for _, value := range values {
-			removed := time.Duration(value * float64(time.Second))
-			samples = append(samples, sample{
-				removed: removed, serverCPU: removed / 10, controllerCPU: removed / 100,
-				latencies: []time.Duration{time.Millisecond, 3 * time.Millisecond},
-			})
-		}
-		return samples
-	}
-	r := report{
-		baseline: []time.Duration{2 * time.Millisecond},
-		limitLines: []*limitLine{
-			{scenario: scenario{title: "empty"}, limit: limit{qps: 20, burst: 30}, samples: seconds(30, 10, 20)},
-			{scenario: scenario{title: "empty"}, limit: defaultLimit, samples: seconds(1)},
-			{scenario: scenario{title: "not measured"}, limit: defaultLimit},
-		},
-	}
-	want := [][]string{
-		{"nothing is deleted", "-", "-", "-", "-", "-", "2.00 ms", "2.00 ms", "1"},
-		{"empty", "20/s, burst 30", "20.00 s", "30.00 s", "2.00 s", "0.20 s", "2.00 ms", "3.00 ms", "6"},
-		{"empty", "none", "1.00 s", "1.00 s", "0.10 s", "0.01 s", "2.00 ms", "2.98 ms", "2"},
-	}
-	tables := r.tables()
-	if len(tables) != 1 || !reflect.DeepEqual(tables[0].Rows, want) {
-		t.Errorf("The tables are %v, want one table with the rows %v", tables, want)
-	}
-	for _, row := range tables[0].Rows {
-		if len(row) != len(tables[0].Header) {
-			t.Errorf("Row %q has %d cells, want %d", row[0], len(row), len(tables[0].Header))
-		}
-	}
-}
-
-func TestCharts(t *testing.T) {
-	files := testReport().charts("dir/chart.svg")
-	if len(files) != 2 {
-		t.Fatalf("The report has %d charts, want one for each number of API servers", len(files))
-	}
-	for path, want := range map[string][]string{
-		"dir/chart.svg":             {"empty, 300 CRDs", "one API server", "265", "kube-controller-manager"},
-		"dir/chart-two-servers.svg": {"20 Pods, 5 s grace period", "two API servers", "1,234,567", "nslifecycle"},
-	} {
-		decoder := xml.NewDecoder(bytes.NewReader(files[path]))
-		for {
-			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%s is not XML: %v", path, err)
-			}
-		}
-		for _, text := range want {
-			if !strings.Contains(string(files[path]), text+"<") {
-				t.Errorf("%q is not in %s", text, path)
-			}
-		}
-	}
-	if !strings.Contains(string(files["dir/chart.svg"]), harness.FontFamilies) {
-		t.Error("The chart specifies no fallback fonts")
-	}
-	if strings.Contains(string(files["dir/chart.svg"]), "20 pods") {
-		t.Error("The chart for one API server contains a case with two API servers")
 	}
 }

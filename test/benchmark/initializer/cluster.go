@@ -10,21 +10,27 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/pkg/initializer"
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (
@@ -39,13 +45,12 @@ const (
 
 // cluster is a control plane with nslifecycle and a manager.
 type cluster struct {
-	*controlplane.ControlPlane
+	*harness.Cluster
 	admin   client.Client
 	user    kubernetes.Interface
 	manager *harness.Process
 	// kubeconfig is the path of the initializers' kubeconfig, and binary is the path of this program.
 	kubeconfig, binary string
-	version            string
 	// created and started count namespaces and processes, to name them.
 	created, started int
 	// settling is the time for which initializers run before the measurement.
@@ -53,11 +58,11 @@ type cluster struct {
 }
 
 func startCluster(ctx context.Context, fsync bool) (*cluster, error) {
-	plane, err := controlplane.Start(ctx, controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!fsync)))
+	plane, err := harness.StartCluster(ctx, fsync)
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{ControlPlane: plane}
+	c := &cluster{Cluster: plane}
 	if err := c.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
@@ -77,11 +82,6 @@ func (c *cluster) prepare(ctx context.Context) error {
 	if c.user, err = kubernetes.NewForConfig(controlplane.Unlimited(c.Admin)); err != nil {
 		return fmt.Errorf("failed to create a client: %w", err)
 	}
-	version, err := c.user.Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("failed to get the version of the API server: %w", err)
-	}
-	c.version = version.GitVersion
 	if err := c.Install(ctx); err != nil {
 		return err
 	}
@@ -111,34 +111,16 @@ func (c *cluster) prepareAccount(ctx context.Context) error {
 		}
 	}
 	var err error
-	c.kubeconfig, err = c.writeKubeconfig(ctx, account, account)
+	c.kubeconfig, err = c.Kubeconfig(ctx, account, account)
 	return err
 }
 
-func (c *cluster) writeKubeconfig(ctx context.Context, namespace, name string) (string, error) {
-	config, err := c.ServiceAccountConfig(ctx, namespace, name)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(c.Dir, name+".kubeconfig")
-	return path, controlplane.WriteKubeconfig(path, config)
-}
-
 func (c *cluster) startManager(ctx context.Context) error {
-	binary, err := harness.BuildManager(ctx, c.Dir)
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := c.writeKubeconfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
-	if err != nil {
-		return err
-	}
 	if _, err := c.StartAdmission(ctx); err != nil {
 		return err
 	}
-	c.manager, err = harness.StartProcess(ctx, "the manager", filepath.Join(c.Dir, "manager.log"), binary,
-		"--kubeconfig="+kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false",
-		"--health-probe-bind-address=0", "--metrics-bind-address=0")
+	var err error
+	c.manager, err = c.StartManager(ctx)
 	return err
 }
 
@@ -227,4 +209,106 @@ func (c chain) cpu() (time.Duration, error) {
 		sum += used
 	}
 	return sum, nil
+}
+
+// measureBare measures a client that sends only the requests that cannot be avoided: for each namespace
+// the creation, one patch for each initializer, and one write of the status. It stops the manager
+// meanwhile. The policies remain, so each namespace gets the pending list.
+func (r *outcome) measureBare(ctx context.Context, c *cluster, clients int) error {
+	if err := c.manager.Stop(); err != nil {
+		return err
+	}
+	worker, err := newBareClient(filepath.Join(c.Dir, account+".kubeconfig"))
+	if err != nil {
+		return err
+	}
+	operator, err := newBareClient(filepath.Join(c.Dir, controlplane.ServiceAccount+".kubeconfig"))
+	if err != nil {
+		return err
+	}
+	first := c.created + 1
+	c.created += r.atOnce
+	began := time.Now()
+	err = harness.InParallelWithLimit(ctx, clients, r.atOnce, func(ctx context.Context, i int) error {
+		return c.initializeBare(ctx, worker, operator, fmt.Sprintf(namespaceFormat, first+i))
+	})
+	r.bare = append(r.bare, time.Since(began))
+	return errors.Join(err, c.startManager(ctx))
+}
+
+func newBareClient(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the kubeconfig: %w", err)
+	}
+	return kubernetes.NewForConfig(controlplane.Unlimited(config))
+}
+
+func (c *cluster) initializeBare(
+	ctx context.Context, worker, operator kubernetes.Interface, name string,
+) error {
+	namespace, err := c.user.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("failed to create namespace %q: %w", name, err)
+	}
+	pending := namesOf(chainAtOnce)
+	for i, initializerName := range pending {
+		if err := initializers.Finish(ctx, worker, namespace, initializerName); err != nil {
+			return err
+		}
+		namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = strings.Join(pending[i+1:], ",")
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"conditions":[{"type":%q,"status":"False","reason":%q,`+
+		`"lastTransitionTime":%q}]}}`, namespace.UID, v1alpha1.ConditionInitializing, v1alpha1.ReasonInitialized,
+		time.Now().UTC().Format(time.RFC3339))
+	_, err = operator.CoreV1().Namespaces().Patch(ctx, name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("failed to update the status of namespace %q: %w", name, err)
+	}
+	return nil
+}
+
+// The implementations of an initializer.
+const (
+	withLibrary  = "pkg/initializer"
+	withClientGo = "test/framework/initializers"
+)
+
+// serve runs in a child process: it runs no-op initializers with the given names until it is
+// interrupted.
+func serve(ctx context.Context, how, kubeconfig string, names []string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("failed to read the kubeconfig: %w", err)
+	}
+	if how == withClientGo {
+		return serveWithClientGo(ctx, config, names)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		err := initializer.Add(mgr, name, func(context.Context, *corev1.Namespace) (initializer.Result, error) {
+			return initializer.Result{}, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return mgr.Start(ctx)
+}
+
+func serveWithClientGo(ctx context.Context, config *rest.Config, names []string) error {
+	for _, name := range names {
+		running, err := initializers.Start(ctx, config, name, initializers.Nothing)
+		if err != nil {
+			return err
+		}
+		defer running.Stop()
+	}
+	<-ctx.Done()
+	return nil
 }

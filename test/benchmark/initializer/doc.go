@@ -5,7 +5,7 @@
 // initialization of many concurrent namespaces takes (make bench-initializer).
 //
 // The benchmark runs chains of one, two, four and eight initializers in four ways: with
-// pkg/initializer in one process or in separate processes, and with test/initializers, which uses
+// pkg/initializer in one process or in separate processes, and with test/framework/initializers, which uses
 // only client-go, in one process or in separate processes. The ways take turns, so that
 // interference on the machine affects all of them. Every turn starts new processes. The measurement
 // starts a few seconds later, after a few namespaces have been initialized.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
@@ -35,7 +36,7 @@ var lengths = []int{1, 2, 4, 8}
 var ways = []way{{withLibrary, false}, {withClientGo, false}, {withLibrary, true}, {withClientGo, true}}
 
 // samples contains the durations for one way and length.
-type samples struct{ writable, ready []time.Duration }
+type samples struct{ initialized, reported []time.Duration }
 
 // outcome is the result of a run.
 type outcome struct {
@@ -64,19 +65,15 @@ func measure(ctx context.Context, opts options) (result *outcome, err error) {
 		chains: map[way]map[int]*samples{}, crowds: map[way][]time.Duration{}, cpu: map[way][]time.Duration{},
 	}
 	harness.Say("Starting a control plane and the manager")
-	c, err := startCluster(ctx, opts.fsync)
+	c, err := startCluster(ctx, opts.Fsync)
 	if err != nil {
 		return nil, err
 	}
-	if !opts.quick {
+	if !opts.Quick {
 		c.settling = settling
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	etcd := "etcd runs without fsync"
-	if opts.fsync {
-		etcd = "etcd runs with fsync"
-	}
-	result.facts = append(result.facts, fmt.Sprintf("Kubernetes %s, %s", c.version, etcd))
+	result.facts = append(result.facts, opts.DescribeServer(c.Version))
 	for round := range opts.rounds {
 		for _, length := range lengths {
 			harness.Say("Round %d of %d: a chain of %d", round+1, opts.rounds, length)
@@ -143,8 +140,8 @@ func (r *outcome) measureChain(ctx context.Context, c *cluster, w way, length, c
 		}
 		taken := r.chains[w][length]
 		for _, timing := range namespaces {
-			taken.writable = append(taken.writable, timing.writable.Sub(timing.requested))
-			taken.ready = append(taken.ready, timing.ready.Sub(timing.requested))
+			taken.initialized = append(taken.initialized, timing.initialized.Sub(timing.requested))
+			taken.reported = append(taken.reported, timing.reported.Sub(timing.requested))
 		}
 		return nil
 	})
@@ -168,4 +165,87 @@ func (r *outcome) measureCrowd(ctx context.Context, c *cluster, w way, clients i
 		r.cpu[w] = append(r.cpu[w], after-before)
 		return nil
 	})
+}
+
+// Results of a goal.
+const (
+	noGoal = "-"
+	met    = "met"
+	missed = "missed"
+)
+
+// slope returns the time that each initializer of a chain adds to the median, by least squares.
+func slope(medians map[int]time.Duration) time.Duration {
+	var n, sumX, sumY, sumXX, sumXY float64
+	for length, median := range medians {
+		x, y := float64(length), float64(median)
+		n, sumX, sumY, sumXX, sumXY = n+1, sumX+x, sumY+y, sumXX+x*x, sumXY+x*y
+	}
+	if divisor := n*sumXX - sumX*sumX; divisor != 0 {
+		return time.Duration((n*sumXY - sumX*sumY) / divisor)
+	}
+	return 0
+}
+
+// evaluate returns the goal, and the result for a duration. Only pkg/initializer has goals.
+func evaluate(w way, took, goal time.Duration) (words, result string) {
+	words = "under " + harness.FormatDuration(goal)
+	switch {
+	case w.how != withLibrary:
+		return noGoal, noGoal
+	case took < goal:
+		return words, met
+	}
+	return words, missed
+}
+
+// tables returns the report and the missed goals.
+func (r *outcome) tables() ([]harness.Table, []string) {
+	chains := harness.Table{
+		Title: "Median time from creation until users can write, and until Initializing=False, by chain length",
+		Header: []string{
+			"Initializers", "1", "2", "4", "8",
+			"Per initializer, until users can write", "Per initializer, until Initializing=False", "Goal", "Result",
+		},
+		Note: "Per initializer: the slope of the medians over the chain length. The goal applies to the longer duration.",
+	}
+	crowds := harness.Table{
+		Title: fmt.Sprintf("%d namespaces at once, through %d initializers, until all are Initializing=False",
+			r.atOnce, chainAtOnce),
+		Header: []string{
+			"Initializers", "Median of the rounds", "Worst", "Processor time", "Times the bare client", "Goal", "Result",
+		},
+		Note: "Processor time is the user and system time of the initializers: median of the rounds, on Linux only. " +
+			"The bare client sends one creation, one patch for each initializer and one write of the status. " +
+			"The goal is twice its median and applies to the median.",
+	}
+	bare := harness.Median(r.bare)
+	crowds.Rows = append(crowds.Rows, []string{
+		"Bare client, without the manager", harness.FormatDuration(bare), harness.FormatDuration(slices.Max(r.bare)),
+		noGoal, "1.00", noGoal, noGoal,
+	})
+	var without []string
+	add := func(table *harness.Table, w way, took, goal time.Duration, cells ...string) {
+		words, result := evaluate(w, took, goal)
+		if result == missed {
+			without = append(without, table.Title+": "+w.String())
+		}
+		table.Rows = append(table.Rows, append(append([]string{w.String()}, cells...), words, result))
+	}
+	for _, w := range ways {
+		initialized, reported := map[int]time.Duration{}, map[int]time.Duration{}
+		var cells []string
+		for _, length := range lengths {
+			taken := r.chains[w][length]
+			initialized[length], reported[length] = harness.Median(taken.initialized), harness.Median(taken.reported)
+			cells = append(cells, harness.FormatDuration(initialized[length])+", "+harness.FormatDuration(reported[length]))
+		}
+		cells = append(cells, harness.FormatDuration(slope(initialized)), harness.FormatDuration(slope(reported)))
+		add(&chains, w, max(slope(initialized), slope(reported)), goalEach, cells...)
+		median := harness.Median(r.crowds[w])
+		add(&crowds, w, median, goalBare*bare, harness.FormatDuration(median),
+			harness.FormatDuration(slices.Max(r.crowds[w])), harness.FormatDuration(harness.Median(r.cpu[w])),
+			fmt.Sprintf("%.2f", median.Seconds()/bare.Seconds()))
+	}
+	return []harness.Table{chains, crowds}, without
 }

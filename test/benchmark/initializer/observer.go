@@ -16,18 +16,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 // namespaceFormat is the format of the names of namespaces.
 const namespaceFormat = "bench-ns-%06d"
 
-// timing holds the times at which a namespace was requested, became writable, and was reported as
+// timing holds the times at which a namespace was requested, became initialized, and was reported as
 // initialized.
 type timing struct {
-	requested, writable, ready time.Time
-	done                       chan struct{}
+	requested, initialized, reported time.Time
+	done                             chan struct{}
 }
 
 // observer watches namespaces and records their timing.
@@ -42,20 +42,17 @@ type observer struct {
 func (c *cluster) observe(ctx context.Context) (*observer, error) {
 	factory := informers.NewSharedInformerFactory(c.user, 0)
 	informer := factory.Core().V1().Namespaces().Informer()
-	runContext, cancel := context.WithCancel(ctx)
-	o := &observer{cluster: c, timings: map[string]*timing{}, stop: func() { cancel(); factory.Shutdown() }}
+	o := &observer{cluster: c, timings: map[string]*timing{}}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: o.record, UpdateFunc: func(_, object any) { o.record(object) },
 	})
-	if err == nil {
-		factory.Start(runContext.Done())
-		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			return o, nil
-		}
-		err = errors.New("failed to list namespaces")
+	if err != nil {
+		return nil, fmt.Errorf("failed to watch namespaces: %w", err)
 	}
-	o.stop()
-	return nil, fmt.Errorf("failed to watch namespaces: %w", err)
+	if o.stop, err = harness.StartInformers(ctx, factory); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 func (o *observer) record(object any) {
@@ -70,14 +67,14 @@ func (o *observer) record(object any) {
 	if timing == nil || namespace.Labels[v1alpha1.LabelInitializing] != "" {
 		return
 	}
-	if timing.writable.IsZero() {
-		timing.writable = now
+	if timing.initialized.IsZero() {
+		timing.initialized = now
 	}
-	condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
+	condition := nsobject.FindCondition(namespace, v1alpha1.ConditionInitializing)
 	if condition == nil || condition.Status != corev1.ConditionFalse {
 		return
 	}
-	timing.ready = now
+	timing.reported = now
 	delete(o.timings, namespace.Name)
 	close(timing.done)
 }
@@ -114,11 +111,11 @@ func (b *timing) wait(ctx context.Context, name string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		return fmt.Errorf("namespace %q was not ready within %s", name, timeout)
+		return fmt.Errorf("namespace %q was not reported within %s", name, timeout)
 	}
 }
 
-// oneByOne creates each namespace after the previous one is ready.
+// oneByOne creates each namespace after the previous one is reported.
 func (o *observer) oneByOne(ctx context.Context, count int) ([]*timing, error) {
 	timings := make([]*timing, count)
 	for i := range timings {
@@ -132,7 +129,7 @@ func (o *observer) oneByOne(ctx context.Context, count int) ([]*timing, error) {
 }
 
 // atOnce creates namespaces with concurrent requests, and returns the time until the last namespace
-// is ready.
+// is reported.
 func (o *observer) atOnce(ctx context.Context, count, clients int) (time.Duration, error) {
 	type expected struct {
 		name string
@@ -153,8 +150,8 @@ func (o *observer) atOnce(ctx context.Context, count, clients int) (time.Duratio
 		if err := one.wait(ctx, one.name); err != nil {
 			return 0, err
 		}
-		if one.ready.After(last) {
-			last = one.ready
+		if one.reported.After(last) {
+			last = one.reported
 		}
 	}
 	return last.Sub(began), nil

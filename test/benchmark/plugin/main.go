@@ -11,22 +11,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 const (
@@ -51,13 +46,7 @@ func main() {
 	rounds := flag.Int("rounds", 20, "Number of runs of each command.")
 	crds := flag.Int("crds", 300, "Number of CustomResourceDefinitions in the cluster.")
 	flag.Parse()
-	ctrl.SetLogger(klog.Background())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, max(1, *rounds), max(0, *crds)); err != nil {
-		fmt.Fprintf(os.Stderr, "bench-plugin: %v\n", err)
-		os.Exit(1)
-	}
+	harness.Main("bench-plugin", func(ctx context.Context) error { return run(ctx, max(1, *rounds), max(0, *crds)) })
 }
 
 func run(ctx context.Context, rounds, crds int) (err error) {

@@ -8,7 +8,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -24,8 +24,8 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
-	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
 )
 
 const (
@@ -57,7 +57,7 @@ var (
 
 // cluster is the control plane, the manager, and the clients of the benchmark.
 type cluster struct {
-	*controlplane.ControlPlane
+	*harness.Cluster
 	client      kubernetes.Interface
 	templates   client.Client
 	scraper     rest.Interface
@@ -65,11 +65,9 @@ type cluster struct {
 	initializer *initializers.Initializer
 	manager     *harness.Process
 	// metrics is the URL of the manager's metrics.
-	metrics string
-	// serverPID is the process ID of kube-apiserver, or 0 if it is unknown.
-	serverPID  int
-	kubernetes string
-	stall      time.Duration
+	metrics       string
+	metricsClient *http.Client
+	stall         time.Duration
 	// names contains the existing namespaces, and created is the number of all that were created.
 	names   []string
 	created int
@@ -78,13 +76,12 @@ type cluster struct {
 }
 
 func startCluster(ctx context.Context, opts options) (*cluster, error) {
-	plane, err := controlplane.Start(ctx,
-		controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!opts.fsync)),
+	plane, err := harness.StartCluster(ctx, opts.Fsync,
 		controlplane.WithEtcdFlag("quota-backend-bytes", strconv.Itoa(8<<30)))
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{ControlPlane: plane, stall: opts.stall}
+	c := &cluster{Cluster: plane, stall: opts.stall}
 	if err := c.prepare(ctx, opts.crds); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
@@ -147,42 +144,23 @@ func (c *cluster) prepareClients() error {
 		return fmt.Errorf("failed to create a client: %w", err)
 	}
 	c.scraper = c.client.CoreV1().RESTClient()
-	if c.templates, err = controlplane.NewClient(c.Admin); err != nil {
-		return err
-	}
-	version, err := c.client.Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("failed to get the version of the API server: %w", err)
-	}
-	c.kubernetes = version.GitVersion
-	c.serverPID, _, err = harness.FindChild("kube-apiserver")
+	c.templates, err = controlplane.NewClient(c.Admin)
 	return err
 }
 
 func (c *cluster) startManager(ctx context.Context) error {
-	binary, err := harness.BuildManager(ctx, c.Dir)
-	if err != nil {
-		return err
-	}
-	config, err := c.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
-	if err != nil {
-		return err
-	}
-	kubeconfig := filepath.Join(c.Dir, "manager.kubeconfig")
-	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
-		return err
-	}
 	address, err := controlplane.FreeAddress()
 	if err != nil {
 		return err
 	}
-	c.metrics = "http://" + address + "/metrics"
+	c.metrics = "https://" + address + "/metrics"
+	if c.metricsClient, err = c.MetricsClient(ctx); err != nil {
+		return err
+	}
 	if _, err := c.StartAdmission(ctx); err != nil {
 		return err
 	}
-	c.manager, err = harness.StartProcess(ctx, "the manager", filepath.Join(c.Dir, "manager.log"), binary,
-		"--kubeconfig="+kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false", "--health-probe-bind-address=0",
-		"--metrics-bind-address="+address, "--metrics-secure=false")
+	c.manager, err = c.StartManager(ctx, "--metrics-bind-address="+address)
 	return err
 }
 
@@ -271,14 +249,14 @@ func (c *cluster) fill(ctx context.Context, names []string, objects int) error {
 func (c *cluster) grow(ctx context.Context, size, objects int) error {
 	for len(c.names) < size {
 		names := c.nextNames(min(batchSize, size-len(c.names)))
-		opened := c.observer.expectOpen(names)
+		initialized := c.observer.expectInitialized(names)
 		if err := harness.InParallel(ctx, len(names), func(ctx context.Context, i int) error {
 			return c.createNamespace(ctx, names[i])
 		}); err != nil {
 			return err
 		}
-		if err := c.wait(ctx, opened); err != nil {
-			return fmt.Errorf("failed to wait for open namespaces: %w", err)
+		if err := c.wait(ctx, initialized); err != nil {
+			return fmt.Errorf("failed to wait for initialized namespaces: %w", err)
 		}
 		if err := c.fill(ctx, names, objects); err != nil {
 			return err

@@ -12,7 +12,7 @@
 //
 //   - the manager while nothing changes: memory, goroutines, watches, requests and processor time per
 //     second;
-//   - a number of creations at once, until each namespace is open;
+//   - a number of creations at once, until each namespace is initialized;
 //   - a change of the template, until all namespaces have it;
 //   - the same number of deletions at once, until each namespace is removed.
 //

@@ -8,15 +8,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 type options struct {
+	harness.Flags
+
 	namespaces string
 	crds       int
 	objects    int
@@ -25,15 +25,13 @@ type options struct {
 	stall      time.Duration
 	churn      time.Duration
 	churnRate  float64
-	quick      bool
-	fsync      bool
-	markdown   string
 	chart      string
 
 	sizes []int
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
+	o.Bind(flags)
 	flags.StringVar(&o.namespaces, "namespaces", "500,1000,2000,5000,10000",
 		"Increasing numbers of namespaces at which to measure.")
 	flags.IntVar(&o.crds, "crds", 300, "CustomResourceDefinitions.")
@@ -44,29 +42,23 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.DurationVar(&o.churn, "churn", 0,
 		"Duration for which namespaces are created and deleted after the last step, for example 2h.")
 	flags.Float64Var(&o.churnRate, "churn-rate", 2, "Creations, and deletions, per second with --churn.")
-	flags.BoolVar(&o.quick, "quick", false, "Measure with a few namespaces, to test the benchmark itself.")
-	flags.BoolVar(&o.fsync, "fsync", false, "Run etcd with fsync.")
-	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.chart, "chart", "", "File to write a chart to, as SVG. It requires two numbers of namespaces.")
 }
 
 // complete applies --quick, and parses and validates the options.
 func (o *options) complete() error {
-	if o.quick {
+	if o.Quick {
 		o.namespaces, o.crds, o.objects, o.sample, o.idle = "20,40", 5, 2, 5, 3*time.Second
 		if o.churn > 0 {
 			o.churn = 20 * time.Second
 		}
 	}
-	for text := range strings.SplitSeq(o.namespaces, ",") {
-		size, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("failed to parse --namespaces: %w", err)
-		}
-		if size < 1 || len(o.sizes) > 0 && size <= o.sizes[len(o.sizes)-1] {
-			return errors.New("--namespaces must contain increasing numbers from 1")
-		}
-		o.sizes = append(o.sizes, size)
+	var err error
+	if o.sizes, err = harness.ParseNumbers("namespaces", o.namespaces); err != nil {
+		return err
+	}
+	if !slices.Equal(o.sizes, slices.Compact(slices.Sorted(slices.Values(o.sizes)))) {
+		return errors.New("--namespaces must contain increasing numbers")
 	}
 	if o.chart != "" && len(o.sizes) < 2 {
 		return errors.New("--chart requires at least two numbers of namespaces")
@@ -91,11 +83,11 @@ func run(ctx context.Context, opts options) error {
 	// After an error, the results so far are printed.
 	result, err := measure(ctx, opts)
 	tables := result.tables()
-	fmt.Print(harness.Text(result.facts, tables))
 	if err != nil {
+		fmt.Print(harness.Text(result.facts, tables))
 		return err
 	}
-	if err := harness.WriteTables(opts.markdown, harness.Markdown(result.facts, tables)); err != nil {
+	if err := opts.Publish(result.facts, tables); err != nil {
 		return err
 	}
 	if opts.chart != "" {
@@ -103,9 +95,7 @@ func run(ctx context.Context, opts options) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(opts.chart, image, 0o644); err != nil {
-			return fmt.Errorf("failed to write the chart: %w", err)
-		}
+		return harness.WriteFile(opts.chart, image)
 	}
 	return nil
 }

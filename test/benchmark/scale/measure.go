@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
@@ -56,7 +57,7 @@ func measure(ctx context.Context, opts options) (result *outcome, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	result.facts = append(result.facts, fmt.Sprintf("Kubernetes %s, etcd runs with fsync: %t", c.kubernetes, opts.fsync),
+	result.facts = append(result.facts, opts.DescribeServer(c.Version),
 		fmt.Sprintf("%d CustomResourceDefinitions; %d objects in each namespace in addition to those of the template",
 			opts.crds, opts.objects))
 	for _, size := range opts.sizes {
@@ -85,10 +86,10 @@ func (c *cluster) measureStep(ctx context.Context, opts options) (*step, error) 
 		return nil, err
 	}
 	names := c.nextNames(opts.sample)
-	opened := c.observer.expectOpen(names)
+	initialized := c.observer.expectInitialized(names)
 	harness.Say("  creation")
 	s.creation, err = c.measureCost(ctx, names, s.idle.rate, func(began []time.Time) (*harness.Tracker, error) {
-		return opened, harness.InParallel(ctx, len(names), func(ctx context.Context, i int) error {
+		return initialized, harness.InParallel(ctx, len(names), func(ctx context.Context, i int) error {
 			began[i] = time.Now()
 			return c.createNamespace(ctx, names[i])
 		})
@@ -196,4 +197,96 @@ func (c *cluster) subtractWatches(ctx context.Context, result *outcome) error {
 	}
 	result.hasOwnWatches = true
 	return nil
+}
+
+// The metrics of the manager that the benchmark reads.
+const (
+	residentMemory = "process_resident_memory_bytes"
+	liveHeap       = "go_gc_heap_live_bytes"
+	goroutines     = "go_goroutines"
+	requestsTotal  = "rest_client_requests_total"
+)
+
+// usage is what the processes have used so far.
+type usage struct {
+	at              time.Time
+	server, manager time.Duration
+	requests        float64
+}
+
+// rate is a usage per second.
+type rate struct{ server, manager, requests float64 }
+
+// minus returns the usage since an earlier one, without the usage at a constant rate in this time.
+func (u usage) minus(before usage, constant rate) (server, manager time.Duration, requests float64) {
+	seconds := u.at.Sub(before.at).Seconds()
+	without := func(used time.Duration, rate float64) time.Duration {
+		return used - time.Duration(rate*seconds*float64(time.Second))
+	}
+	return without(u.server-before.server, constant.server), without(u.manager-before.manager, constant.manager),
+		u.requests - before.requests - constant.requests*seconds
+}
+
+// gauges are the values of the manager's metrics by name. Those with several samples are summed.
+type gauges map[string]float64
+
+func (c *cluster) readManager(ctx context.Context) (gauges, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.metrics, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.metricsClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the metrics of the manager: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("failed to read the metrics of the manager: %s", response.Status)
+	}
+	names := []string{residentMemory, liveHeap, goroutines, requestsTotal}
+	result := gauges{}
+	if err := harness.ReadSamples(response.Body, names, func(name string, _ map[string]string, value float64) {
+		result[name] += value
+	}); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if _, ok := result[name]; !ok {
+			return nil, fmt.Errorf("the manager has no metric %s", name)
+		}
+	}
+	return result, nil
+}
+
+// processors returns the processor time of the API server and of the manager.
+func (c *cluster) processors() (server, manager time.Duration, err error) {
+	server, _, err = c.ServerCPU()
+	manager, _, managerErr := c.manager.CPU()
+	return server, manager, errors.Join(err, managerErr)
+}
+
+func (c *cluster) readUsage(ctx context.Context) (usage, error) {
+	values, err := c.readManager(ctx)
+	if err != nil {
+		return usage{}, err
+	}
+	u := usage{at: time.Now(), requests: values[requestsTotal]}
+	u.server, u.manager, err = c.processors()
+	return u, err
+}
+
+// calm waits until the API server and the manager use at most half a processor, but not longer than
+// a minute: the manager can have work left after the last namespace is complete.
+func (c *cluster) calm(ctx context.Context) error {
+	server, manager, err := c.processors()
+	for deadline := time.Now().Add(time.Minute); err == nil && time.Now().Before(deadline); {
+		if err := harness.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		before := server + manager
+		if server, manager, err = c.processors(); server+manager-before <= time.Second/2 {
+			return err
+		}
+	}
+	return err
 }

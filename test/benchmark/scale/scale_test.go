@@ -7,7 +7,6 @@ import (
 	"flag"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 func TestFit(t *testing.T) {
@@ -79,7 +77,7 @@ func TestOptions(t *testing.T) {
 			if (err != nil) != test.isInvalid || err == nil && !slices.Equal(opts.sizes, test.sizes) {
 				t.Errorf("complete: %v, sizes %v; want sizes %v", err, opts.sizes, test.sizes)
 			}
-			if opts.quick && opts.churn > time.Minute {
+			if opts.Quick && opts.churn > time.Minute {
 				t.Errorf("--quick runs for %s", opts.churn)
 			}
 		})
@@ -88,13 +86,13 @@ func TestOptions(t *testing.T) {
 
 func TestObserver(t *testing.T) {
 	o := &observer{unfinished: map[string]bool{}}
-	opened, removed := o.expectOpen([]string{"a"}), o.expectRemoved([]string{"a"})
+	initialized, removed := o.expectInitialized([]string{"a"}), o.expectRemoved([]string{"a"})
 	changed := o.expectVersion([]string{"a"}, "2")
 	namespace := newNamespace("a")
 	namespace.Labels[v1alpha1.LabelInitializing] = "true"
 	expect := func(when string, unfinished int, remaining ...int) {
 		t.Helper()
-		got := []int{opened.Remaining(), changed.Remaining(), removed.Remaining()}
+		got := []int{initialized.Remaining(), changed.Remaining(), removed.Remaining()}
 		if o.countUnfinished() != unfinished || !slices.Equal(got, remaining) {
 			t.Errorf("%s: %d are unfinished, %v remain; want %d, %v", when, o.countUnfinished(), got, unfinished, remaining)
 		}
@@ -103,7 +101,7 @@ func TestObserver(t *testing.T) {
 	expect("initializing", 1, 1, 1, 1)
 	delete(namespace.Labels, v1alpha1.LabelInitializing)
 	o.observeNamespace(namespace, true)
-	expect("open", 0, 0, 1, 1)
+	expect("initialized", 0, 0, 1, 1)
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}, Data: map[string]string{versionKey: "1"}}
 	o.observeConfigMap(config, true)
 	expect("the version before", 0, 0, 1, 1)
@@ -125,43 +123,5 @@ func TestUsageWithoutConstantRate(t *testing.T) {
 	server, manager, requests := after.minus(before, rate{server: 0.1, manager: 0.05, requests: 2})
 	if server != 2*time.Second || manager != 1500*time.Millisecond || requests != 30 {
 		t.Errorf("The usage is %s, %s and %v requests, want 2s, 1.5s and 30", server, manager, requests)
-	}
-}
-
-func TestTables(t *testing.T) {
-	result := &outcome{}
-	for _, size := range []int{500, 1000, 2000} {
-		s := &step{namespaces: size, objects: 20 * size}
-		s.idle = idle{gauges: gauges{liveHeap: float64(size) * (1 << 20), goroutines: 300}, watches: 40}
-		s.creation = cost{times: []time.Duration{time.Second, 3 * time.Second}, requests: 9}
-		s.deletion = cost{requests: float64(size * size)}
-		result.steps = append(result.steps, s)
-	}
-	for i := range 3 {
-		result.points = append(result.points, point{
-			after: time.Duration(i+1) * 30 * time.Minute, gauges: gauges{liveHeap: float64(20+i) * (1 << 20), goroutines: 300},
-		})
-	}
-	image, err := result.chart()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"Live heap: exponent 1.00", "Proportional", harness.FontFamilies, ">2000<"} {
-		if !strings.Contains(string(image), want) {
-			t.Errorf("The chart does not contain %q", want)
-		}
-	}
-	if strings.Contains(string(image), "Creation") {
-		t.Error("The chart contains a value of 0, which is not on the axis")
-	}
-	text := strings.Join(strings.Fields(harness.Text(nil, result.tables())), " ")
-	for _, want := range []string{
-		"2000 40000 0.0 MiB 0.0 MiB 2000.0 MiB 300 40", "Exponent 1.00 - - 1.00 0.00 0.00",
-		"Per 1,000 more 20000 0.0 MiB 0.0 MiB 1000.0 MiB 0 0", "2 creations at once", "500 2.0 s 3.0 s 0.00 ms 9",
-		"Exponent - - - 2.00", "for 1h30m0s: 3 samples", "Live heap 20.0 MiB 22.0 MiB 22.0 MiB 2.0 MiB",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("The report does not contain %q: %s", want, text)
-		}
 	}
 }

@@ -36,21 +36,21 @@ const (
 func (t *turn) measureSingle(ctx context.Context, opts options, r *results) error {
 	for range opts.single {
 		name := t.nextNames(1)[0]
-		complete, open := t.observer.track((*state).isComplete, name), t.observer.track((*state).isOpen, name)
+		complete, initialized := t.observer.track((*state).isComplete, name), t.observer.track((*state).isInitialized, name)
 		began := time.Now()
 		if err := t.createNamespace(ctx, name); err != nil {
 			return err
 		}
 		if err := errors.Join(t.observer.wait(ctx, complete, singleTimeout),
-			t.observer.wait(ctx, open, singleTimeout)); err != nil {
+			t.observer.wait(ctx, initialized, singleTimeout)); err != nil {
 			return err
 		}
-		if len(open.met) == 0 {
+		if len(initialized.met) == 0 {
 			r.missing++
 			continue
 		}
 		r.complete = append(r.complete, complete.last.Sub(began))
-		r.open = append(r.open, open.last.Sub(began))
+		r.initialized = append(r.initialized, initialized.last.Sub(began))
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (t *turn) measureEnforced(ctx context.Context, opts options, r *results) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, manager.Stop()) }()
-	if err := t.contender.apply(ctx, t.cluster, t.pods, v1alpha1.ReadinessEffective); err != nil {
+	if err := t.contender.apply(ctx, t.cluster, t.pods, v1alpha1.WaitForEffective); err != nil {
 		return err
 	}
 	for i := range opts.single + warmUpCount {
@@ -136,15 +136,15 @@ func (t *turn) measureRestored(ctx context.Context, opts options, r *results) er
 // complete creates namespaces and returns the names of those that get the objects.
 func (t *turn) complete(ctx context.Context, opts options, count int) ([]string, error) {
 	names := t.nextNames(count)
-	open := t.observer.track((*state).isOpen, names...)
+	initialized := t.observer.track((*state).isInitialized, names...)
 	if err := t.createNamespaces(ctx, names, opts.clients); err != nil {
 		return nil, err
 	}
-	if err := t.observer.wait(ctx, open, opts.stall); err != nil {
+	if err := t.observer.wait(ctx, initialized, opts.stall); err != nil {
 		return nil, err
 	}
-	if len(open.met) < len(names) {
-		return nil, fmt.Errorf("%d of %d namespaces got their objects", len(open.met), len(names))
+	if len(initialized.met) < len(names) {
+		return nil, fmt.Errorf("%d of %d namespaces got their objects", len(initialized.met), len(names))
 	}
 	return names, t.calm(ctx)
 }
@@ -167,7 +167,7 @@ func (t *turn) measureEarly(ctx context.Context, opts options, r *results) error
 // number of ConfigMaps with a resourceVersion that precedes the quota's or the NetworkPolicy's.
 func (t *turn) writeEarly(ctx context.Context, writers int) (int, error) {
 	name := t.nextNames(1)[0]
-	complete := t.observer.track((*state).isOpen, name)
+	complete := t.observer.track((*state).isInitialized, name)
 	if err := t.createNamespace(ctx, name); err != nil {
 		return 0, err
 	}
@@ -274,13 +274,13 @@ func (t *turn) measureChanged(ctx context.Context, opts options, r *results) err
 	}
 	names := slices.DeleteFunc(namesUntil(t.created), func(name string) bool {
 		s := t.observer.get(name)
-		return !s.isOpen() // created before the controller was ready
+		return !s.isInitialized() // created before the controller was ready
 	})
 	t.pods++
 	pods := int64(t.pods)
 	updated := t.observer.track(func(s *state) bool { return s.pods == pods }, names...)
 	began := time.Now()
-	if err := t.contender.apply(ctx, t.cluster, t.pods, v1alpha1.ReadinessApplied); err != nil {
+	if err := t.contender.apply(ctx, t.cluster, t.pods, v1alpha1.WaitForApplied); err != nil {
 		return err
 	}
 	probeContext, stop := context.WithCancel(ctx)
@@ -298,7 +298,8 @@ func (t *turn) measureChanged(ctx context.Context, opts options, r *results) err
 	err := t.observer.wait(ctx, updated, opts.stall)
 	stop()
 	r.changes = append(r.changes, change{
-		total: len(names), updated: len(updated.met), took: max(0, updated.last.Sub(began)), open: meanwhile.open,
+		total: len(names), updated: len(updated.met), took: max(0, updated.last.Sub(began)),
+		initialized: meanwhile.initialized,
 	})
 	return errors.Join(err, <-probed)
 }

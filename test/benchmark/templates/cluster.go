@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 const (
@@ -36,26 +34,23 @@ const (
 
 // cluster is the control plane of one contender, with the clients of the benchmark.
 type cluster struct {
-	*controlplane.ControlPlane
+	*harness.Cluster
 	admin client.Client
 	// user sends requests as userName, and scraper those that are not counted.
 	user     kubernetes.Interface
 	scraper  rest.Interface
 	meter    *harness.Meter
 	observer *observer
-	// serverPID is the process ID of kube-apiserver, or 0 if it is unknown.
-	serverPID int
-	version   string
 	// created is the number of created namespaces.
 	created int
 }
 
 func startCluster(ctx context.Context, fsync bool) (*cluster, error) {
-	plane, err := controlplane.Start(ctx, controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!fsync)))
+	plane, err := harness.StartCluster(ctx, fsync)
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{ControlPlane: plane, meter: harness.NewMeter()}
+	c := &cluster{Cluster: plane, meter: harness.NewMeter()}
 	if err := c.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
@@ -91,14 +86,6 @@ func (c *cluster) prepare(ctx context.Context) error {
 		return fmt.Errorf("failed to create a client: %w", err)
 	}
 	c.scraper = scraper.CoreV1().RESTClient()
-	version, err := scraper.Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("failed to get the version of the API server: %w", err)
-	}
-	c.version = version.GitVersion
-	if c.serverPID, _, err = harness.FindChild("kube-apiserver"); err != nil {
-		return err
-	}
 	// Early writes must not depend on the RoleBinding: the user can write ConfigMaps everywhere.
 	if err := c.grant(ctx, rbacv1.Subject{APIGroup: rbacGroup, Kind: rbacv1.UserKind, Name: userName}, userName,
 		rbacv1.PolicyRule{
@@ -144,16 +131,6 @@ func (c *cluster) createServiceAccount(ctx context.Context, namespace, name stri
 	return c.grant(ctx, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, name, rules...)
 }
 
-// writeKubeconfig writes a kubeconfig with a token of a ServiceAccount.
-func (c *cluster) writeKubeconfig(ctx context.Context, namespace, name string) (string, error) {
-	config, err := c.ServiceAccountConfig(ctx, namespace, name)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(c.Dir, name+".kubeconfig")
-	return path, controlplane.WriteKubeconfig(path, config)
-}
-
 // nextNames returns names for namespaces.
 func (c *cluster) nextNames(count int) []string {
 	c.created += count
@@ -188,15 +165,6 @@ func (c *cluster) createNamespaces(ctx context.Context, names []string, clients 
 		group.Go(func() error { return c.createNamespace(ctx, name) })
 	}
 	return group.Wait()
-}
-
-// serverCPU returns the processor time of the API server, or 0 if it is unknown.
-func (c *cluster) serverCPU() (time.Duration, error) {
-	if c.serverPID == 0 {
-		return 0, nil
-	}
-	used, _, err := harness.ReadCPU(c.serverPID)
-	return used, err
 }
 
 // poll waits until a condition is met, outside measurements.

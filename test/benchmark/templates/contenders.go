@@ -7,9 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 // contender is a controller that creates the objects in each namespace.
@@ -19,7 +26,7 @@ type contender interface {
 	// start starts the processes of the controller.
 	start(ctx context.Context, c *cluster) ([]*service, error)
 	// apply creates or updates the template, with a limit of Pods in the quota.
-	apply(ctx context.Context, c *cluster, pods int, mode v1alpha1.ReadinessMode) error
+	apply(ctx context.Context, c *cluster, pods int, policy v1alpha1.TemplateWaitPolicy) error
 }
 
 const (
@@ -72,7 +79,7 @@ type turn struct {
 // startTurn starts a control plane and the contender, and waits until it has created the objects in
 // a few namespaces.
 func startTurn(ctx context.Context, name string, opts options) (*turn, error) {
-	c, err := startCluster(ctx, opts.fsync)
+	c, err := startCluster(ctx, opts.Fsync)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +97,7 @@ func (t *turn) prepare(ctx context.Context) error {
 	if err := t.restart(ctx); err != nil {
 		return err
 	}
-	if err := t.contender.apply(ctx, t.cluster, t.pods, v1alpha1.ReadinessApplied); err != nil {
+	if err := t.contender.apply(ctx, t.cluster, t.pods, v1alpha1.WaitForApplied); err != nil {
 		return err
 	}
 	return t.warmUp(ctx)
@@ -111,7 +118,7 @@ func (t *turn) warmUp(ctx context.Context) error {
 		if err := t.createNamespace(ctx, names[0]); err != nil {
 			return false, err
 		}
-		objects := t.observer.track((*state).isOpen, names...)
+		objects := t.observer.track((*state).isInitialized, names...)
 		if err := t.observer.wait(ctx, objects, warmUpTimeout); err != nil {
 			return false, err
 		}
@@ -154,4 +161,169 @@ func (t *turn) usage() (usage, error) {
 		sum.cpu, sum.memory, sum.restarts = sum.cpu+one.cpu, sum.memory+one.memory, sum.restarts+one.restarts
 	}
 	return sum, nil
+}
+
+// operator is nslifecycle with a NamespaceTemplate.
+type operator struct{}
+
+// install also grants what the administrator of a template grants: the template's ServiceAccount can
+// write the objects, and the manager can impersonate it.
+func (*operator) install(ctx context.Context, c *cluster) error {
+	if err := c.Install(ctx); err != nil {
+		return err
+	}
+	if err := c.AggregateClusterRoles(ctx); err != nil {
+		return err
+	}
+	if err := c.createServiceAccount(ctx, controlplane.SystemNamespace, objectName,
+		append(makeRules("create", "patch", "get", "list", "delete"), rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision},
+		})...); err != nil {
+		return err
+	}
+	manager := rbacv1.Subject{
+		Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: controlplane.ServiceAccount,
+	}
+	return c.grant(ctx, manager, "bench-impersonate", rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{objectName},
+		Verbs: []string{"impersonate"},
+	})
+}
+
+func (*operator) start(ctx context.Context, c *cluster) ([]*service, error) {
+	if _, err := c.StartAdmission(ctx); err != nil {
+		return nil, err
+	}
+	s, err := startService(ctx, func(ctx context.Context) (*harness.Process, error) { return c.StartManager(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	return []*service{s}, nil
+}
+
+// apply repeats the request, since the API server rejects it until the manager has started.
+func (*operator) apply(ctx context.Context, c *cluster, pods int, policy v1alpha1.TemplateWaitPolicy) error {
+	spec, err := makeTemplate(pods, policy)
+	if err != nil {
+		return err
+	}
+	template := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: objectName}}
+	return poll(ctx, "the NamespaceTemplate", func(ctx context.Context) (bool, error) {
+		_, err := controllerutil.CreateOrUpdate(ctx, c.admin, template, func() error {
+			template.Spec = spec
+			return nil
+		})
+		return err == nil, err
+	})
+}
+
+// The delays after which a kubelet restarts a container that exits.
+const (
+	firstRestartDelay = 10 * time.Second
+	maxRestartDelay   = 5 * time.Minute
+)
+
+// service is a controller that is restarted when it exits, as by a kubelet.
+type service struct {
+	start  func(context.Context) (*harness.Process, error)
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	lock      sync.Mutex
+	processes []*harness.Process
+	err       error
+}
+
+func startService(ctx context.Context, start func(context.Context) (*harness.Process, error)) (*service, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	first, err := start(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	s := &service{start: start, cancel: cancel, done: make(chan struct{}), processes: []*harness.Process{first}}
+	go s.restart(ctx, first)
+	return s, nil
+}
+
+// restart restarts the process at once when it exits for the first time, and then with increasing
+// delays.
+func (s *service) restart(ctx context.Context, process *harness.Process) {
+	defer close(s.done)
+	delay := time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-process.Exited():
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay):
+		}
+		delay = min(max(2*delay, firstRestartDelay), maxRestartDelay)
+		next, err := s.start(ctx)
+		s.lock.Lock()
+		if err != nil {
+			s.err = err
+			s.lock.Unlock()
+			return
+		}
+		s.processes = append(s.processes, next)
+		s.lock.Unlock()
+		process = next
+	}
+}
+
+// stop stops the process. Errors of processes that have exited before are ignored.
+func (s *service) stop() error {
+	s.cancel()
+	<-s.done
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	last := s.processes[len(s.processes)-1]
+	select {
+	case <-last.Exited():
+		return s.err
+	default:
+		return errors.Join(s.err, last.Stop())
+	}
+}
+
+// kill kills the process, which is then restarted.
+func (s *service) kill() error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.processes[len(s.processes)-1].Kill()
+}
+
+// lastOutput returns the end of the log of the last process.
+func (s *service) lastOutput() string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.processes[len(s.processes)-1].LastOutput()
+}
+
+// usage is what the processes of a contender have used so far.
+type usage struct {
+	cpu      time.Duration
+	memory   int64
+	restarts int
+}
+
+func (s *service) usage() (usage, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	result := usage{restarts: len(s.processes) - 1}
+	for _, process := range s.processes {
+		cpu, _, cpuErr := process.CPU()
+		memory, _, memoryErr := process.PeakMemory()
+		if err := errors.Join(cpuErr, memoryErr); err != nil {
+			return usage{}, err
+		}
+		result.cpu += cpu
+		result.memory = max(result.memory, memory)
+	}
+	return result, s.err
 }

@@ -31,7 +31,7 @@
 // A user who can only create namespaces and ConfigMaps creates the namespaces. Times are from before
 // the POST until a watch delivers the last of the four objects and, with nslifecycle, the namespace
 // without the label of initializing namespaces: with other controllers, the creator can write at
-// once. All readiness is "Applied", except in the case "enforced", in which kube-controller-manager
+// once. All wait policies are "Applied", except in the case "enforced", in which kube-controller-manager
 // runs and nslifecycle waits until it has set the status of the quota.
 //
 // Requests are the increase of apiserver_request_total without Leases and without the benchmark's own

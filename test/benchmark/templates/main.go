@@ -10,17 +10,18 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
-	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 const defaultAtOnce = "500,1000"
 
 type options struct {
+	harness.Flags
+
 	contenders string
 	cases      string
 	rounds     int
@@ -33,11 +34,7 @@ type options struct {
 	steady     time.Duration
 	stall      time.Duration
 	kill       bool
-	quick      bool
-	check      bool
-	fsync      bool
 	kyverno    string
-	markdown   string
 
 	// serve is the argument of the process of the bare client.
 	serve string
@@ -47,6 +44,8 @@ type options struct {
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
+	o.Bind(flags)
+	o.BindCheck(flags)
 	flags.StringVar(&o.contenders, "contenders", strings.Join(contenderNames, ","), "Contenders to measure.")
 	flags.StringVar(&o.cases, "cases", strings.Join(caseNames, ","), "Cases to measure.")
 	flags.IntVar(&o.rounds, "rounds", 1, "Number of rounds.")
@@ -62,18 +61,14 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Time without progress after which namespaces without their objects are counted as incomplete.")
 	flags.BoolVar(&o.kill, "kill", false,
 		"Kill the controllers when half of the namespaces that are created at once are complete.")
-	flags.BoolVar(&o.quick, "quick", false, "Take only a few samples, to test the benchmark itself.")
-	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
-	flags.BoolVar(&o.fsync, "fsync", false, "Run etcd with fsync.")
 	flags.StringVar(&o.kyverno, "kyverno", filepath.Join(controlplane.Root(), "bin", "kyverno"),
 		"Directory with Kyverno's programs and manifest (make kyverno).")
-	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.serve, "serve", "", "Internal: run as the bare client with this kubeconfig.")
 }
 
 // complete applies --quick, and parses and validates the options.
 func (o *options) complete() error {
-	if o.quick {
+	if o.Quick {
 		o.rounds, o.single, o.changed, o.restored, o.early, o.steady = 1, 5, 15, 3, 1, 5*time.Second
 		if o.atOnce == defaultAtOnce {
 			o.atOnce = "20"
@@ -90,17 +85,11 @@ func (o *options) complete() error {
 			return fmt.Errorf("unknown case %q", name)
 		}
 	}
-	for text := range strings.SplitSeq(o.atOnce, ",") {
-		size, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("failed to parse --at-once: %w", err)
-		}
-		o.sizes = append(o.sizes, size)
+	var err error
+	if o.sizes, err = harness.ParseNumbers("at-once", o.atOnce); err != nil {
+		return err
 	}
-	if min(o.rounds, o.single, slices.Min(o.sizes), o.clients, o.changed, o.restored, o.early) < 1 {
-		return errors.New("all numbers must be at least 1")
-	}
-	return nil
+	return harness.Require(o.rounds, o.single, o.clients, o.changed, o.restored, o.early)
 }
 
 func (o *options) has(name string) bool { return slices.Contains(strings.Split(o.cases, ","), name) }
@@ -122,15 +111,9 @@ func run(ctx context.Context, opts options) error {
 	// After an error, the results so far are printed.
 	outcome, err := measure(ctx, opts)
 	tables, missed := outcome.tables()
-	fmt.Print(harness.Text(outcome.facts, tables))
 	if err != nil {
+		fmt.Print(harness.Text(outcome.facts, tables))
 		return err
 	}
-	if err := harness.WriteTables(opts.markdown, harness.Markdown(outcome.facts, tables)); err != nil {
-		return err
-	}
-	if opts.check && len(missed) > 0 {
-		return fmt.Errorf("goals were missed: %s", strings.Join(missed, "; "))
-	}
-	return nil
+	return errors.Join(opts.Publish(outcome.facts, tables), opts.Verify(missed))
 }

@@ -30,9 +30,9 @@ var writerCounts = []int{1, 8}
 
 // results contains the measurements of a contender.
 type results struct {
-	// complete and open are the times from before the POST until the objects exist, and until the
+	// complete and initialized are the times from before the POST until the objects exist, and until the
 	// creator can write as well.
-	complete, open []time.Duration
+	complete, initialized []time.Duration
 	// enforced is the time until the creator can write and the quota is enforced.
 	enforced []time.Duration
 	// missing is the number of namespaces of these samples that did not get the objects in time.
@@ -54,7 +54,7 @@ type results struct {
 // crowd is a measurement of namespaces that are created at once.
 type crowd struct {
 	total, complete int
-	// took is the time until the last complete namespace is open.
+	// took is the time until the last complete namespace is initialized.
 	took                     time.Duration
 	requests                 harness.Counts
 	serverCPU, controllerCPU time.Duration
@@ -66,8 +66,8 @@ type crowd struct {
 type change struct {
 	total, updated int
 	took           time.Duration
-	// open contains the times of namespaces that were created meanwhile, as in results.
-	open []time.Duration
+	// initialized contains the times of namespaces that were created meanwhile, as in results.
+	initialized []time.Duration
 }
 
 // outcome is the result of a run.
@@ -120,8 +120,8 @@ func (o *outcome) turns(
 		if err != nil {
 			return err
 		}
-		if len(o.facts) > 0 && o.facts[len(o.facts)-1] != t.describe(opts) {
-			o.facts = append(o.facts, t.describe(opts))
+		if fact := opts.DescribeServer(t.Version); len(o.facts) > 0 && o.facts[len(o.facts)-1] != fact {
+			o.facts = append(o.facts, fact)
 		}
 		if err := do(t, o.results[name]); err != nil {
 			return errors.Join(fmt.Errorf("failed to measure %s: %w%s", name, err, t.lastOutput()), t.stop())
@@ -131,13 +131,6 @@ func (o *outcome) turns(
 		}
 	}
 	return nil
-}
-
-func (t *turn) describe(opts options) string {
-	if opts.fsync {
-		return fmt.Sprintf("Kubernetes %s, etcd runs with fsync", t.version)
-	}
-	return fmt.Sprintf("Kubernetes %s, etcd runs without fsync", t.version)
 }
 
 // measureEach measures the cases that share a control plane.
@@ -182,7 +175,7 @@ func (t *turn) calm(ctx context.Context) error {
 
 // cpu returns the processor time of the API server and of the contender.
 func (t *turn) cpu() (time.Duration, error) {
-	server, serverErr := t.serverCPU()
+	server, _, serverErr := t.ServerCPU()
 	used, err := t.usage()
 	return server + used.cpu, errors.Join(serverErr, err)
 }
@@ -196,16 +189,16 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 	if err != nil {
 		return err
 	}
-	serverCPU, serverErr := t.serverCPU()
+	serverCPU, _, serverErr := t.ServerCPU()
 	before, err := t.usage()
 	if err := errors.Join(serverErr, err); err != nil {
 		return err
 	}
 	names := t.nextNames(size)
-	open := t.observer.track((*state).isOpen, names...)
+	initialized := t.observer.track((*state).isInitialized, names...)
 	killed := make(chan error, 1)
 	if opts.kill {
-		go func() { killed <- t.killAfter(ctx, open, size/2) }()
+		go func() { killed <- t.killAfter(ctx, initialized, size/2) }()
 	} else {
 		killed <- nil
 	}
@@ -214,7 +207,7 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 		// Namespaces that could not be created are counted as incomplete.
 		harness.Say("  %v", err)
 	}
-	if err := errors.Join(t.observer.wait(ctx, open, opts.stall), <-killed); err != nil {
+	if err := errors.Join(t.observer.wait(ctx, initialized, opts.stall), <-killed); err != nil {
 		return err
 	}
 	if err := t.calm(ctx); err != nil {
@@ -224,10 +217,11 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 	if err != nil {
 		return err
 	}
-	serverCPUAfter, serverErr := t.serverCPU()
+	serverCPUAfter, _, serverErr := t.ServerCPU()
 	after, err := t.usage()
 	one := crowd{
-		total: size, complete: len(open.met), took: max(0, open.last.Sub(began)), requests: requestsAfter.Minus(requests),
+		total: size, complete: len(initialized.met), took: max(0, initialized.last.Sub(began)),
+		requests:  requestsAfter.Minus(requests),
 		serverCPU: serverCPUAfter - serverCPU, controllerCPU: after.cpu - before.cpu,
 		memory: after.memory, restarts: after.restarts - before.restarts,
 	}
@@ -244,11 +238,11 @@ func (t *turn) requests(ctx context.Context) (harness.Counts, error) {
 }
 
 // killAfter kills the processes of the contender when the given number of namespaces is complete.
-func (t *turn) killAfter(ctx context.Context, open *tracker, count int) error {
+func (t *turn) killAfter(ctx context.Context, initialized *tracker, count int) error {
 	if err := poll(ctx, "half of the namespaces", func(context.Context) (bool, error) {
 		t.observer.lock.Lock()
 		defer t.observer.lock.Unlock()
-		return len(open.met) >= count, nil
+		return len(initialized.met) >= count, nil
 	}); err != nil {
 		return err
 	}

@@ -97,14 +97,14 @@ func makePolicy(pods int) (*unstructured.Unstructured, error) {
 }
 
 // makeTemplate returns the spec of the NamespaceTemplate.
-func makeTemplate(pods int, mode v1alpha1.ReadinessMode) (v1alpha1.NamespaceTemplateSpec, error) {
+func makeTemplate(pods int, policy v1alpha1.TemplateWaitPolicy) (v1alpha1.NamespaceTemplateSpec, error) {
 	spec := v1alpha1.NamespaceTemplateSpec{
 		NamespaceSelector: &v1alpha1.NamespaceSelector{
 			MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: teamLabel, Operator: "Exists"}},
 		},
 		ServiceAccountName: objectName,
-		ExistingNamespaces: true,
-		Readiness:          v1alpha1.TemplateReadiness{Mode: mode},
+		Scope:              v1alpha1.ScopeAllNamespaces,
+		Initialization:     v1alpha1.TemplateInitialization{WaitPolicy: policy},
 	}
 	// The first namespace can be created before the manager starts, so that its creator is not recorded.
 	objects, err := makeObjects("${ns.annotations['"+ownerAnnotation+"']}", pods)

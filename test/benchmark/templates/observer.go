@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 // The kinds of the objects.
@@ -47,8 +48,8 @@ type state struct {
 	objects [kinds]observed
 	// pods is the limit of Pods in the ResourceQuota, and enforced is the one in its status.
 	pods, enforced int64
-	// open is true if the Namespace exists and is not initializing.
-	open bool
+	// initialized is true if the Namespace exists and is not initializing.
+	initialized bool
 }
 
 // isComplete reports whether all objects exist.
@@ -61,11 +62,11 @@ func (s *state) isComplete() bool {
 	return true
 }
 
-// isOpen reports whether all objects exist and the creator can write.
-func (s *state) isOpen() bool { return s.open && s.isComplete() }
+// isInitialized reports whether all objects exist and the creator can write.
+func (s *state) isInitialized() bool { return s.initialized && s.isComplete() }
 
 // isEnforced reports whether the creator can write and the quota limits the number of Pods.
-func (s *state) isEnforced() bool { return s.isOpen() && s.enforced == s.pods }
+func (s *state) isEnforced() bool { return s.isInitialized() && s.enforced == s.pods }
 
 // tracker waits until all its namespaces meet a condition.
 type tracker struct {
@@ -106,8 +107,6 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 			}
 			return object, nil
 		}))
-	runContext, cancel := context.WithCancel(ctx)
-	o.stop = func() { cancel(); factory.Shutdown() }
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { o.observe(object, true) },
 		UpdateFunc: func(_, object any) { o.observe(object, true) },
@@ -127,15 +126,12 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 		_, err := informer.AddEventHandler(handler)
 		errs = append(errs, err)
 	}
-	factory.Start(runContext.Done())
-	for _, hasSynced := range factory.WaitForCacheSync(ctx.Done()) {
-		if !hasSynced {
-			errs = append(errs, errors.New("failed to sync the informers"))
-		}
-	}
 	if err := errors.Join(errs...); err != nil {
-		o.stop()
 		return nil, fmt.Errorf("failed to watch the namespaces: %w", err)
+	}
+	var err error
+	if o.stop, err = harness.StartInformers(ctx, factory); err != nil {
+		return nil, err
 	}
 	return o, nil
 }
@@ -148,7 +144,7 @@ func (o *observer) observe(object any, exists bool) {
 	switch object := object.(type) {
 	case *corev1.Namespace:
 		s := o.state(object.Name)
-		s.open = exists && object.Labels[v1alpha1.LabelInitializing] == ""
+		s.initialized = exists && object.Labels[v1alpha1.LabelInitializing] == ""
 		o.changed(object.Name, s, now)
 	case *corev1.LimitRange:
 		o.observeObject(object, limitRange, exists, now)

@@ -33,7 +33,7 @@ func TestContendersCreateTheSameObjects(t *testing.T) {
 	if len(want) != int(kinds) {
 		t.Fatalf("There are %d objects, but the observer expects %d", len(want), kinds)
 	}
-	spec, err := makeTemplate(pods, v1alpha1.ReadinessApplied)
+	spec, err := makeTemplate(pods, v1alpha1.WaitForApplied)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestObserver(t *testing.T) {
 	meta := func(uid, version string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "a", Name: objectName, UID: types.UID(uid), ResourceVersion: version}
 	}
-	complete, open := o.track((*state).isComplete, "a"), o.track((*state).isOpen, "a")
+	complete, initialized := o.track((*state).isComplete, "a"), o.track((*state).isInitialized, "a")
 	initializing := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "a", Labels: map[string]string{v1alpha1.LabelInitializing: "true"},
 	}}
@@ -93,15 +93,15 @@ func TestObserver(t *testing.T) {
 		t.Error("The namespace is complete without its RoleBinding")
 	}
 	o.observe(&rbacv1.RoleBinding{ObjectMeta: meta("5", "14")}, true)
-	if len(complete.met) != 1 || len(open.met) != 0 {
-		t.Error("The namespace must be complete, but not open, while it is initializing")
+	if len(complete.met) != 1 || len(initialized.met) != 0 {
+		t.Error("The namespace must be complete, but not initialized, while it is initializing")
 	}
 	initializing.Labels = nil
 	o.observe(initializing, true)
 	select {
-	case <-open.done:
+	case <-initialized.done:
 	default:
-		t.Error("The namespace must be open without the label")
+		t.Error("The namespace must be initialized without the label")
 	}
 	s := o.get("a")
 	if s.isEnforced() {
@@ -116,15 +116,8 @@ func TestObserver(t *testing.T) {
 	if s = o.get("a"); s.isComplete() {
 		t.Error("The namespace is complete without its quota")
 	}
-	if late := o.track(func(s *state) bool { return s.open }, "a", "b"); len(late.met) != 1 {
+	if late := o.track(func(s *state) bool { return s.initialized }, "a", "b"); len(late.met) != 1 {
 		t.Error("A new tracker must use what is known")
-	}
-}
-
-func TestVerbs(t *testing.T) {
-	one := crowd{total: 10, requests: harness.Counts{"PATCH": 40, "POST": 40, "GET": 15, "LIST": 0}}
-	if got, want := one.verbs(), "PATCH 4.0, POST 4.0, GET 1.5"; got != want {
-		t.Errorf("verbs = %q, want %q", got, want)
 	}
 }
 
@@ -138,12 +131,12 @@ func TestGoals(t *testing.T) {
 	}
 	floor := results{crowds: map[int][]crowd{10: {{total: 10, complete: 10, took: time.Second, serverCPU: time.Second}}}}
 	good := results{
-		open: at(50, 60), deleted: at(5), early: map[int][]int{1: {0, 0}}, steady: time.Minute,
+		initialized: at(50, 60), deleted: at(5), early: map[int][]int{1: {0, 0}}, steady: time.Minute,
 		crowds: map[int][]crowd{10: {{
 			total: 10, complete: 10, took: 2 * time.Second, serverCPU: time.Second, controllerCPU: time.Second,
 			requests: harness.Counts{"PATCH": 90}, memory: 120 << 20,
 		}}},
-		changes: []change{{total: 200, updated: 200, took: 3 * time.Second, open: at(60)}},
+		changes: []change{{total: 200, updated: 200, took: 3 * time.Second, initialized: at(60)}},
 	}
 	for name, test := range map[string]struct {
 		peer    time.Duration
@@ -177,8 +170,8 @@ func TestGoals(t *testing.T) {
 			}
 			o := &outcome{results: map[string]*results{bareClient: &floor, ours: &own}, sizes: []int{10}}
 			if test.peer > 0 {
-				o.results[kyvernoPeer] = &results{open: []time.Duration{test.peer}}
-				o.results[raisedKyverno] = &results{open: []time.Duration{2 * test.peer}}
+				o.results[kyvernoPeer] = &results{initialized: []time.Duration{test.peer}}
+				o.results[raisedKyverno] = &results{initialized: []time.Duration{2 * test.peer}}
 			}
 			if _, missed := goalTable(o.goals()); !reflect.DeepEqual(missed, test.missing) {
 				t.Errorf("The missed goals are %q, want %q", missed, test.missing)

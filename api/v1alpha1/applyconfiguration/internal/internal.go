@@ -26,64 +26,13 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.AdoptPolicy
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.AdoptionPolicy
   scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.ConflictPolicy
   scalar: string
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.EffectiveInitializer
-  map:
-    fields:
-    - name: configuration
-      type:
-        scalar: string
-    - name: confinement
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerConfinement
-      default: None
-    - name: failurePolicy
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
-    - name: finalizer
-      type:
-        scalar: string
-    - name: name
-      type:
-        scalar: string
-    - name: namespaceSelector
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
-    - name: subjects
-      type:
-        list:
-          elementType:
-            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
-          elementRelationship: atomic
-    - name: timeoutSeconds
-      type:
-        scalar: numeric
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.EffectiveTemplate
-  map:
-    fields:
-    - name: access
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateAccess
-    - name: name
-      type:
-        scalar: string
-    - name: namespaceSelector
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
-    - name: parameters
-      type:
-        list:
-          elementType:
-            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateParameter
-          elementRelationship: associative
-          keys:
-          - name
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerConfinement
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.FailurePolicy
   scalar: string
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerConfinement
   scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
   scalar: string
@@ -96,16 +45,18 @@ var schemaYAML = typed.YAMLObject(`types:
       default: None
     - name: failurePolicy
       type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
-    - name: finalizer
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.FailurePolicy
+      default: Fail
+    - name: name
       type:
         scalar: string
-    - name: name
+    - name: namespaceFinalizer
       type:
         scalar: string
     - name: namespaceSelector
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+      default: {}
     - name: subjects
       type:
         list:
@@ -138,6 +89,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: status
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerConfigurationStatus
+      default:
+        observedGeneration: -1
     - name: waitingSubjects
       type:
         list:
@@ -145,60 +98,6 @@ var schemaYAML = typed.YAMLObject(`types:
             namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
           elementRelationship: atomic
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerConfigurationStatus
-  map:
-    fields:
-    - name: conditions
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
-          elementRelationship: associative
-          keys:
-          - type
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerSet
-  map:
-    fields:
-    - name: apiVersion
-      type:
-        scalar: string
-    - name: initializers
-      type:
-        list:
-          elementType:
-            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.EffectiveInitializer
-          elementRelationship: associative
-          keys:
-          - name
-    - name: kind
-      type:
-        scalar: string
-    - name: metadata
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
-    - name: operator
-      type:
-        scalar: string
-    - name: status
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerSetStatus
-    - name: systemNamespace
-      type:
-        scalar: string
-    - name: templates
-      type:
-        list:
-          elementType:
-            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.EffectiveTemplate
-          elementRelationship: associative
-          keys:
-          - name
-    - name: waitingSubjects
-      type:
-        list:
-          elementType:
-            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
-          elementRelationship: atomic
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerSetStatus
   map:
     fields:
     - name: conditions
@@ -242,6 +141,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
           elementRelationship: atomic
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceState
+  scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceTemplate
   map:
     fields:
@@ -260,6 +161,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: status
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceTemplateStatus
+      default:
+        observedGeneration: -1
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceTemplateSpec
   map:
     fields:
@@ -267,15 +170,20 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateAccess
       default: Open
-    - name: existingNamespaces
+    - name: initialization
       type:
-        scalar: boolean
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateInitialization
+      default: {}
     - name: maxNamespacesPerUser
       type:
         scalar: numeric
     - name: namespaceSelector
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+    - name: objectRetentionPolicy
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectRetentionPolicy
+      default: {}
     - name: objects
       type:
         list:
@@ -292,18 +200,14 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
-    - name: readiness
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateReadiness
-      default: {}
-    - name: removal
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateRemoval
-      default: {}
     - name: rollout
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateRollout
       default: {}
+    - name: scope
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateScope
+      default: NewNamespaces
     - name: serviceAccountName
       type:
         scalar: string
@@ -342,9 +246,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaces
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateNamespaceCounts
-    - name: revision
+    - name: observedGeneration
       type:
-        scalar: string
+        scalar: numeric
     - name: sourceNamespaces
       type:
         list:
@@ -353,9 +257,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.ReadinessMode
+    - name: updateRevision
+      type:
+        scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.ObjectLock
   scalar: string
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.RetentionPolicy
   scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.Subject
   map:
@@ -375,21 +282,6 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateAccess
   scalar: string
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateCopy
-  map:
-    fields:
-    - name: apiVersion
-      type:
-        scalar: string
-    - name: kind
-      type:
-        scalar: string
-    - name: name
-      type:
-        scalar: string
-    - name: namespace
-      type:
-        scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateFailure
   map:
     fields:
@@ -405,39 +297,58 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: reason
       type:
         scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateInitialization
+  map:
+    fields:
+    - name: failurePolicy
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.FailurePolicy
+      default: Fail
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
+    - name: waitPolicy
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateWaitPolicy
+      default: Effective
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateNamespaceCounts
   map:
     fields:
     - name: conflicted
       type:
         scalar: numeric
+    - name: desired
+      type:
+        scalar: numeric
     - name: failed
       type:
         scalar: numeric
-    - name: pending
+    - name: outdated
       type:
         scalar: numeric
-    - name: ready
-      type:
-        scalar: numeric
-    - name: selected
+    - name: updated
       type:
         scalar: numeric
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObject
   map:
     fields:
-    - name: copy
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateCopy
     - name: includeWhen
       type:
         scalar: string
-    - name: locked
+    - name: lock
       type:
-        scalar: boolean
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.ObjectLock
+      default: None
     - name: name
       type:
         scalar: string
+    - name: namespaceState
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceState
+      default: Initializing
+    - name: sourceRef
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSourceReference
     - name: template
       type:
         map:
@@ -451,12 +362,21 @@ var schemaYAML = typed.YAMLObject(`types:
               elementType:
                 namedType: __untyped_deduced_
               elementRelationship: separable
-    - name: when
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectRetentionPolicy
+  map:
+    fields:
+    - name: whenDeleted
       type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectTime
-      default: BeforeOpen
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectTime
-  scalar: string
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RetentionPolicy
+      default: Retain
+    - name: whenDeselected
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RetentionPolicy
+      default: Retain
+    - name: whenRemoved
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RetentionPolicy
+      default: Delete
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateParameter
   map:
     fields:
@@ -471,11 +391,12 @@ var schemaYAML = typed.YAMLObject(`types:
         list:
           elementType:
             scalar: string
-          elementRelationship: atomic
+          elementRelationship: associative
     - name: immutable
       type:
         scalar: boolean
-    - name: label
+      default: false
+    - name: labelKey
       type:
         scalar: string
     - name: name
@@ -487,48 +408,27 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: required
       type:
         scalar: boolean
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateReadiness
-  map:
-    fields:
-    - name: mode
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.ReadinessMode
-      default: Effective
-    - name: timeoutSeconds
-      type:
-        scalar: numeric
-- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateRemoval
-  map:
-    fields:
-    - name: fromTemplate
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
-      default: Prune
-    - name: onDelete
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
-      default: Keep
-    - name: onUnmatch
-      type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.RemovalPolicy
-      default: Keep
+      default: false
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateRollout
   map:
     fields:
-    - name: canary
+    - name: canarySelector
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
-    - name: pauseAfterFailures
+    - name: failureThreshold
       type:
         scalar: numeric
       default: 3
-    - name: paused
-      type:
-        scalar: boolean
-    - name: ratePerSecond
+    - name: maxNamespacesPerSecond
       type:
         scalar: numeric
       default: 100
+    - name: paused
+      type:
+        scalar: boolean
+      default: false
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateScope
+  scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSourceNamespace
   map:
     fields:
@@ -538,14 +438,29 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: uid
       type:
         namedType: io.k8s.apimachinery.pkg.types.UID
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSourceReference
+  map:
+    fields:
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: namespaceUID
+      type:
+        namedType: io.k8s.apimachinery.pkg.types.UID
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateSync
   map:
     fields:
-    - name: adopt
+    - name: adoptionPolicy
       type:
-        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.AdoptPolicy
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.AdoptionPolicy
       default: IfEqual
-    - name: conflicts
+    - name: conflictPolicy
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.ConflictPolicy
       default: Report
@@ -562,6 +477,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateWaitPolicy
+  scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:

@@ -22,12 +22,12 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // ReasonInitialized is the default reason of a Result with a message.
-const ReasonInitialized = "Initialized"
+const ReasonInitialized = v1alpha1.ReasonInitialized
 
 // Options are the options of package initializer.
 type Options struct {
@@ -68,7 +68,7 @@ func NewHandler(c client.Client, name string, call workrunner.Call, options Opti
 		Name:          "initializer " + name,
 		ConditionType: corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix),
 		DoneReason:    ReasonInitialized,
-		IsReserved:    isReserved,
+		IsReserved:    initialization.IsOperatorReason,
 		Match:         e.matches,
 		Call:          call,
 		Finish:        e.finish,
@@ -81,16 +81,6 @@ func NewHandler(c client.Client, name string, call workrunner.Call, options Opti
 		handler.Prepare = e.addFinalizer
 	}
 	return handler
-}
-
-// isReserved reports whether a reason is reserved for the operator. The operator overwrites
-// conditions with such a reason.
-func isReserved(reason string) bool {
-	switch reason {
-	case v1alpha1.ReasonPending, v1alpha1.ReasonCompleted, v1alpha1.ReasonTimedOut, v1alpha1.ReasonDeregistered:
-		return true
-	}
-	return false
 }
 
 // matches reports whether the Namespace waits for the initializer and can still be initialized.
@@ -161,7 +151,7 @@ func (e *engine) write(
 			return true, nil
 		case workrunner.LacksPermission(err):
 			return false, e.explainForbidden(ctx, namespace, err)
-		case !apierrors.IsInvalid(err) && !nswrite.IsConflict(err):
+		case !apierrors.IsInvalid(err) && !nsobject.IsConflict(err):
 			return false, err
 		}
 		if refreshErr := workrunner.Refresh(ctx, e.client, namespace); refreshErr != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/fakeapi"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
-	"github.com/nslifecycle/nslifecycle/test/wrappers"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 const (

@@ -17,23 +17,14 @@ import (
 // without a time limit. If several configurations register an initializer, the settings in the
 // first one apply.
 type InitializerSettingsApplyConfiguration struct {
-	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer, counted from
-	// the start of the initializer's turn. After this time, failurePolicy applies. The time starts
-	// when the operator observes the turn, so the Namespace might wait longer, but never less. A
-	// change to timeoutSeconds also applies to waiting Namespaces; if it was not set before, the time
-	// starts when the operator observes the change. The default is no limit.
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-	// failurePolicy specifies what happens when the initializer times out. "Fail", the default,
-	// fails the initialization: the Namespace gets a failure result and is deleted. "Ignore" skips
-	// the initializer, and the operator reports this in a condition and an Event.
-	FailurePolicy *apiv1alpha1.InitializerFailurePolicy `json:"failurePolicy,omitempty"`
-	// finalizer is a namespace finalizer, such as "search.example.com/index". It is added to
-	// spec.finalizers of every Namespace that gets the initializer when the Namespace is created. The
-	// Namespace is not deleted until the controller responsible for the finalizer removes it.
-	Finalizer *string `json:"finalizer,omitempty"`
+	DeadlineApplyConfiguration `json:""`
+	// namespaceFinalizer is an entry of spec.finalizers, such as "search.example.com/index", that every
+	// Namespace with this initializer gets when it is created. The Namespace is not deleted until the
+	// controller responsible for the finalizer removes it.
+	NamespaceFinalizer *string `json:"namespaceFinalizer,omitempty"`
 	// subjects are the users, groups and ServiceAccounts that implement the initializer. If set, only
 	// they can remove the initializer from the pending list, and only when it is first in the list. They
-	// still need the "initialize" verb. The default allows every holder of the verb to remove it at any
+	// still need the "initialize" verb. If it is not set, every holder of the verb can remove it at any
 	// time. The operator itself always can, for example after a timeout.
 	Subjects []SubjectApplyConfiguration `json:"subjects,omitempty"`
 	// confinement limits what the subjects can write, in addition to RBAC. With "None", the default, their
@@ -52,8 +43,8 @@ type InitializerSettingsApplyConfiguration struct {
 	// Confinement does not limit the permissions to impersonate other users and to change admission policies.
 	Confinement *apiv1alpha1.InitializerConfinement `json:"confinement,omitempty"`
 	// namespaceSelector limits the initializer to Namespaces whose labels in the create request match.
-	// Users choose the labels of the Namespaces that they create, so a selector does not enforce
-	// anything. The default selects every new Namespace.
+	// The empty selector, which is the default, selects every new Namespace. Users choose the labels of
+	// the Namespaces that they create, so a selector does not enforce anything.
 	NamespaceSelector *NamespaceSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 }
 
@@ -67,23 +58,23 @@ func InitializerSettings() *InitializerSettingsApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TimeoutSeconds field is set to the value of the last call.
 func (b *InitializerSettingsApplyConfiguration) WithTimeoutSeconds(value int32) *InitializerSettingsApplyConfiguration {
-	b.TimeoutSeconds = &value
+	b.DeadlineApplyConfiguration.TimeoutSeconds = &value
 	return b
 }
 
 // WithFailurePolicy sets the FailurePolicy field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the FailurePolicy field is set to the value of the last call.
-func (b *InitializerSettingsApplyConfiguration) WithFailurePolicy(value apiv1alpha1.InitializerFailurePolicy) *InitializerSettingsApplyConfiguration {
-	b.FailurePolicy = &value
+func (b *InitializerSettingsApplyConfiguration) WithFailurePolicy(value apiv1alpha1.FailurePolicy) *InitializerSettingsApplyConfiguration {
+	b.DeadlineApplyConfiguration.FailurePolicy = &value
 	return b
 }
 
-// WithFinalizer sets the Finalizer field in the declarative configuration to the given value
+// WithNamespaceFinalizer sets the NamespaceFinalizer field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Finalizer field is set to the value of the last call.
-func (b *InitializerSettingsApplyConfiguration) WithFinalizer(value string) *InitializerSettingsApplyConfiguration {
-	b.Finalizer = &value
+// If called multiple times, the NamespaceFinalizer field is set to the value of the last call.
+func (b *InitializerSettingsApplyConfiguration) WithNamespaceFinalizer(value string) *InitializerSettingsApplyConfiguration {
+	b.NamespaceFinalizer = &value
 	return b
 }
 

@@ -39,23 +39,23 @@ func (b *NamespaceInitializerApplyConfiguration) WithName(value string) *Namespa
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TimeoutSeconds field is set to the value of the last call.
 func (b *NamespaceInitializerApplyConfiguration) WithTimeoutSeconds(value int32) *NamespaceInitializerApplyConfiguration {
-	b.InitializerSettingsApplyConfiguration.TimeoutSeconds = &value
+	b.DeadlineApplyConfiguration.TimeoutSeconds = &value
 	return b
 }
 
 // WithFailurePolicy sets the FailurePolicy field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the FailurePolicy field is set to the value of the last call.
-func (b *NamespaceInitializerApplyConfiguration) WithFailurePolicy(value apiv1alpha1.InitializerFailurePolicy) *NamespaceInitializerApplyConfiguration {
-	b.InitializerSettingsApplyConfiguration.FailurePolicy = &value
+func (b *NamespaceInitializerApplyConfiguration) WithFailurePolicy(value apiv1alpha1.FailurePolicy) *NamespaceInitializerApplyConfiguration {
+	b.DeadlineApplyConfiguration.FailurePolicy = &value
 	return b
 }
 
-// WithFinalizer sets the Finalizer field in the declarative configuration to the given value
+// WithNamespaceFinalizer sets the NamespaceFinalizer field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Finalizer field is set to the value of the last call.
-func (b *NamespaceInitializerApplyConfiguration) WithFinalizer(value string) *NamespaceInitializerApplyConfiguration {
-	b.InitializerSettingsApplyConfiguration.Finalizer = &value
+// If called multiple times, the NamespaceFinalizer field is set to the value of the last call.
+func (b *NamespaceInitializerApplyConfiguration) WithNamespaceFinalizer(value string) *NamespaceInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.NamespaceFinalizer = &value
 	return b
 }
 

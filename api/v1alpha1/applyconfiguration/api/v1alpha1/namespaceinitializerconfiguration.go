@@ -20,6 +20,8 @@ import (
 // NamespaceInitializerConfiguration registers initializers. Every Namespace that is created
 // afterwards waits for them; existing Namespaces are not affected.
 //
+// The fields are at the top level, without spec, as in the Namespace Initializer KEP.
+//
 // The initializers of all configurations are merged into one list: configurations are sorted by
 // name, and the order within each configuration is preserved. Only the first entry for each
 // initializer is used (Namespace Initializer KEP, "Core Kubernetes Changes").

@@ -14,9 +14,13 @@ import (
 //
 // NamespaceInitializerConfigurationStatus is the observed state of a configuration.
 type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
-	// conditions are the observed conditions. "Active" is True while every new Namespace gets the
-	// initializers of this configuration. "Healthy" is False if an initializer is unresponsive or
-	// lacks permissions.
+	// observedGeneration is the metadata.generation that the conditions are computed from. It is -1
+	// until the operator has observed the configuration.
+	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	// conditions are the observed conditions. "Ready" summarizes the others. "Active" is True while
+	// every new Namespace gets the initializers of this configuration. "Healthy" is False if an
+	// initializer is unresponsive or lacks permissions. "Stalled" exists, and is True, only while the
+	// configuration cannot become ready unless a user acts.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -24,6 +28,14 @@ type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
 // apply.
 func NamespaceInitializerConfigurationStatus() *NamespaceInitializerConfigurationStatusApplyConfiguration {
 	return &NamespaceInitializerConfigurationStatusApplyConfiguration{}
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *NamespaceInitializerConfigurationStatusApplyConfiguration) WithObservedGeneration(value int64) *NamespaceInitializerConfigurationStatusApplyConfiguration {
+	b.ObservedGeneration = &value
+	return b
 }
 
 // WithConditions adds the given value to the Conditions field in the declarative configuration

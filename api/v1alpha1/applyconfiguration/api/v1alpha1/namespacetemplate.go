@@ -18,7 +18,7 @@ import (
 // with apply.
 //
 // NamespaceTemplate specifies the objects that each selected Namespace contains. The operator creates
-// them before a new Namespace opens, and keeps them up to date.
+// them before a new Namespace is Initialized, and keeps them up to date.
 type NamespaceTemplateApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata.

@@ -14,22 +14,22 @@ import (
 //
 // NamespaceTemplateSpec specifies objects, and the Namespaces that contain them.
 type NamespaceTemplateSpecApplyConfiguration struct {
-	// namespaceSelector selects Namespaces by their labels. An empty selector selects every Namespace.
-	// If it is not set, only Namespaces with the label "nslifecycle.dev/template" and the name of the
-	// template are selected. Such Namespaces are selected in any case.
+	// namespaceSelector selects Namespaces by their labels. The empty selector selects every Namespace.
+	// If it is not set, it selects none. Namespaces with the label "nslifecycle.dev/template" and the
+	// name of the template are always selected.
 	NamespaceSelector *NamespaceSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// access specifies who can create or label a Namespace so that the template selects it. "Open", the
-	// default, allows all users. "Restricted" requires the verb "use" on the template.
+	// access specifies who can create or label a Namespace so that the template selects it. "Open" allows
+	// all users. "Restricted" requires the verb "use" on the template.
 	Access *apiv1alpha1.TemplateAccess `json:"access,omitempty"`
 	// serviceAccountName is the name of a ServiceAccount in the namespace of the operator. The operator
 	// impersonates it to write the objects and to read the sources of copies. It requires the verb
-	// "furnish" on namespaces, granted by a ClusterRoleBinding, and the permissions to create and patch
+	// "provision" on namespaces, granted by a ClusterRoleBinding, and the permissions to create and patch
 	// the objects.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
-	// existingNamespaces extends the template to Namespaces that were not created with it: those that
-	// are older than the template, and those that got their labels later. They get the objects when they
-	// are initialized. The default is false.
-	ExistingNamespaces *bool `json:"existingNamespaces,omitempty"`
+	// scope specifies to which selected Namespaces the template is applied. "NewNamespaces" excludes
+	// Namespaces that were not created with it: those that are older than the template, and those that got
+	// their labels later. "AllNamespaces" includes them once they are Initialized.
+	Scope *apiv1alpha1.TemplateScope `json:"scope,omitempty"`
 	// maxNamespacesPerUser is the maximum number of Namespaces that a user creates with the template. The
 	// operator counts the Namespaces of the same creator (annotation "nslifecycle.dev/requested-by") that
 	// the template selected when they were created (annotation "nslifecycle.dev/selected-templates"), until
@@ -37,7 +37,7 @@ type NamespaceTemplateSpecApplyConfiguration struct {
 	// reached, the initialization of a new Namespace fails. The default is no limit.
 	MaxNamespacesPerUser *int32 `json:"maxNamespacesPerUser,omitempty"`
 	// parameters are values that the creator of a Namespace chooses, with the annotation
-	// "parameter.nslifecycle.dev/<name>".
+	// "parameter.nslifecycle.dev/<name>" or with the label that labelKey specifies.
 	Parameters []TemplateParameterApplyConfiguration `json:"parameters,omitempty"`
 	// variables are named expressions that objects and later variables can use.
 	Variables []TemplateVariableApplyConfiguration `json:"variables,omitempty"`
@@ -45,12 +45,13 @@ type NamespaceTemplateSpecApplyConfiguration struct {
 	Objects []TemplateObjectApplyConfiguration `json:"objects,omitempty"`
 	// sync specifies how the operator handles changes by other clients.
 	Sync *TemplateSyncApplyConfiguration `json:"sync,omitempty"`
-	// removal specifies when the operator deletes the objects of the template.
-	Removal *TemplateRemovalApplyConfiguration `json:"removal,omitempty"`
-	// readiness specifies when a new Namespace opens.
-	Readiness *TemplateReadinessApplyConfiguration `json:"readiness,omitempty"`
-	// rollout specifies how changes of the template reach open Namespaces. New Namespaces get the last
-	// revision that has reached all open Namespaces.
+	// objectRetentionPolicy specifies when the operator deletes the objects of the template. It never
+	// deletes adopted objects.
+	ObjectRetentionPolicy *TemplateObjectRetentionPolicyApplyConfiguration `json:"objectRetentionPolicy,omitempty"`
+	// initialization specifies how long a new Namespace is Initializing because of the template.
+	Initialization *TemplateInitializationApplyConfiguration `json:"initialization,omitempty"`
+	// rollout specifies how changes of the template reach Namespaces that are Initialized. New Namespaces
+	// get status.currentRevision.
 	Rollout *TemplateRolloutApplyConfiguration `json:"rollout,omitempty"`
 }
 
@@ -84,11 +85,11 @@ func (b *NamespaceTemplateSpecApplyConfiguration) WithServiceAccountName(value s
 	return b
 }
 
-// WithExistingNamespaces sets the ExistingNamespaces field in the declarative configuration to the given value
+// WithScope sets the Scope field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ExistingNamespaces field is set to the value of the last call.
-func (b *NamespaceTemplateSpecApplyConfiguration) WithExistingNamespaces(value bool) *NamespaceTemplateSpecApplyConfiguration {
-	b.ExistingNamespaces = &value
+// If called multiple times, the Scope field is set to the value of the last call.
+func (b *NamespaceTemplateSpecApplyConfiguration) WithScope(value apiv1alpha1.TemplateScope) *NamespaceTemplateSpecApplyConfiguration {
+	b.Scope = &value
 	return b
 }
 
@@ -147,19 +148,19 @@ func (b *NamespaceTemplateSpecApplyConfiguration) WithSync(value *TemplateSyncAp
 	return b
 }
 
-// WithRemoval sets the Removal field in the declarative configuration to the given value
+// WithObjectRetentionPolicy sets the ObjectRetentionPolicy field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Removal field is set to the value of the last call.
-func (b *NamespaceTemplateSpecApplyConfiguration) WithRemoval(value *TemplateRemovalApplyConfiguration) *NamespaceTemplateSpecApplyConfiguration {
-	b.Removal = value
+// If called multiple times, the ObjectRetentionPolicy field is set to the value of the last call.
+func (b *NamespaceTemplateSpecApplyConfiguration) WithObjectRetentionPolicy(value *TemplateObjectRetentionPolicyApplyConfiguration) *NamespaceTemplateSpecApplyConfiguration {
+	b.ObjectRetentionPolicy = value
 	return b
 }
 
-// WithReadiness sets the Readiness field in the declarative configuration to the given value
+// WithInitialization sets the Initialization field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Readiness field is set to the value of the last call.
-func (b *NamespaceTemplateSpecApplyConfiguration) WithReadiness(value *TemplateReadinessApplyConfiguration) *NamespaceTemplateSpecApplyConfiguration {
-	b.Readiness = value
+// If called multiple times, the Initialization field is set to the value of the last call.
+func (b *NamespaceTemplateSpecApplyConfiguration) WithInitialization(value *TemplateInitializationApplyConfiguration) *NamespaceTemplateSpecApplyConfiguration {
+	b.Initialization = value
 	return b
 }
 

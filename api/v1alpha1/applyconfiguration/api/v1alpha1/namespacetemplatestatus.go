@@ -14,17 +14,25 @@ import (
 //
 // NamespaceTemplateStatus is the observed state of a template.
 type NamespaceTemplateStatusApplyConfiguration struct {
-	// conditions are the observed conditions: "Valid", "Authorized", "Progressing" and "Conflicted".
+	// observedGeneration is the metadata.generation that the status is computed from. It is -1 until the
+	// operator has observed the template.
+	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	// conditions are the observed conditions: "Ready", which summarizes the others, "Valid",
+	// "Authorized", "Progressing" and "Conflicted". "Stalled" exists, and is True, only while the
+	// template cannot become ready unless a user acts.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// revision identifies the content of the spec: parameters, variables and objects. Namespaces record
-	// the revision that they contain in the annotation "nslifecycle.dev/templates". The ControllerRevision
-	// "<template>-<revision>" in the namespace of the operator has the content.
-	Revision *string `json:"revision,omitempty"`
-	// currentRevision is the last revision that has reached all open Namespaces. New Namespaces get it.
+	// updateRevision identifies the content of the spec: parameters, variables and objects. Namespaces
+	// record the revision that they contain in the annotation "nslifecycle.dev/applied-templates". The
+	// ControllerRevision "<template>-<revision>" in the namespace of the operator has the content.
+	UpdateRevision *string `json:"updateRevision,omitempty"`
+	// currentRevision is the revision that new Namespaces get: the last one that has reached all Namespaces
+	// that are Initialized, except those whose own objects or metadata prevent it. The first revision is
+	// current at once. It equals updateRevision unless a rollout is in progress or the template is invalid. The
+	// annotation "nslifecycle.dev/current-revision" of the ControllerRevisions records it.
 	CurrentRevision *string `json:"currentRevision,omitempty"`
 	// sourceNamespaces are the namespaces of the sources of copies. If one of them is deleted and created
-	// again, which other users may have done, the operator copies nothing from the new one until its
-	// entry is removed.
+	// again, which other users may have done, the operator copies nothing from the new one until
+	// sourceRef.namespaceUID accepts it.
 	SourceNamespaces []TemplateSourceNamespaceApplyConfiguration `json:"sourceNamespaces,omitempty"`
 	// namespaces are the numbers of Namespaces by state.
 	Namespaces *TemplateNamespaceCountsApplyConfiguration `json:"namespaces,omitempty"`
@@ -36,6 +44,14 @@ type NamespaceTemplateStatusApplyConfiguration struct {
 // apply.
 func NamespaceTemplateStatus() *NamespaceTemplateStatusApplyConfiguration {
 	return &NamespaceTemplateStatusApplyConfiguration{}
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *NamespaceTemplateStatusApplyConfiguration) WithObservedGeneration(value int64) *NamespaceTemplateStatusApplyConfiguration {
+	b.ObservedGeneration = &value
+	return b
 }
 
 // WithConditions adds the given value to the Conditions field in the declarative configuration
@@ -51,11 +67,11 @@ func (b *NamespaceTemplateStatusApplyConfiguration) WithConditions(values ...*v1
 	return b
 }
 
-// WithRevision sets the Revision field in the declarative configuration to the given value
+// WithUpdateRevision sets the UpdateRevision field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Revision field is set to the value of the last call.
-func (b *NamespaceTemplateStatusApplyConfiguration) WithRevision(value string) *NamespaceTemplateStatusApplyConfiguration {
-	b.Revision = &value
+// If called multiple times, the UpdateRevision field is set to the value of the last call.
+func (b *NamespaceTemplateStatusApplyConfiguration) WithUpdateRevision(value string) *NamespaceTemplateStatusApplyConfiguration {
+	b.UpdateRevision = &value
 	return b
 }
 

@@ -12,7 +12,8 @@ package v1alpha1
 type TemplateFailureApplyConfiguration struct {
 	// namespace is the name of the Namespace.
 	Namespace *string `json:"namespace,omitempty"`
-	// object is the name of the object in the template; empty if the failure concerns the whole template.
+	// object is the name of the object in the template; empty if the failure concerns the whole template, or
+	// an object that the template no longer contains.
 	Object *string `json:"object,omitempty"`
 	// reason is one word in CamelCase.
 	Reason *string `json:"reason,omitempty"`

@@ -8,17 +8,19 @@ package v1alpha1
 // TemplateNamespaceCountsApplyConfiguration represents a declarative configuration of the TemplateNamespaceCounts type for use
 // with apply.
 //
-// TemplateNamespaceCounts are numbers of Namespaces.
+// TemplateNamespaceCounts are numbers of Namespaces. One that is Initializing is counted only if it is failed
+// or conflicted.
 type TemplateNamespaceCountsApplyConfiguration struct {
-	// selected is the number of Namespaces that the template selects.
-	Selected *int32 `json:"selected,omitempty"`
-	// ready is the number of Namespaces that contain the objects of the revision of the spec.
-	Ready *int32 `json:"ready,omitempty"`
-	// pending is the number of Namespaces that the operator must still update.
-	Pending *int32 `json:"pending,omitempty"`
+	// desired is the number of Namespaces to which the template is applied: the sum of the other numbers.
+	Desired *int32 `json:"desired,omitempty"`
+	// updated is the number of Namespaces that contain the objects of updateRevision or, if sync.mode is "Once",
+	// of any revision.
+	Updated *int32 `json:"updated,omitempty"`
+	// outdated is the number of Namespaces that the operator must still update.
+	Outdated *int32 `json:"outdated,omitempty"`
 	// failed is the number of Namespaces in which an object cannot be applied.
 	Failed *int32 `json:"failed,omitempty"`
-	// conflicted is the number of Namespaces in which another client controls an object.
+	// conflicted is the number of Namespaces in which another client or template controls an object.
 	Conflicted *int32 `json:"conflicted,omitempty"`
 }
 
@@ -28,27 +30,27 @@ func TemplateNamespaceCounts() *TemplateNamespaceCountsApplyConfiguration {
 	return &TemplateNamespaceCountsApplyConfiguration{}
 }
 
-// WithSelected sets the Selected field in the declarative configuration to the given value
+// WithDesired sets the Desired field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Selected field is set to the value of the last call.
-func (b *TemplateNamespaceCountsApplyConfiguration) WithSelected(value int32) *TemplateNamespaceCountsApplyConfiguration {
-	b.Selected = &value
+// If called multiple times, the Desired field is set to the value of the last call.
+func (b *TemplateNamespaceCountsApplyConfiguration) WithDesired(value int32) *TemplateNamespaceCountsApplyConfiguration {
+	b.Desired = &value
 	return b
 }
 
-// WithReady sets the Ready field in the declarative configuration to the given value
+// WithUpdated sets the Updated field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Ready field is set to the value of the last call.
-func (b *TemplateNamespaceCountsApplyConfiguration) WithReady(value int32) *TemplateNamespaceCountsApplyConfiguration {
-	b.Ready = &value
+// If called multiple times, the Updated field is set to the value of the last call.
+func (b *TemplateNamespaceCountsApplyConfiguration) WithUpdated(value int32) *TemplateNamespaceCountsApplyConfiguration {
+	b.Updated = &value
 	return b
 }
 
-// WithPending sets the Pending field in the declarative configuration to the given value
+// WithOutdated sets the Outdated field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Pending field is set to the value of the last call.
-func (b *TemplateNamespaceCountsApplyConfiguration) WithPending(value int32) *TemplateNamespaceCountsApplyConfiguration {
-	b.Pending = &value
+// If called multiple times, the Outdated field is set to the value of the last call.
+func (b *TemplateNamespaceCountsApplyConfiguration) WithOutdated(value int32) *TemplateNamespaceCountsApplyConfiguration {
+	b.Outdated = &value
 	return b
 }
 

@@ -21,17 +21,18 @@ type TemplateObjectApplyConfiguration struct {
 	// contain CEL expressions in "${" and "}". An expression that is the whole string keeps its type.
 	// "$${" is replaced by "${".
 	Template *runtime.RawExtension `json:"template,omitempty"`
-	// copy creates a copy of a Secret or ConfigMap, and updates it when the source changes. If the source
-	// is deleted, the copies remain.
-	Copy *TemplateCopyApplyConfiguration `json:"copy,omitempty"`
+	// sourceRef refers to a Secret or ConfigMap. The object is a copy of it, and is updated when the
+	// source changes. If the source is deleted, the copies remain.
+	SourceRef *TemplateSourceReferenceApplyConfiguration `json:"sourceRef,omitempty"`
 	// includeWhen is a CEL expression of type bool. If it is false, the Namespace does not contain the
 	// object.
 	IncludeWhen *string `json:"includeWhen,omitempty"`
-	// when specifies when the object is created. "BeforeOpen" is the default.
-	When *apiv1alpha1.TemplateObjectTime `json:"when,omitempty"`
-	// locked makes the API server reject changes to the object by users who have neither the verb
-	// "furnish" nor the verb "initialize" on the Namespace.
-	Locked *bool `json:"locked,omitempty"`
+	// namespaceState is the state of the Namespace in which the operator creates the object:
+	// "Initializing", before users can write to the Namespace, or "Initialized".
+	NamespaceState *apiv1alpha1.NamespaceState `json:"namespaceState,omitempty"`
+	// lock specifies which changes to the object the API server rejects, unless a ClusterRoleBinding grants
+	// the user the verb "provision" or "initialize" on namespaces. "All" rejects updates and deletions.
+	Lock *apiv1alpha1.ObjectLock `json:"lock,omitempty"`
 }
 
 // TemplateObjectApplyConfiguration constructs a declarative configuration of the TemplateObject type for use with
@@ -56,11 +57,11 @@ func (b *TemplateObjectApplyConfiguration) WithTemplate(value runtime.RawExtensi
 	return b
 }
 
-// WithCopy sets the Copy field in the declarative configuration to the given value
+// WithSourceRef sets the SourceRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Copy field is set to the value of the last call.
-func (b *TemplateObjectApplyConfiguration) WithCopy(value *TemplateCopyApplyConfiguration) *TemplateObjectApplyConfiguration {
-	b.Copy = value
+// If called multiple times, the SourceRef field is set to the value of the last call.
+func (b *TemplateObjectApplyConfiguration) WithSourceRef(value *TemplateSourceReferenceApplyConfiguration) *TemplateObjectApplyConfiguration {
+	b.SourceRef = value
 	return b
 }
 
@@ -72,18 +73,18 @@ func (b *TemplateObjectApplyConfiguration) WithIncludeWhen(value string) *Templa
 	return b
 }
 
-// WithWhen sets the When field in the declarative configuration to the given value
+// WithNamespaceState sets the NamespaceState field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the When field is set to the value of the last call.
-func (b *TemplateObjectApplyConfiguration) WithWhen(value apiv1alpha1.TemplateObjectTime) *TemplateObjectApplyConfiguration {
-	b.When = &value
+// If called multiple times, the NamespaceState field is set to the value of the last call.
+func (b *TemplateObjectApplyConfiguration) WithNamespaceState(value apiv1alpha1.NamespaceState) *TemplateObjectApplyConfiguration {
+	b.NamespaceState = &value
 	return b
 }
 
-// WithLocked sets the Locked field in the declarative configuration to the given value
+// WithLock sets the Lock field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Locked field is set to the value of the last call.
-func (b *TemplateObjectApplyConfiguration) WithLocked(value bool) *TemplateObjectApplyConfiguration {
-	b.Locked = &value
+// If called multiple times, the Lock field is set to the value of the last call.
+func (b *TemplateObjectApplyConfiguration) WithLock(value apiv1alpha1.ObjectLock) *TemplateObjectApplyConfiguration {
+	b.Lock = &value
 	return b
 }

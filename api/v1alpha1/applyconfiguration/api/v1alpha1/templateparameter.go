@@ -11,13 +11,13 @@ package v1alpha1
 // TemplateParameter is a value that the creator of a Namespace chooses. The API server validates it
 // in the request that creates or changes the Namespace, and adds the default to new Namespaces.
 type TemplateParameterApplyConfiguration struct {
-	// name is the name of the parameter in expressions and in the annotation.
+	// name is the name of the parameter in expressions and, unless labelKey is set, in the annotation.
 	Name *string `json:"name,omitempty"`
 	// description explains the parameter to users.
 	Description *string `json:"description,omitempty"`
-	// label is the key of a label of the Namespace that contains the value, instead of the annotation.
-	Label *string `json:"label,omitempty"`
-	// enum lists the permitted values. The default permits all values of at most 1024 characters.
+	// labelKey is the key of a label of the Namespace that contains the value, instead of the annotation.
+	LabelKey *string `json:"labelKey,omitempty"`
+	// enum lists the permitted values. If it is not set, all values of at most 1024 characters are permitted.
 	Enum []string `json:"enum,omitempty"`
 	// pattern is a regular expression (RE2) that the value must match. It is not anchored.
 	Pattern *string `json:"pattern,omitempty"`
@@ -51,11 +51,11 @@ func (b *TemplateParameterApplyConfiguration) WithDescription(value string) *Tem
 	return b
 }
 
-// WithLabel sets the Label field in the declarative configuration to the given value
+// WithLabelKey sets the LabelKey field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Label field is set to the value of the last call.
-func (b *TemplateParameterApplyConfiguration) WithLabel(value string) *TemplateParameterApplyConfiguration {
-	b.Label = &value
+// If called multiple times, the LabelKey field is set to the value of the last call.
+func (b *TemplateParameterApplyConfiguration) WithLabelKey(value string) *TemplateParameterApplyConfiguration {
+	b.LabelKey = &value
 	return b
 }
 

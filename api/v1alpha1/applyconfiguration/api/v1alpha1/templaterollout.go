@@ -8,17 +8,16 @@ package v1alpha1
 // TemplateRolloutApplyConfiguration represents a declarative configuration of the TemplateRollout type for use
 // with apply.
 //
-// TemplateRollout specifies how changes of the template reach open Namespaces.
+// TemplateRollout specifies how changes of the template reach Namespaces that are Initialized.
 type TemplateRolloutApplyConfiguration struct {
-	// ratePerSecond is the maximum number of Namespaces that are updated in one second. The default is
-	// 100.
-	RatePerSecond *int32 `json:"ratePerSecond,omitempty"`
-	// canary selects the Namespaces that are updated first. Other Namespaces are updated when these contain the
-	// new revision.
-	Canary *NamespaceSelectorApplyConfiguration `json:"canary,omitempty"`
-	// pauseAfterFailures pauses the rollout while the new revision cannot be applied to this number of
-	// Namespaces. The default is 3.
-	PauseAfterFailures *int32 `json:"pauseAfterFailures,omitempty"`
+	// maxNamespacesPerSecond is the maximum number of Namespaces that are updated in one second.
+	MaxNamespacesPerSecond *int32 `json:"maxNamespacesPerSecond,omitempty"`
+	// canarySelector selects the Namespaces that are updated first. Other Namespaces are updated when these
+	// contain the new revision. If it is not set, it selects none.
+	CanarySelector *NamespaceSelectorApplyConfiguration `json:"canarySelector,omitempty"`
+	// failureThreshold pauses the rollout while the new revision cannot be applied to this number of
+	// Namespaces.
+	FailureThreshold *int32 `json:"failureThreshold,omitempty"`
 	// paused pauses the rollout.
 	Paused *bool `json:"paused,omitempty"`
 }
@@ -29,27 +28,27 @@ func TemplateRollout() *TemplateRolloutApplyConfiguration {
 	return &TemplateRolloutApplyConfiguration{}
 }
 
-// WithRatePerSecond sets the RatePerSecond field in the declarative configuration to the given value
+// WithMaxNamespacesPerSecond sets the MaxNamespacesPerSecond field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RatePerSecond field is set to the value of the last call.
-func (b *TemplateRolloutApplyConfiguration) WithRatePerSecond(value int32) *TemplateRolloutApplyConfiguration {
-	b.RatePerSecond = &value
+// If called multiple times, the MaxNamespacesPerSecond field is set to the value of the last call.
+func (b *TemplateRolloutApplyConfiguration) WithMaxNamespacesPerSecond(value int32) *TemplateRolloutApplyConfiguration {
+	b.MaxNamespacesPerSecond = &value
 	return b
 }
 
-// WithCanary sets the Canary field in the declarative configuration to the given value
+// WithCanarySelector sets the CanarySelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Canary field is set to the value of the last call.
-func (b *TemplateRolloutApplyConfiguration) WithCanary(value *NamespaceSelectorApplyConfiguration) *TemplateRolloutApplyConfiguration {
-	b.Canary = value
+// If called multiple times, the CanarySelector field is set to the value of the last call.
+func (b *TemplateRolloutApplyConfiguration) WithCanarySelector(value *NamespaceSelectorApplyConfiguration) *TemplateRolloutApplyConfiguration {
+	b.CanarySelector = value
 	return b
 }
 
-// WithPauseAfterFailures sets the PauseAfterFailures field in the declarative configuration to the given value
+// WithFailureThreshold sets the FailureThreshold field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PauseAfterFailures field is set to the value of the last call.
-func (b *TemplateRolloutApplyConfiguration) WithPauseAfterFailures(value int32) *TemplateRolloutApplyConfiguration {
-	b.PauseAfterFailures = &value
+// If called multiple times, the FailureThreshold field is set to the value of the last call.
+func (b *TemplateRolloutApplyConfiguration) WithFailureThreshold(value int32) *TemplateRolloutApplyConfiguration {
+	b.FailureThreshold = &value
 	return b
 }
 

@@ -16,7 +16,8 @@ import (
 type TemplateSourceNamespaceApplyConfiguration struct {
 	// name is the name of the Namespace.
 	Name *string `json:"name,omitempty"`
-	// uid is the UID of the Namespace when the operator first read it for this template.
+	// uid is sourceRef.namespaceUID or, if it is not set, the UID of the Namespace when the operator first
+	// read it for this template.
 	UID *types.UID `json:"uid,omitempty"`
 }
 

@@ -14,17 +14,17 @@ import (
 //
 // TemplateSync specifies how the operator handles changes by other clients.
 type TemplateSyncApplyConfiguration struct {
-	// mode is "Always", the default, or "Once": the operator then applies the objects only once to each
-	// Namespace.
+	// mode specifies how often the operator applies the objects. "Always" also restores objects that other
+	// clients change. "Once" applies the objects once to each Namespace.
 	Mode *apiv1alpha1.SyncMode `json:"mode,omitempty"`
-	// conflicts specifies what happens if another client changes an object again after the operator has
-	// restored it. "Report", the default, stops after three rounds and reports the conflict. "Force"
-	// continues with increasing delays.
-	Conflicts *apiv1alpha1.ConflictPolicy `json:"conflicts,omitempty"`
-	// adopt specifies what happens if an object exists before the template is applied. "IfEqual", the
-	// default, adopts it if it contains all values of the template, and otherwise reports it. "Always"
-	// changes it. "Never" reports it.
-	Adopt *apiv1alpha1.AdoptPolicy `json:"adopt,omitempty"`
+	// conflictPolicy specifies what happens if another client changes an object again after the operator
+	// has restored it. "Report" stops after three rounds and reports the conflict. "Force" continues with
+	// increasing delays.
+	ConflictPolicy *apiv1alpha1.ConflictPolicy `json:"conflictPolicy,omitempty"`
+	// adoptionPolicy specifies what happens if an object exists before the template is applied. "IfEqual"
+	// adopts it if it contains all values of the template, and otherwise reports it. "Always" changes it.
+	// "Never" reports it.
+	AdoptionPolicy *apiv1alpha1.AdoptionPolicy `json:"adoptionPolicy,omitempty"`
 }
 
 // TemplateSyncApplyConfiguration constructs a declarative configuration of the TemplateSync type for use with
@@ -41,18 +41,18 @@ func (b *TemplateSyncApplyConfiguration) WithMode(value apiv1alpha1.SyncMode) *T
 	return b
 }
 
-// WithConflicts sets the Conflicts field in the declarative configuration to the given value
+// WithConflictPolicy sets the ConflictPolicy field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Conflicts field is set to the value of the last call.
-func (b *TemplateSyncApplyConfiguration) WithConflicts(value apiv1alpha1.ConflictPolicy) *TemplateSyncApplyConfiguration {
-	b.Conflicts = &value
+// If called multiple times, the ConflictPolicy field is set to the value of the last call.
+func (b *TemplateSyncApplyConfiguration) WithConflictPolicy(value apiv1alpha1.ConflictPolicy) *TemplateSyncApplyConfiguration {
+	b.ConflictPolicy = &value
 	return b
 }
 
-// WithAdopt sets the Adopt field in the declarative configuration to the given value
+// WithAdoptionPolicy sets the AdoptionPolicy field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Adopt field is set to the value of the last call.
-func (b *TemplateSyncApplyConfiguration) WithAdopt(value apiv1alpha1.AdoptPolicy) *TemplateSyncApplyConfiguration {
-	b.Adopt = &value
+// If called multiple times, the AdoptionPolicy field is set to the value of the last call.
+func (b *TemplateSyncApplyConfiguration) WithAdoptionPolicy(value apiv1alpha1.AdoptionPolicy) *TemplateSyncApplyConfiguration {
+	b.AdoptionPolicy = &value
 	return b
 }

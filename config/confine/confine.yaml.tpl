@@ -1,0 +1,410 @@
+# Limits what the operator can write. RBAC cannot express most of these rules: for example, a permission to delete Pods
+# applies to all namespaces, and this policy limits it to terminating ones. The API server refuses everything that the
+# policy does not allow explicitly, so that a permission that is granted by mistake, or added by an upgrade, has no
+# effect. Exempt from admission, and limited only by RBAC, are reads, access and token reviews, impersonation, admission
+# policies and their bindings, and requests to aggregated API servers.
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: confine
+  labels:
+    nslifecycle.dev/policy: confine
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - apiGroups: ["*"]
+      apiVersions: ["*"]
+      operations: ["*"]
+      resources: ["*/*"]
+      scope: "*"
+  # All requests match, because a role that is too wide would otherwise allow creations and updates of any type. This
+  # costs each write of other users 0.3 ms (docs/benchmarks.md).
+  #
+  # For other users, only this comparison is evaluated. The namespace is not compared: an overlay that changes it would
+  # otherwise disable the policy. ServiceAccounts with these names in other namespaces are confined too.
+  matchConditions:
+  - name: is-operator
+    expression: >-
+      request.userInfo.username.startsWith('system:serviceaccount:') &&
+      (request.userInfo.username.endsWith(':nslifecycle-controller-manager') ||
+       request.userInfo.username.endsWith(':nslifecycle-admission') ||
+       request.userInfo.username.endsWith(':nslifecycle-finalization'))
+  variables:
+  # The namespace finalizer of the operator.
+  - name: namespaceFinalizer
+    expression: "'kubernetes'"
+  - name: systemNamespace
+    expression: "request.userInfo.username.split(':')[2]"
+  - name: isDryRun
+    expression: "request.?dryRun.orValue(false)"
+  # The resource with its group and subresource. Only /namespaces are Namespaces: custom resources can have this name.
+  - name: resource
+    expression: >-
+      request.resource.group + '/' + request.resource.resource +
+      (request.?subResource.orValue('') == '' ? '' : '/' + request.subResource)
+  - name: isNamespace
+    expression: "variables.resource in ['/namespaces', '/namespaces/status', '/namespaces/finalize']"
+  - name: isInSystemNamespace
+    expression: "!variables.isNamespace && request.namespace == variables.systemNamespace"
+  - name: name
+    expression: >-
+      request.?name.orValue('') != '' ? request.name :
+      object != null ? object.?metadata.?name.orValue('') :
+      oldObject != null ? oldObject.?metadata.?name.orValue('') : ''
+  - name: refusal
+    expression: >-
+      'user "' + request.userInfo.username + '" is not allowed to ' + request.operation + ' ' +
+      request.resource.resource + (request.resource.group == '' ? '' : '.' + request.resource.group) +
+      (request.?subResource.orValue('') == '' ? '' : '/' + request.subResource) + ' "' +
+      (request.?namespace.orValue('') == '' || variables.isNamespace ? '' : request.namespace + '/') +
+      variables.name + '"'
+  - name: metadata
+    expression: "object == null ? {} : object.?metadata.orValue({})"
+  - name: oldMetadata
+    expression: "oldObject == null ? {} : oldObject.?metadata.orValue({})"
+  # An owner reference to an object that does not exist makes the garbage collector delete the object, and a finalizer
+  # blocks its deletion. A NamespaceTemplate owns its revisions.
+  - name: keepsOwnersAndFinalizers
+    expression: >-
+      variables.metadata.?ownerReferences.orValue([])
+        .filter(r, !(variables.resource == 'apps/controllerrevisions' && r.kind == 'NamespaceTemplate' &&
+          r.apiVersion.startsWith('nslifecycle.dev/'))) ==
+      variables.oldMetadata.?ownerReferences.orValue([])
+        .filter(r, !(variables.resource == 'apps/controllerrevisions' && r.kind == 'NamespaceTemplate' &&
+          r.apiVersion.startsWith('nslifecycle.dev/'))) &&
+      variables.metadata.?finalizers.orValue([])
+        .filter(f, !(variables.resource == 'nslifecycle.dev/namespacetemplates' && f == 'nslifecycle.dev/template-objects')) ==
+      variables.oldMetadata.?finalizers.orValue([])
+        .filter(f, !(variables.resource == 'nslifecycle.dev/namespacetemplates' && f == 'nslifecycle.dev/template-objects'))
+  - name: keepsLabelsAndAnnotations
+    expression: >-
+      variables.metadata.?labels.orValue({}) == variables.oldMetadata.?labels.orValue({}) &&
+      variables.metadata.?annotations.orValue({}) == variables.oldMetadata.?annotations.orValue({})
+  # Whether the namespace of the object is terminating, and its content has to be deleted before the operator removes
+  # the namespace finalizer. Users cannot set the time of a deletion.
+  - name: isInTerminatingNamespace
+    expression: >-
+      !variables.isNamespace && namespaceObject != null && has(namespaceObject.metadata.deletionTimestamp) &&
+      variables.namespaceFinalizer in namespaceObject.?spec.?finalizers.orValue([])
+  - name: isTerminating
+    expression: "variables.isNamespace && oldObject != null && has(oldObject.metadata.deletionTimestamp)"
+
+  # The deletion of Namespaces.
+  #
+  # The pattern for a failure is that of the policy guard, which allows a failure only while initializers are pending.
+  - name: hasFailed
+    expression: >-
+      variables.isNamespace && oldObject != null &&
+      variables.oldMetadata.?labels[?'nslifecycle.dev/initializing'].orValue('') == 'true' &&
+      {{include "hasNames" "list" "variables.oldMetadata.?annotations[?'nslifecycle.dev/pending-initializers'].orValue('')"}} &&
+      variables.oldMetadata.?annotations[?'nslifecycle.dev/initialization-result'].orValue('')
+        .matches('{{.failurePattern}}')
+  # The time when the Namespace expires, or nothing. A duration in CEL has no days.
+  - name: expiresAt
+    expression: >-
+      !variables.isNamespace || oldObject == null ? [] :
+      variables.oldMetadata.?annotations[?'nslifecycle.dev/expires-at'].hasValue()
+      ? (variables.oldMetadata.annotations[?'nslifecycle.dev/ttl'].hasValue() ? [] :
+         [timestamp(variables.oldMetadata.annotations['nslifecycle.dev/expires-at'])])
+      : variables.oldMetadata.?annotations[?'nslifecycle.dev/ttl'].hasValue()
+      ? [variables.oldMetadata.annotations['nslifecycle.dev/ttl']].map(ttl,
+          timestamp(variables.oldMetadata.creationTimestamp) +
+          duration(ttl.contains('d') ? string(int(ttl.split('d')[0]) * 24) + 'h' : '0s') +
+          duration(ttl.endsWith('d') ? '0s' : ttl.split('d')[ttl.contains('d') ? 1 : 0]))
+      : []
+  # CEL has no clock. The operator therefore records the expiry as a condition before it deletes the Namespace, and the
+  # rule below compares the time in the condition with the API server's clock.
+  - name: hasExpired
+    expression: >-
+      variables.isNamespace && oldObject != null &&
+      variables.expiresAt.exists(expiresAt, oldObject.?status.?conditions.orValue([]).exists(c,
+        c.type == 'nslifecycle.dev/Expired' && c.status == 'True' && expiresAt <= timestamp(c.lastTransitionTime)))
+  {{include "expiredVariables"}}
+
+  # The updates of Namespaces.
+  - name: labels
+    expression: "!variables.isNamespace ? {} : variables.metadata.?labels.orValue({})"
+  - name: oldLabels
+    expression: "!variables.isNamespace ? {} : variables.oldMetadata.?labels.orValue({})"
+  - name: annotations
+    expression: "!variables.isNamespace ? {} : variables.metadata.?annotations.orValue({})"
+  - name: oldAnnotations
+    expression: "!variables.isNamespace ? {} : variables.oldMetadata.?annotations.orValue({})"
+  - name: ownAnnotations
+    expression: >-
+      [{{.progressAnnotations}},
+       {{.recordAnnotations}}]
+  - name: finalizers
+    expression: "!variables.isNamespace || object == null ? [] : object.?spec.?finalizers.orValue([])"
+  - name: oldFinalizers
+    expression: "!variables.isNamespace || oldObject == null ? [] : oldObject.?spec.?finalizers.orValue([])"
+  # The conditions that do not belong to the operator. The deletion conditions are those of the built-in namespace
+  # controller.
+  - name: otherConditions
+    expression: >-
+      !variables.isNamespace || object == null ? [] : object.?status.?conditions.orValue([])
+      .filter(c, !({{include "isOwnCondition"}} ||
+        c.type.endsWith('/Initialized') || variables.isTerminating && c.type in [
+          'NamespaceDeletionDiscoveryFailure', 'NamespaceDeletionContentFailure',
+          'NamespaceDeletionGroupVersionParsingFailure', 'NamespaceContentRemaining', 'NamespaceFinalizersRemaining']))
+  - name: oldOtherConditions
+    expression: >-
+      !variables.isNamespace || oldObject == null ? [] : oldObject.?status.?conditions.orValue([])
+      .filter(c, !({{include "isOwnCondition"}} ||
+        c.type.endsWith('/Initialized') || variables.isTerminating && c.type in [
+          'NamespaceDeletionDiscoveryFailure', 'NamespaceDeletionContentFailure',
+          'NamespaceDeletionGroupVersionParsingFailure', 'NamespaceContentRemaining', 'NamespaceFinalizersRemaining']))
+
+  # The operator keeps the rules of two ClusterRoles up to date.
+  #
+  # The built-in API groups with their cluster-scoped resources. test/admission compares them with the discovery of
+  # each API server.
+  - name: builtIn
+    expression: >-
+      {'': ['namespaces', 'nodes', 'persistentvolumes', 'componentstatuses'],
+       'admissionregistration.k8s.io': ['mutatingadmissionpolicies', 'mutatingadmissionpolicybindings',
+         'mutatingwebhookconfigurations', 'validatingadmissionpolicies', 'validatingadmissionpolicybindings',
+         'validatingwebhookconfigurations'],
+       'apiextensions.k8s.io': ['customresourcedefinitions'],
+       'apiregistration.k8s.io': ['apiservices'],
+       'apps': [],
+       'authentication.k8s.io': ['selfsubjectreviews', 'tokenreviews'],
+       'authorization.k8s.io': ['selfsubjectaccessreviews', 'selfsubjectrulesreviews', 'subjectaccessreviews'],
+       'autoscaling': [],
+       'batch': [],
+       'certificates.k8s.io': ['certificatesigningrequests', 'clustertrustbundles'],
+       'coordination.k8s.io': [],
+       'discovery.k8s.io': [],
+       'events.k8s.io': [],
+       'extensions': [],
+       'flowcontrol.apiserver.k8s.io': ['flowschemas', 'prioritylevelconfigurations'],
+       'internal.apiserver.k8s.io': ['storageversions'],
+       'networking.k8s.io': ['ingressclasses', 'ipaddresses', 'servicecidrs'],
+       'node.k8s.io': ['runtimeclasses'],
+       'policy': [],
+       'rbac.authorization.k8s.io': ['clusterrolebindings', 'clusterroles'],
+       'resource.k8s.io': ['deviceclasses', 'devicetaintrules', 'resourceslices'],
+       'scheduling.k8s.io': ['priorityclasses'],
+       'storage.k8s.io': ['csidrivers', 'csinodes', 'storageclasses', 'volumeattachments', 'volumeattributesclasses'],
+       'storagemigration.k8s.io': ['storageversionmigrations']}
+  # The prefix of the ServiceAccount's name, which is that of the ClusterRoles' names.
+  - name: prefix
+    expression: "(request.userInfo.username.split(':')[3] + '$').replace('controller-manager$', '').replace('finalization$', '')"
+  - name: roleVerbs
+    expression: >-
+      {variables.prefix + 'content': ['list', 'watch', 'delete', 'deletecollection'],
+       variables.prefix + 'template-objects': ['list', 'watch']}[?request.?name.orValue('')].orValue([])
+  - name: roleRules
+    expression: >-
+      variables.resource == 'rbac.authorization.k8s.io/clusterroles' && object != null ? object.?rules.orValue([]) : []
+
+  # The operator configures the webhooks in three configurations. The API server ensures that their names are unique.
+  - name: webhooks
+    expression: >-
+      request.resource.group == 'admissionregistration.k8s.io' && object != null ? object.?webhooks.orValue([]) : []
+  - name: oldWebhooks
+    expression: >-
+      request.resource.group == 'admissionregistration.k8s.io' && oldObject != null
+      ? oldObject.?webhooks.orValue([]) : []
+  # The fields of each webhook that the operator changes, apart from clientConfig.
+  - name: webhookFields
+    expression: >-
+      {'inject.nslifecycle.dev': ['rules', 'matchConditions', 'failurePolicy'],
+       'complete.nslifecycle.dev': ['rules', 'matchConditions', 'failurePolicy'],
+       'restore.nslifecycle.dev': ['rules', 'matchConditions'],
+       'hold-waiting-subjects.nslifecycle.dev': ['rules', 'matchConditions'],
+       'hold-fallback-waiting-subjects.nslifecycle.dev': ['rules', 'matchConditions']}
+
+  validations:
+  - expression: >-
+      variables.isNamespace && request.operation != 'CONNECT' ||
+      request.operation == 'DELETE' ||
+      request.operation in ['CREATE', 'UPDATE'] && variables.resource in [
+        '/events', 'events.k8s.io/events', 'coordination.k8s.io/leases', 'apps/controllerrevisions',
+        'internal.nslifecycle.dev/namespaceinitializersets'] ||
+      request.operation == 'UPDATE' && variables.resource in [
+        '/secrets', 'rbac.authorization.k8s.io/clusterroles', 'nslifecycle.dev/namespacetemplates',
+        'admissionregistration.k8s.io/mutatingwebhookconfigurations',
+        'admissionregistration.k8s.io/validatingwebhookconfigurations',
+        'nslifecycle.dev/namespacetemplates/status', 'nslifecycle.dev/namespaceinitializerconfigurations/status',
+        'internal.nslifecycle.dev/namespaceinitializersets/status']
+    reason: Forbidden
+    messageExpression: "variables.refusal + ': policy confine allows no such request'"
+  # The API server checks each object of a deletecollection.
+  - expression: >-
+      request.operation != 'DELETE' || variables.isNamespace || variables.isInTerminatingNamespace ||
+      variables.isInSystemNamespace && variables.resource == 'apps/controllerrevisions' &&
+      variables.oldMetadata.?labels[?'nslifecycle.dev/managed-by-template'].hasValue()
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator deletes only objects in terminating namespaces with namespace finalizer "' +
+      variables.namespaceFinalizer + '"'
+  - expression: >-
+      request.operation != 'DELETE' || !variables.isNamespace || variables.hasFailed || variables.hasExpired
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator deletes only namespaces whose initialization has failed, and namespaces that'
+      + ' have expired according to condition nslifecycle.dev/Expired and their annotation'
+  - expression: "request.operation != 'CREATE' || !variables.isNamespace || variables.isDryRun"
+    reason: Forbidden
+    messageExpression: "variables.refusal + ': the operator creates namespaces only as dry runs'"
+  # Diagnosis removes the finalizers of other controllers from terminating Namespaces as a dry run.
+  - expression: >-
+      request.operation != 'UPDATE' || !variables.isNamespace || variables.isTerminating && variables.isDryRun ||
+      variables.keepsOwnersAndFinalizers &&
+      variables.labels.all(k, k == 'nslifecycle.dev/initializing' || variables.labels[?k] == variables.oldLabels[?k]) &&
+      variables.oldLabels.all(k, k == 'nslifecycle.dev/initializing' || k in variables.labels) &&
+      variables.annotations.all(k, k in variables.ownAnnotations ||
+        variables.annotations[?k] == variables.oldAnnotations[?k]) &&
+      variables.oldAnnotations.all(k, k in variables.ownAnnotations || k in variables.annotations)
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator changes no finalizers, no owner references, and only labels and annotations of'
+      + ' its own: nslifecycle.dev/initializing, ' + variables.ownAnnotations.join(', ')
+  - expression: >-
+      request.operation != 'UPDATE' || !variables.isNamespace || variables.finalizers == variables.oldFinalizers ||
+      variables.isTerminating && variables.resource == '/namespaces/finalize' && (variables.isDryRun ||
+        variables.finalizers == variables.oldFinalizers.filter(f, f != variables.namespaceFinalizer) ||
+        variables.oldFinalizers.size() == 0 && variables.finalizers == [variables.namespaceFinalizer])
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator changes only its own namespace finalizer "' + variables.namespaceFinalizer +
+      '", and only of terminating namespaces'
+  - expression: >-
+      request.operation != 'UPDATE' || !variables.isNamespace ||
+      variables.otherConditions == variables.oldOtherConditions &&
+      (object.?status.?phase == oldObject.?status.?phase ||
+       variables.isTerminating && object.?status.?phase.orValue('') == 'Terminating')
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator changes no conditions of other controllers, and sets the phase only to'
+      + ' Terminating, and only on terminating namespaces'
+  # The policy expiry has the same rule for other users.
+  - expression: >-
+      !variables.isNamespace || {{include "expiredRule"}}
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the time of condition nslifecycle.dev/Expired is in the future, or field manager nslifecycle'
+      + ' has updated the status in the same second'
+  # Events about cluster-scoped objects are in the namespace default.
+  - expression: >-
+      !(request.operation in ['CREATE', 'UPDATE'] && variables.resource in ['/events', 'events.k8s.io/events']) ||
+      variables.keepsOwnersAndFinalizers && (variables.isInSystemNamespace || request.namespace == 'default' &&
+      [object, oldObject].all(o, o == null || [o.?regarding, o.?involvedObject].all(r,
+        !r.hasValue() || r.value().?apiVersion.orValue('') + '/' + r.value().?kind.orValue('') in [
+          'v1/Namespace', 'nslifecycle.dev/v1alpha1/NamespaceTemplate',
+          'nslifecycle.dev/v1alpha1/NamespaceInitializerConfiguration'])))
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator records only Events about namespaces, NamespaceTemplates and'
+      + ' NamespaceInitializerConfigurations'
+  - expression: >-
+      !(request.operation in ['CREATE', 'UPDATE'] &&
+        variables.resource in ['coordination.k8s.io/leases', 'apps/controllerrevisions']) ||
+      variables.isInSystemNamespace && variables.keepsOwnersAndFinalizers &&
+      (variables.resource == 'coordination.k8s.io/leases' ||
+       variables.metadata.?labels[?'nslifecycle.dev/managed-by-template'].hasValue() &&
+       (oldObject == null || variables.oldMetadata.?labels[?'nslifecycle.dev/managed-by-template'].hasValue()))
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator writes only its Leases and the revisions of NamespaceTemplates, in namespace "' +
+      variables.systemNamespace + '"'
+  - expression: >-
+      request.operation != 'UPDATE' || variables.resource != '/secrets' ||
+      variables.isInSystemNamespace && request.name == 'nslifecycle-webhook-certificate' &&
+      variables.keepsOwnersAndFinalizers && variables.keepsLabelsAndAnnotations &&
+      object.?type == oldObject.?type && object.?immutable == oldObject.?immutable
+    reason: Forbidden
+    messageExpression: "variables.refusal + ': the operator changes only the data of its webhook certificate'"
+  - expression: >-
+      !(request.operation in ['CREATE', 'UPDATE'] && request.resource.group.endsWith('nslifecycle.dev')) ||
+      variables.keepsOwnersAndFinalizers &&
+      (request.resource.group == 'nslifecycle.dev' || variables.name == 'effective') &&
+      (variables.resource != 'nslifecycle.dev/namespacetemplates' || variables.keepsLabelsAndAnnotations &&
+       object.?spec == oldObject.?spec)
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator changes only the status of objects in nslifecycle.dev, finalizer'
+      + ' nslifecycle.dev/template-objects of NamespaceTemplates, and NamespaceInitializerSet "effective"'
+  # A label could add the rules to another ClusterRole, such as admin.
+  - expression: >-
+      request.operation != 'UPDATE' || variables.resource != 'rbac.authorization.k8s.io/clusterroles' ||
+      variables.roleVerbs.size() > 0 && !has(object.aggregationRule) &&
+      variables.keepsOwnersAndFinalizers && variables.keepsLabelsAndAnnotations
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator changes only the rules of ClusterRoles ' + variables.prefix + 'content and '
+      + variables.prefix + 'template-objects'
+  - expression: >-
+      variables.roleRules.size() <= 1000 && variables.roleRules.map(r, r.?resources.orValue([]).size()).sum() <= 10000 &&
+      variables.roleRules.all(r,
+        r.?nonResourceURLs.orValue([]).size() + r.?resourceNames.orValue([]).size() == 0 &&
+        r.verbs.all(v, v in variables.roleVerbs) &&
+        r.?apiGroups.orValue([]).all(g, g != '*' && g != 'admissionregistration.k8s.io') &&
+        r.?resources.orValue([]).all(p, p != '*' && !p.contains('/')))
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': a rule can contain only verbs ' + variables.roleVerbs.join(', ') + ', no wildcards, no'
+      + ' subresources, no resourceNames and no nonResourceURLs; at most 1000 rules with 10000 resources'
+  - expression: >-
+      variables.roleRules.all(r, r.?apiGroups.orValue([]).all(g, !(g in variables.builtIn) ||
+        !('deletecollection' in r.verbs) && r.?resources.orValue([]).all(p, !(p in variables.builtIn[g]))))
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': for a built-in API group, a rule can contain no cluster-scoped resource and not the verb'
+      + ' deletecollection'
+  - expression: >-
+      request.operation != 'UPDATE' || request.resource.group != 'admissionregistration.k8s.io' ||
+      (request.resource.resource == 'mutatingwebhookconfigurations' && request.name in
+         ['nslifecycle-inject', 'nslifecycle-hold'] ||
+       request.resource.resource == 'validatingwebhookconfigurations' && request.name == 'nslifecycle-templates') &&
+      variables.keepsOwnersAndFinalizers && variables.keepsLabelsAndAnnotations &&
+      variables.webhooks.map(w, w.name) == variables.oldWebhooks.map(w, w.name) &&
+      variables.webhooks.all(w, variables.oldWebhooks.filter(o, o.name == w.name).all(o,
+        w.all(k, k == 'clientConfig' || k in variables.webhookFields[?w.name].orValue([]) || w[?k] == o[?k]) &&
+        o.all(k, k in w || k in variables.webhookFields[?w.name].orValue([]))))
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator changes only its own webhooks, and of them only clientConfig and, of some,'
+      + ' rules, matchConditions and failurePolicy'
+  # An administrator can give the webhooks a URL, for a manager outside the cluster, and the operator then changes it.
+  - expression: >-
+      variables.webhooks.all(w, variables.oldWebhooks.filter(o, o.name == w.name).all(o,
+        w.clientConfig.all(k, k == 'caBundle' || k in o.clientConfig) &&
+        w.clientConfig.?service.orValue({}).all(k,
+          k == 'path' && request.name == 'nslifecycle-inject' ||
+          w.clientConfig.service[?k] == o.clientConfig.service[?k])))
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator does not replace the Service of a webhook with another or with a URL, and changes'
+      + ' only the path in nslifecycle-inject'
+  # The webhooks that hold writes get rules from each other. Their namespaceSelector, which cannot be changed, selects
+  # initializing namespaces.
+  - expression: >-
+      variables.webhooks.all(w, w.?rules.orValue([]).all(r, request.name == 'nslifecycle-inject'
+        ? r.apiGroups == [''] && r.apiVersions == ['v1'] && r.operations.all(o, o in ['CREATE', 'UPDATE']) &&
+          r.resources.all(p, p in ['namespaces', 'namespaces/status', 'namespaces/finalize'])
+        : variables.oldWebhooks.exists(o, r in o.?rules.orValue([]))))
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the rules in nslifecycle-inject select only creations and updates of namespaces, and the'
+      + ' other configurations get no new rules'
+  # An administrator can add match conditions.
+  - expression: >-
+      request.name != 'nslifecycle-inject' ||
+      variables.webhooks.all(w, variables.oldWebhooks.filter(o, o.name == w.name).all(o,
+        o.?matchConditions.orValue([]).all(c, c in w.?matchConditions.orValue([]) || c.name in
+          ['something-to-do', 'something-left-out-or-emptied', 'is-initializer', 'is-no-initializer'])))
+    reason: Forbidden
+    messageExpression: "variables.refusal + ': the operator removes only its own match conditions'"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: confine
+  labels:
+    nslifecycle.dev/policy: confine
+spec:
+  policyName: confine
+  validationActions: ["Deny"]

@@ -1,0 +1,106 @@
+{{/* The rules that several policies contain. The arguments are CEL expressions. The reasons are comments in the policies,
+     so that readers of the manifests find them. */}}
+
+{{/* Whether a selector, which can be absent, selects a Namespace with these labels, as in
+     internal/initialization/selector.go. isUnnamed is empty after a name was generated. */}}
+{{define "selects" -}}
+has({{.selector}}) &&
+{{.selector}}.?matchLabels.orValue({}).all(k,
+  k in {{.labels}} && {{.labels}}[k] == {{.selector}}.matchLabels[k]
+{{- if .isUnnamed}} &&
+  !({{.isUnnamed}} && k == 'kubernetes.io/metadata.name'){{end}}) &&
+{{.selector}}.?matchExpressions.orValue([]).all(r,
+{{- if .isUnnamed}}
+  {{.isUnnamed}} && r.key == 'kubernetes.io/metadata.name' ? !(r.operator in ['In', 'DoesNotExist']) :
+{{- end}}
+  r.operator == 'In' ? r.key in {{.labels}} && {{.labels}}[r.key] in r.?values.orValue([]) :
+  r.operator == 'NotIn' ? !(r.key in {{.labels}} && {{.labels}}[r.key] in r.?values.orValue([])) :
+  r.operator == 'Exists' ? r.key in {{.labels}} :
+  r.operator == 'DoesNotExist' ? !(r.key in {{.labels}}) : true)
+{{- end}}
+
+{{/* Whether a list contains a name. */}}
+{{define "hasNames"}}{{.list}}.matches('[^,\\s]'){{end}}
+
+{{/* Whether a new Namespace is exempt from initialization. */}}
+{{define "isExempt" -}}
+object.metadata.?name.orValue('') in
+[{{.requiredNamespaces}}, string(params.?systemNamespace.orValue('-'))]
+{{- end}}
+
+{{/* Whether a key k of a new Namespace is reserved for the operator. */}}
+{{define "isReserved" -}}
+k.startsWith('nslifecycle.dev/') &&
+  !(k in [{{.settable}}])
+{{- end}}
+
+{{/* Whether a new Namespace has keys that are reserved for the operator. */}}
+{{define "hasReservedKeys" -}}
+object.metadata.?labels.orValue({}).exists(k, {{include "isReserved" "settable" .settableLabels}}) ||
+object.metadata.?annotations.orValue({}).exists(k, {{include "isReserved" "settable" .settableAnnotations}})
+{{- end}}
+
+{{/* Whether the user may initialize a namespace. */}}
+{{define "mayInitialize" -}}
+authorizer.group('').resource('namespaces').name({{.namespace}}).check('initialize').allowed()
+{{- end}}
+
+{{/* Whether the user may write to the namespace of the object while it is being initialized. */}}
+{{define "mayWrite" -}}
+{{include "mayInitialize" "namespace" "request.namespace"}} ||
+  authorizer.group('').resource('namespaces').name(request.namespace).check('provision').allowed()
+{{- end}}
+
+{{/* Whether the user is one of these subjects. */}}
+{{define "containsUser" -}}
+{{.subjects}}.exists(s,
+  s.kind == 'Group' ? s.name in request.userInfo.?groups.orValue([]) :
+  s.kind == 'User' ? s.name == request.userInfo.username :
+  'system:serviceaccount:' + s.?namespace.orValue('') + ':' + s.name == request.userInfo.username)
+{{- end}}
+
+{{/* Whether a request to a terminating namespace deletes an object, or finishes its deletion. */}}
+{{define "cleansUp" -}}
+has(namespaceObject.metadata.deletionTimestamp) &&
+(request.operation == 'DELETE' ||
+ request.operation == 'UPDATE' && has(oldObject.metadata.deletionTimestamp) &&
+ request.?subResource.orValue('') in ['', 'status'])
+{{- end}}
+
+{{/* Whether a condition c of a Namespace belongs to the operator, apart from those of initializers. */}}
+{{define "isOwnCondition" -}}
+c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/')
+{{- end}}
+
+{{/* The variables of expiredRule. */}}
+{{define "expiredVariables" -}}
+- name: expired
+  expression: >-
+    object == null ? [] : object.?status.?conditions.orValue([])
+    .filter(c, c.type == 'nslifecycle.dev/Expired' && c.status == 'True')
+- name: oldExpired
+  expression: >-
+    oldObject == null ? [] : oldObject.?status.?conditions.orValue([])
+    .filter(c, c.type == 'nslifecycle.dev/Expired' && c.status == 'True')
+# The times of the writes to the status by the operator's field manager. A write of a subresource cannot set
+# managedFields: the API server takes them from the stored object and sets the time of this write, in seconds.
+- name: writes
+  expression: >-
+    object == null ? [] : object.metadata.?managedFields.orValue([])
+    .filter(e, e.manager == 'nslifecycle' && e.operation == 'Update' && e.?subresource.orValue('') == 'status')
+    .map(e, e.?time.orValue(''))
+- name: oldWrites
+  expression: >-
+    oldObject == null ? [] : oldObject.metadata.?managedFields.orValue([])
+    .filter(e, e.manager == 'nslifecycle' && e.operation == 'Update' && e.?subresource.orValue('') == 'status')
+    .map(e, e.?time.orValue(''))
+- name: newWrites
+  expression: "variables.writes.filter(t, !(t in variables.oldWrites))"
+{{- end}}
+
+{{/* Whether the condition Expired of a Namespace is unchanged, or its time is not in the future. */}}
+{{define "expiredRule" -}}
+variables.expired.all(c, c in variables.oldExpired ||
+  request.?subResource.orValue('') == 'status' && variables.newWrites.size() > 0 &&
+  variables.newWrites.all(t, timestamp(c.lastTransitionTime) <= timestamp(t)))
+{{- end}}

@@ -1,0 +1,119 @@
+# Combines two functions, because the order of two mutating policies is undefined:
+# 1. Completes the initialization in the write that empties the pending list, if the requester has
+#    the "initialize" verb. The guard policy rejects such writes by other users.
+# 2. Restores state under nslifecycle.dev/ that a write omits. A client that omits a key in a PUT,
+#    with kubectl replace or with kubectl apply, does not intend to remove the key: the creator of a
+#    namespace can make any later apply omit it, with metadata.managedFields or with the annotation
+#    kubectl.kubernetes.io/last-applied-configuration. To remove a value, clients set it to the empty
+#    string.
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata:
+  name: nslifecycle-complete
+  labels:
+    app.kubernetes.io/name: nslifecycle
+    nslifecycle.dev/policy: complete
+spec:
+  failurePolicy: Fail
+  # If a later webhook removes state, this policy does not restore it: the guard policy rejects the
+  # write.
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - apiGroups: [""]
+      apiVersions: ["v1"]
+      operations: ["UPDATE"]
+      # Writes to subresources can also change labels and annotations.
+      resources: ["namespaces", "namespaces/status", "namespaces/finalize"]
+      scope: "*"
+  # There is only one condition, and it is cheap: the API server always evaluates all conditions,
+  # even if the first one is false.
+  matchConditions:
+  - name: something-left-out-or-emptied
+    expression: >-
+      (oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() &&
+       !object.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue()) ||
+      [{{.originAnnotations}},
+       {{.recordAnnotations}},
+       {{.progressAnnotations}}].exists(k,
+        oldObject.metadata.?annotations[?k].orValue('') != '' && object.metadata.?annotations[?k].orValue('') == '') ||
+      object.metadata.?annotations[?'nslifecycle.dev/turn-started-at'].hasValue() &&
+      object.metadata.?annotations[?'nslifecycle.dev/pending-initializers'] !=
+      oldObject.metadata.?annotations[?'nslifecycle.dev/pending-initializers'] ||
+      ['nslifecycle.dev/pending-initializers',
+       {{.recordAnnotations}}].exists(k,
+        object.metadata.?annotations[?k].orValue('-') == '')
+  variables:
+  - name: before
+    expression: "oldObject.metadata.?annotations.orValue({})"
+  - name: annotations
+    expression: "object.metadata.?annotations.orValue({})"
+  # A list of only commas and whitespace contains no initializers. Users can write such a list while
+  # no policy is installed.
+  - name: isPending
+    expression: >-
+      {{include "hasNames" "list" "variables.before[?'nslifecycle.dev/pending-initializers'].orValue('')"}}
+  # A namespace whose initialization has failed is deleted and never initialized. CEL cannot parse
+  # JSON. The operator detects failures with the same pattern (internal/initialization/state.go).
+  - name: completes
+    expression: >-
+      variables.isPending && variables.annotations[?'nslifecycle.dev/pending-initializers'].orValue('-') == '' &&
+      !variables.annotations[?'nslifecycle.dev/initialization-result']
+      .or(variables.before[?'nslifecycle.dev/initialization-result']).orValue('')
+      .matches('{{.failurePattern}}') &&
+      {{include "mayInitialize" "namespace" "oldObject.metadata.name"}}
+  # Whether the write removes the first initializer from the list. Its turn then ends.
+  - name: endsTurn
+    expression: >-
+      variables.isPending && 'nslifecycle.dev/pending-initializers' in variables.annotations &&
+      variables.annotations['nslifecycle.dev/pending-initializers'].split(',')[0] !=
+      variables.before['nslifecycle.dev/pending-initializers'].split(',')[0]
+  - name: leftOut
+    expression: >-
+      [{{.originAnnotations}},
+       {{.recordAnnotations}},
+       {{.progressAnnotations}}]
+      .filter(k, variables.before[?k].orValue('') != '' && !(k in variables.annotations) &&
+        !(k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn) &&
+        (!(k in [{{.progressAnnotations}}]) ||
+         variables.isPending && !variables.completes))
+  # Empty annotations are removed, so that a client can repeat the write that completed the
+  # initialization. The guard policy rejects a removal by users without the verb.
+  - name: emptied
+    expression: >-
+      [{{.progressAnnotations}}]
+      .filter(k, k in variables.annotations && (variables.completes || variables.annotations[k] == '' &&
+        (k == 'nslifecycle.dev/initialization-result' || !variables.isPending))) +
+      [{{.recordAnnotations}}]
+      .filter(k, k in variables.annotations &&
+        (variables.annotations[k] == '' || k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn &&
+         variables.annotations[k] == variables.before[?k].orValue('')))
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >-
+        (variables.leftOut.size() == 0 || has(object.metadata.annotations) ? [] :
+          [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +
+        variables.leftOut.map(k, JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(k),
+          value: variables.before[k]}) +
+        variables.emptied.map(k, JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
+        (variables.completes
+         ? (object.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue()
+            ? [JSONPatch{op: 'remove', path: '/metadata/labels/nslifecycle.dev~1initializing'}] : [])
+         : !variables.isPending || object.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
+           !oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ? []
+         : has(object.metadata.labels)
+           ? [JSONPatch{op: 'add', path: '/metadata/labels/nslifecycle.dev~1initializing',
+               value: oldObject.metadata.labels['nslifecycle.dev/initializing']}]
+           : [JSONPatch{op: 'add', path: '/metadata/labels', value: {
+               'nslifecycle.dev/initializing': oldObject.metadata.labels['nslifecycle.dev/initializing']}}])
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata:
+  name: nslifecycle-complete
+  labels:
+    app.kubernetes.io/name: nslifecycle
+    nslifecycle.dev/policy: complete
+spec:
+  policyName: nslifecycle-complete

@@ -1,0 +1,143 @@
+# Adds the list of pending initializers to every new namespace, in the request that creates it, and the
+# default parameters of the NamespaceTemplates that select the namespace. The list and the templates
+# come from NamespaceInitializerSet/effective, which the operator writes. The operator does not need to
+# be running.
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata:
+  name: nslifecycle-inject
+  labels:
+    app.kubernetes.io/name: nslifecycle
+    nslifecycle.dev/policy: inject
+spec:
+  # This is the initial value. An API server can take up to 30 s to recognize a new parameter kind;
+  # with Fail, namespaces could not be created during that time. When every API server recognizes
+  # the kind, the operator sets Fail, so that a restarted API server rejects new namespaces instead
+  # of creating them without the pending list.
+  failurePolicy: Ignore
+  # Later admission plugins must not change the injected state. The guard policy checks the result.
+  reinvocationPolicy: Never
+  paramKind:
+    apiVersion: internal.nslifecycle.dev/v1alpha1
+    kind: NamespaceInitializerSet
+  matchConstraints:
+    resourceRules:
+    - apiGroups: [""]
+      apiVersions: ["v1"]
+      operations: ["CREATE"]
+      resources: ["namespaces"]
+      scope: "*"
+  # Without match conditions, a mutation that changes nothing would cost as much as any other.
+  matchConditions:
+  - name: something-to-do
+    expression: >-
+      (params.?initializers.orValue([]).size() + params.?templates.orValue([]).size() > 0 &&
+       !({{include "isExempt"}})) ||
+      {{include "hasReservedKeys"}}
+  variables:
+  - name: labels
+    expression: "object.metadata.?labels.orValue({})"
+  - name: isExempt
+    expression: >-
+      {{include "isExempt"}}
+  # With generateName, the name is unknown here. The API server then sets the label kubernetes.io/metadata.name later, and
+  # replaces a value in the request, so selectors must not use that value: users could evade an initializer with it.
+  - name: isUnnamed
+    expression: "object.metadata.?name.orValue('') == ''"
+  # The templates that the label in this request names, or whose selectors match the labels.
+  # internal/initialization/selector.go implements the same rules, here and for the initializers. A set
+  # that the CRD would reject must not cause an error here: while failurePolicy is Ignore, an error would
+  # admit a namespace without the pending list.
+  - name: templates
+    expression: >-
+      params.?templates.orValue([]).filter(t,
+        variables.labels[?'nslifecycle.dev/template'].orValue('') == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.labels" "isUnnamed" "variables.isUnnamed"}})
+  # The parameters with a default that the request does not set. A later patch of the same annotation
+  # replaces an earlier one, so the templates are reversed: the default of the first one is used.
+  - name: defaults
+    expression: >-
+      variables.isExempt ? [] :
+      variables.templates.reverse().map(t, t.?parameters.orValue([]).filter(p, has(p.default) && !has(p.labelKey) &&
+        !(('parameter.nslifecycle.dev/' + p.name) in object.metadata.?annotations.orValue({})))).flatten()
+  # The initializers whose selectors match the labels in this request. The initializer of the templates
+  # is one of them only if a template is selected.
+  - name: selected
+    expression: >-
+      params.?initializers.orValue([]).filter(i,
+        (i.name != 'templates.nslifecycle.dev' || variables.templates.size() > 0) && {{include "selects" "selector" "i.namespaceSelector" "labels" "variables.labels" "isUnnamed" "variables.isUnnamed"}})
+  - name: pending
+    expression: "variables.selected.map(i, i.name).join(',')"
+  # Only these templates are applied before the initialization is complete: the templates policy has checked that
+  # the requester may use them.
+  - name: selectedTemplates
+    expression: >-
+      variables.selected.exists(i, i.name == 'templates.nslifecycle.dev')
+      ? variables.templates.map(t, t.name).join(',') : ''
+  # The initializers' namespace finalizers that are not in the request.
+  - name: finalizers
+    expression: >-
+      variables.selected.map(i, has(i.namespaceFinalizer), i.namespaceFinalizer).distinct()
+        .filter(t, !(t in object.?spec.?finalizers.orValue([])))
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      # Removes all keys under nslifecycle.dev/ that the request contains, so that users cannot
+      # choose initializers or forge the requester. Users can set deletion protection and expiry, and
+      # choose a template. Each operation has a cost, so the number of operations is kept low.
+      expression: >-
+        object.metadata.?labels.orValue({}).filter(k, {{include "isReserved" "settable" .settableLabels}}).map(k,
+          JSONPatch{op: 'remove', path: '/metadata/labels/' + jsonpatch.escapeKey(k)}) +
+        object.metadata.?annotations.orValue({}).filter(k, {{include "isReserved" "settable" .settableAnnotations}}).map(k,
+          JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
+        (variables.defaults.size() == 0 || has(object.metadata.annotations) ? [] :
+         [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +
+        variables.defaults.map(p, JSONPatch{op: 'add',
+          path: '/metadata/annotations/parameter.nslifecycle.dev~1' + p.name, value: string(p.default)}) +
+        (variables.pending == '' || variables.isExempt ? [] :
+         [has(object.metadata.labels)
+          ? JSONPatch{op: 'add', path: '/metadata/labels/nslifecycle.dev~1initializing', value: 'true'}
+          : JSONPatch{op: 'add', path: '/metadata/labels', value: {'nslifecycle.dev/initializing': 'true'}}] +
+         (has(object.metadata.annotations) || variables.defaults.size() > 0 ? [
+          JSONPatch{op: 'add', path: '/metadata/annotations/nslifecycle.dev~1pending-initializers',
+            value: variables.pending},
+          JSONPatch{op: 'add', path: '/metadata/annotations/nslifecycle.dev~1initializers',
+            value: variables.pending},
+          JSONPatch{op: 'add', path: '/metadata/annotations/nslifecycle.dev~1requested-by',
+            value: request.userInfo.username}
+         ] : [
+          JSONPatch{op: 'add', path: '/metadata/annotations', value: {
+            'nslifecycle.dev/pending-initializers': variables.pending,
+            'nslifecycle.dev/initializers': variables.pending,
+            'nslifecycle.dev/requested-by': request.userInfo.username}}]) +
+         (variables.selectedTemplates == '' ? [] :
+          [JSONPatch{op: 'add', path: '/metadata/annotations/nslifecycle.dev~1selected-templates',
+            value: variables.selectedTemplates}]) +
+         (variables.finalizers.size() == 0 ? [] : [has(object.spec)
+          ? JSONPatch{op: 'add', path: '/spec/finalizers',
+              value: object.spec.?finalizers.orValue([]) + variables.finalizers}
+          : JSONPatch{op: 'add', path: '/spec', value: {'finalizers': variables.finalizers}}]))
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata:
+  name: nslifecycle-inject
+  labels:
+    app.kubernetes.io/name: nslifecycle
+    nslifecycle.dev/policy: inject
+spec:
+  policyName: nslifecycle-inject
+  paramRef:
+    name: effective
+    # If the set does not exist, no initializers are registered, and no list is added.
+    parameterNotFoundAction: Allow
+  # These rules repeat the policy's match constraints. The manager is allowed to patch the policy,
+  # to change its failurePolicy, and RBAC cannot limit a patch to one field. Without config/webhook, the
+  # manager is not allowed to change the binding, so a compromised manager cannot make the API server
+  # mutate other objects.
+  matchResources:
+    resourceRules:
+    - apiGroups: [""]
+      apiVersions: ["v1"]
+      operations: ["CREATE"]
+      resources: ["namespaces"]
+      scope: "*"

@@ -1,0 +1,10 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutation
+
+// mayInitialize is true for a user that may initialize the Namespace.
+const mayInitialize = `{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}`
+
+// hasReservedKeys is true for a Namespace with keys that inject removes.
+const hasReservedKeys = `{{include "hasReservedKeys"}}`

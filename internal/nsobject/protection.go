@@ -1,0 +1,35 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nsobject
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// IsProtected reports whether a Namespace is protected from deletion: it has the label, with any value, as in
+// config/protection/protection.yaml. The operator and the plugin respect the label even if the policy is not installed.
+func IsProtected(namespace *corev1.Namespace) bool {
+	_, ok := namespace.Labels[v1alpha1.LabelDeletionProtection]
+	return ok
+}
+
+// ProtectionMessage returns why a Namespace must not be deleted and the command that allows the deletion. It
+// returns "" if the Namespace is not protected.
+func ProtectionMessage(namespace *corev1.Namespace) string {
+	if !IsProtected(namespace) {
+		return ""
+	}
+	return fmt.Sprintf("the label %s protects the namespace; to allow its deletion, run: %s",
+		v1alpha1.LabelDeletionProtection, ProtectionRemovalCommand(namespace.Name))
+}
+
+// ProtectionRemovalCommand returns the command that allows the deletion of a Namespace.
+func ProtectionRemovalCommand(name string) string {
+	return shell.Command("kubectl label namespace %s "+v1alpha1.LabelDeletionProtection+"-", name)
+}

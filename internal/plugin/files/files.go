@@ -1,0 +1,187 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// privateMode makes a file accessible only to its owner, because it can contain Secrets.
+const privateMode = 0o600
+
+// Exists reports whether a name refers to a regular file, and not to a symbolic link to one.
+func Exists(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Replace replaces a file atomically, or creates it. It also writes to the streams of the process, such as
+// /dev/stdout.
+func Replace(name string, text []byte) error {
+	if isStream(name) {
+		return os.WriteFile(name, text, privateMode)
+	}
+	tree, err := OpenTree(filepath.Dir(name))
+	if err != nil {
+		return fmt.Errorf("failed to write %s: %w", name, err)
+	}
+	defer tree.Close()
+	return tree.Replace(filepath.Base(name), text, privateMode)
+}
+
+// isStream reports whether a name refers to an open file of the process, or discards what is written.
+func isStream(name string) bool {
+	name = filepath.ToSlash(filepath.Clean(name))
+	return name == os.DevNull || name == "/dev/stdout" || name == "/dev/stderr" ||
+		strings.HasPrefix(name, "/dev/fd/") || strings.HasPrefix(name, "/proc/self/fd/")
+}
+
+// Create writes a new file and syncs it, because it can soon be the only copy of its content. The error is
+// fs.ErrExist if the name already exists, even as a symbolic link to a file that does not.
+func Create(name string, text []byte) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, privateMode)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Sync(), file.Close(), syncDirectory(filepath.Dir(name)))
+	if err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+// syncDirectory syncs a directory, so that a new file survives a power failure. Windows neither supports nor needs
+// this.
+func syncDirectory(name string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	directory, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
+}
+
+// errNotRegular returns the error about a name that does not refer to a regular file.
+func errNotRegular(name string, mode fs.FileMode) error {
+	kind := "not a regular file"
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		kind = "a symbolic link"
+	case mode.IsDir():
+		kind = "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		kind = "a named pipe"
+	}
+	return fmt.Errorf("%s is %s; only regular files are read and written", name, kind)
+}
+
+// Tree is a directory that the user named. Its methods accept paths in it, and only regular files that are reached
+// without a symbolic link.
+type Tree struct {
+	root *os.Root
+}
+
+// OpenTree opens a directory. Symbolic links in the path of the directory itself are followed.
+func OpenTree(directory string) (*Tree, error) {
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, err
+	}
+	return &Tree{root: root}, nil
+}
+
+// Close closes the directory.
+func (t *Tree) Close() error { return t.root.Close() }
+
+// Read returns the content of a file.
+func (t *Tree) Read(name string) ([]byte, error) {
+	expected, err := t.stat(name)
+	if err != nil {
+		return nil, err
+	}
+	file, err := t.root.Open(name)
+	if err != nil {
+		return nil, t.describe(name, err)
+	}
+	defer file.Close()
+	// Another process could have replaced the file since.
+	if opened, err := file.Stat(); err != nil || !os.SameFile(expected, opened) {
+		return nil, fmt.Errorf("failed to read %s: it was replaced", t.path(name))
+	}
+	return io.ReadAll(file)
+}
+
+// Replace replaces a file atomically, or creates it. A hard link to the previous file is not changed.
+func (t *Tree) Replace(name string, text []byte, mode fs.FileMode) error {
+	if _, err := t.stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	temporary := filepath.Join(filepath.Dir(name),
+		"."+filepath.Base(name)+"-"+strconv.FormatInt(time.Now().UnixNano(), 36))
+	file, err := t.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return t.describe(name, err)
+	}
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = t.root.Rename(temporary, name)
+	}
+	if err != nil {
+		return errors.Join(t.describe(name, err), t.root.Remove(temporary))
+	}
+	return nil
+}
+
+// Remove deletes a file if it exists.
+func (t *Tree) Remove(name string) error {
+	_, err := t.stat(name)
+	if err == nil {
+		err = t.root.Remove(name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// stat returns an error unless a name refers to a regular file that is reached without a symbolic link.
+func (t *Tree) stat(name string) (fs.FileInfo, error) {
+	elements := strings.Split(filepath.Clean(name), string(filepath.Separator))
+	for i := range elements {
+		path := filepath.Join(elements[:i+1]...)
+		info, err := t.root.Lstat(path)
+		if err != nil {
+			return nil, t.describe(path, err)
+		}
+		if isLast := i == len(elements)-1; isLast && info.Mode().IsRegular() {
+			return info, nil
+		} else if isLast || !info.IsDir() {
+			return nil, errNotRegular(t.path(path), info.Mode())
+		}
+	}
+	return nil, errNotRegular(t.path(name), fs.ModeIrregular)
+}
+
+func (t *Tree) path(name string) string { return filepath.Join(t.root.Name(), name) }
+
+func (t *Tree) describe(name string, err error) error {
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		err = pathError.Err
+	}
+	return fmt.Errorf("failed to access %s: %w", t.path(name), err)
+}

@@ -1,0 +1,181 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
+)
+
+var (
+	testStart = metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	testEnd   = metav1.NewTime(testStart.Add(time.Hour))
+)
+
+// terminalText returns text as the terminal receives it.
+func terminalText(text string) string {
+	var out strings.Builder
+	_, _ = io.WriteString(printer.EscapeStreams(genericiooptions.IOStreams{Out: &out}).Out, text)
+	return out.String()
+}
+
+func makeTerminating(conditions ...corev1.NamespaceCondition) *corev1.Namespace {
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: testStart, DeletionTimestamp: &testEnd},
+		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+		Status:     corev1.NamespaceStatus{Conditions: conditions},
+	}
+}
+
+func makeInitializing(annotations map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: testStart, Annotations: annotations},
+	}
+}
+
+func trueCondition(conditionType corev1.NamespaceConditionType, message string) corev1.NamespaceCondition {
+	return corev1.NamespaceCondition{Type: conditionType, Status: corev1.ConditionTrue, Message: message, Reason: "Why"}
+}
+
+func TestComputeSummary(t *testing.T) {
+	const all, pending = v1alpha1.AnnotationInitializers, v1alpha1.AnnotationPendingInitializers
+	withFinalizers := makeTerminating()
+	withFinalizers.Spec.Finalizers = append(withFinalizers.Spec.Finalizers, "corp.example.com/agent")
+	withFinalizers.Finalizers = []string{"corp.example.com/own"}
+	completed := makeInitializing(map[string]string{all: "a.b.c"})
+	completed.Status.Conditions = []corev1.NamespaceCondition{{
+		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonInitialized, LastTransitionTime: testEnd,
+	}}
+	notTrue := trueCondition(corev1.NamespaceDeletionContentFailure, "no failure")
+	notTrue.Status = corev1.ConditionFalse
+	blocked := makeInitializing(map[string]string{pending: "a.b.c"})
+	blocked.Status.Conditions = []corev1.NamespaceCondition{trueCondition(v1alpha1.ConditionInitializationBlocked, "initializer does not run")}
+
+	tests := map[string]struct {
+		namespace *corev1.Namespace
+		state     diagnosis.State
+		since     metav1.Time
+		waitsFor  []string
+		cause     string
+		isBlocked bool
+	}{
+		"no initializers": {namespace: makeInitializing(nil), state: diagnosis.StateInitialized, since: testStart},
+		"initialized":     {namespace: completed, state: diagnosis.StateInitialized, since: testEnd},
+		"initializing": {
+			namespace: makeInitializing(map[string]string{all: "a.b.c,d.e.f,g.h.i", pending: "d.e.f,g.h.i"}),
+			state:     diagnosis.StateInitializing, since: testStart, waitsFor: []string{"d.e.f (2 of 3)"},
+		},
+		"failed": {
+			namespace: makeInitializing(map[string]string{
+				pending: "a.b.c", v1alpha1.AnnotationInitializationResult: `{"status":"Failure","message":"no budget"}`,
+			}),
+			state: diagnosis.StateFailed, since: testStart, isBlocked: true,
+			waitsFor: []string{"deletion, because the initialization failed: no budget"},
+		},
+		"initialization blocked": {
+			namespace: blocked, state: diagnosis.StateInitializing, since: testStart, isBlocked: true, cause: "Why",
+			waitsFor: []string{"a.b.c (1 of 1)", "initializer does not run"},
+		},
+		"terminating, no true conditions": {
+			namespace: makeTerminating(notTrue), state: diagnosis.StateTerminating, since: testEnd,
+			waitsFor: []string{"the namespace controller"},
+		},
+		"terminating, with cause, errors, finalizers and remaining objects": {
+			namespace: makeTerminating(
+				trueCondition(corev1.NamespaceContentRemaining, "Some resources are remaining: "+
+					"configmaps. has 3 resource instances, foos.example.com has 1 resource instances"),
+				trueCondition(corev1.NamespaceFinalizersRemaining, "Some content in the namespace has finalizers remaining: "+
+					"example.com/x in 3 resource instances, y in 1 resource instances"),
+				trueCondition(corev1.NamespaceDeletionDiscoveryFailure, "Discovery failed for some groups"),
+				trueCondition(v1alpha1.ConditionDeletionBlocked, "owner deleted")),
+			state: diagnosis.StateTerminating, since: testEnd, isBlocked: true, cause: "Why",
+			waitsFor: []string{
+				"owner deleted", "Discovery failed for some groups",
+				"finalizer example.com/x on 3, finalizer y on 1", "3 configmaps, 1 foos.example.com",
+			},
+		},
+		"messages in an unknown format": {
+			namespace: makeTerminating(trueCondition(corev1.NamespaceContentRemaining, "many objects"),
+				trueCondition(corev1.NamespaceFinalizersRemaining, "several finalizers")),
+			state: diagnosis.StateTerminating, since: testEnd, waitsFor: []string{"several finalizers", "many objects"},
+		},
+		"finalizers of the Namespace": {
+			namespace: withFinalizers, state: diagnosis.StateTerminating, since: testEnd,
+			waitsFor: []string{"namespace finalizer corp.example.com/agent", "finalizer corp.example.com/own of the Namespace"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			summary := computeSummary(test.namespace)
+			g.Expect(summary.State).To(Equal(test.state))
+			g.Expect(summary.Since).To(Equal(test.since))
+			g.Expect(summary.WaitsFor).To(Equal(test.waitsFor))
+			g.Expect(summary.IsBlocked).To(Equal(test.isBlocked))
+			g.Expect(summary.Cause).To(Equal(test.cause))
+		})
+	}
+}
+
+func TestSummaryTable(t *testing.T) {
+	g := NewWithT(t)
+	summaries := []namespaceSummary{
+		{Metadata: summaryMetadata{Name: "active", CreationTimestamp: testStart}, State: diagnosis.StateInitialized, Since: testEnd},
+		{Metadata: summaryMetadata{Name: "b", CreationTimestamp: testStart}, State: diagnosis.StateTerminating, Since: testEnd,
+			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, RequestedBy: "me",
+			IsProtected: true, ExpiresAt: &metav1.Time{Time: testEnd.Add(3 * time.Hour)}},
+	}
+	now := testEnd.Add(time.Minute)
+	var narrow, wide, bare bytes.Buffer
+	g.Expect(printer.PrintTable(&narrow, summaryTable(summaries, now, false), printer.TableOptions{Columns: 100})).To(Succeed())
+	g.Expect(narrow.String()).To(Equal("NAME     STATE         AGE   WAITING FOR\n" +
+		"active   Initialized   61m   \nb        Terminating   61m   this\n"))
+	g.Expect(printer.PrintTable(&wide, summaryTable(summaries, now, true), printer.TableOptions{IsWide: true, Columns: 100})).To(Succeed())
+	g.Expect(wide.String()).To(MatchRegexp(`PROTECTED +EXPIRES +WAITING FOR +ALSO WAITING FOR\n`))
+	g.Expect(wide.String()).To(MatchRegexp(`active +Initialized +61m +60s +<none> +no +<never> `))
+	g.Expect(wide.String()).To(ContainSubstring("b        Terminating   61m   60s     me             yes         in 179m   this          that; more\n"))
+
+	g.Expect(printer.PrintTable(&bare, summaryTable(summaries, now, false), printer.TableOptions{NoHeaders: true, Columns: 100})).To(Succeed())
+
+	waiting := "the controller of the remaining finalizer"
+	summaries[1].WaitsFor = []string{waiting}
+	var wrapped bytes.Buffer
+	g.Expect(printer.PrintTable(&wrapped, summaryTable(summaries, now, false), printer.TableOptions{Columns: 61})).To(Succeed())
+	g.Expect(wrapped.String()).To(HaveSuffix("61m   the controller of the remaining\n                             finalizer\n"))
+	for _, table := range []*bytes.Buffer{&narrow, &bare, &wrapped} {
+		colored := terminalText(string(colorStates(table.Bytes(), summaries, printer.Palette{})))
+		g.Expect(colored).To(ContainSubstring("active   \x1b[32mInitialized\x1b[0m "))
+		g.Expect(colored).To(ContainSubstring("b        \x1b[31mTerminating\x1b[0m "))
+		g.Expect(colorStates(table.Bytes(), summaries, printer.Palette{IsPlain: true})).To(Equal(table.Bytes()))
+	}
+}
+
+func TestSummaryOfProtectionAndExpiration(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
+	summary := computeSummary(wrappers.MakeNamespace("shop").Obj())
+	g.Expect(summary.IsProtected).To(BeFalse())
+	g.Expect(expirationText(summary.ExpiresAt, now)).To(Equal("<never>"))
+	summary = computeSummary(wrappers.MakeNamespace("shop").Label(v1alpha1.LabelDeletionProtection, "").
+		Annotation(v1alpha1.AnnotationExpiresAt, now.Format(time.RFC3339)).Obj())
+	g.Expect(summary.IsProtected).To(BeTrue())
+	g.Expect(expirationText(summary.ExpiresAt, now)).To(Equal("expired"))
+	g.Expect(expirationText(summary.ExpiresAt, now.Add(-48*time.Hour))).To(Equal("in 2d"))
+	invalid := wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationTTL, "soon").Obj()
+	g.Expect(computeSummary(invalid).ExpiresAt).To(BeNil())
+}

@@ -1,0 +1,95 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+)
+
+func TestReport(t *testing.T) {
+	tests := map[string]struct {
+		err    error
+		code   int
+		stderr string
+	}{
+		"no error":                 {code: ExitOK},
+		"other error":              {err: errors.New("no"), code: ExitError, stderr: "error: no\n"},
+		"blocked, already printed": {err: &StatusError{Code: ExitBlocked}, code: ExitBlocked},
+		"blocked, wrapped error": {err: fmt.Errorf("x: %w", &StatusError{Code: ExitBlocked, Err: errors.New("held")}),
+			code: ExitBlocked, stderr: "error: held\n"},
+		"interrupted": {err: fmt.Errorf("listing: %w", context.Canceled), code: ExitInterrupted, stderr: "Interrupted." + "\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var stderr bytes.Buffer
+			g.Expect(report(&stderr, test.err)).To(Equal(test.code))
+			g.Expect(stderr.String()).To(Equal(test.stderr))
+		})
+	}
+}
+
+func TestErrorsAndWarningsAreEscaped(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	session := newSession(printer.EscapeStreams(genericiooptions.IOStreams{Out: &out, ErrOut: &out}))
+	session.warnf("scale to %d", 7)
+	g.Expect(out.String()).To(Equal("Warning: scale to 7\n"))
+
+	const malicious = "x\nb\r\x07\u009b2J\u202e\x1b]0;t\x07"
+	out.Reset()
+	session.warnf("%s", malicious)
+	g.Expect(out.String()).To(Equal("Warning: x\n  b" + printable.Escape(malicious[3:]) + "\n"))
+	for _, err := range []error{errors.New("a\nerror: b"), &StatusError{Code: 1, Err: errors.New("a\nerror: b")}} {
+		out.Reset()
+		g.Expect(report(session.ErrOut, err)).To(Equal(1))
+		g.Expect(out.String()).To(Equal("error: a\n  error: b\n"))
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for name, test := range map[string]struct {
+		arguments []string
+		err       string
+	}{
+		"no value of --resource": {[]string{"finalize", "shop", "--finalizer=a/b", "--resource="}, "--resource must not be empty"},
+		"an empty --resource":    {[]string{"finalize", "shop", "--finalizer=a/b", "--resource", ""}, "--resource must not be empty"},
+		"invalid template name":  {[]string{"create", "shop", "--template=Team"}, "invalid template name"},
+		"template as label, too": {[]string{"create", "shop", "--template=a", "-l", "nslifecycle.dev/template=a"}, "mutually exclusive"},
+		"no template":            {[]string{"template", "render", "--namespace=shop"}, "either the name of a NamespaceTemplate or --filename"},
+		"name and file":          {[]string{"template", "diff", "team", "-f=team.yaml"}, "either the name of a NamespaceTemplate or --filename"},
+		"two names":              {[]string{"template", "diff", "a", "b"}, "exactly one NamespaceTemplate"},
+		"no namespace":           {[]string{"template", "render", "-f=team.yaml"}, "either --namespace or --namespace-file"},
+		"two namespaces":         {[]string{"template", "render", "-f=team.yaml", "-n=a", "--namespace-file=b"}, "either --namespace or --namespace-file"},
+		"invalid parameter":      {[]string{"template", "render", "-f=team.yaml", "-n=a", "-p=x"}, "invalid parameter"},
+		"no test":                {[]string{"template", "test"}, "at least one file or directory"},
+		"negative revision":      {[]string{"template", "rollout", "undo", "team", "--to-revision=-1"}, "must be a positive number"},
+		"invalid dry run":        {[]string{"template", "rollout", "undo", "team", "--dry-run=x"}, "invalid --dry-run value"},
+		"no rollout":             {[]string{"template", "rollout", "status"}, "exactly one NamespaceTemplate"},
+		"unknown subcommand":     {[]string{"template", "remove"}, "accepts no arguments"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := New(genericiooptions.NewTestIOStreamsDiscard())
+			root.SetArgs(test.arguments)
+			err := root.Execute()
+			if exit := (&StatusError{}); errors.As(err, &exit) {
+				t.Errorf("got exit status %d", exit.Code)
+			}
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.err)))
+		})
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

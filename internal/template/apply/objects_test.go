@@ -1,0 +1,259 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
+)
+
+var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+
+// fakeCache contains at most one object.
+type fakeCache struct {
+	cache.Cache
+	object  *metav1.PartialObjectMetadata
+	removed []string
+}
+
+type fakeInformer struct{ cache.Informer }
+
+func (fakeInformer) HasSynced() bool { return true }
+
+func (fakeInformer) AddEventHandler(
+	toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return nil, nil
+}
+
+func (c *fakeCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return fakeInformer{}, nil
+}
+
+func (c *fakeCache) RemoveInformer(_ context.Context, object client.Object) error {
+	c.removed = append(c.removed, object.GetObjectKind().GroupVersionKind().Kind)
+	return nil
+}
+
+func (c *fakeCache) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	if c.object == nil {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	stripped, err := stripObject(c.object)
+	if err != nil {
+		return err
+	}
+	stripped.(*metav1.PartialObjectMetadata).DeepCopyInto(object.(*metav1.PartialObjectMetadata))
+	return nil
+}
+
+// objectWith returns an object of template "a" as the API server returns it.
+func objectWith(resourceVersion string, created time.Time) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: "config", Namespace: "ns", UID: objectUID, ResourceVersion: resourceVersion,
+		CreationTimestamp: metav1.NewTime(created),
+		Labels:            map[string]string{v1alpha1.LabelManagedByTemplate: "a", "other": "x"},
+		Annotations:       map[string]string{v1alpha1.AnnotationNamespaceUID: namespaceUID, annotationFields: "forged"},
+		ManagedFields: []metav1.ManagedFieldsEntry{
+			entryOf("rival", metav1.ManagedFieldsOperationApply, "", "{}"),
+			entryOf(template.FieldManager("a"), metav1.ManagedFieldsOperationApply, "", `{"f:data":{}}`),
+		},
+	}}
+}
+
+func entryOf(
+	manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string,
+) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields),
+		Time: ptr.To(metav1.NewTime(time.Unix(1000, 0))),
+	}
+}
+
+func TestOwnWrites(t *testing.T) {
+	now := time.Now()
+	tests := map[string]struct {
+		cached  *metav1.PartialObjectMetadata
+		elapsed time.Duration
+		deleted *metav1.PartialObjectMetadata
+		want    string
+	}{
+		"not in the cache yet":              {want: "10"},
+		"an older version in the cache":     {cached: objectWith("9", now), want: "10"},
+		"the same version in the cache":     {cached: objectWith("10", now), want: "10"},
+		"a newer version in the cache":      {cached: objectWith("11", now), want: "11"},
+		"never in the cache":                {elapsed: ownWriteTimeout + 1},
+		"an older version, after some time": {cached: objectWith("9", now), elapsed: ownWriteTimeout + 1, want: "9"},
+		"deleted":                           {deleted: objectWith("10", now)},
+		"the previous object was deleted": {
+			deleted: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "config", Namespace: "ns", UID: "old"}},
+			want:    "10",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g, clock := NewWithT(t), clocktesting.NewFakePassiveClock(now)
+			var notified []string
+			records := recordsAt(now)
+			record := records.Begin(namespaceWith("1", ""))
+			objects := NewObjects(&fakeCache{object: test.cached}, records, clock, func(n string) { notified = append(notified, n) })
+			_, err := objects.get(t.Context(), configMaps, "ns", "config")
+			g.Expect(err).To(MatchError(template.ErrNotSynced), "the kind is not watched yet")
+			g.Expect(objects.ensure(t.Context(), configMaps)).To(Succeed())
+			objects.record(configMaps, "ns", objectWith("10", now))
+			if test.deleted != nil {
+				objects.notifyDeleted(configMaps, toolscache.DeletedFinalStateUnknown{Obj: test.deleted})
+				g.Expect(notified).To(HaveLen(1))
+			}
+			clock.SetTime(now.Add(test.elapsed))
+			current, err := objects.get(t.Context(), configMaps, "ns", "config")
+			g.Expect(err).NotTo(HaveOccurred())
+			if test.want == "" {
+				g.Expect(current).To(BeNil())
+				return
+			}
+			g.Expect(current.ResourceVersion).To(Equal(test.want))
+			objects.notify(configMaps, objectWith("10", now))
+			notifiedBefore := len(notified)
+			objects.notify(configMaps, objectWith("12", now))
+			g.Expect(notified).To(HaveLen(notifiedBefore + 1))
+			records.End(record)
+			records.Forget("ns")
+			g.Expect(records.isOwnWrite("ns", template.ObjectKey{Kind: configMaps.GroupKind(), Name: "config"}, "10")).To(BeFalse())
+		})
+	}
+}
+
+func TestOwnWritesAreNotNotified(t *testing.T) {
+	g, now := NewWithT(t), time.Now()
+	records := recordsAt(now)
+	record := records.Begin(namespaceWith("1", ""))
+	objects := NewObjects(&fakeCache{}, records, clocktesting.NewFakePassiveClock(now), func(string) { t.Error("notified") })
+	objects.record(configMaps, "ns", objectWith("10", now))
+	objects.notify(configMaps, objectWith("10", now))
+	g.Expect(record.written).To(HaveLen(1))
+}
+
+func TestRetainWatches(t *testing.T) {
+	secrets := corev1.SchemeGroupVersion.WithKind("Secret")
+	tests := map[string]struct {
+		needed   bool
+		unserved bool
+		elapsed  time.Duration
+		removed  []string
+		want     bool
+	}{
+		"needed":                {needed: true, elapsed: 2 * WatchRetention},
+		"used recently":         {elapsed: WatchRetention - 1, want: true},
+		"unused":                {elapsed: WatchRetention, removed: []string{"Secret"}},
+		"needed but not served": {needed: true, unserved: true, removed: []string{"Secret"}},
+		"unused and not served": {unserved: true, removed: []string{"Secret"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g, now := NewWithT(t), time.Now()
+			clock, informers := clocktesting.NewFakePassiveClock(now), &fakeCache{}
+			objects := NewObjects(informers, nil, clock, func(string) {})
+			g.Expect(objects.ensure(t.Context(), secrets)).To(Succeed())
+			clock.SetTime(now.Add(test.elapsed))
+			g.Expect(objects.ensure(t.Context(), configMaps)).To(Succeed())
+			g.Expect(objects.retain(t.Context(), map[schema.GroupVersionKind]bool{secrets: test.needed, configMaps: true},
+				func(kind schema.GroupVersionKind) bool { return kind != secrets || !test.unserved })).To(Equal(test.want))
+			g.Expect(informers.removed).To(Equal(test.removed))
+			g.Expect(objects.watched).To(HaveLen(2 - len(test.removed)))
+		})
+	}
+}
+
+func TestFieldsOf(t *testing.T) {
+	apply, update := metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	own := entryOf(template.FieldManager("a"), apply, "", `{"f:data":{}}`)
+	later := own
+	later.Time = ptr.To(metav1.NewTime(own.Time.Add(time.Second)))
+	hash := fieldsOf([]metav1.ManagedFieldsEntry{own}, "a")
+	different := And(Not(BeEmpty()), Not(Equal(hash)))
+	tests := map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		want    types.GomegaMatcher
+	}{
+		"with other managers": {
+			[]metav1.ManagedFieldsEntry{
+				entryOf("rival", apply, "", "{}"), entryOf(template.FieldManager("a"), update, "", "{}"),
+				entryOf(template.FieldManager("a"), apply, "status", "{}"), own,
+			}, Equal(hash),
+		},
+		"other fields":     {[]metav1.ManagedFieldsEntry{entryOf(template.FieldManager("a"), apply, "", "{}")}, different},
+		"a later time":     {[]metav1.ManagedFieldsEntry{later}, different},
+		"only an update":   {[]metav1.ManagedFieldsEntry{entryOf(template.FieldManager("a"), update, "", "{}")}, BeEmpty()},
+		"another template": {[]metav1.ManagedFieldsEntry{entryOf(template.FieldManager("b"), apply, "", "{}")}, BeEmpty()},
+		"none":             {nil, BeEmpty()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(fieldsOf(test.entries, "a")).To(test.want)
+		})
+	}
+}
+
+func TestStripObject(t *testing.T) {
+	g, full := NewWithT(t), objectWith("10", time.Now())
+	want := &plan.Observed{
+		UID: objectUID, ResourceVersion: "10", Template: "a", NamespaceUID: namespaceUID, Fields: fieldsOf(full.ManagedFields, "a"),
+	}
+	stripped, err := stripObject(full)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(observe(stripped.(client.Object))).To(Equal(want))
+	g.Expect(stripped.(*metav1.PartialObjectMetadata).Labels).To(HaveLen(1))
+	again, err := stripObject(stripped)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(observe(again.(client.Object))).To(Equal(want), "the cache strips objects twice")
+	for len(full.ManagedFields) <= 64 {
+		g.Expect(plan.IsCrowded(full.ManagedFields)).To(BeFalse())
+		full.ManagedFields = append(full.ManagedFields, full.ManagedFields[0])
+	}
+	stripped, err = stripObject(full)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(observe(stripped.(client.Object)).IsCrowded).To(BeTrue())
+	hard := corev1.ResourceList{"pods": resource.MustParse("1")}
+	for name, test := range map[string]struct {
+		spec, status corev1.ResourceList
+		want         bool
+	}{
+		"counted": {hard, hard.DeepCopy(), true}, "not counted": {hard, nil, false}, "empty": {nil, nil, true},
+		"outdated": {hard, corev1.ResourceList{"pods": resource.MustParse("2")}, false},
+		"equal":    {corev1.ResourceList{"pods": resource.MustParse("1000m")}, hard, true},
+	} {
+		quota := &corev1.ResourceQuota{ObjectMeta: full.ObjectMeta}
+		quota.Spec.Hard, quota.Status.Hard = test.spec, test.status
+		stripped, err := stripObject(quota)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(observe(stripped.(client.Object)).IsCounted).To(Equal(test.want), name)
+	}
+}
+
+func TestIsNewer(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(isNewer("10", "9")).To(BeTrue())
+	g.Expect(isNewer("9", "10")).To(BeFalse())
+	g.Expect(isNewer("9", "9")).To(BeFalse())
+	g.Expect(isNewer("", "9")).To(BeFalse())
+}

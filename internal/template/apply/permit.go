@@ -1,0 +1,55 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
+)
+
+// The operator watches the objects of templates with its own permissions, which a ClusterRole grants for the types that
+// templates contain.
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=nslifecycle-template-objects,verbs=get;update;escalate
+// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,verbs=list
+// The ServiceAccounts of templates, and of objects in templates.
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=list;watch
+// The permissions of RoleBindings in templates.
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;roles,verbs=list
+
+// WatchPermissions is the ClusterRole with the types that the operator may watch.
+type WatchPermissions interface {
+	Has(ctx context.Context, resource schema.GroupResource) bool
+	Add(ctx context.Context, resource schema.GroupResource) error
+}
+
+// permitWatch lets the operator watch the type of an object, if the ServiceAccount of the template may write it.
+// Otherwise, an author whose template is not authorized could extend the permissions of the operator.
+func (p *pass) permitWatch(
+	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, resource schema.GroupResource, name string,
+) error {
+	if p.WatchPermissions.Has(ctx, resource) {
+		return nil
+	}
+	account := tmpl.Spec.ServiceAccountName
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.SystemNamespace, Name: account}
+	review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, &authorizationv1.ResourceAttributes{
+		Namespace: p.Namespace.Name, Verb: "patch", Group: resource.Group, Resource: resource.Resource, Name: name,
+	})}
+	if err := p.Grants.Client.Create(ctx, review); err != nil {
+		return fmt.Errorf("failed to review the access of ServiceAccount %q: %w", account, err)
+	}
+	if !review.Status.Allowed {
+		return template.Problemf(v1alpha1.ReasonForbidden,
+			"ServiceAccount %q cannot patch %s %q in namespace %q", account, resource, name, p.Namespace.Name)
+	}
+	return p.WatchPermissions.Add(ctx, resource)
+}

@@ -1,0 +1,164 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
+)
+
+// maxCheckedSubjects limits the number of requests for one RoleBinding. The API server recognizes all
+// subjects of a RoleBinding at the same time.
+const maxCheckedSubjects = 3
+
+// sampleLifetime is how long the rules of a ClusterRole are assumed not to change.
+const sampleLifetime = time.Minute
+
+// Grants determines whether the API server grants the permissions of RoleBindings.
+type Grants struct {
+	// Client sends SubjectAccessReviews. Live reads roles from the API server.
+	Client client.Client
+	Live   client.Reader
+
+	Clock clock.PassiveClock
+
+	mutex sync.Mutex
+	// samples has requests that ClusterRoles permit.
+	samples map[string]sample
+}
+
+type sample struct {
+	attributes *authorizationv1.ResourceAttributes
+	at         time.Time
+}
+
+// check returns a problem if a RoleBinding is not effective yet. A role without rules for resources
+// grants nothing that could be checked.
+func (g *Grants) check(
+	ctx context.Context, namespace *corev1.Namespace, manifest *unstructured.Unstructured,
+) error {
+	var binding rbacv1.RoleBinding
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, &binding); err != nil {
+		return fmt.Errorf("failed to decode RoleBinding %q: %w", manifest.GetName(), err)
+	}
+	attributes, err := g.sample(ctx, namespace.Name, binding.RoleRef)
+	if err != nil {
+		return err
+	}
+	for i, subject := range binding.Subjects {
+		if attributes == nil || i == maxCheckedSubjects {
+			break
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, attributes)}
+		if err := g.Client.Create(ctx, review); err != nil {
+			return fmt.Errorf("failed to review the access of %s %q: %w", subject.Kind, subject.Name, err)
+		}
+		if !review.Status.Allowed {
+			return template.Problemf(v1alpha1.ReasonPermissionsNotGranted,
+				"waiting until the API server grants the permissions of RoleBinding %q", binding.Name)
+		}
+	}
+	return nil
+}
+
+// sample returns a request in a Namespace that the role permits, or nil if it permits none for
+// resources.
+func (g *Grants) sample(
+	ctx context.Context, namespace string, ref rbacv1.RoleRef,
+) (*authorizationv1.ResourceAttributes, error) {
+	// The operator may list, but not get, roles.
+	byName := client.MatchingFields{metav1.ObjectNameField: ref.Name}
+	if ref.Kind != "ClusterRole" {
+		var roles rbacv1.RoleList
+		if err := g.Live.List(ctx, &roles, client.InNamespace(namespace), byName); err != nil {
+			return nil, fmt.Errorf("failed to read Role %q: %w", ref.Name, err)
+		}
+		for _, role := range roles.Items {
+			return sampleOf(role.Rules, namespace), nil
+		}
+		return nil, nil
+	}
+	g.mutex.Lock()
+	known, ok := g.samples[ref.Name]
+	g.mutex.Unlock()
+	if !ok || g.Clock.Since(known.at) > sampleLifetime {
+		var roles rbacv1.ClusterRoleList
+		if err := g.Live.List(ctx, &roles, byName); err != nil {
+			return nil, fmt.Errorf("failed to read ClusterRole %q: %w", ref.Name, err)
+		}
+		known = sample{at: g.Clock.Now()}
+		for _, role := range roles.Items {
+			known.attributes = sampleOf(role.Rules, "")
+		}
+		g.mutex.Lock()
+		if g.samples == nil {
+			g.samples = map[string]sample{}
+		}
+		g.samples[ref.Name] = known
+		g.mutex.Unlock()
+	}
+	if known.attributes == nil {
+		return nil, nil
+	}
+	attributes := *known.attributes
+	attributes.Namespace = namespace
+	return &attributes, nil
+}
+
+// sampleOf returns a request that the first rule for resources permits.
+func sampleOf(rules []rbacv1.PolicyRule, namespace string) *authorizationv1.ResourceAttributes {
+	for _, rule := range rules {
+		if len(rule.Verbs) == 0 || len(rule.Resources) == 0 || len(rule.APIGroups) == 0 {
+			continue
+		}
+		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+		attributes := &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0],
+			Resource: resource, Subresource: subresource,
+		}
+		if len(rule.ResourceNames) > 0 {
+			attributes.Name = rule.ResourceNames[0]
+		}
+		return attributes
+	}
+	return nil
+}
+
+// checkEffective returns a problem if an object exists but is not effective yet.
+func (p *pass) checkEffective(ctx context.Context, object *plan.Object) error {
+	current := object.Own.Current
+	switch object.Manifest.GroupVersionKind().GroupKind() {
+	case quotas.GroupKind():
+		if !current.IsCounted {
+			return template.Problemf(v1alpha1.ReasonQuotaNotCounted,
+				"waiting until kube-controller-manager has counted ResourceQuota %q", object.Manifest.GetName())
+		}
+	case rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind():
+		if p.Memory.Granted.Has(current.UID) {
+			return nil
+		}
+		if err := p.Grants.check(ctx, p.Namespace, object.Manifest); err != nil {
+			return err
+		}
+		p.Memory.AddGranted(current.UID)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
+)
+
+// write applies all objects for which this is necessary. It returns errors that concern the whole pass.
+func (p *pass) write(ctx context.Context) error {
+	for _, selected := range p.Selected {
+		for _, object := range selected.Objects {
+			if object.Err != nil {
+				continue
+			}
+			switch object.Err = p.writeObject(ctx, selected, object); {
+			case object.Err == nil:
+			case errors.Is(object.Err, plan.ErrUnconfirmed):
+				p.Unconfirmed(selected, object)
+			default:
+				if err := p.fail(selected, object.Name, object.Err); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// writeObject applies an object if necessary.
+func (p *pass) writeObject(ctx context.Context, selected *plan.Selected, object *plan.Object) error {
+	target := target{
+		template: selected.Template, namespace: p.Namespace, manifest: object.Manifest, isLocked: object.IsLocked,
+	}
+	if object.Action == plan.NoAction && p.IsFull {
+		hasChanged, err := p.hasChanged(ctx, target, object.Own)
+		if err != nil {
+			return err
+		}
+		if hasChanged {
+			object.Action = plan.ActionRestore
+		}
+	}
+	if object.Action != plan.NoAction {
+		if err := p.apply(ctx, target, selected.Outcome.Revision, object); err != nil {
+			return err
+		}
+	}
+	if object.Own.Current != nil && object.Own.Current.IsTerminating {
+		return template.Problemf(v1alpha1.ReasonObjectTerminating,
+			"%s %q has the content of the template, but is being deleted", object.Manifest.GetKind(), object.Manifest.GetName())
+	}
+	return nil
+}
+
+// hasChanged reports whether applying an object would change it, although the managedFields show no change. Time-stamps
+// in the managedFields are not sufficient: the API server updates them when it applies an empty list again.
+func (p *pass) hasChanged(ctx context.Context, target target, own plan.Ownership) (bool, error) {
+	if own.Current.IsCrowded {
+		return true, nil
+	}
+	applied, err := p.Writer.preview(ctx, target)
+	if err != nil || fieldsOf(applied.GetManagedFields(), target.template.Name) == own.Recorded.Fields {
+		return false, err
+	}
+	unchanged, err := p.Writer.previewUnchanged(ctx, target)
+	return err == nil && !apiequality.Semantic.DeepEqual(
+		plan.WithoutServerFields(unchanged), plan.WithoutServerFields(applied)), err
+}
+
+// apply applies an object, unless other clients keep changing it. The revision is that of the template.
+func (p *pass) apply(ctx context.Context, target target, revision string, object *plan.Object) error {
+	key, own, adopt := object.Key(), object.Own, target.template.Spec.Sync.AdoptionPolicy
+	wasChanged := object.Action == plan.ActionRestore && !p.Memory.Rounds.IsUnrecorded(key, own.Recorded, own.Current)
+	if wasChanged {
+		if err := p.checkRounds(ctx, target, own.Current); err != nil {
+			return err
+		}
+	}
+	if err := p.resolveExisting(ctx, target, object); err != nil {
+		return err
+	}
+	response, existed, err := p.Writer.apply(ctx, target, plan.IsForced(object.Action, adopt), false)
+	switch {
+	case apierrors.IsInvalid(err):
+		response, existed, err = p.replace(ctx, target, revision, own, err)
+	case object.Action == plan.ActionCreate && adopt == v1alpha1.AdoptIfEqual && nsobject.IsConflict(err):
+		response, err = p.adoptEqual(ctx, target, err)
+	}
+	if err != nil {
+		return err
+	}
+	p.Recorder.Wrote(target.template.Name, object.Action)
+	if !existed {
+		own.Created = response.UID
+		p.Memory.AddCreation(key, response.UID)
+	}
+	if own.Recorded == nil {
+		if response, err = p.release(ctx, target, response); err != nil {
+			return err
+		}
+	}
+	current := p.Objects.record(target.manifest.GroupVersionKind(), p.Namespace.Name, response)
+	if object.Action == plan.ActionRestore {
+		p.Memory.Rounds.Record(key, current, wasChanged, p.Clock.Now())
+	}
+	object.Recorded = &template.ObjectState{
+		Kind: key.Kind, Name: key.Name, UID: current.UID, Content: object.Content, Fields: current.Fields,
+		IsAdopted: own.IsAdopted(response),
+	}
+	object.Own.Current = current
+	return nil
+}
+
+// checkRounds returns a problem if other clients keep changing an object.
+func (p *pass) checkRounds(ctx context.Context, target target, current *plan.Observed) error {
+	key := template.KeyOf(target.manifest)
+	delay, count := p.Memory.Rounds.Next(key, target.template.Spec.Sync.ConflictPolicy, p.Clock.Now())
+	if p.Retry(delay); delay == 0 {
+		return nil
+	}
+	message := p.Memory.Rounds.Conflict(key, func() string { return p.conflict(ctx, target, count, current) })
+	return template.Problemf(v1alpha1.ReasonConflict, "%s", message)
+}
+
+// conflict describes which other clients change an object. The API server names them if the operator does not force the
+// change.
+func (p *pass) conflict(ctx context.Context, target target, count int, current *plan.Observed) string {
+	detail := "another client deletes it or removes fields"
+	if current != nil && !current.IsCrowded {
+		if _, _, err := p.Writer.apply(ctx, target, false, true); nsobject.IsConflict(err) {
+			detail = err.Error()
+		}
+	}
+	return printable.Truncate(fmt.Sprintf("%s %q was restored %d times, and another client changes it again: %s",
+		target.manifest.GetKind(), target.manifest.GetName(), count, detail), template.MaxFailureMessage)
+}
+
+// release removes the fields that other templates have set, when a template applies an object for the first time.
+func (p *pass) release(
+	ctx context.Context, target target, applied *metav1.PartialObjectMetadata,
+) (*metav1.PartialObjectMetadata, error) {
+	others, err := plan.Releases(target.manifest, applied, target.template.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range others {
+		if applied, err = p.Writer.release(ctx, target, other); err != nil {
+			return nil, fmt.Errorf("failed to take over the object of template %q: %w", other, err)
+		}
+	}
+	return applied, nil
+}

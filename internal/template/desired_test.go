@@ -1,0 +1,94 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
+)
+
+func TestDesiredIn(t *testing.T) {
+	g := NewWithT(t)
+	copyFrom := func(namespace string) *v1alpha1.TemplateSourceReference {
+		return &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: namespace, Name: "key"}
+	}
+	rendered := []render.Object{
+		{Name: "now"},
+		{Name: "later", When: v1alpha1.NamespaceStateInitialized},
+		{Name: "copy", Copy: copyFrom("other")},
+		{Name: "own", Copy: copyFrom("ns")},
+		{Name: "own, later", Copy: copyFrom("ns"), When: v1alpha1.NamespaceStateInitialized},
+	}
+	key := ObjectKey{Kind: schema.GroupKind{Kind: "Secret"}, Name: "key"}
+
+	initializing := DesiredIn(namespaceWith("1", ""), true, rendered)
+	g.Expect(initializing.Objects).To(HaveExactElements(HaveField("Name", "now"), HaveField("Name", "copy")))
+	g.Expect(initializing.OwnSources).To(And(HaveLen(1), HaveKey(key)))
+	g.Expect(initializing.IsPartial).To(BeTrue())
+
+	initialized := DesiredIn(namespaceWith("1", ""), false, rendered)
+	g.Expect(initialized.Objects).To(HaveExactElements(
+		HaveField("Name", "now"), HaveField("Name", "later"), HaveField("Name", "copy")))
+	g.Expect(initialized.OwnSources).To(And(HaveLen(1), HaveKey(key)))
+	g.Expect(initialized.IsPartial).To(BeFalse())
+}
+
+func TestCheckCount(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(CheckCount(MaxObjects)).To(Succeed())
+	g.Expect(ToProblem("", "", CheckCount(MaxObjects+1)).Reason).To(Equal(v1alpha1.ReasonTooManyObjects))
+}
+
+func TestRetention(t *testing.T) {
+	g := NewWithT(t)
+	tmpl := &v1alpha1.NamespaceTemplate{}
+	g.Expect(MayRemove(tmpl, 1, true)).To(BeTrue())
+	g.Expect(MayRemove(tmpl, 1, false)).To(BeFalse(), "an object was not applied")
+	g.Expect(MayRemove(tmpl, 0, true)).To(BeFalse(), "the template contains no object")
+	tmpl.Spec.ObjectRetentionPolicy = v1alpha1.TemplateObjectRetentionPolicy{
+		WhenRemoved: v1alpha1.RetentionRetain, WhenDeselected: "deselected", WhenDeleted: "deleted",
+	}
+	g.Expect(MayRemove(tmpl, 1, true)).To(BeFalse())
+	g.Expect(RetentionPolicy(tmpl)).To(BeEquivalentTo("deselected"))
+	tmpl.DeletionTimestamp = &metav1.Time{}
+	g.Expect(RetentionPolicy(tmpl)).To(BeEquivalentTo("deleted"))
+}
+
+func TestIsKept(t *testing.T) {
+	g := NewWithT(t)
+	tmpl, applied := &v1alpha1.NamespaceTemplate{}, Entry{Revision: "a"}
+	namespace, initializing := namespaceWith("1", ""), namespaceWith("1", "")
+	initializing.Annotations = map[string]string{v1alpha1.AnnotationPendingInitializers: v1alpha1.TemplatesInitializer}
+	g.Expect(IsKept(tmpl, namespace, applied)).To(BeFalse())
+	tmpl.Spec.Sync.Mode = v1alpha1.SyncOnce
+	g.Expect(IsKept(tmpl, namespace, applied)).To(BeTrue())
+	g.Expect(IsKept(tmpl, namespace, Entry{Target: "a"})).To(BeFalse(), "it was never applied completely")
+	g.Expect(IsKept(tmpl, initializing, applied)).To(BeFalse())
+}
+
+func TestResourceOf(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
+	mapper.Add(configMaps, meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	for kind, reason := range map[string]string{
+		"ConfigMap": "", "Node": v1alpha1.ReasonInvalidObject, "Unknown": v1alpha1.ReasonKindNotFound,
+	} {
+		g := NewWithT(t)
+		resource, err := ResourceOf(mapper, corev1.SchemeGroupVersion.WithKind(kind))
+		if reason == "" {
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(resource).To(Equal(corev1.SchemeGroupVersion.WithResource("configmaps")))
+			continue
+		}
+		g.Expect(ToProblem("", "", err).Reason).To(Equal(reason), kind)
+	}
+}

@@ -1,0 +1,108 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
+)
+
+func TestAwait(t *testing.T) {
+	three, ignore := ptr.To[int32](3), v1alpha1.FailurePolicyIgnore
+	const templates, whole = v1alpha1.TemplatesInitializer, 4 * time.Second
+	ago := func(name string, d time.Duration) func(time.Time) string {
+		return func(now time.Time) string { return initialization.FormatTurnStart(name, now.Add(-d)) }
+	}
+	tests := map[string]struct {
+		// elapsed is the time since the first pass.
+		elapsed time.Duration
+		// recorded is the start of the turn that the Namespace records.
+		recorded      func(now time.Time) string
+		limit         *int32
+		failure       v1alpha1.FailurePolicy
+		wait          v1alpha1.TemplateWaitPolicy
+		isInitialized bool
+		isEffective   bool
+		isUnconfirmed bool
+		isWaiting     bool
+		isTimedOut    bool
+		isRefused     bool
+		// mustRecord is true if the Namespace must record the start of the turn.
+		mustRecord bool
+		retry      time.Duration
+	}{
+		"effective":                         {isEffective: true, limit: three, mustRecord: true},
+		"not effective":                     {isWaiting: true, retry: effectiveRetry},
+		"not effective, waitPolicy Applied": {wait: v1alpha1.WaitForApplied},
+		"not effective, initialized":        {isInitialized: true, limit: three},
+		"waiting for a second":              {elapsed: time.Second, isWaiting: true, retry: time.Second / 2},
+		"waiting for an hour":               {elapsed: time.Hour, isWaiting: true, retry: maxEffectiveRetry},
+		"shortly before the deadline":       {elapsed: whole - 100*time.Millisecond, limit: three, isWaiting: true, mustRecord: true, retry: 100 * time.Millisecond},
+		"at the deadline":                   {elapsed: whole, limit: three, isWaiting: true, isRefused: true, mustRecord: true, retry: effectiveRetry},
+		"at the deadline, Fail":             {elapsed: whole, limit: three, failure: v1alpha1.FailurePolicyFail, isWaiting: true, isRefused: true, mustRecord: true, retry: effectiveRetry},
+		"at the deadline, unknown policy":   {elapsed: whole, limit: three, failure: "x", isWaiting: true, isRefused: true, mustRecord: true, retry: effectiveRetry},
+		"at the deadline, Ignore":           {elapsed: whole, limit: three, failure: ignore, isTimedOut: true, mustRecord: true},
+		"after a restart":                   {recorded: ago(templates, whole+time.Second), limit: three, isWaiting: true, isRefused: true, retry: effectiveRetry},
+		"after a restart, Ignore":           {recorded: ago(templates, whole+time.Second), limit: three, failure: ignore, isTimedOut: true},
+		"after a restart, in time":          {recorded: ago(templates, time.Second), limit: three, isWaiting: true, retry: effectiveRetry},
+		"the turn of another initializer":   {recorded: ago("a.example.com", time.Hour), limit: three, isWaiting: true, mustRecord: true, retry: effectiveRetry},
+		"a recorded time in the future":     {recorded: ago(templates, -time.Hour), limit: three, isWaiting: true, mustRecord: true, retry: effectiveRetry},
+		"recorded later than here":          {recorded: ago(templates, time.Second), elapsed: time.Hour, limit: three, isWaiting: true, retry: 3 * time.Second},
+		"any text":                          {recorded: func(time.Time) string { return templates + " 0" }, limit: three, isWaiting: true, mustRecord: true, retry: effectiveRetry},
+		"at the deadline, not confirmed":    {elapsed: whole, limit: three, isUnconfirmed: true, isWaiting: true, mustRecord: true, retry: UnconfirmedRetry},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g, now := NewWithT(t), time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+			namespace := wrappers.MakeNamespace("ns").Annotation(v1alpha1.AnnotationPendingInitializers, templates).Obj()
+			if test.recorded != nil {
+				namespace.Annotations[v1alpha1.AnnotationTurnStartedAt] = test.recorded(now)
+			}
+			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{
+				WaitPolicy: test.wait, Deadline: v1alpha1.Deadline{TimeoutSeconds: test.limit, FailurePolicy: test.failure},
+			}
+			p := NewPass(&Memory{FirstPass: now.Add(-test.elapsed), FirstTurn: now.Add(-test.elapsed)}, namespace, nil, now)
+			p.IsInitializing = !test.isInitialized
+			p.Begin([]*v1alpha1.NamespaceTemplate{{}, tmpl}, time.Hour)
+			selected := p.Add(tmpl)
+			if p.MustAwait(tmpl) && !test.isEffective {
+				p.Await(selected, &Object{Name: "quota"}, template.Problemf(v1alpha1.ReasonQuotaNotCounted, "x"), func() error {
+					if test.isUnconfirmed {
+						return ErrUnconfirmed
+					}
+					return nil
+				})
+			}
+			result := p.Conclude(nil, nil, 0, now)
+			outcome := result.Templates[0]
+			g.Expect(outcome.Waiting).To(HaveLen(map[bool]int{true: 1}[test.isWaiting]))
+			g.Expect(outcome.TimedOut).To(HaveLen(map[bool]int{true: 1}[test.isTimedOut]))
+			if p.IsInitializing {
+				g.Expect(result.RetryAfter).To(Equal(test.retry))
+			}
+			g.Expect(result.Blocking() != nil).To(Equal(test.isWaiting))
+			start := time.Time{}
+			if test.mustRecord {
+				start = now.Add(-test.elapsed)
+			}
+			g.Expect(result.TurnStart).To(Equal(start))
+			if !test.isRefused {
+				g.Expect(result.Refusal).To(BeNil())
+				return
+			}
+			g.Expect(result.Refusal).To(HaveField("Reason", metav1.StatusReasonTimeout))
+			g.Expect(result.Refusal.Message).To(And(ContainSubstring(`"team"`), ContainSubstring(`"quota"`), ContainSubstring("3s")))
+		})
+	}
+}

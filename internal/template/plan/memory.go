@@ -1,0 +1,68 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+// Memory is what the passes over a Namespace remember.
+type Memory struct {
+	// FirstPass is when a new Namespace was first processed, FirstTurn when it first had a deadline, and UnsyncedSince
+	// since when it waits for watches that have just started; zero if it is not.
+	FirstPass, FirstTurn, UnsyncedSince time.Time
+	// FullPass is when the next full pass is due. A full pass finds changes that the managedFields do not show.
+	FullPass time.Time
+	// Created has the UIDs of the objects that the operator has created, as the status code of the response shows,
+	// until the Namespace records them. The objects of an earlier process count as adopted: whether a user has created
+	// them meanwhile cannot be proven, also not if the intention had been recorded before.
+	Created map[template.ObjectKey]types.UID
+	// Granted has the UIDs of the RoleBindings that are effective in a new Namespace.
+	Granted  sets.Set[types.UID]
+	Rounds   rounds
+	Absences Absences
+	Late     lateSelection
+}
+
+// ElapsedSince returns the time since a start. If there is none, it is now.
+func ElapsedSince(start *time.Time, now time.Time) time.Duration {
+	if start.IsZero() {
+		*start = now
+	}
+	return now.Sub(*start)
+}
+
+// untilFullPass returns the time until the next full pass; 0 if it is due. The first full pass of a Namespace is at
+// a random time, so that not all Namespaces are compared at the same time.
+func (m *Memory) untilFullPass(interval time.Duration, now time.Time) time.Duration {
+	if m.FullPass.IsZero() {
+		m.FullPass = now.Add(1 + rand.N(interval))
+	}
+	return max(m.FullPass.Sub(now), 0)
+}
+
+// AddCreation remembers that the operator has created an object.
+func (m *Memory) AddCreation(key template.ObjectKey, object types.UID) {
+	if m.Created == nil {
+		m.Created = map[template.ObjectKey]types.UID{}
+	}
+	m.Created[key] = object
+}
+
+// AddGranted remembers that a RoleBinding is effective.
+func (m *Memory) AddGranted(binding types.UID) {
+	if m.Granted == nil {
+		m.Granted = sets.New[types.UID]()
+	}
+	m.Granted.Insert(binding)
+}
+
+// Recorded forgets what matters only until the Namespace records its objects.
+func (m *Memory) Recorded() { m.Created, m.Granted = nil, nil }

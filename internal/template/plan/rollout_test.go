@@ -1,0 +1,119 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+func outcomeWith(revision string, reasons ...string) Outcome {
+	outcome := Outcome{Revision: revision}
+	for _, reason := range reasons {
+		outcome.Problems = append(outcome.Problems, template.Problem{Reason: reason})
+	}
+	return outcome
+}
+
+// What the users of a Namespace can cause does not count for the rollout, but the Namespace keeps the revision.
+func TestRolloutFails(t *testing.T) {
+	tests := map[string]struct {
+		outcome        Outcome
+		fails, blocked bool
+	}{
+		"applied":                        {outcome: outcomeWith("b")},
+		"failed":                         {outcome: outcomeWith("b", v1alpha1.ReasonApplyFailed), fails: true},
+		"an earlier revision failed":     {outcome: outcomeWith("a", v1alpha1.ReasonApplyFailed)},
+		"another template has an object": {outcome: outcomeWith("b", v1alpha1.ReasonClaimedByTemplate)},
+		"failed and a conflict":          {outcome: outcomeWith("b", v1alpha1.ReasonConflict, v1alpha1.ReasonForbidden), fails: true},
+		"a conflict":                     {outcome: outcomeWith("b", v1alpha1.ReasonConflict), blocked: true},
+		"an object of a user":            {outcome: outcomeWith("b", v1alpha1.ReasonAlreadyExists), blocked: true},
+		"a finalizer":                    {outcome: outcomeWith("b", v1alpha1.ReasonObjectTerminating), blocked: true},
+		"an immutable field":             {outcome: outcomeWith("b", v1alpha1.ReasonFieldImmutable), blocked: true},
+		"no space for the record":        {outcome: outcomeWith("b", v1alpha1.ReasonNotRecorded), blocked: true},
+		"too large labels":               {outcome: outcomeWith("b", v1alpha1.ReasonInputTooLarge), blocked: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g, rollout := NewWithT(t), Rollout{Latest: "b", Current: "a", Settings: v1alpha1.TemplateRollout{Paused: true}}
+			g.Expect(rollout.Fails(test.outcome)).To(Equal(test.fails))
+			g.Expect(rollout.IsBlocked(test.outcome)).To(Equal(test.blocked))
+			revision, _ := rollout.Revision(template.Entry{Revision: "a"}, test.outcome, false, false)
+			g.Expect(revision).To(Equal(map[bool]string{true: "b", false: "a"}[test.fails || test.blocked]))
+			rollout.Latest = "c"
+			g.Expect(rollout.Fails(test.outcome) || rollout.IsBlocked(test.outcome)).To(BeFalse())
+		})
+	}
+}
+
+func TestRolloutRevision(t *testing.T) {
+	paused := Rollout{Latest: "b", Current: "a", Settings: v1alpha1.TemplateRollout{Paused: true}}
+	canaries := Rollout{Latest: "b", Current: "a", IsCanaryPhase: true}
+	failing := Rollout{Latest: "b", Current: "a", Failing: 1}
+	invalid, started, done := Rollout{Current: "a"}, Rollout{Latest: "b", Current: "a"}, Rollout{Latest: "a", Current: "a"}
+	threshold := failing
+	threshold.Settings.FailureThreshold = 2
+	tests := map[string]struct {
+		rollout                  Rollout
+		isInitializing, isCanary bool
+		// recorded is the revision that the Namespace contains.
+		recorded  string
+		last      Outcome
+		want      string
+		needsSlot bool
+	}{
+		"new":                      {rollout: started, isInitializing: true, want: "a"},
+		"outdated":                 {rollout: started, recorded: "a", want: "b", needsSlot: true},
+		"up to date":               {rollout: paused, recorded: "b", want: "b"},
+		"paused":                   {rollout: paused, recorded: "a", want: "a"},
+		"not a canary":             {rollout: canaries, recorded: "a", want: "a"},
+		"a canary":                 {rollout: canaries, recorded: "a", isCanary: true, want: "b", needsSlot: true},
+		"invalid revision":         {rollout: invalid, recorded: "a", want: "a"},
+		"another namespace fails":  {rollout: failing, recorded: "a", want: "a"},
+		"fewer than the threshold": {rollout: threshold, recorded: "a", want: "b", needsSlot: true},
+		"this namespace fails": {
+			rollout: failing, recorded: "a", last: outcomeWith("b", v1alpha1.ReasonApplyFailed), want: "b",
+		},
+		"without the template":                               {rollout: done, want: "a", needsSlot: true},
+		"without the template while the rollout is paused":   {rollout: paused, want: "a", needsSlot: true},
+		"without the template and not a canary":              {rollout: canaries, want: "a", needsSlot: true},
+		"without the template while the revision is invalid": {rollout: invalid, want: "a", needsSlot: true},
+		"without the template while no revision is valid":    {},
+		"without a valid revision after a failure":           {last: outcomeWith("", v1alpha1.ReasonWatchNotSynced)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			revision, needsSlot := test.rollout.Revision(
+				template.Entry{Revision: test.recorded}, test.last, test.isInitializing, test.isCanary)
+			g.Expect(revision).To(Equal(test.want))
+			g.Expect(needsSlot).To(Equal(test.needsSlot))
+		})
+	}
+}
+
+func TestAdvance(t *testing.T) {
+	tests := map[string]struct {
+		current            string
+		outdated, canaries int
+		want               Rollout
+	}{
+		"the first revision":  {outdated: 2, want: Rollout{Latest: "b", Current: "b"}},
+		"canaries first":      {current: "a", outdated: 2, canaries: 1, want: Rollout{Latest: "b", Current: "a", IsCanaryPhase: true}},
+		"after the canaries":  {current: "a", outdated: 2, want: Rollout{Latest: "b", Current: "a"}},
+		"all are up to date":  {current: "a", want: Rollout{Latest: "b", Current: "b"}},
+		"the first, canaries": {outdated: 1, canaries: 1, want: Rollout{Latest: "b", Current: "b", IsCanaryPhase: true}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			rollout := Rollout{Latest: "b", Current: test.current}
+			rollout.Advance(test.outdated, test.canaries)
+			NewWithT(t).Expect(rollout).To(Equal(test.want))
+		})
+	}
+}

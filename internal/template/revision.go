@@ -1,0 +1,72 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// Content is the part of a spec that a revision identifies.
+type Content struct {
+	Parameters []v1alpha1.TemplateParameter `json:"parameters,omitempty"`
+	Variables  []v1alpha1.TemplateVariable  `json:"variables,omitempty"`
+	Objects    []v1alpha1.TemplateObject    `json:"objects"`
+}
+
+// ContentOf returns the content of a spec. It contains no sourceRef.namespaceUID: which namespace a template accepts
+// must not depend on the progress of a rollout.
+func ContentOf(spec *v1alpha1.NamespaceTemplateSpec) Content {
+	objects := slices.Clone(spec.Objects)
+	for i := range objects {
+		if source := objects[i].SourceRef; source != nil {
+			objects[i].SourceRef = ptr.To(WithoutNamespaceUID(*source))
+		}
+	}
+	return Content{Parameters: spec.Parameters, Variables: spec.Variables, Objects: objects}
+}
+
+// WithoutNamespaceUID returns a reference without the field that is not part of a revision.
+func WithoutNamespaceUID(source v1alpha1.TemplateSourceReference) v1alpha1.TemplateSourceReference {
+	source.NamespaceUID = ""
+	return source
+}
+
+// Revision identifies the parameters, variables and objects of a template. Other fields, and descriptions,
+// do not change what a Namespace contains.
+func Revision(spec *v1alpha1.NamespaceTemplateSpec) string {
+	identified := ContentOf(spec)
+	identified.Parameters = slices.Clone(identified.Parameters)
+	for i := range identified.Parameters {
+		identified.Parameters[i].Description = ""
+	}
+	return HashOf(identified)
+}
+
+// EncodeContent sorts the fields by name, as most clients do: the API server rejects a PUT that changes a byte of the
+// data.
+func EncodeContent(stored Content) ([]byte, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&stored)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(fields)
+}
+
+// NamespaceUIDs returns the UIDs of the namespaces of sources that a spec accepts, by name.
+func NamespaceUIDs(spec *v1alpha1.NamespaceTemplateSpec) map[string]types.UID {
+	uids := map[string]types.UID{}
+	for _, object := range spec.Objects {
+		if source := object.SourceRef; source != nil && source.NamespaceUID != "" && uids[source.Namespace] == "" {
+			uids[source.Namespace] = source.NamespaceUID
+		}
+	}
+	return uids
+}

@@ -1,0 +1,93 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package templateset decides which templates fit into the NamespaceInitializerSet, the parameter of the admission
+// policies.
+package templateset
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+)
+
+// MaxTemplateBytes limits Size. Without this limit, the author of an old template could displace many newer ones.
+const MaxTemplateBytes = 16 << 10
+
+// MaxBytes limits the sum of Size of the templates in the set. The API server stores at most 1.5 MiB in an object.
+const MaxBytes = 512 << 10
+
+// Compute returns the part of the templates that the admission policies use, sorted by name. It omits templates that
+// do not fit.
+func Compute(templates []v1alpha1.NamespaceTemplate) []internalv1alpha1.EffectiveTemplate {
+	fitting := fit(templates, func(t *v1alpha1.NamespaceTemplate) int { return Size(&t.Spec) })
+	effective := make([]internalv1alpha1.EffectiveTemplate, 0, len(fitting))
+	for _, template := range fitting {
+		effective = append(effective, effectiveTemplate(template.Name, &template.Spec))
+	}
+	slices.SortFunc(effective, func(a, b internalv1alpha1.EffectiveTemplate) int { return cmp.Compare(a.Name, b.Name) })
+	return effective
+}
+
+// Omitted returns the names of the templates that do not fit. The function size returns Size.
+func Omitted(
+	templates []v1alpha1.NamespaceTemplate, size func(*v1alpha1.NamespaceTemplate) int,
+) sets.Set[string] {
+	omitted := sets.New[string]()
+	for i := range templates {
+		if templates[i].DeletionTimestamp == nil {
+			omitted.Insert(templates[i].Name)
+		}
+	}
+	for _, template := range fit(templates, size) {
+		omitted.Delete(template.Name)
+	}
+	return omitted
+}
+
+// Size returns the size of a template in the set without its name, in bytes.
+func Size(spec *v1alpha1.NamespaceTemplateSpec) int {
+	encoded, _ := json.Marshal(effectiveTemplate("", spec)) // Encoding this type cannot fail.
+	return len(encoded)
+}
+
+func effectiveTemplate(name string, spec *v1alpha1.NamespaceTemplateSpec) internalv1alpha1.EffectiveTemplate {
+	spec = spec.DeepCopy()
+	for i := range spec.Parameters {
+		spec.Parameters[i].Description = ""
+	}
+	return internalv1alpha1.EffectiveTemplate{
+		Name: name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access, Parameters: spec.Parameters,
+	}
+}
+
+// fit returns the templates that fit, the oldest first: the author of a new template can neither displace older ones
+// nor make the set too large to be written. Templates that are being deleted are omitted.
+func fit(
+	templates []v1alpha1.NamespaceTemplate, size func(*v1alpha1.NamespaceTemplate) int,
+) []*v1alpha1.NamespaceTemplate {
+	oldest := make([]*v1alpha1.NamespaceTemplate, 0, len(templates))
+	for i := range templates {
+		if templates[i].DeletionTimestamp == nil {
+			oldest = append(oldest, &templates[i])
+		}
+	}
+	slices.SortFunc(oldest, func(a, b *v1alpha1.NamespaceTemplate) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	sum := 0
+	fitting := slices.DeleteFunc(oldest, func(template *v1alpha1.NamespaceTemplate) bool {
+		bytes := size(template)
+		if bytes > MaxTemplateBytes || sum+bytes > MaxBytes {
+			return true
+		}
+		sum += bytes
+		return false
+	})
+	return fitting[:min(len(fitting), internalv1alpha1.MaxTemplates)]
+}

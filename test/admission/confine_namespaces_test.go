@@ -1,0 +1,406 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
+)
+
+// forEach sends each request, in a fixed order.
+func forEach(ctx context.Context, requests map[string]request, matcher OmegaMatcher) {
+	GinkgoHelper()
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		By(name)
+		Expect(requests[name](ctx)).To(matcher, name)
+	}
+}
+
+func confinedNamespaces() {
+	It("of users cannot be changed", func(ctx context.Context) {
+		namespace := makeNamespace(ctx, func(w *wrappers.NamespaceWrapper) {
+			w.Label("team", "x").Annotation("team", "x").Annotation(v1alpha1.AnnotationTTL, "8h")
+		})
+		Expect(condition(namespace.Name, "Initializing")(ctx)).To(Succeed())
+		name := namespace.Name
+		label := func(key string, value any) map[string]any { return inMetadata("labels", map[string]any{key: value}) }
+		annotation := func(key string, value any) map[string]any {
+			return inMetadata("annotations", map[string]any{key: value})
+		}
+		owner := []any{map[string]any{"apiVersion": "v1", "kind": "Node", "name": "none", "uid": "none"}}
+		before := cluster.GetNamespace(Default, ctx, namespace.Name)
+		requests := map[string]request{
+			"adding a label":               merge(name, label("pod-security.kubernetes.io/enforce", "privileged")),
+			"changing a label":             merge(name, label("team", "b")),
+			"removing a label":             merge(name, label("team", nil)),
+			"a label through /status":      merge(name, label("team", "b"), "status"),
+			"a label, JSON patch":          rawPatch(name, types.JSONPatchType, `[{"op":"replace","path":"/metadata/labels/team","value":"b"}]`),
+			"a label, strategic":           patch(name, types.StrategicMergePatchType, label("team", "b")),
+			"a label of this project":      merge(name, label(v1alpha1.LabelDeletionProtection, "x")),
+			"an annotation":                merge(name, annotation("team", "b")),
+			"removing an annotation":       merge(name, annotation("team", nil)),
+			"shortening the lifetime":      merge(name, annotation(v1alpha1.AnnotationTTL, "1s")),
+			"an expiry":                    merge(name, annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z")),
+			"an expiry through /status":    merge(name, annotation(v1alpha1.AnnotationTTL, "1s"), "status"),
+			"a parameter":                  merge(name, annotation(v1alpha1.PrefixParameter+"size", "x")),
+			"a finalizer":                  merge(name, inMetadata("finalizers", []any{"example.com/f"})),
+			"an owner":                     merge(name, inMetadata("ownerReferences", owner)),
+			"an owner through /status":     merge(name, inMetadata("ownerReferences", owner), "status"),
+			"a condition of a user":        condition(name, "example.com/Ready"),
+			"a deletion condition":         condition(name, string(corev1.NamespaceContentRemaining)),
+			"removing all conditions, PUT": put(before, "status", func(n *corev1.Namespace) { n.Labels["team"] = "b" }),
+			"namespace finalizers":         put(before, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = nil }),
+			"a namespace finalizer":        put(before, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = append(n.Spec.Finalizers, "a/b") }),
+			"a label, dry run": func(ctx context.Context) error {
+				return operator.Patch(ctx, before.DeepCopy(), framework.MergePatch(`{"metadata":{"labels":{"a":"b"}}}`),
+					client.DryRunAll)
+			},
+			"a label, server-side apply": patch(name, types.ApplyPatchType, map[string]any{
+				"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": map[string]any{"team": "b"}},
+			}),
+			"another namespace, server-side apply": patch("applied", types.ApplyPatchType, map[string]any{
+				"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "applied"},
+			}),
+			"another namespace": func(ctx context.Context) error { return operator.Create(ctx, wrappers.MakeNamespace("created").Obj()) },
+			"deletion":          func(ctx context.Context) error { return operator.Delete(ctx, before.DeepCopy()) },
+		}
+		forEach(ctx, requests, BeConfined())
+		after := cluster.GetNamespace(Default, ctx, namespace.Name)
+		Expect(after).To(Equal(before))
+		Expect(requests["deletion"](ctx)).To(BeConfined("system:serviceaccount:nslifecycle-system:nslifecycle-controller-manager",
+			"DELETE", "namespaces", name))
+
+		By("sending what the API server ignores")
+		for _, send := range []request{
+			merge(name, inMetadata("deletionTimestamp", metav1.Now()), "status"),
+			merge(name, inMetadata("deletionTimestamp", metav1.Now())),
+			put(before, "finalize", func(n *corev1.Namespace) { n.DeletionTimestamp = new(metav1.Now()) }),
+		} {
+			_ = send(ctx) // Refused by validation, or without effect.
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), after)).To(Succeed())
+			Expect(after.DeletionTimestamp).To(BeNil())
+		}
+	})
+
+	It("gets the state, the conditions and the records of the operator", func(ctx context.Context) {
+		namespace := makeNamespace(ctx)
+		name := namespace.Name
+		forEach(ctx, map[string]request{
+			"Initializing":      condition(name, v1alpha1.ConditionInitializing),
+			"of an initializer": condition(name, "a.example.com/Initialized"),
+			"Ready":             condition(name, "Ready"),
+			"blocked":           condition(name, v1alpha1.ConditionDeletionBlocked),
+			"templates":         merge(name, inMetadata("annotations", map[string]any{v1alpha1.AnnotationAppliedTemplates: "{}"}), "status"),
+			"the start of a turn": merge(name, inMetadata("annotations", map[string]any{
+				v1alpha1.AnnotationTurnStartedAt: "a.example.com 2026-03-01T12:00:00Z",
+			}), "status"),
+			"a warning": merge(name, inMetadata("annotations", map[string]any{
+				v1alpha1.AnnotationExpiryWarnedAt: "2026-03-01T11:00:00Z 2026-03-01T12:00:00Z",
+			}), "status"),
+			"a dry run": func(ctx context.Context) error {
+				return operator.Create(ctx, wrappers.MakeNamespace("created").Obj(), client.DryRunAll)
+			},
+		}, Succeed())
+		By("keeping the conditions of other controllers")
+		Expect(admin.Status().Patch(ctx, namespace, client.RawPatch(types.StrategicMergePatchType,
+			[]byte(`{"status":{"conditions":[{"type":"example.com/Ready","status":"True"}]}}`)))).To(Succeed())
+		Expect(condition(name, v1alpha1.ConditionInitializing)(ctx)).To(Succeed())
+		Expect(merge(name, map[string]any{"status": map[string]any{"conditions": nil}}, "status")(ctx)).To(BeConfined())
+	})
+
+	It("is finalized while it is terminating", func(ctx context.Context) {
+		namespace := makeTerminating(ctx, "example.com/other")
+		name := namespace.Name
+		forEach(ctx, map[string]request{
+			"another namespace finalizer": put(namespace, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = []corev1.FinalizerName{"kubernetes"} }),
+			"all namespace finalizers":    put(namespace, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = nil }),
+			"one more":                    put(namespace, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = append(n.Spec.Finalizers, "a/b") }),
+			"a label through /finalize":   put(namespace, "finalize", func(n *corev1.Namespace) { n.Labels["a"] = "b" }),
+		}, BeConfined())
+		forEach(ctx, map[string]request{
+			"a deletion condition": condition(name, string(corev1.NamespaceContentRemaining)),
+			"the phase":            merge(name, map[string]any{"status": map[string]any{"phase": "Terminating"}}, "status"),
+			"another namespace finalizer, dry run": func(ctx context.Context) error {
+				dry := namespace.DeepCopy()
+				dry.ResourceVersion, dry.Spec.Finalizers = "", nil
+				return operator.SubResource("finalize").Update(ctx, dry, client.DryRunAll)
+			},
+		}, Succeed())
+		Expect(put(namespace, "finalize", func(n *corev1.Namespace) {
+			n.Spec.Finalizers = []corev1.FinalizerName{"example.com/other"}
+		})(ctx)).To(Succeed())
+		By("deleting content without the namespace finalizer")
+		Eventually(func() error {
+			return operator.Delete(ctx, wrappers.MakeConfigMap(name, "content"), client.DryRunAll)
+		}).WithContext(ctx).Should(BeConfined("only objects in terminating namespaces"))
+		Expect(put(namespace, "finalize", func(n *corev1.Namespace) {
+			n.Spec.Finalizers = []corev1.FinalizerName{"example.com/other", "kubernetes"}
+		})(ctx)).To(BeConfined())
+	})
+
+	It("without finalizers gets the namespace finalizer back", func(ctx context.Context) {
+		namespace := makeNamespace(ctx)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+		without := namespace.DeepCopy()
+		without.Spec.Finalizers = nil
+		Expect(admin.SubResource("finalize").Update(ctx, without)).To(Succeed())
+		Expect(put(without, "finalize", func(n *corev1.Namespace) {
+			n.Spec.Finalizers = []corev1.FinalizerName{"kubernetes"}
+		})(ctx)).To(BeConfined("terminating"))
+	})
+}
+
+// put replaces a Namespace, or a subresource of it.
+func put(namespace *corev1.Namespace, subresource string, change func(*corev1.Namespace)) request {
+	return func(ctx context.Context) error {
+		changed := namespace.DeepCopy()
+		changed.ResourceVersion = ""
+		change(changed)
+		return operator.SubResource(subresource).Update(ctx, changed, client.FieldOwner(nsobject.FieldOwner))
+	}
+}
+
+func rawPatch(name string, kind types.PatchType, body string, subresources ...string) request {
+	return func(ctx context.Context) error {
+		_, err := api.CoreV1().Namespaces().Patch(ctx, name, kind, []byte(body),
+			metav1.PatchOptions{FieldManager: nsobject.FieldOwner}, subresources...)
+		return err
+	}
+}
+
+func withTTL(ttl string) func(*wrappers.NamespaceWrapper) {
+	return func(w *wrappers.NamespaceWrapper) { w.Annotation(v1alpha1.AnnotationTTL, ttl) }
+}
+
+func expiringAt(at string) func(*wrappers.NamespaceWrapper) {
+	return func(w *wrappers.NamespaceWrapper) { w.Annotation(v1alpha1.AnnotationExpiresAt, at) }
+}
+
+// since sets the time of a condition.
+func since(at time.Time) func(map[string]any) {
+	return func(condition map[string]any) { condition["lastTransitionTime"] = metav1.NewTime(at) }
+}
+
+// recordExpiry records the expiry of a namespace. The API server may be busy, so the time is in the past.
+func recordExpiry(name string, at time.Time) request {
+	return condition(name, v1alpha1.ConditionExpired, since(at))
+}
+
+func confinedDeletions() {
+	remove := func(ctx context.Context, namespace *corev1.Namespace) error {
+		return operator.Delete(ctx, namespace.DeepCopy(), client.Preconditions{UID: &namespace.UID})
+	}
+
+	DescribeTable("requires the record that the expiry has passed", func(
+		ctx context.Context, change func(*wrappers.NamespaceWrapper), isDue bool,
+	) {
+		namespace := makeNamespace(ctx, change)
+		Expect(remove(ctx, namespace)).To(BeConfined("expired"))
+		// The lifetimes below are shorter than a second, or longer than a day.
+		Eventually(func() error { return recordExpiry(namespace.Name, time.Now().Add(-time.Second))(ctx) }).WithContext(ctx).Should(Succeed())
+		if !isDue {
+			Expect(remove(ctx, namespace)).To(BeConfined("expired"))
+			return
+		}
+		Eventually(func() error {
+			if err := recordExpiry(namespace.Name, time.Now().Add(-time.Second))(ctx); err != nil {
+				return err
+			}
+			return remove(ctx, namespace)
+		}).WithContext(ctx).Should(Succeed())
+	},
+		Entry("at a time", expiringAt("2020-01-01T00:00:00Z"), true),
+		Entry("at a time with an offset and a fraction", expiringAt("2026-01-01T00:00:00.5+23:59"), true),
+		Entry("at a time to come", expiringAt("2099-01-01T00:00:00Z"), false),
+		Entry("after seconds", withTTL("1s"), true),
+		Entry("after zero days and a second", withTTL("0d1s"), true),
+		Entry("after days", withTTL("1d"), false),
+		Entry("after days and hours", withTTL("99999d99999h99999m99999s"), false),
+		Entry("without an expiry", func(*wrappers.NamespaceWrapper) {}, false),
+	)
+
+	It("is refused after the expiry was extended, removed or contradicted", func(ctx context.Context) {
+		namespace := makeNamespace(ctx, expiringAt("2020-01-01T00:00:00Z"))
+		Expect(recordExpiry(namespace.Name, time.Now().Add(-time.Second))(ctx)).To(Succeed())
+		for _, annotations := range []map[string]any{
+			{v1alpha1.AnnotationExpiresAt: "2099-01-01T00:00:00Z"}, {v1alpha1.AnnotationTTL: "1s"}, {v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: nil},
+		} {
+			body, err := json.Marshal(inMetadata("annotations", annotations))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(body))).To(Succeed())
+			Expect(remove(ctx, namespace)).To(BeConfined("expired"))
+		}
+	})
+
+	It("cannot be prepared with a record in the future", func(ctx context.Context) {
+		namespace := makeNamespace(ctx, expiringAt(time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+		name, future := namespace.Name, time.Now().Add(2*time.Hour)
+		expired := map[string]any{
+			"type": v1alpha1.ConditionExpired, "status": "True", "lastTransitionTime": metav1.NewTime(future), "reason": "x", "message": "",
+		}
+		forged := func(changes map[string]any) []any {
+			entry := map[string]any{
+				"manager": "nslifecycle", "operation": "Update", "apiVersion": "v1", "subresource": "status", "fieldsType": "FieldsV1",
+				"time": metav1.NewTime(future.Add(time.Hour)), "fieldsV1": json.RawMessage(
+					`{"f:status":{"f:conditions":{".":{},"k:{\"type\":\"nslifecycle.dev/Expired\"}":{".":{},"f:type":{},"f:status":{},` +
+						`"f:lastTransitionTime":{},"f:reason":{},"f:message":{}}}}}`),
+			}
+			for key, value := range changes {
+				entry[key] = value
+			}
+			return []any{entry}
+		}
+		status := map[string]any{"conditions": []any{expired}}
+		both := func(fields []any) map[string]any {
+			return map[string]any{"metadata": map[string]any{"managedFields": fields}, "status": status}
+		}
+		attacks := map[string]request{
+			"the time":              recordExpiry(name, future),
+			"a minute too early":    recordExpiry(name, time.Now().Add(time.Minute)),
+			"a merge patch":         merge(name, map[string]any{"status": status}, "status"),
+			"with managedFields":    merge(name, both(forged(nil)), "status"),
+			"without managedFields": merge(name, both([]any{map[string]any{}}), "status"),
+			"empty managedFields":   merge(name, both([]any{}), "status"),
+			"a JSON patch":          rawPatch(name, types.JSONPatchType, fmt.Sprintf(`[{"op":"add","path":"/status/conditions","value":[%s]}]`, mustEncode(expired)), "status"),
+			"twice":                 merge(name, map[string]any{"status": map[string]any{"conditions": []any{expired, expired}}}, "status"),
+			"server-side apply": patch(name, types.ApplyPatchType, map[string]any{
+				"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}, "status": status,
+			}, "status"),
+			"a PUT": func(ctx context.Context) error {
+				current := cluster.GetNamespace(Default, ctx, name)
+				current.Status.Conditions = append(current.Status.Conditions, corev1.NamespaceCondition{
+					Type: v1alpha1.ConditionExpired, Status: "True", LastTransitionTime: metav1.NewTime(future),
+				})
+				for i := range current.ManagedFields {
+					current.ManagedFields[i].Time = new(metav1.NewTime(future.Add(time.Hour)))
+				}
+				return operator.Status().Update(ctx, current, client.FieldOwner("nslifecycle"))
+			},
+		}
+		forEach(ctx, attacks, BeConfined("Expired"))
+		By("forging the entry in advance")
+		for _, change := range []map[string]any{
+			nil, {"manager": "other"}, {"operation": "Apply"}, {"subresource": ""}, {"apiVersion": "v2"}, {"manager": "ancient-changes"},
+		} {
+			body, err := json.Marshal(inMetadata("managedFields", forged(change)))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(body))).To(Succeed())
+			// The entry owns the fields of the condition already, and the next write changes no field.
+			for range 3 {
+				_ = condition(name, v1alpha1.ConditionExpired, func(c map[string]any) { c["status"] = "False" })(ctx)
+				forEach(ctx, attacks, BeConfined())
+			}
+		}
+		By("resetting managedFields")
+		Expect(admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(`{"metadata":{"managedFields":[{}]}}`))).To(Succeed())
+		forEach(ctx, attacks, BeConfined())
+		By("writing the condition without /status")
+		for _, subresource := range []string{"", "finalize"} {
+			current := cluster.GetNamespace(Default, ctx, name)
+			current.Status.Conditions = append(current.Status.Conditions, corev1.NamespaceCondition{Type: v1alpha1.ConditionExpired, Status: "True"})
+			if subresource == "" {
+				_ = operator.Update(ctx, current)
+			} else {
+				_ = operator.SubResource(subresource).Update(ctx, current)
+			}
+		}
+		current := cluster.GetNamespace(Default, ctx, name)
+		for _, condition := range current.Status.Conditions {
+			Expect(condition).NotTo(And(HaveField("Type", BeEquivalentTo(v1alpha1.ConditionExpired)), HaveField("Status", corev1.ConditionTrue)))
+		}
+		Expect(remove(ctx, namespace)).To(BeConfined())
+	})
+
+	It("requires that the initialization has failed", func(ctx context.Context) {
+		const pending, result = v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializationResult
+		live := makeNamespace(ctx)
+		By("forging the state on a live namespace")
+		for _, annotations := range []map[string]any{
+			{result: `{"status":"Failure"}`}, {pending: "a"}, {pending: "a", result: `{"status":"Failure"}`},
+		} {
+			for _, subresources := range [][]string{nil, {"status"}, {"finalize"}} {
+				change := map[string]any{"metadata": map[string]any{
+					"labels": map[string]any{v1alpha1.LabelInitializing: "true"}, "annotations": annotations,
+				}}
+				Expect(merge(live.Name, change, subresources...)(ctx)).NotTo(Succeed())
+			}
+		}
+		Expect(condition(live.Name, v1alpha1.ConditionInitializing)(ctx)).To(Succeed())
+		Expect(remove(ctx, live)).To(BeConfined("failed"))
+	})
+}
+
+func mustEncode(value any) string {
+	body, err := json.Marshal(value)
+	Expect(err).NotTo(HaveOccurred())
+	return string(body)
+}
+
+func confinedRecreations() {
+	recreate := func(ctx context.Context, name string) {
+		GinkgoHelper()
+		content, namespace := wrappers.MakeConfigMap(name, "content"), &corev1.Namespace{}
+		Expect(admin.Delete(ctx, content)).To(Succeed())
+		Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+		namespace.Spec.Finalizers = nil
+		Expect(admin.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
+		Expect(admin.Create(ctx, wrappers.MakeNamespace(name).Label(plain, "").Obj())).To(Succeed())
+		// The API server rejects new objects until it has observed the new namespace.
+		Eventually(func() error { return admin.Create(ctx, wrappers.MakeConfigMap(name, "content")) }).WithContext(ctx).Should(Succeed())
+	}
+	// window returns for how long an API server allows the deletion of an object in the new namespace.
+	window := func(ctx context.Context, user *framework.User, name string) (allowed int, last time.Duration) {
+		GinkgoHelper()
+		start := time.Now()
+		for ctx.Err() == nil {
+			err := user.Delete(ctx, wrappers.MakeConfigMap(name, "content"), client.DryRunAll)
+			if err != nil {
+				Expect(err).To(BeConfined("terminating"))
+				return allowed, last
+			}
+			allowed, last = allowed+1, time.Since(start)
+		}
+		return allowed, last
+	}
+
+	It("keeps its content", func(ctx context.Context) {
+		namespace := makeTerminating(ctx)
+		recreate(ctx, namespace.Name)
+		allowed, last := window(ctx, operator, namespace.Name)
+		AddReportEntry(fmt.Sprintf("the API server allowed %d deletions, the last after %s", allowed, last))
+		Expect(operator.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))).To(BeConfined())
+	})
+
+	// The API server evaluates the namespace in its cache. The operator itself sends the UID of each object that it
+	// has listed while the namespace was terminating.
+	It("is not known to an API server whose watch is behind", func(ctx context.Context) {
+		second := cluster.StartSecondAPIServer(ctx)
+		through := second.As(operator)
+		namespace := makeTerminating(ctx)
+		Eventually(func() error {
+			return through.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "content"), client.DryRunAll)
+		}).WithContext(ctx).Should(Succeed())
+		Expect(second.Pause()).To(Succeed())
+		recreate(ctx, namespace.Name)
+		Expect(second.Resume()).To(Succeed())
+		allowed, last := window(ctx, through, namespace.Name)
+		AddReportEntry(fmt.Sprintf("an API server that resumes allowed %d deletions, the last after %s", allowed, last))
+	}, NodeTimeout(3*time.Minute))
+}

@@ -1,0 +1,218 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
+)
+
+// deleteBehaviorNamespaces creates a namespace with objects of each behavior, and deletes it.
+func deleteBehaviorNamespaces(
+	ctx context.Context, server *aggregatedServer, behaviors []aggregatedBehavior,
+) map[string]*corev1.Namespace {
+	GinkgoHelper()
+	namespaces := map[string]*corev1.Namespace{}
+	for i := range behaviors {
+		name := behaviors[i].name
+		namespaces[name] = createNamespace(ctx, name)
+		server.add(name, namespaces[name].Name, "a", "b", "c")
+	}
+	for _, namespace := range namespaces {
+		deleteObject(ctx, namespace)
+	}
+	return namespaces
+}
+
+// expectFinalized waits until exactly the given behaviors do not block finalization. It then removes the objects of
+// the others, and waits until all namespaces are deleted.
+func expectFinalized(
+	ctx context.Context, server *aggregatedServer, namespaces map[string]*corev1.Namespace, want map[string]bool,
+) {
+	GinkgoHelper()
+	finalized := func(g Gomega) map[string]bool {
+		result := map[string]bool{}
+		for name, namespace := range namespaces {
+			err := admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
+			g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+			result[name] = apierrors.IsNotFound(err)
+		}
+		return result
+	}
+	// kube-controller-manager starts after 5 s, and retries with a backoff.
+	Eventually(finalized).WithContext(ctx).WithTimeout(40 * time.Second).Should(Equal(want))
+	Consistently(finalized).WithContext(ctx).WithTimeout(6 * time.Second).Should(Equal(want))
+	for name, namespace := range namespaces {
+		if want[name] {
+			Expect(server.count(name, namespace.Name)).To(BeZero(), "%s objects are orphaned", name)
+		}
+		server.removeAll(name, namespace.Name)
+	}
+	for _, namespace := range namespaces {
+		Eventually(func() bool {
+			return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{}))
+		}).WithContext(ctx).WithTimeout(90 * time.Second).Should(BeTrue())
+	}
+}
+
+// expectNoWarnings checks that no Warning was recorded for the namespaces that are finalized.
+func expectNoWarnings(ctx context.Context, namespaces map[string]*corev1.Namespace, finalized map[string]bool) {
+	GinkgoHelper()
+	list, err := cluster.Admin.Clientset().CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+		FieldSelector: "type=" + corev1.EventTypeWarning,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	for name, namespace := range namespaces {
+		for i := range list.Items {
+			event := &list.Items[i]
+			if finalized[name] && event.InvolvedObject.UID == namespace.UID {
+				Fail(name + ": " + event.Reason + ": " + event.Message)
+			}
+		}
+	}
+}
+
+// These specs take a long time, because kube-controller-manager waits for 5 s, and retries with a backoff.
+var _ = Describe("Namespaces with objects in aggregated API servers", func() {
+	var behaviors []aggregatedBehavior
+	var server *aggregatedServer
+	var byManager, byUpstream, byBoth map[string]bool
+
+	BeforeEach(func(ctx context.Context) {
+		stopManager()
+		behaviors = aggregatedBehaviors()
+		byManager, byUpstream, byBoth = map[string]bool{}, map[string]bool{}, map[string]bool{}
+		for _, one := range behaviors {
+			byManager[one.name], byUpstream[one.name] = one.byManager, one.byUpstream
+			byBoth[one.name] = one.byManager || one.byUpstream
+		}
+		server = serveBehaviors(ctx, behaviors)
+	})
+
+	It("are finalized by the manager with the permissions of its ServiceAccount", func(ctx context.Context) {
+		startManager(ctx, managerConfig(ctx))
+		namespaces := deleteBehaviorNamespaces(ctx, server, behaviors)
+		expectFinalized(ctx, server, namespaces, byManager)
+		expectNoWarnings(ctx, namespaces, byManager)
+	}, SpecTimeout(4*time.Minute))
+
+	It("are finalized by kube-controller-manager", func(ctx context.Context) {
+		startControllerManager(ctx, "namespace-controller")
+		expectFinalized(ctx, server, deleteBehaviorNamespaces(ctx, server, behaviors), byUpstream)
+	}, SpecTimeout(4*time.Minute))
+
+	It("are finalized by both controllers without a Warning", func(ctx context.Context) {
+		startControllerManager(ctx, "namespace-controller")
+		startManager(ctx, managerConfig(ctx))
+		namespaces := deleteBehaviorNamespaces(ctx, server, behaviors)
+		expectFinalized(ctx, server, namespaces, byBoth)
+		expectNoWarnings(ctx, namespaces, byManager)
+	}, SpecTimeout(4*time.Minute))
+})
+
+var _ = Describe("Objects in an aggregated API server", func() {
+	for name, isLegacy := range map[string]bool{"aggregated": false, "legacy": true} {
+		It("are deleted if their type supports the verbs, with "+name+" discovery", func(ctx context.Context) {
+			server := newAggregatedServer(map[string][]string{
+				"ones":         {"delete", "list"},             // no deletecollection, no watch
+				"unlistables":  {"delete", "deletecollection"}, // no list
+				"untouched":    {"list", "create"},             // no delete
+				"unreachables": {"delete"},                     // neither list nor deletecollection
+			})
+			server.IsLegacy = isLegacy
+			server.serve(ctx)
+			namespace, neighbour := createNamespace(ctx, "verbs"), createNamespace(ctx, "verbs")
+			for resource := range server.resources {
+				server.add(resource, namespace.Name, "a", "b", "c")
+				server.add(resource, neighbour.Name, "a")
+			}
+			deleteObject(ctx, namespace)
+			expectDeleted(ctx, namespace)
+			Expect(server.count("ones", namespace.Name)).To(BeZero())
+			Expect(server.count("unlistables", namespace.Name)).To(BeZero())
+			// These types do not support the verbs that the operator needs.
+			Expect(server.count("untouched", namespace.Name)).To(Equal(3))
+			Expect(server.count("unreachables", namespace.Name)).To(Equal(3))
+			for resource := range server.resources {
+				Expect(server.count(resource, neighbour.Name)).To(Equal(1), "%s in another namespace", resource)
+			}
+		})
+	}
+
+	It("block the finalization of only their own namespaces until the server is restored", func(ctx context.Context) {
+		server := newAggregatedServer(map[string][]string{"ones": {"delete", "list"}}).serve(ctx)
+		namespace := createNamespace(ctx, "down")
+		content := makeContent(namespace.Name)
+		create(ctx, content...)
+		server.add("ones", namespace.Name, "a", "b")
+		server.Stop()
+		deleteObject(ctx, namespace)
+		expectContentDeleted(ctx, content)
+		failed := Or(HaveDiscoveryFailure(server.Group), HaveContentFailure(server.Group))
+		eventuallyNamespace(ctx, namespace.Name, failed)
+		By("waiting until the API server reports the APIService as unavailable")
+		server.ExpectAvailable(ctx, "False")
+		eventuallyNamespace(ctx, namespace.Name, failed)
+		expectNamespaceFinalizerKept(ctx, namespace)
+
+		server.Start()
+		server.ExpectAvailable(ctx, "True")
+		expectDeleted(ctx, namespace)
+		Expect(server.count("ones", namespace.Name)).To(BeZero())
+		expectNoObjects(ctx, namespace.Name)
+	}, SpecPriority(10), NodeTimeout(5*time.Minute))
+
+	DescribeTable("are deleted by retries that honor Retry-After:",
+		func(ctx context.Context, method string, wait time.Duration, times int) {
+			stopManager() // It also diagnoses the namespace.
+			startManager(ctx, managerConfig(ctx), withGracePeriod(0))
+			namespace := createNamespace(ctx, "retry-after")
+			server := newAggregatedServer(map[string][]string{"ones": {"delete", "list"}})
+			var lock sync.Mutex
+			var received []time.Time
+			server.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != method || !strings.Contains(r.URL.Path, "/namespaces/"+namespace.Name+"/") {
+					return false
+				}
+				lock.Lock()
+				defer lock.Unlock()
+				received = append(received, time.Now())
+				if len(received) > times {
+					return false
+				}
+				w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
+				framework.WriteStatus(w, apierrors.NewTooManyRequests("throttled by the test", int(wait.Seconds())))
+				return true
+			}
+			server.serve(ctx)
+			server.add("ones", namespace.Name, "one")
+			deleteObject(ctx, namespace)
+			if wait > 30*time.Second {
+				eventuallyNamespace(ctx, namespace.Name, HaveContentFailure("too many requests"))
+			}
+			expectDeleted(ctx, namespace)
+			lock.Lock()
+			defer lock.Unlock()
+			Expect(len(received)).To(BeNumerically(">", times))
+			for i := range times {
+				Expect(received[i+1].Sub(received[i])).To(BeNumerically(">=", wait-10*time.Millisecond), "after request %d", i)
+			}
+		},
+		Entry("a deletion, 2 s", http.MethodDelete, 2*time.Second, 3),
+		Entry("a list, longer than the request timeout", SpecPriority(10), http.MethodGet, 32*time.Second, 1),
+	)
+})

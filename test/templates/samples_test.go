@@ -1,0 +1,240 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
+)
+
+const teamLabel, team = "corp.example.com/kind", "team"
+
+var _ = Describe("The samples in config/samples/templates", func() {
+	It("create a quota, limits, a locked NetworkPolicy and a RoleBinding for the creator", func(ctx context.Context) {
+		applySample(ctx, "baseline")
+		waitUntilSelected(ctx, "baseline", wrappers.MakeNamespace("probe").Label(teamLabel, team).Obj())
+		namespace := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("ns")).Label(teamLabel, team).Obj())
+		get(ctx, namespace, "baseline", &corev1.ResourceQuota{})
+		get(ctx, namespace, "baseline", &corev1.LimitRange{})
+		Eventually(creator.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(namespace.Name, "settings")).
+			Should(Succeed())
+		policy := get(ctx, namespace, "deny-ingress", &networkingv1.NetworkPolicy{})
+		Expect(creator.Delete(ctx, policy)).To(MatchError(ContainSubstring("is locked")))
+	})
+
+	It("copy a pull secret to new and existing namespaces, and make the default ServiceAccount use it", func(ctx context.Context) {
+		const secret = "regcred"
+		source := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "registry", Name: secret},
+			Type:       corev1.SecretTypeDockerConfigJson,
+			Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
+		}
+		Expect(cluster.Admin.Create(ctx, wrappers.MakeNamespace(source.Namespace).Obj())).To(Succeed())
+		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		existing := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("existing")).Obj())
+		Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
+			ObjectMeta:       metav1.ObjectMeta{Namespace: existing.Name, Name: "default"},
+			ImagePullSecrets: []corev1.LocalObjectReference{{Name: "other"}},
+		})).To(Succeed())
+
+		applySample(ctx, "pull-secret")
+		waitUntilSelected(ctx, "pull-secret", wrappers.MakeNamespace("probe").Obj())
+		namespace := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("ns")).Obj())
+		source.Data[corev1.DockerConfigJsonKey] = []byte(`{"auths":{"registry.example.com":{}}}`)
+		Expect(cluster.Admin.Update(ctx, source)).To(Succeed())
+		for _, name := range []string{namespace.Name, existing.Name} {
+			Eventually(func(g Gomega) {
+				var account corev1.ServiceAccount
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: name, Name: "default"}, &account)).To(Succeed())
+				g.Expect(account.ImagePullSecrets).To(ConsistOf(corev1.LocalObjectReference{Name: secret}))
+				var copied corev1.Secret
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: name, Name: secret}, &copied)).To(Succeed())
+				g.Expect(copied.Data).To(Equal(source.Data))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		err := cluster.Admin.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: "default"}, &corev1.ServiceAccount{})
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+	})
+
+	It("let users with the verb use choose one of several sizes", func(ctx context.Context) {
+		const parameter = v1alpha1.PrefixParameter + "size"
+		applySample(ctx, "sizes")
+		sized := func(size string) *corev1.Namespace {
+			namespace := wrappers.MakeNamespace(framework.Unique("ns")).Label(v1alpha1.LabelTemplate, "sized")
+			if size != "" {
+				namespace.Annotations[parameter] = size
+			}
+			return namespace.Obj()
+		}
+		waitUntilSelected(ctx, "sized", sized(""))
+		Eventually(func() error { return creator.Create(ctx, sized(""), client.DryRunAll) }).WithContext(ctx).
+			Should(MatchError(ContainSubstring(`not allowed to use template "sized"`)))
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("use")},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "use-template-sized"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: alice}},
+		}
+		Expect(cluster.Admin.Create(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed()) })
+		Eventually(func() error { return creator.Create(ctx, sized(""), client.DryRunAll) }).WithContext(ctx).Should(Succeed())
+		Expect(creator.Create(ctx, sized("huge"), client.DryRunAll)).
+			To(MatchError(ContainSubstring(`"small", "medium", "large"`)))
+
+		small, large := sized(""), sized("large")
+		createInitialized(ctx, small)
+		createInitialized(ctx, large)
+		for namespace, cpu := range map[*corev1.Namespace]string{small: "2", large: "32"} {
+			quota := get(ctx, namespace, "size", &corev1.ResourceQuota{})
+			Expect(quota.Spec.Hard.Name(corev1.ResourceRequestsCPU, "").String()).To(Equal(cpu))
+		}
+		get(ctx, large, "storage", &corev1.ResourceQuota{})
+		err := cluster.Admin.Get(ctx, client.ObjectKey{Namespace: small.Name, Name: "storage"}, &corev1.ResourceQuota{})
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+	})
+})
+
+// applySample applies a file in config/samples/templates until the spec ends.
+func applySample(ctx context.Context, name string) {
+	GinkgoHelper()
+	applyFile(ctx, filepath.Join(controlplane.Root(), "config", "samples", "templates", name+".yaml"))
+}
+
+func applyFile(ctx context.Context, file string) {
+	GinkgoHelper()
+	_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-f", file)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) {
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "-f", file, "--ignore-not-found")
+		Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+// waitUntilSelected waits until a template is authorized and the API server selects namespaces such as the
+// probe with it.
+func waitUntilSelected(ctx context.Context, template string, probe *corev1.Namespace) {
+	GinkgoHelper()
+	expectCondition(ctx, template, v1alpha1.ConditionValid, metav1.ConditionTrue)
+	expectCondition(ctx, template, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
+	Eventually(func(g Gomega) {
+		created := probe.DeepCopy()
+		g.Expect(cluster.Admin.Create(ctx, created, client.DryRunAll)).To(Succeed())
+		g.Expect(framework.PendingOf(created)).To(ContainSubstring(v1alpha1.TemplatesInitializer))
+	}).WithContext(ctx).Should(Succeed())
+	DeferCleanup(waitUntilUnselected, template)
+}
+
+// waitUntilUnselected waits until a deleted template no longer affects other specs.
+func waitUntilUnselected(ctx context.Context, template string) {
+	GinkgoHelper()
+	err := cluster.Admin.Delete(ctx, &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: template}})
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	Eventually(func(g Gomega) {
+		for _, entry := range cluster.EffectiveSet(g, ctx).Templates {
+			g.Expect(entry.Name).NotTo(Equal(template))
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+var yamlBlocks = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+
+// The objects are those that the other controllers leave in existing namespaces.
+var _ = DescribeTable("The template of a migration page adopts existing objects, keeps them, and creates them in new namespaces",
+	func(ctx context.Context, page, key, value string, existing client.Object) {
+		applySample(ctx, "baseline")
+		template := templateIn(page)
+		labeled := func(name string) *corev1.Namespace {
+			namespace := wrappers.MakeNamespace(name)
+			if key != "" {
+				namespace.Label(key, value)
+			}
+			return namespace.Obj()
+		}
+		old := labeled(framework.Unique("existing"))
+		createInitialized(ctx, old)
+		existing.SetNamespace(old.Name)
+		existing.SetLabels(map[string]string{"example.com/managed-by": "other-controller"})
+		Expect(cluster.Admin.Create(ctx, existing)).To(Succeed())
+
+		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		waitUntilSelected(ctx, template.Name, labeled("probe"))
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), template)).To(Succeed())
+		added := labeled(framework.Unique("ns"))
+		createInitialized(ctx, added)
+		uid := existing.GetUID()
+		for _, namespace := range []*corev1.Namespace{old, added} {
+			Eventually(func(g Gomega) {
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: existing.GetName()}, existing)).
+					To(Succeed())
+				g.Expect(existing.GetLabels()).To(HaveKeyWithValue(v1alpha1.LabelManagedByTemplate, template.Name))
+			}).WithContext(ctx).Should(Succeed())
+			if namespace == old {
+				Expect(existing.GetUID()).To(Equal(uid))
+			}
+		}
+		expectCondition(ctx, template.Name, v1alpha1.ConditionConflicted, metav1.ConditionFalse)
+		waitUntilUnselected(ctx, template.Name)
+		for _, namespace := range []*corev1.Namespace{old, added} {
+			get(ctx, namespace, existing.GetName(), existing)
+		}
+	},
+	Entry("kyverno-generate", "kyverno-generate", "", "", &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "default-deny"},
+		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
+	}),
+	Entry("capsule", "capsule", "capsule.clastix.io/tenant", "solar",
+		quotaOf("capsule-solar-0", "requests.cpu", "8", "pods", "10")),
+	Entry("hnc", "hnc", "corp.example.com/team", "team-a", &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "team-admins"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "team-a"}},
+	}),
+	Entry("namespace-configuration-operator", "namespace-configuration-operator", "size", "small",
+		quotaOf("small-size", "requests.cpu", "4", "requests.memory", "2Gi")),
+)
+
+// templateIn returns the template in a page, without access control, which the samples test.
+func templateIn(page string) *v1alpha1.NamespaceTemplate {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join(controlplane.Root(), "docs", "migrate", page+".md"))
+	Expect(err).NotTo(HaveOccurred())
+	template := &v1alpha1.NamespaceTemplate{}
+	for _, block := range yamlBlocks.FindAllStringSubmatch(string(content), -1) {
+		if strings.Contains(block[1], "kind: NamespaceTemplate\n") {
+			Expect(template.Name).To(BeEmpty(), "the page contains several templates")
+			Expect(yaml.UnmarshalStrict([]byte(block[1]), template)).To(Succeed())
+		}
+	}
+	Expect(template.Name).NotTo(BeEmpty())
+	template.Spec.Access = v1alpha1.AccessOpen
+	return template
+}
+
+// quotaOf returns a ResourceQuota with resources and their quantities.
+func quotaOf(name string, hard ...string) *corev1.ResourceQuota {
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	quota.Spec.Hard = corev1.ResourceList{}
+	for i := 0; i < len(hard); i += 2 {
+		quota.Spec.Hard[corev1.ResourceName(hard[i])] = resource.MustParse(hard[i+1])
+	}
+	return quota
+}

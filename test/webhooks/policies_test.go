@@ -1,0 +1,217 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
+)
+
+// foreignPolicy is a policy of another project that has the label of this project's policies.
+const foreignPolicy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: other.example.com, labels: {nslifecycle.dev/policy: other}}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [podtemplates]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: "[JSONPatch{op: 'test', path: '/kind', value: 'PodTemplate'}]"}
+`
+
+// restoredWithin is less than a minute, after which the operator verifies the policies without an event.
+const restoredWithin = 40 * time.Second
+
+// policyNames are the names of the policies and of their bindings.
+var policyNames = []string{"nslifecycle-complete", "nslifecycle-inject", "nslifecycle-require-set"}
+
+// installed returns the names of the policies and bindings of this project.
+func installed(g Gomega, ctx context.Context) (policies, bindings []string) {
+	var policyList admissionv1.MutatingAdmissionPolicyList
+	var bindingList admissionv1.MutatingAdmissionPolicyBindingList
+	ours := client.MatchingLabels{"app.kubernetes.io/name": "nslifecycle"}
+	g.Expect(cluster.Admin.List(ctx, &policyList, ours)).To(Succeed())
+	g.Expect(cluster.Admin.List(ctx, &bindingList, ours)).To(Succeed())
+	for _, policy := range policyList.Items {
+		policies = append(policies, policy.Name)
+	}
+	for _, binding := range bindingList.Items {
+		bindings = append(bindings, binding.Name)
+	}
+	return policies, bindings
+}
+
+func expectInstalled(ctx context.Context, timeout time.Duration) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		policies, bindings := installed(g, ctx)
+		g.Expect(policies).To(ConsistOf(policyNames))
+		g.Expect(bindings).To(ConsistOf(policyNames))
+	}).WithContext(ctx).WithTimeout(timeout).Should(Succeed())
+}
+
+func deleteInstalled(ctx context.Context) {
+	GinkgoHelper()
+	_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "mutatingadmissionpolicybindings,mutatingadmissionpolicies",
+		"--selector=app.kubernetes.io/name=nslifecycle")
+	Expect(err).NotTo(HaveOccurred())
+}
+
+var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", Ordered, func() {
+	BeforeAll(func(ctx context.Context) {
+		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "there is nothing to apply")
+		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, foreignPolicy, "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(cluster.Admin.Delete(ctx, policyObject("other.example.com"))).To(Succeed())
+		})
+	}, NodeTimeout(8*time.Minute))
+
+	It("applies the policies, owned by the configuration of the webhooks, which select no requests", func(ctx context.Context) {
+		expectInstalled(ctx, restoredWithin)
+		cluster.Register(ctx, "policies", first)
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("policies"))
+		Expect(framework.PendingOf(namespace)).To(Equal(first))
+		expectWebhooks(ctx, false)
+		owner := metav1.OwnerReference{
+			APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration",
+			Name: internalv1alpha1.InjectConfiguration, UID: configuration(Default, ctx).UID,
+		}
+		for _, name := range policyNames {
+			for _, object := range []client.Object{
+				&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{},
+			} {
+				Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, object)).To(Succeed())
+				Expect(object.GetOwnerReferences()).To(ConsistOf(owner), name)
+			}
+		}
+	}, SpecTimeout(5*time.Minute))
+
+	DescribeTable("restores what an administrator changes or deletes, within seconds",
+		func(ctx context.Context, object client.Object, patch string) {
+			cluster.Register(ctx, "restored", first)
+			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+			want := object.DeepCopyObject().(client.Object)
+			if patch == "" {
+				Expect(cluster.Admin.Delete(ctx, object)).To(Succeed())
+			} else {
+				Expect(cluster.Admin.Patch(ctx, object, framework.MergePatch(patch))).To(Succeed())
+			}
+			Eventually(func(g Gomega) {
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+				g.Expect(specOf(object)).To(Equal(specOf(want)))
+				g.Expect(object.GetLabels()).To(Equal(want.GetLabels()))
+			}).WithContext(ctx).WithTimeout(restoredWithin).Should(Succeed())
+			Expect(specOf(object)).NotTo(BeNil())
+			cluster.ExpectInjected(ctx)
+			cluster.ExpectActive(ctx, "restored")
+		},
+		Entry("a deleted policy", policyObject("nslifecycle-inject"), ""),
+		Entry("a deleted binding", bindingObject("nslifecycle-complete"), ""),
+		Entry("the rules of a policy", policyObject("nslifecycle-complete"), `{"spec":{"matchConditions":null,
+			"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'test', path: '/kind'}]"}}]}}`),
+		Entry("the requests of a binding", bindingObject("nslifecycle-inject"), `{"spec":{"matchResources":{
+			"objectSelector":{"matchLabels":{"none":"none"}}}}}`),
+		Entry("the label that identifies a policy", policyObject("nslifecycle-inject"),
+			`{"metadata":{"labels":{"nslifecycle.dev/policy":null}}}`),
+	)
+
+	It("does not change the policies of other projects", func(ctx context.Context) {
+		other := policyObject("other.example.com")
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
+		Expect(other.Generation).To(Equal(int64(1)))
+		Expect(other.ManagedFields).To(HaveLen(1))
+	}, SpecTimeout(time.Minute))
+
+	DescribeTable("reports missing policies, and uses those that an administrator applies,",
+		func(ctx context.Context, remove client.Object) {
+			cluster.StopManager()
+			deleteInstalled(ctx)
+			Expect(cluster.Admin.Delete(ctx, remove)).To(Succeed())
+			manual := wrappers.MakeConfiguration("manual").Initializers(first).Obj()
+			DeferCleanup(func(ctx context.Context) {
+				cluster.StopManager()
+				deleteInstalled(ctx)
+				Expect(cluster.Admin.Delete(ctx, manual)).To(Succeed())
+				cluster.Install(ctx, "default")
+				restartManager(ctx)
+			})
+			cluster.StartManager(ctx) // The webhooks need permissions, too.
+			Expect(cluster.Admin.Create(ctx, manual)).To(Succeed())
+			expectReason(ctx, manual, v1alpha1.ReasonPolicyMissing)
+			policies, bindings := installed(Default, ctx)
+			Expect(append(policies, bindings...)).To(BeEmpty())
+
+			Expect(cluster.InstallMutating(ctx)).To(Succeed())
+			cluster.ExpectActive(ctx, "manual")
+			cluster.ExpectInjected(ctx)
+			for _, name := range policyNames {
+				policy := policyObject(name)
+				Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+				Expect(policy.OwnerReferences).To(BeEmpty())
+			}
+		},
+		Entry("without its permission", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhook-policies"}}),
+		Entry("without the configuration of the webhooks", &admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.InjectConfiguration}}),
+	)
+
+	It("lets the garbage collector delete the policies with the configuration of the webhooks", func(ctx context.Context) {
+		collector, err := cluster.StartControllerManager(ctx, "--controllers=garbage-collector-controller")
+		if errors.Is(err, controlplane.ErrNoControllerManager) {
+			Skip(err.Error())
+		}
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(collector.Stop()).To(Succeed())
+			cluster.StopManager()
+			cluster.Install(ctx, "default")
+			restartManager(ctx)
+		})
+		expectInstalled(ctx, restoredWithin)
+		// The library that issues the certificate does not stop before it has read the Secret.
+		Eventually(func(g Gomega) {
+			g.Expect(configuration(g, ctx).Webhooks[0].ClientConfig.CABundle).NotTo(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+		Expect(cluster.Admin.Delete(ctx, configuration(Default, ctx))).To(Succeed())
+		Eventually(func(g Gomega) {
+			policies, bindings := installed(g, ctx)
+			g.Expect(append(policies, bindings...)).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(5*time.Minute))
+})
+
+func policyObject(name string) *admissionv1.MutatingAdmissionPolicy {
+	return &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func bindingObject(name string) *admissionv1.MutatingAdmissionPolicyBinding {
+	return &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func specOf(object client.Object) any {
+	switch object := object.(type) {
+	case *admissionv1.MutatingAdmissionPolicy:
+		return object.Spec
+	case *admissionv1.MutatingAdmissionPolicyBinding:
+		return object.Spec
+	}
+	return nil
+}

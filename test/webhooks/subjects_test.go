@@ -1,0 +1,187 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
+)
+
+var _ = Describe("A waiting subject", func() {
+	const initializer = "absent.test.example.com"
+	// gitops is a ServiceAccount with the ClusterRole that a GitOps controller usually has.
+	var gitops *framework.User
+	BeforeEach(func(ctx context.Context) {
+		gitops = addGitOps(ctx)
+		configuration := wrappers.MakeConfiguration("waiting").Initializers(initializer)
+		configuration.WaitingSubjects = []v1alpha1.Subject{
+			{Kind: v1alpha1.SubjectServiceAccount, Namespace: gitopsNamespace, Name: gitopsAccount},
+			{Kind: v1alpha1.SubjectGroup, Name: `"; ${}` + "\u00e9"},
+		}
+		cluster.RegisterConfiguration(ctx, configuration)
+		Eventually(func(g Gomega) { g.Expect(waitingRules(ctx)).NotTo(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+	})
+
+	It("waits although it holds the verb", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, gitops, framework.Unique("gitops")).Name
+		held := startCreate(ctx, gitops, namespace, "web")
+		By("rejecting the writes that are not held")
+		err := gitops.Create(ctx, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: "web", Namespace: namespace},
+			InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: namespace, Name: "web"},
+		})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("waitingSubjects")))
+		By("admitting the writes of an initializer")
+		Expect(createOnce(ctx, cluster.Initializer, namespace, "quota").Err).NotTo(HaveOccurred())
+
+		cluster.Finish(ctx, namespace)
+		Expect(expectEnded(ctx, held)).To(Satisfy(apierrors.IsTooManyRequests))
+		Expect(gitops.Create(ctx, wrappers.MakeConfigMap(namespace, "web"))).To(Succeed())
+	})
+
+	It("cannot change the initialization", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, gitops, framework.Unique("gitops"))
+		for key, value := range map[string]string{
+			v1alpha1.AnnotationPendingInitializers:  "",
+			v1alpha1.AnnotationInitializationResult: `{"status":"Failure"}`,
+		} {
+			err := gitops.Patch(ctx, namespace.DeepCopy(), mergePatch(map[string]string{key: value}))
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s: %v", key, err)
+			Expect(err).To(MatchError(ContainSubstring("waitingSubjects")))
+		}
+	})
+
+	It("fills a namespace with kubectl apply", func(ctx context.Context) {
+		name := framework.Unique("gitops")
+		manifest := renderKustomization(name)
+		applied := make(chan error, 1)
+		go func() {
+			_, err := cluster.KubectlWithInput(ctx, gitops.Config, manifest, "apply", "--server-side", "-f", "-")
+			applied <- err
+		}()
+		Eventually(func() error {
+			return cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+		}).WithContext(ctx).Should(Succeed())
+		Consistently(applied).WithContext(ctx).WithTimeout(500 * time.Millisecond).ShouldNot(Receive())
+		cluster.Finish(ctx, name)
+		Eventually(applied).WithContext(ctx).Should(Receive(BeNil()))
+	})
+
+	It("is an initializer again when no configuration contains it", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, gitops, framework.Unique("gitops")).Name
+		configuration := &v1alpha1.NamespaceInitializerConfiguration{}
+		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: "waiting"}, configuration)).To(Succeed())
+		configuration.WaitingSubjects = nil
+		Expect(cluster.Admin.Update(ctx, configuration)).To(Succeed())
+		Eventually(func(g Gomega) { g.Expect(waitingRules(ctx)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+		Eventually(func() error { return createOnce(ctx, gitops, namespace, "web").Err }).WithContext(ctx).Should(Succeed())
+	})
+})
+
+var _ = Describe("An initializer with subjects", func() {
+	var namespace *corev1.Namespace
+	register := func(ctx context.Context, settings v1alpha1.InitializerSettings) {
+		settings.Subjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: framework.InitializerUser}}
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("subjects").Initializers(first).Initializer(second, settings))
+		namespace = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("subjects"))
+	}
+	setPending := func(ctx context.Context, user *framework.User, pending string) error {
+		return user.Patch(ctx, namespace.DeepCopy(), mergePatch(map[string]string{v1alpha1.AnnotationPendingInitializers: pending}))
+	}
+
+	It("is removed only by them, and only when it is first", func(ctx context.Context) {
+		register(ctx, v1alpha1.InitializerSettings{})
+		other := addGitOps(ctx)
+		err := setPending(ctx, other, first)
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(And(ContainSubstring("not one of its subjects"), ContainSubstring(second))))
+		Expect(setPending(ctx, other, "")).To(MatchError(ContainSubstring("not one of its subjects")))
+
+		err = setPending(ctx, cluster.Initializer, first)
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring(`while "` + first + `" is first`)))
+
+		Expect(setPending(ctx, other, second)).To(Succeed())
+		Expect(setPending(ctx, cluster.Initializer, "")).To(Succeed())
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+	})
+
+	It("is removed by the operator after a timeout", func(ctx context.Context) {
+		register(ctx, v1alpha1.InitializerSettings{
+			Deadline: v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](1), FailurePolicy: v1alpha1.FailurePolicyIgnore},
+		})
+		Expect(setPending(ctx, cluster.Initializer, second)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		}).WithContext(ctx).Should(Succeed())
+	})
+})
+
+var _ = DescribeTable("A subject is rejected",
+	func(ctx context.Context, subject v1alpha1.Subject, message string) {
+		configuration := wrappers.MakeConfiguration("invalid").Obj()
+		configuration.WaitingSubjects = []v1alpha1.Subject{subject}
+		err := cluster.Admin.Create(ctx, configuration, client.DryRunAll)
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring(message)))
+	},
+	Entry("if it contains the initializers", v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "system:serviceaccounts"},
+		"these groups contain initializers"),
+	Entry("if a ServiceAccount has no namespace", v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Name: "argocd"},
+		"namespace is required for a ServiceAccount"),
+	Entry("if a group has a namespace", v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "argocd", Namespace: "argocd"},
+		"must not be set for a User or a Group"),
+	Entry("if its kind is unknown", v1alpha1.Subject{Kind: "Robot", Name: "argocd"}, "Unsupported value"),
+)
+
+const (
+	gitopsNamespace = "gitops"
+	gitopsAccount   = "application-controller"
+)
+
+// addGitOps returns a ServiceAccount whose ClusterRole contains every verb on every resource.
+func addGitOps(ctx context.Context) *framework.User {
+	GinkgoHelper()
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gitopsNamespace}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: gitopsAccount, Namespace: gitopsNamespace}},
+	} {
+		Expect(client.IgnoreAlreadyExists(cluster.Admin.Create(ctx, object))).To(Succeed())
+	}
+	rule := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
+	cluster.Bind(ctx, gitopsAccount, []rbacv1.PolicyRule{rule},
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: gitopsNamespace, Name: gitopsAccount})
+	config, err := cluster.ServiceAccountConfig(ctx, gitopsNamespace, gitopsAccount)
+	Expect(err).NotTo(HaveOccurred())
+	framework.ExpectAllowed(ctx, config, rule)
+	return framework.NewUser(config)
+}
+
+// waitingRules returns the rules of the webhooks for waiting subjects.
+func waitingRules(ctx context.Context) []admissionregistrationv1.RuleWithOperations {
+	GinkgoHelper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: internalv1alpha1.HoldConfiguration}, configuration)).To(Succeed())
+	var rules []admissionregistrationv1.RuleWithOperations
+	for _, webhook := range configuration.Webhooks[2:] {
+		rules = append(rules, webhook.Rules...)
+	}
+	return rules
+}
