@@ -42,8 +42,8 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 			Expect(created.code).To(BeZero(), created.stderr)
 			Expect(created.stdout).To(ContainSubstring("initialized after"))
 		}
-		Expect(dataOf(ctx, names[0])).To(HaveKeyWithValue("pods", "4"))
-		Expect(dataOf(ctx, names[1])).To(HaveKeyWithValue("pods", "40"))
+		Expect(dataOf(Default, ctx, names[0])).To(HaveKeyWithValue("pods", "4"))
+		Expect(dataOf(Default, ctx, names[1])).To(HaveKeyWithValue("pods", "40"))
 		refused := user.run(ctx, "create", unique("refused"), "--template="+settings.Name, "-p", "size=xl")
 		Expect(refused.code).To(Equal(1))
 		Expect(refused.stderr).To(ContainSubstring(`parameter "size"`))
@@ -63,7 +63,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(changed.stdout).To(ContainSubstring("Namespace " + names[1] + ": changed\n"))
 		Expect(changed.stdout).To(ContainSubstring(`data.pods: "40" -> "80"`))
 		Expect(changed.stderr).To(BeEmpty())
-		Expect(dataOf(ctx, names[1])).To(HaveKeyWithValue("pods", "40"), "a comparison changes nothing")
+		Expect(dataOf(Default, ctx, names[1])).To(HaveKeyWithValue("pods", "40"), "a comparison changes nothing")
 
 		By("comparing with few permissions")
 		reader := newRestrictedUser(ctx, plane, unique("reader"), rbacv1.PolicyRule{
@@ -99,7 +99,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 			same = user.run(ctx, "template", "diff", settings.Name)
 			g.Expect(same.stdout).To(MatchRegexp(`Namespaces +3 +0 +0 +0 +0\n`))
 		}).WithContext(ctx).Should(Succeed())
-		Expect(dataOf(ctx, names[1])).To(HaveKeyWithValue("pods", "80"))
+		Expect(dataOf(Default, ctx, names[1])).To(HaveKeyWithValue("pods", "80"))
 
 		By("showing the state of the template")
 		Eventually(func(g Gomega) {
@@ -177,7 +177,9 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(before), applied)).To(Succeed())
 		applied.Spec = before.Spec
 		Expect(admin.Update(ctx, applied)).To(Succeed())
-		Eventually(dataOf).WithContext(ctx).WithArguments(namespace).Should(HaveKeyWithValue("pods", "8"))
+		Eventually(func(g Gomega) {
+			g.Expect(dataOf(g, ctx, namespace)).To(HaveKeyWithValue("pods", "8"), "between deletion and creation, it does not exist")
+		}).WithContext(ctx).Should(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "notes"}, &corev1.ConfigMap{})).To(Succeed())
 
 		By("adopting an object with the keys of an earlier namespace, if it has the same content")
@@ -258,13 +260,13 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(timedOut.stderr).To(ContainSubstring("timed out after 8s"))
 		Expect(timedOut.stdout).To(And(ContainSubstring("0 of 1 namespaces"), ContainSubstring("paused...")))
 		Expect(rollout("history", name).stdout).To(MatchRegexp(`(?s)1 +[0-9a-f]{12} +\S+ +Current\n2 +[0-9a-f]{12} +\S+ +Latest\n`))
-		Expect(dataOf(ctx, namespace)).To(HaveKeyWithValue("pods", "4"))
+		Expect(dataOf(Default, ctx, namespace)).To(HaveKeyWithValue("pods", "4"))
 
 		By("resuming")
 		succeed(rollout("resume", name), resource+" resumed")
 		Expect(rollout("resume", name).stderr).To(ContainSubstring("is not paused"))
 		succeed(rollout("status", name, "--timeout=60s"), finished)
-		Expect(dataOf(ctx, namespace)).To(HaveKeyWithValue("pods", "8"))
+		Expect(dataOf(Default, ctx, namespace)).To(HaveKeyWithValue("pods", "8"))
 
 		By("rolling back")
 		Expect(rollout("history", name, "--revision=1").stdout).To(ContainSubstring("expression: 'params.size == ''l'' ? 40 : 4'"))
@@ -275,7 +277,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(rollout("undo", name, "--to-revision=2").code).To(Equal(1), "a dry run changes nothing")
 		succeed(rollout("undo", name), resource+" rolled back to revision 1")
 		succeed(rollout("status", name, "--timeout=60s"), finished)
-		Expect(dataOf(ctx, namespace)).To(HaveKeyWithValue("pods", "4"))
+		Expect(dataOf(Default, ctx, namespace)).To(HaveKeyWithValue("pods", "4"))
 		Eventually(func() string { return rollout("history", name).stdout }).WithContext(ctx).
 			Should(MatchRegexp(`(?s)STATE\n2 +.* <none>\n3 +.* Latest, Current\n`), "the restored revision is the newest")
 
@@ -388,9 +390,9 @@ func writeTemplate(of *user, object *v1alpha1.NamespaceTemplate) string {
 }
 
 // dataOf returns the data of the object settings in a namespace.
-func dataOf(ctx context.Context, namespace string) map[string]string {
+func dataOf(g Gomega, ctx context.Context, namespace string) map[string]string {
 	GinkgoHelper()
 	object := &corev1.ConfigMap{}
-	Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "settings"}, object)).To(Succeed())
+	g.Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "settings"}, object)).To(Succeed())
 	return object.Data
 }
