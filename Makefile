@@ -381,6 +381,7 @@ build-installer: kustomize policies ## Write dist/install.yaml and the generated
 		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/owners' '- ../../config/prometheus' '- ../../config/manager/finalization' \
 		>"$$overlay/kustomization.yaml"; \
 	"$(LOCALBIN)/kustomize" build "$$overlay" >"$$overlay/optional.yaml"; \
+	(echo ---; "$(LOCALBIN)/kustomize" build config/provisioner) >>"$$overlay/optional.yaml"; \
 	for file in config/mutating/*.yaml; do echo ---; cat "$$file"; done >>"$$overlay/optional.yaml"; \
 	go run ./hack/chart dist/install.yaml "$$overlay/optional.yaml" dist/chart/files
 

@@ -58,6 +58,9 @@ const webhooksFile = "webhooks.yaml"
 // ownersFile contains all objects of config/owners.
 const ownersFile = "owners.yaml"
 
+// provisionerFile contains all objects of config/provisioner.
+const provisionerFile = "provisioner.yaml"
+
 // separateFinalizationFile contains the account of config/manager/finalization and its permissions.
 const separateFinalizationFile = "separate_finalization.yaml"
 
@@ -74,6 +77,11 @@ var optionalFileOf = map[string]string{
 	"ServiceAccount/nslifecycle-finalization":                       separateFinalizationFile,
 	"Role/nslifecycle-finalization":                                 separateFinalizationFile,
 	"RoleBinding/nslifecycle-finalization":                          separateFinalizationFile,
+	"ServiceAccount/provisioner":                                    provisionerFile,
+	"Role/impersonate-provisioner":                                  provisionerFile,
+	"RoleBinding/impersonate-provisioner":                           provisionerFile,
+	"ClusterRole/nslifecycle:provisioner":                           provisionerFile,
+	"ClusterRoleBinding/nslifecycle:provisioner":                    provisionerFile,
 	"PrometheusRule/nslifecycle-controller-manager-rules":           "prometheus_rules.yaml",
 }
 

@@ -56,7 +56,7 @@ func (s *templateServer) reconciler(objects ...client.Object) *TemplateReconcile
 		},
 		Authorizer: &authorization.Authorizer{
 			DryRunner: &apply.Writer{},
-			Client:    api, ServiceAccounts: api, Revisions: revisions, SystemNamespace: systemNamespace, Clock: clock,
+			Client:    api, ServiceAccounts: api, Revisions: revisions, SystemNamespace: systemNamespace, IsOperator: true, Clock: clock,
 		},
 	}
 }

@@ -75,7 +75,8 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*validation
 		Recorder: mgr.GetEventRecorder(reportingController),
 		Authorizer: &authorization.Authorizer{
 			Client: mgr.GetClient(), ServiceAccounts: objects, DryRunner: writer, Revisions: revisions,
-			SystemNamespace: options.SystemNamespace, Operator: permissions.SubjectOf(self), Clock: options.Clock,
+			SystemNamespace: options.SystemNamespace, Operator: permissions.SubjectOf(self), IsOperator: true,
+			Clock: options.Clock,
 		},
 	}
 	reconciler := &controller.TemplatedNamespaceReconciler{

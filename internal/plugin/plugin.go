@@ -129,7 +129,7 @@ const (
 	// ExitError means that an error occurred, or that the result is unknown because some data could not
 	// be read.
 	ExitError = 1
-	// ExitBlocked means that the namespace is stuck and the plugin found a cause.
+	// ExitBlocked means that the namespace is stuck and the plugin found a cause, or that a template cannot be applied.
 	ExitBlocked = 3
 	// ExitInterrupted means that the command received SIGINT or SIGTERM.
 	ExitInterrupted = 130

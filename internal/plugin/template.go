@@ -29,8 +29,8 @@ func newTemplateCommand(session *session) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "template",
 		Aliases: []string{"templates"},
-		Short:   "List, render, test, compare and roll back NamespaceTemplates",
-		Long: `List, render, test, compare and roll back NamespaceTemplates.
+		Short:   "List, render, test, compare, authorize and roll back NamespaceTemplates",
+		Long: `List, render, test, compare, authorize and roll back NamespaceTemplates.
 
 Only "rollout pause", "rollout resume" and "rollout undo" change the cluster.`,
 		Args: noArguments,
@@ -39,6 +39,7 @@ Only "rollout pause", "rollout resume" and "rollout undo" change the cluster.`,
 	command.AddCommand(
 		newTemplateDiffCommand(session),
 		newTemplateListCommand(session),
+		newTemplatePermissionsCommand(session),
 		newTemplateRenderCommand(session),
 		newTemplateRolloutCommand(session),
 		newTemplateStatusCommand(session),

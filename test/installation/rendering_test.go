@@ -85,7 +85,7 @@ func expectChartSame(ctx context.Context, kustomized map[string]*unstructured.Un
 
 var _ = Describe("The chart", func() {
 	It("installs all namespaced objects in the namespace of the release", func(ctx context.Context) {
-		objects, err := template(ctx, "--namespace=elsewhere")
+		objects, err := template(ctx, "--namespace=elsewhere", "--set=provisioner.enabled=true")
 		Expect(err).NotTo(HaveOccurred())
 		for _, object := range objects {
 			Expect(object.GetNamespace()).To(Or(BeEmpty(), Equal("elsewhere")))
@@ -165,6 +165,24 @@ var _ = Describe("The chart", func() {
 			Expect(kustomized).To(HaveKey(plain))
 			Expect(named[name].Object["spec"]).To(Equal(kustomized[plain].Object["spec"]), name)
 		}
+	}, SpecTimeout(5*time.Minute))
+
+	It("installs the objects of config/provisioner if it is enabled", func(ctx context.Context) {
+		objects, err := template(ctx, "--set=provisioner.enabled=true")
+		Expect(err).NotTo(HaveOccurred())
+		charted := byName(objects)
+		objects, err = template(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for name := range byName(objects) {
+			delete(charted, name)
+		}
+		for name, object := range charted {
+			labels := object.GetLabels()
+			Expect(labels).To(HaveKeyWithValue(managedBy, "Helm"), name)
+			labels[managedBy] = "kustomize"
+			object.SetLabels(labels)
+		}
+		expectSame(charted, byName(kustomize(ctx, filepath.Join(controlplane.Root(), "config", "provisioner"))))
 	}, SpecTimeout(5*time.Minute))
 
 	It("enables the deletion of expired namespaces only with expiry.dryRun=false", func(ctx context.Context) {

@@ -24,7 +24,7 @@ import (
 )
 
 // provisioner is the ServiceAccount of the templates.
-const provisioner = "provisioner"
+const provisioner = "template-account"
 
 var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) { plane.AddTemplateAccount(ctx, provisioner) })

@@ -126,7 +126,7 @@ func newAuthorizer(ctx context.Context) *authorization.Authorizer {
 	return &authorization.Authorizer{
 		Client: framework.NewClient(config), ServiceAccounts: cluster.Admin.Client,
 		DryRunner:       apply.NewWriter(config, mapper, server, controlplane.SystemNamespace, clock.RealClock{}),
-		SystemNamespace: controlplane.SystemNamespace, Operator: operator, Clock: clock.RealClock{},
+		SystemNamespace: controlplane.SystemNamespace, Operator: operator, IsOperator: true, Clock: clock.RealClock{},
 	}
 }
 

@@ -16,12 +16,15 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -31,6 +34,7 @@ const teamLabel, team = "corp.example.com/kind", "team"
 
 var _ = Describe("The samples in config/samples/templates", func() {
 	It("create a quota, limits, a locked NetworkPolicy and a RoleBinding for the creator", func(ctx context.Context) {
+		applyProvisioner(ctx)
 		applySample(ctx, "baseline")
 		waitUntilSelected(ctx, "baseline", wrappers.MakeNamespace("probe").Label(teamLabel, team).Obj())
 		namespace := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("ns")).Label(teamLabel, team).Obj())
@@ -58,6 +62,7 @@ var _ = Describe("The samples in config/samples/templates", func() {
 		})).To(Succeed())
 
 		applySample(ctx, "pull-secret")
+		grantPermissions(ctx, "pull-secret")
 		waitUntilSelected(ctx, "pull-secret", wrappers.MakeNamespace("probe").Obj())
 		namespace := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("ns")).Obj())
 		source.Data[corev1.DockerConfigJsonKey] = []byte(`{"auths":{"registry.example.com":{}}}`)
@@ -78,6 +83,7 @@ var _ = Describe("The samples in config/samples/templates", func() {
 
 	It("let users with the verb use choose one of several sizes", func(ctx context.Context) {
 		const parameter = v1alpha1.PrefixParameter + "size"
+		applyProvisioner(ctx)
 		applySample(ctx, "sizes")
 		sized := func(size string) *corev1.Namespace {
 			namespace := wrappers.MakeNamespace(framework.Unique("ns")).Label(v1alpha1.LabelTemplate, "sized")
@@ -112,6 +118,100 @@ var _ = Describe("The samples in config/samples/templates", func() {
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 	})
 })
+
+var _ = Describe("The ServiceAccount of config/provisioner", func() {
+	It("can bind the ClusterRoles view, edit and admin, and no others", func(ctx context.Context) {
+		applyProvisioner(ctx)
+		template := &v1alpha1.NamespaceTemplate{
+			ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("bind")},
+			Spec:       v1alpha1.NamespaceTemplateSpec{ServiceAccountName: "provisioner"},
+		}
+		bind := func(role string) {
+			template.Spec.Objects = append(template.Spec.Objects, objectNamed(role, `{"apiVersion":"rbac.authorization.k8s.io/v1",
+				"kind":"RoleBinding","metadata":{"name":"`+role+`"},
+				"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"`+role+`"},
+				"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"`+alice+`"}]}`))
+		}
+		for _, role := range []string{"view", "edit", "admin"} {
+			bind(role)
+		}
+		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		DeferCleanup(waitUntilUnselected, template.Name)
+		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
+
+		bind("cluster-admin")
+		changed := template.DeepCopy()
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), changed)).To(Succeed())
+		changed.Spec.Objects = template.Spec.Objects
+		Expect(cluster.Admin.Update(ctx, changed)).To(Succeed())
+		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse,
+			`lacks permissions, for example: bind clusterroles.rbac.authorization.k8s.io "cluster-admin".`,
+			"run: kubectl nslifecycle template permissions "+template.Name+" | kubectl apply")
+	})
+
+	It("lets only users write its templates who may impersonate it", func(ctx context.Context) {
+		applyProvisioner(ctx)
+		name := framework.Unique("author")
+		author := cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespacetemplates"}, Verbs: []string{"create"},
+		})
+		create := func() error {
+			return author.Create(ctx, &v1alpha1.NamespaceTemplate{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: v1alpha1.NamespaceTemplateSpec{
+					ServiceAccountName: "provisioner",
+					Objects:            []v1alpha1.TemplateObject{objectNamed("limits", `{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"a"}}`)},
+				},
+			}, client.DryRunAll)
+		}
+		Eventually(create).WithContext(ctx).Should(MatchError(ContainSubstring("not allowed to impersonate ServiceAccount")))
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "--namespace="+controlplane.SystemNamespace, "create", "rolebinding", name,
+			"--role=impersonate-provisioner", "--user="+name)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(create).WithContext(ctx).Should(Succeed())
+	})
+})
+
+// applyProvisioner applies config/provisioner until the spec ends.
+func applyProvisioner(ctx context.Context) {
+	GinkgoHelper()
+	directory := filepath.Join(controlplane.Root(), "config", "provisioner")
+	_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", directory)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) {
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "-k", directory, "--ignore-not-found")
+		Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+// grantPermissions creates what a template requires until the spec ends.
+func grantPermissions(ctx context.Context, name string) {
+	GinkgoHelper()
+	template := &v1alpha1.NamespaceTemplate{}
+	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, template)).To(Succeed())
+	account := template.Spec.ServiceAccountName
+	grants, errs := permissions.For(permissions.Input{
+		Spec: &template.Spec, SystemNamespace: controlplane.SystemNamespace,
+		ResourceOf: func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+			resource, _ := meta.UnsafeGuessKindToResource(kind)
+			return resource, nil
+		},
+	})
+	Expect(errs).To(BeEmpty())
+	operator := rbacv1.Subject{
+		Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: controlplane.ServiceAccount,
+	}
+	objects := []client.Object{permissions.ServiceAccount(controlplane.SystemNamespace, account)}
+	for _, grant := range append(grants, permissions.Impersonation(operator, controlplane.SystemNamespace, account)) {
+		objects = append(objects, grant.Objects(name)...)
+	}
+	for _, object := range objects {
+		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
+		})
+	}
+}
 
 // applySample applies a file in config/samples/templates until the spec ends.
 func applySample(ctx context.Context, name string) {
@@ -160,7 +260,7 @@ var yamlBlocks = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // The objects are those that the other controllers leave in existing namespaces.
 var _ = DescribeTable("The template of a migration page adopts existing objects, keeps them, and creates them in new namespaces",
 	func(ctx context.Context, page, key, value string, existing client.Object) {
-		applySample(ctx, "baseline")
+		applyProvisioner(ctx)
 		template := templateIn(page)
 		labeled := func(name string) *corev1.Namespace {
 			namespace := wrappers.MakeNamespace(name)

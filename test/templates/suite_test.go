@@ -35,7 +35,7 @@ import (
 const (
 	alice = "alice"
 	// account is the ServiceAccount of the templates.
-	account = "provisioner"
+	account = "template-account"
 )
 
 //go:embed testdata/team.yaml

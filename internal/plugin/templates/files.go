@@ -37,13 +37,41 @@ func ReadTemplate(file string, stdin io.Reader) (*v1alpha1.NamespaceTemplate, er
 	return decodeTemplate(file, content)
 }
 
-func decodeTemplate(file string, content []byte) (*v1alpha1.NamespaceTemplate, error) {
-	document, err := findDocument(file, content, metav1.TypeMeta{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: KindTemplate,
-	})
+// ReadTemplates reads all NamespaceTemplates in a file that contains at least one.
+func ReadTemplates(file string, stdin io.Reader) ([]*v1alpha1.NamespaceTemplate, error) {
+	content, err := readFile(file, stdin)
 	if err != nil {
 		return nil, err
 	}
+	documents, err := findDocuments(file, content, templateType)
+	if err == nil && len(documents) == 0 {
+		err = fmt.Errorf("%s contains no %s of %s", file, templateType.Kind, templateType.APIVersion)
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*v1alpha1.NamespaceTemplate, 0, len(documents))
+	for _, document := range documents {
+		template, err := decodeTemplateDocument(file, document)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, template)
+	}
+	return found, nil
+}
+
+var templateType = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindTemplate}
+
+func decodeTemplate(file string, content []byte) (*v1alpha1.NamespaceTemplate, error) {
+	document, err := findDocument(file, content, templateType)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTemplateDocument(file, document)
+}
+
+func decodeTemplateDocument(file string, document []byte) (*v1alpha1.NamespaceTemplate, error) {
 	template := &v1alpha1.NamespaceTemplate{}
 	if err := validateSchema(document); err != nil {
 		return nil, err
@@ -88,12 +116,24 @@ func decodeNamespace(file string, content []byte) (*corev1.Namespace, error) {
 
 // findDocument returns the only document of a type in the content of a file.
 func findDocument(file string, content []byte, of metav1.TypeMeta) ([]byte, error) {
+	found, err := findDocuments(file, content, of)
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%s must contain exactly one %s, got %d", file, of.Kind+" of "+of.APIVersion, len(found))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// findDocuments returns the documents of a type in the content of a file.
+func findDocuments(file string, content []byte, of metav1.TypeMeta) ([][]byte, error) {
 	var found [][]byte
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			break
+			return found, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("failed to read %s: %w", file, err)
@@ -106,10 +146,6 @@ func findDocument(file string, content []byte, of metav1.TypeMeta) ([]byte, erro
 			found = append(found, document)
 		}
 	}
-	if len(found) != 1 {
-		return nil, fmt.Errorf("%s must contain exactly one %s, got %d", file, of.Kind+" of "+of.APIVersion, len(found))
-	}
-	return found[0], nil
 }
 
 // decodeStrict decodes a document. The error contains all unknown and duplicate fields.

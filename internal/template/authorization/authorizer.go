@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 )
@@ -30,8 +31,11 @@ const (
 	// allowedLifetime is how long the API server is not asked again about an allowed request. Denied requests
 	// are reviewed each time.
 	allowedLifetime = 5 * time.Minute
-	// maxDenied is the number of denied requests after which the other requests of a role are not reviewed.
+	// maxDenied is the number of denied requests after which the other requests of a role are not reviewed, unless
+	// Authorizer.IsExhaustive is true.
 	maxDenied = 5
+
+	verbImpersonate = "impersonate"
 )
 
 // DryRunner sends requests as the ServiceAccount of a template.
@@ -61,7 +65,11 @@ type Authorizer struct {
 	SystemNamespace string
 	// Operator is the user of the operator.
 	Operator rbacv1.Subject
-	Clock    clock.PassiveClock
+	// IsOperator is true if the client is that of the operator. Otherwise, Operator must be a ServiceAccount.
+	IsOperator bool
+	// IsExhaustive is true if all requests are reviewed, however many are denied.
+	IsExhaustive bool
+	Clock        clock.PassiveClock
 
 	mutex sync.Mutex
 	// allowed has the times at which requests were allowed.
@@ -91,9 +99,12 @@ func (a *Authorizer) Check(
 	r := &reviewer{Authorizer: a, template: tmpl, isFresh: isFresh}
 	r.result.account, r.result.systemNamespace = tmpl.Spec.ServiceAccountName, a.SystemNamespace
 	r.checkServiceAccount(ctx)
+	previous, err := Previous(ctx, a.Revisions, tmpl)
+	if err != nil {
+		r.result.addUnknown(err.Error())
+	}
 	grants, errs := permissions.For(permissions.Input{
-		Spec: &tmpl.Spec, Previous: r.previous(ctx), SystemNamespace: a.SystemNamespace,
-		ResourceOf: a.DryRunner.ResourceOf,
+		Spec: &tmpl.Spec, Previous: previous, SystemNamespace: a.SystemNamespace, ResourceOf: a.DryRunner.ResourceOf,
 	})
 	for _, err := range errs {
 		r.result.addUnknown(err.Error())
@@ -111,23 +122,20 @@ func (a *Authorizer) Check(
 func (r *reviewer) checkServiceAccount(ctx context.Context) {
 	key := client.ObjectKey{Namespace: r.SystemNamespace, Name: r.result.account}
 	err := r.ServiceAccounts.Get(ctx, key, &corev1.ServiceAccount{})
-	if r.result.isAccountMissing = apierrors.IsNotFound(err); err != nil && !r.result.isAccountMissing {
+	if r.result.IsAccountMissing = apierrors.IsNotFound(err); err != nil && !r.result.IsAccountMissing {
 		r.result.addUnknown(fmt.Sprintf("failed to get ServiceAccount %q: %v", key.Name, err))
 	}
 }
 
-// previous returns the revision that new Namespaces get until the rollout is complete, or nil.
-func (r *reviewer) previous(ctx context.Context) *v1alpha1.NamespaceTemplateSpec {
-	revision := r.template.Status.CurrentRevision
-	if revision == "" || revision == template.Revision(&r.template.Spec) {
-		return nil
+// Previous returns the revision that new Namespaces get until the rollout of a template is complete, or nil.
+func Previous(
+	ctx context.Context, revisions Revisions, tmpl *v1alpha1.NamespaceTemplate,
+) (*v1alpha1.NamespaceTemplateSpec, error) {
+	revision := tmpl.Status.CurrentRevision
+	if revision == "" || revision == template.Revision(&tmpl.Spec) {
+		return nil, nil
 	}
-	spec, err := r.Revisions.Get(ctx, r.template, revision)
-	if err != nil {
-		r.result.addUnknown(err.Error())
-		return nil
-	}
-	return spec
+	return revisions.Get(ctx, tmpl, revision)
 }
 
 // impersonation returns what the operator requires: the verb of RBAC or, if it has the verb of constrained
@@ -149,7 +157,7 @@ func (r *reviewer) impersonation(ctx context.Context, account []permissions.Gran
 func (r *reviewer) check(ctx context.Context, grant permissions.Grant) {
 	denied, isUnknown := 0, false
 	for _, permission := range grant.Permissions {
-		if denied == maxDenied || r.result.hasFailed {
+		if denied == maxDenied && !r.IsExhaustive || r.result.hasFailed {
 			break
 		}
 		switch r.checkPermission(ctx, grant, permission) {
@@ -232,14 +240,17 @@ func (r *reviewer) review(
 }
 
 func (a *Authorizer) send(ctx context.Context, key reviewKey) (authorizationv1.SubjectAccessReviewStatus, error) {
-	if key.account == "" {
+	subject := a.Operator
+	switch {
+	case key.account != "":
+		subject = rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: a.SystemNamespace, Name: key.account}
+	case a.IsOperator: // It can have groups that its name does not show.
 		review := &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &key.attributes},
 		}
 		err := a.Client.Create(ctx, review)
 		return review.Status, err
 	}
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: a.SystemNamespace, Name: key.account}
 	review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, &key.attributes)}
 	err := a.Client.Create(ctx, review)
 	return review.Status, err
@@ -249,7 +260,7 @@ func (a *Authorizer) send(ctx context.Context, key reviewKey) (authorizationv1.S
 // object grants. No review shows this. The object is not stored. It is for the operator's namespace: the owners of
 // other namespaces could influence the response, for example with a quota.
 func (r *reviewer) dryRun(ctx context.Context, permission permissions.Permission) reviewResult {
-	if r.result.isAccountMissing || r.result.isImpersonationDenied {
+	if r.result.IsAccountMissing || r.result.isImpersonationDenied {
 		return reviewDenied
 	}
 	manifest := permission.DryRun.DeepCopy()
@@ -265,11 +276,19 @@ func (r *reviewer) dryRun(ctx context.Context, permission permissions.Permission
 		// Another RoleBinding with this name can have another role, which cannot be changed.
 		r.setAllowed(reviewKey{r.result.account, permission.ResourceAttributes}, true)
 		return reviewAllowed
+	case isImpersonationDenied(err):
+		// The client is not the operator.
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // The ClusterRole does not exist.
 		return reviewDenied
 	}
 	r.result.addUnknown(fmt.Sprintf("%s: %v", permission, err))
 	return reviewUnknown
+}
+
+func isImpersonationDenied(err error) bool {
+	return slices.ContainsFunc(denial.MissingPermissions(err.Error()), func(missing denial.MissingPermission) bool {
+		return missing.Verb == verbImpersonate
+	})
 }
 
 func (r *reviewer) wasAllowed(key reviewKey) bool {

@@ -15,9 +15,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -66,7 +69,7 @@ func newTestAuthorizer(a *answers, clock *clocktesting.FakePassiveClock, objects
 		Client:          fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: a.create}).Build(),
 		ServiceAccounts: fake.NewClientBuilder().WithObjects(objects...).Build(),
 		DryRunner:       apply.NewWriter(nil, configMapsMapper{mapper}, nil, "system", clock), Clock: clock,
-		SystemNamespace: "system", Operator: permissions.SubjectOf("system:serviceaccount:system:operator"),
+		SystemNamespace: "system", Operator: permissions.SubjectOf("system:serviceaccount:system:operator"), IsOperator: true,
 	}
 }
 
@@ -103,8 +106,11 @@ func TestCheck(t *testing.T) {
 		},
 		"a verb is denied": {
 			answers: answers{denied: map[string]bool{"patch": true}}, want: metav1.ConditionFalse,
-			message: []string{`lacks permissions, for example: patch configmaps "config-0"`},
-			kinds:   []string{"ClusterRole", "ClusterRoleBinding"},
+			message: []string{
+				`lacks permissions, for example: patch configmaps "config-0". To grant what is required, run: ` +
+					"kubectl nslifecycle template permissions team | kubectl apply --filename=-; or apply",
+			},
+			kinds: []string{"ClusterRole", "ClusterRoleBinding"},
 		},
 		"the ServiceAccount does not exist": {
 			isMissing: true, want: metav1.ConditionFalse, message: []string{"does not exist"}, kinds: []string{"ServiceAccount"},
@@ -182,8 +188,11 @@ func TestCheckIsBounded(t *testing.T) {
 	all.denied = map[string]bool{"create": true}
 	for _, isFresh := range []bool{true, false} {
 		denied := authorizer.Check(t.Context(), tmpl, isFresh)
-		g.Expect(denied.denied).To(HaveLen(maxDenied), "a revoked permission")
+		g.Expect(denied.Denied).To(HaveLen(maxDenied), "a revoked permission")
 	}
+	authorizer.IsExhaustive = true
+	exhaustive := authorizer.Check(t.Context(), tmpl, true)
+	g.Expect(exhaustive.Denied).To(HaveLen(128))
 	clock.SetTime(clock.Now().Add(allowedLifetime))
 	authorizer.Check(t.Context(), templateWithConfigMaps(0, ""), false)
 	g.Expect(authorizer.allowed).To(HaveLen(2))
@@ -194,6 +203,66 @@ func TestCheckIsBounded(t *testing.T) {
 	failed := &answers{err: errors.New("timeout")}
 	newTestAuthorizer(failed, clock).Check(t.Context(), tmpl, false)
 	g.Expect(failed.count).To(Equal(1))
+}
+
+// TestCheckByOtherUser verifies what is reviewed and tested if the client is not that of the operator.
+func TestCheckByOtherUser(t *testing.T) {
+	forbidden := func(verb, resource string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "x",
+			fmt.Errorf(`User "dana" cannot %s resource %q in API group "" in the namespace "system"`, verb, resource))
+	}
+	tests := map[string]struct {
+		err  error
+		want metav1.ConditionStatus
+	}{
+		"allowed":                     {nil, metav1.ConditionTrue},
+		"the account is denied":       {forbidden("create", "rolebindings"), metav1.ConditionFalse},
+		"the user cannot impersonate": {forbidden("impersonate", "serviceaccounts"), metav1.ConditionUnknown},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var users []string
+			api := fake.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "system"}}).
+				WithInterceptorFuncs(interceptor.Funcs{
+					Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+						review := object.(*authorizationv1.SubjectAccessReview)
+						users = append(users, review.Spec.User)
+						review.Status.Allowed = review.Spec.ResourceAttributes.Verb != "bind"
+						return nil
+					},
+				}).Build()
+			tmpl := templateWithConfigMaps(0, "")
+			tmpl.Spec.Objects = []v1alpha1.TemplateObject{{Template: &runtime.RawExtension{Raw: []byte(
+				`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"a"},` +
+					`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"}}`,
+			)}}}
+			authorizer := &Authorizer{
+				Client: api, DryRunner: dryRunner{test.err}, SystemNamespace: "system",
+				ServiceAccounts: fake.NewClientBuilder().WithObjects(
+					&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "account"}}).Build(),
+				Operator: permissions.SubjectOf("system:serviceaccount:system:operator"), Clock: clocktesting.NewFakePassiveClock(time.Now()),
+			}
+			result := authorizer.Check(t.Context(), tmpl, true)
+			g.Expect(result.Status()).To(Equal(test.want), result.Message("team"))
+			g.Expect(users[0]).To(Equal("system:serviceaccount:system:operator"))
+			g.Expect(users[1:]).To(HaveEach("system:serviceaccount:system:account"))
+		})
+	}
+}
+
+// dryRunner returns an error for each dry run.
+type dryRunner struct{ err error }
+
+func (dryRunner) ResourceOf(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	return resource, nil
+}
+
+func (d dryRunner) DryRun(
+	context.Context, *v1alpha1.NamespaceTemplate, *corev1.Namespace, *unstructured.Unstructured,
+) error {
+	return d.err
 }
 
 func TestAuthorizationMessageSize(t *testing.T) {

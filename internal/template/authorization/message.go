@@ -8,12 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 )
@@ -21,10 +20,8 @@ import (
 const (
 	// maxAuthorizationSummary is the maximum length of the first line of the message, in bytes.
 	maxAuthorizationSummary = 4096
-	// maxUnknown is the number of reasons why a result is unknown that are reported.
+	// maxUnknown is the number of reasons why a result is unknown that the message contains.
 	maxUnknown = 5
-
-	documentSeparator = "\n---\n"
 )
 
 // Authorization is the result of Authorizer.Check.
@@ -32,35 +29,39 @@ type Authorization struct {
 	account, systemNamespace string
 	// grants are the roles of which permissions are missing, with all their permissions.
 	grants                []permissions.Grant
-	isAccountMissing      bool
 	isImpersonationDenied bool
 	// hasFailed is true if a review has failed. No more are sent.
 	hasFailed bool
-	// denied and unknown describe requests.
-	denied, deniedToOperator, unknown []string
+
+	// IsAccountMissing is true if the ServiceAccount does not exist.
+	IsAccountMissing bool
+	// Denied and DeniedToOperator are the requests that the ServiceAccount and the operator are not allowed to send.
+	Denied, DeniedToOperator []string
+	// Unknown is why it is unknown whether other requests are allowed.
+	Unknown []string
 }
 
 func (a *Authorization) addDenied(grant permissions.Grant, permission permissions.Permission) {
 	if grant.IsForOperator {
 		a.isImpersonationDenied = true
-		a.deniedToOperator = append(a.deniedToOperator, permission.String())
+		a.DeniedToOperator = append(a.DeniedToOperator, permission.String())
 		return
 	}
-	a.denied = append(a.denied, permission.String())
+	a.Denied = append(a.Denied, permission.String())
 }
 
 func (a *Authorization) addUnknown(text string) {
-	if len(a.unknown) < maxUnknown && !slices.Contains(a.unknown, text) {
-		a.unknown = append(a.unknown, text)
+	if !slices.Contains(a.Unknown, text) {
+		a.Unknown = append(a.Unknown, text)
 	}
 }
 
 // Status returns the status of ConditionAuthorized.
 func (a *Authorization) Status() metav1.ConditionStatus {
 	switch {
-	case a.isAccountMissing || len(a.denied) > 0 || len(a.deniedToOperator) > 0:
+	case a.IsAccountMissing || len(a.Denied) > 0 || len(a.DeniedToOperator) > 0:
 		return metav1.ConditionFalse
-	case len(a.unknown) > 0:
+	case len(a.Unknown) > 0:
 		return metav1.ConditionUnknown
 	}
 	return metav1.ConditionTrue
@@ -69,33 +70,34 @@ func (a *Authorization) Status() metav1.ConditionStatus {
 // Message describes the result in one line. Further lines are the objects that grant what is missing, as YAML.
 func (a *Authorization) Message(templateName string) string {
 	summary := a.summary()
-	if len(a.grants) == 0 && !a.isAccountMissing {
+	if len(a.grants) == 0 && !a.IsAccountMissing {
 		return printable.Truncate(summary, template.MaxConditionMessage)
 	}
-	summary = printable.Truncate(summary, maxAuthorizationSummary)
-	const apply = " These objects grant what is required:"
-	if message := summary + apply + a.objects(templateName); len(message) <= template.MaxConditionMessage {
+	summary = printable.Truncate(summary, maxAuthorizationSummary) + " To grant what is required, run: " +
+		shell.Command("kubectl nslifecycle template permissions %s | kubectl apply --filename=-", templateName)
+	message := summary + "; or apply these objects:\n" + a.objects(templateName)
+	if len(message) <= template.MaxConditionMessage {
 		return message
 	}
-	return summary + " The objects that grant what is required exceed the size of this message."
+	return summary
 }
 
 func (a *Authorization) summary() string {
 	var parts []string
-	if a.isAccountMissing {
+	if a.IsAccountMissing {
 		parts = append(parts, fmt.Sprintf("ServiceAccount %q does not exist in namespace %q.", a.account, a.systemNamespace))
 	}
-	if len(a.deniedToOperator) > 0 {
+	if len(a.DeniedToOperator) > 0 {
 		parts = append(parts, fmt.Sprintf("The operator cannot impersonate ServiceAccount %q. It lacks permissions: %s.",
-			a.account, strings.Join(a.deniedToOperator, ", ")))
+			a.account, strings.Join(a.DeniedToOperator, ", ")))
 	}
-	if len(a.denied) > 0 {
+	if len(a.Denied) > 0 {
 		parts = append(parts, fmt.Sprintf("ServiceAccount %q lacks permissions, for example: %s.",
-			a.account, strings.Join(a.denied, ", ")))
+			a.account, strings.Join(a.Denied, ", ")))
 	}
-	if len(a.unknown) > 0 {
+	if len(a.Unknown) > 0 {
 		parts = append(parts, fmt.Sprintf("It is unknown whether ServiceAccount %q can apply all objects: %s.",
-			a.account, strings.Join(a.unknown, "; ")))
+			a.account, strings.Join(a.Unknown[:min(len(a.Unknown), maxUnknown)], "; ")))
 	}
 	if len(parts) == 0 {
 		return fmt.Sprintf("ServiceAccount %q has the permissions that the template requires.", a.account)
@@ -106,20 +108,11 @@ func (a *Authorization) summary() string {
 // objects returns the objects that grant what is required as YAML documents.
 func (a *Authorization) objects(templateName string) string {
 	var objects []client.Object
-	if a.isAccountMissing {
-		account := &corev1.ServiceAccount{}
-		account.APIVersion, account.Kind = "v1", "ServiceAccount"
-		account.Namespace, account.Name = a.systemNamespace, a.account
-		objects = append(objects, account)
+	if a.IsAccountMissing {
+		objects = append(objects, permissions.ServiceAccount(a.systemNamespace, a.account))
 	}
 	for _, grant := range a.grants {
 		objects = append(objects, grant.Objects(templateName)...)
 	}
-	var text strings.Builder
-	for _, object := range objects {
-		// Encoding these types cannot fail.
-		encoded, _ := yaml.Marshal(object)
-		text.WriteString(documentSeparator + strings.TrimSpace(string(encoded)))
-	}
-	return text.String()
+	return permissions.YAML(objects)
 }

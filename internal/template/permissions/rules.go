@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 // namePrefix is the prefix of the names of RBAC objects for a template.
@@ -43,6 +45,24 @@ func (g Grant) Objects(template string) []client.Object {
 			TypeMeta: typeOf("ClusterRoleBinding"), ObjectMeta: metadata, RoleRef: ref, Subjects: []rbacv1.Subject{g.Subject},
 		},
 	}
+}
+
+// ServiceAccount returns the ServiceAccount of a template.
+func ServiceAccount(namespace, name string) client.Object {
+	return &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: rbacv1.ServiceAccountKind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+	}
+}
+
+// YAML returns objects of this package as YAML documents, each after a separator.
+func YAML(objects []client.Object) string {
+	var text strings.Builder
+	for _, object := range objects {
+		encoded, _ := yaml.Marshal(object) // Encoding these types cannot fail.
+		text.WriteString("---\n" + string(encoded))
+	}
+	return text.String()
 }
 
 // ruleKey is what permissions that one rule grants have in common.

@@ -1,0 +1,323 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
+	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
+)
+
+const (
+	// defaultSystemNamespace is the namespace of the operator if the cluster is not known.
+	defaultSystemNamespace = "nslifecycle-system"
+	// operatorAccount is the ServiceAccount of the operator in all installations.
+	operatorAccount = "nslifecycle-controller-manager"
+	// systemNamespaceTimeout is the timeout of the request for the namespace of the operator if there is a default.
+	systemNamespaceTimeout = 5 * time.Second
+)
+
+type templatePermissionsOptions struct {
+	templateSource
+	check bool
+	// namespace is the namespace of the operator.
+	namespace string
+	// known has the kinds that the API server serves, after the first use.
+	known meta.ResettableRESTMapper
+}
+
+func newTemplatePermissionsCommand(session *session) *cobra.Command {
+	options := &templatePermissionsOptions{templateSource: templateSource{session: session}}
+	command := &cobra.Command{
+		Use:   "permissions (NAME | -f FILE)",
+		Short: "Print or check the permissions that a NamespaceTemplate requires",
+		Long: `Print the objects that grant what a NamespaceTemplate requires, and nothing else: its
+ServiceAccount, the permission of the operator to impersonate it, and its permissions, by name
+unless an expression computes a name. With a file, they are those of all NamespaceTemplates in
+it. With NAME, they include those of the revision that new namespaces still get.
+
+With a file, the command asks the cluster only for the namespace of the operator, unless
+--system-namespace is set, and for kinds that are not part of Kubernetes.
+
+Read the output before you apply it: authors of the template, and all users who may
+impersonate the ServiceAccount, get these permissions in all namespaces.
+
+With --check, the command compares the permissions with those in the cluster and prints what
+is missing. This requires permission to create SubjectAccessReviews.
+
+Exit status: 0 success, 3 with --check if permissions are missing, 1 error, or unknown whether
+permissions are missing.`,
+		Example: `  # Grant what a template requires, and create it
+  kubectl nslifecycle template permissions -f team.yaml | kubectl apply -f -
+  kubectl apply -f team.yaml
+
+  # Print what is missing
+  kubectl nslifecycle template permissions team --check`,
+		Args:              options.validate,
+		ValidArgsFunction: session.completeTemplate,
+		RunE: func(command *cobra.Command, args []string) error {
+			return options.run(command.Context(), args)
+		},
+	}
+	options.addFlag(command)
+	flags := command.Flags()
+	flags.BoolVar(&options.check, "check", false,
+		"If true, print which permissions are missing in the cluster instead of the objects.")
+	flags.StringVar(&options.namespace, "system-namespace", "",
+		"The namespace of the operator and of the ServiceAccounts. By default, the cluster is asked.")
+	return command
+}
+
+func (o *templatePermissionsOptions) run(ctx context.Context, args []string) error {
+	found, err := o.readAll(ctx, args)
+	if err != nil {
+		return err
+	}
+	if o.namespace == "" {
+		if o.namespace, err = o.findSystemNamespace(ctx); err != nil {
+			return err
+		}
+	}
+	if o.check {
+		return o.compare(ctx, found)
+	}
+	return o.print(ctx, found)
+}
+
+// readAll returns the valid NamespaceTemplate with a name, or all those in the file.
+func (o *templatePermissionsOptions) readAll(ctx context.Context, args []string) ([]*templates.Template, error) {
+	if o.filename == "" {
+		found, err := o.read(ctx, args)
+		return []*templates.Template{found}, err
+	}
+	objects, err := templates.ReadTemplates(o.filename, o.In)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*templates.Template, 0, len(objects))
+	for _, object := range objects {
+		compiled, err := templates.Compile(object)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, compiled)
+	}
+	return found, nil
+}
+
+// findSystemNamespace returns the namespace of the operator. With a file, the cluster does not need to be available.
+func (o *templatePermissionsOptions) findSystemNamespace(ctx context.Context) (string, error) {
+	if o.filename == "" || o.check {
+		return o.systemNamespace(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, systemNamespaceTimeout)
+	defer cancel()
+	namespace, err := o.systemNamespace(ctx)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		o.warnf("The objects are for namespace %s; use --system-namespace for another one: %v", defaultSystemNamespace, err)
+		return defaultSystemNamespace, nil
+	}
+	return namespace, err
+}
+
+func (o *templatePermissionsOptions) operator() rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.namespace, Name: operatorAccount}
+}
+
+// print prints the objects for all templates, or none of them.
+func (o *templatePermissionsOptions) print(ctx context.Context, found []*templates.Template) error {
+	var objects []client.Object
+	var errs []error
+	accounts := sets.New[string]()
+	for _, one := range found {
+		previous, err := o.previous(ctx, one)
+		if err != nil {
+			return err
+		}
+		account := one.Spec.ServiceAccountName
+		grants, unknown := permissions.For(permissions.Input{
+			Spec: &one.Spec, Previous: previous, SystemNamespace: o.namespace, ResourceOf: o.resourceOf,
+		})
+		errs = append(errs, unknown...)
+		for _, permission := range permissions.Escalations(grants) {
+			o.warnf("With this permission, ServiceAccount %s can get others: %s", account, permission)
+		}
+		if !accounts.Has(account) {
+			accounts.Insert(account)
+			objects = append(objects, permissions.ServiceAccount(o.namespace, account))
+		}
+		impersonation := permissions.Impersonation(o.operator(), o.namespace, account)
+		for _, grant := range slices.Insert(grants, 0, impersonation) {
+			objects = append(objects, grant.Objects(one.Name)...)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	_, err := io.WriteString(o.Out, permissions.YAML(objects))
+	return err
+}
+
+// previous returns the revision that new Namespaces still get, or nil. The revision of a template in a file is unknown.
+func (o *templatePermissionsOptions) previous(
+	ctx context.Context, of *templates.Template,
+) (*v1alpha1.NamespaceTemplateSpec, error) {
+	if o.filename != "" {
+		return nil, nil
+	}
+	reader, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	return authorization.Previous(ctx, o.revisions(reader), of.NamespaceTemplate)
+}
+
+func (o *templatePermissionsOptions) revisions(reader client.Client) *apply.Revisions {
+	return &apply.Revisions{Client: reader, Cached: reader, Live: reader, SystemNamespace: o.namespace}
+}
+
+// resourceOf returns the resource of a namespaced kind. It asks the API server only about kinds that are not part of
+// Kubernetes.
+func (o *templatePermissionsOptions) resourceOf(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	if resource, ok := templates.BuiltInResource(kind); ok {
+		return resource, nil
+	}
+	mapper, _, err := o.mapper()
+	if err != nil {
+		return schema.GroupVersionResource{}, err
+	}
+	return template.ResourceOf(mapper, kind)
+}
+
+// mapper returns a mapper that asks the API server once, and the client that it uses.
+func (o *templatePermissionsOptions) mapper() (meta.ResettableRESTMapper, *discovery.DiscoveryClient, error) {
+	discoverer, _, err := o.contentClients()
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.known == nil {
+		o.known = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer))
+	}
+	return o.known, discoverer, nil
+}
+
+func (o *templatePermissionsOptions) client() (client.Client, error) {
+	mapper, _, err := o.mapper()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(o.session, func(config *rest.Config) (client.Client, error) {
+		return client.New(config, client.Options{Scheme: scheme.New(), Mapper: mapper})
+	})
+}
+
+// authorizer returns an authorizer with the permissions of the user.
+func (o *templatePermissionsOptions) authorizer() (*authorization.Authorizer, error) {
+	reader, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	config, err := o.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	mapper, discoverer, err := o.mapper()
+	if err != nil {
+		return nil, err
+	}
+	return &authorization.Authorizer{
+		Client: reader, ServiceAccounts: reader, Revisions: o.revisions(reader), SystemNamespace: o.namespace,
+		DryRunner: apply.NewWriter(config, mapper, discoverer, o.namespace, clock.RealClock{}),
+		Operator:  o.operator(), IsExhaustive: true, Clock: clock.RealClock{},
+	}, nil
+}
+
+// compare prints which permissions the templates lack in the cluster.
+func (o *templatePermissionsOptions) compare(ctx context.Context, found []*templates.Template) error {
+	authorizer, err := o.authorizer()
+	if err != nil {
+		return err
+	}
+	statuses := sets.New[metav1.ConditionStatus]()
+	for _, one := range found {
+		result := authorizer.Check(ctx, one.NamespaceTemplate, true)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		o.printMissing(one, &result)
+		statuses.Insert(result.Status())
+	}
+	switch {
+	case statuses.Has(metav1.ConditionFalse):
+		printf(o.Out, "To print the objects that grant all permissions, run: %s", o.printCommand(found[0].Name))
+		return &StatusError{Code: ExitBlocked}
+	case statuses.Has(metav1.ConditionUnknown):
+		return &StatusError{Code: ExitError}
+	}
+	return nil
+}
+
+func (o *templatePermissionsOptions) printCommand(name string) string {
+	if o.filename != "" {
+		return o.withConnection(shell.Command(displayName+" template permissions -f %s", o.filename))
+	}
+	return o.withConnection(shell.Command(displayName+" template permissions %s", name))
+}
+
+// printMissing prints the result for a template.
+func (o *templatePermissionsOptions) printMissing(of *templates.Template, result *authorization.Authorization) {
+	account := of.Spec.ServiceAccountName
+	printf(o.Out, "Template %s: %s", of.Name, map[metav1.ConditionStatus]string{
+		metav1.ConditionTrue: "authorized", metav1.ConditionFalse: "not authorized", metav1.ConditionUnknown: "unknown",
+	}[result.Status()])
+	var text bytes.Buffer
+	width := printer.TextWidth(o.Out)
+	if result.IsAccountMissing {
+		fmt.Fprintf(&text, "ServiceAccount %s does not exist.\n", account)
+	}
+	for _, list := range []struct {
+		title string
+		lines []string
+	}{
+		{"The operator lacks:", result.DeniedToOperator},
+		{"ServiceAccount " + account + " lacks:", result.Denied},
+		{"Unknown:", result.Unknown},
+	} {
+		if len(list.lines) > 0 {
+			fmt.Fprintln(&text, list.title)
+		}
+		for _, line := range list.lines {
+			writeIndented(&text, "  ", printable.Escape(line), width)
+		}
+	}
+	fmt.Fprint(o.Out, text.String())
+}
