@@ -74,7 +74,7 @@ func (a *Authorization) Message(templateName string) string {
 		return printable.Truncate(summary, template.MaxConditionMessage)
 	}
 	summary = printable.Truncate(summary, maxAuthorizationSummary) + " To grant what is required, run: " +
-		shell.Command("kubectl nslifecycle template permissions %s | kubectl apply --filename=-", templateName)
+		shell.Command("kubectl nslifecycle template permissions %s | kubectl apply -f -", templateName)
 	message := summary + "; or apply these objects:\n" + a.objects(templateName)
 	if len(message) <= template.MaxConditionMessage {
 		return message
