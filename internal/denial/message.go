@@ -27,7 +27,9 @@ const (
 )
 
 var (
-	quotaUnknown = regexp.MustCompile(`^[^:]* is forbidden: status unknown for quota: `)
+	// schemaMismatch matches errors of server-side apply, which have no reason.
+	schemaMismatch = regexp.MustCompile(`^failed to create typed patch object `)
+	quotaUnknown   = regexp.MustCompile(`^[^:]* is forbidden: status unknown for quota: `)
 	// requester matches the user who has sent a request, and its groups.
 	requester = regexp.MustCompile(`[Uu]ser (` + quoted + `)(?: \(groups=\[(?:` + quoted + ` ?)*\]\))?( cannot | is attempting )`)
 	// serviceAccount matches the user name of a ServiceAccount, whose namespace and name are DNS names.
@@ -39,6 +41,13 @@ var (
 // IsQuotaUnknown reports whether the API server denied a request because a ResourceQuota is not counted yet.
 func IsQuotaUnknown(err error) bool {
 	return apierrors.IsForbidden(err) && quotaUnknown.MatchString(err.Error())
+}
+
+// IsInvalid reports whether the API server cannot accept an object because of its content.
+func IsInvalid(err error) bool {
+	var status *apierrors.StatusError
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		errors.As(err, &status) && schemaMismatch.MatchString(status.Error())
 }
 
 // Message returns the text of an error as one line of printable characters with at most the given number of bytes. It
@@ -89,10 +98,11 @@ func causesIn(status metav1.Status) (start string, causes []string) {
 		if cause.Type == metav1.CauseTypeFieldManagerConflict {
 			text = cause.Message + ": " + cause.Field
 		}
-		if text = printable.Shorten(text, maxCause); !slices.Contains(causes, text) {
-			causes = append(causes, text)
-		}
+		causes = append(causes, printable.Shorten(text, maxCause))
 	}
+	// The API server returns the causes of some types in any order, and another message would be another problem.
+	slices.Sort(causes)
+	causes = slices.Compact(causes)
 	if status.Reason == metav1.StatusReasonInvalid {
 		return fmt.Sprintf("%s %q is invalid: ", details.Kind, details.Name), causes
 	}

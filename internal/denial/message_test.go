@@ -109,9 +109,9 @@ func TestMessage(t *testing.T) {
 		},
 		"invalid, many causes": {
 			response(metav1.StatusReasonInvalid, `ResourceQuota "team" is invalid: [a, a, b]`,
+				cause("FieldValueInvalid", "spec.hard[b]", `Invalid value: "`+strings.Repeat("b", 4000)+`": must be positive`),
 				cause("FieldValueInvalid", "spec.hard[a]", `Invalid value: "a": must be a standard resource`),
-				cause("FieldValueInvalid", "spec.hard[a]", `Invalid value: "a": must be a standard resource`),
-				cause("FieldValueInvalid", "spec.hard[b]", `Invalid value: "`+strings.Repeat("b", 4000)+`": must be positive`)),
+				cause("FieldValueInvalid", "spec.hard[a]", `Invalid value: "a": must be a standard resource`)),
 			`ResourceQuota "team" is invalid: spec.hard[a]: Invalid value: "a": must be a standard resource; spec.hard[b]: Invalid value: ... must be positive`,
 		},
 		"conflict": {
@@ -123,7 +123,7 @@ func TestMessage(t *testing.T) {
 				"Apply failed with 2 conflicts: conflicts with \"kubectl-edit\" using v1:\n- .spec.hard.pods\n- .spec.hard.cpu",
 				cause(metav1.CauseTypeFieldManagerConflict, ".spec.hard.pods", `conflict with "kubectl-edit" using v1`),
 				cause(metav1.CauseTypeFieldManagerConflict, ".spec.hard.cpu", `conflict with "kubectl-edit" using v1`))),
-			`ResourceQuota "team": conflict with "kubectl-edit" using v1: .spec.hard.pods; conflict with "kubectl-edit" using v1: .spec.hard.cpu`,
+			`ResourceQuota "team": conflict with "kubectl-edit" using v1: .spec.hard.cpu; conflict with "kubectl-edit" using v1: .spec.hard.pods`,
 		},
 		"timeout of the API server": {
 			response(metav1.StatusReasonTimeout, "Timeout: request did not complete within requested timeout - context deadline exceeded"),
@@ -162,6 +162,16 @@ func TestMessageIsBounded(t *testing.T) {
 			t.Errorf("%s: %d bytes: %q", name, len(got), got)
 		}
 	}
+}
+
+func TestIsInvalid(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(IsInvalid(response(metav1.StatusReasonInvalid, "x"))).To(BeTrue())
+	g.Expect(IsInvalid(response(metav1.StatusReasonBadRequest, "x"))).To(BeTrue())
+	const text = "failed to create typed patch object (shop/team; /v1, Kind=ResourceQuota): .spec.hardd: field not declared in schema"
+	g.Expect(IsInvalid(fmt.Errorf("ResourceQuota: %w", response("", text)))).To(BeTrue())
+	g.Expect(IsInvalid(errors.New(text))).To(BeFalse())
+	g.Expect(IsInvalid(response(metav1.StatusReasonInternalError, "Internal error occurred: x"))).To(BeFalse())
 }
 
 func TestIsQuotaUnknown(t *testing.T) {

@@ -127,7 +127,7 @@ func ToProblem(template, object string, err error) Problem {
 		reason = v1alpha1.ReasonQuotaNotCounted
 	case apierrors.IsForbidden(err):
 		reason = v1alpha1.ReasonForbidden
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case denial.IsInvalid(err):
 		reason = v1alpha1.ReasonInvalidObject
 	case nsobject.IsConflict(err):
 		reason = v1alpha1.ReasonConflict
