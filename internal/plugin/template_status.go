@@ -134,7 +134,7 @@ func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status
 	}
 	writeNames(&text, "Without this revision: %s", status.Outdated, width)
 	writeNames(&text, "Selected, but not created with the template, whose scope is NewNamespaces: %s", status.Late, width)
-	writeFailures(&text, status.Failures, width, colors)
+	writeFailures(&text, status.Failures, width)
 	_, err := o.Out.Write(text.Bytes())
 	return err
 }
@@ -170,19 +170,16 @@ func writeCondition(text *bytes.Buffer, condition *metav1.Condition, width int, 
 }
 
 // writeFailures writes each failure with its whole message, and what ends it.
-func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure, width int, colors printer.Palette) {
-	const indent = "  "
+func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure, width int) {
 	for _, failure := range failures {
-		fmt.Fprintf(text, "\nnamespace/%s", failure.Namespace)
+		message := "namespace/" + failure.Namespace
 		if failure.Object != "" {
-			fmt.Fprintf(text, ", object %s", printable.Name(failure.Object))
+			message += ", object " + failure.Object
 		}
-		fmt.Fprintf(text, ": %s\n", colors.Red(printable.Escape(failure.Reason)))
-		message := failure.Message
+		message += ": " + failure.Reason + ": " + failure.Message
 		if remedy := template.Remedy(failure.Reason); remedy != "" {
 			message += ". To fix it, " + remedy + "."
 		}
-		message = printer.Wrap(printable.Escape(message), width-len(indent))
-		fmt.Fprintln(text, indent+strings.ReplaceAll(message, "\n", "\n"+indent))
+		fmt.Fprintf(text, "\n%s\n", printer.Wrap(printable.Escape(message), width))
 	}
 }

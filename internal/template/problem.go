@@ -25,8 +25,9 @@ const MaxFailureMessage = 832
 // remedies are what ends the problems that waiting cannot end, by reason. A problem with another reason can end without
 // a change by a user of the template or the Namespace.
 var remedies = map[string]string{
-	v1alpha1.ReasonForbidden:               remedyPermissions,
-	v1alpha1.ReasonServiceAccountNotFound:  remedyPermissions,
+	v1alpha1.ReasonForbidden: "grant the ServiceAccount of the template what is missing, or change the quota, policy or " +
+		"webhook that denies the object",
+	v1alpha1.ReasonServiceAccountNotFound:  "create the ServiceAccount and grant it the permissions",
 	v1alpha1.ReasonInvalidTemplate:         remedyTemplate,
 	v1alpha1.ReasonTooManyObjects:          remedyTemplate,
 	v1alpha1.ReasonInvalidObject:           remedyValues,
@@ -38,9 +39,8 @@ var remedies = map[string]string{
 }
 
 const (
-	remedyPermissions = "grant what is missing to the ServiceAccount of the template"
-	remedyTemplate    = "correct the template"
-	remedyValues      = "correct the template, or the labels and parameters of the namespace"
+	remedyTemplate = "correct the template"
+	remedyValues   = "correct the template, or the labels and parameters of the namespace"
 )
 
 // Remedy returns what a user must do to end a problem that waiting cannot end. It returns "" for other reasons.

@@ -361,14 +361,14 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(time.Since(started)).To(BeNumerically("<", time.Minute), "the default of --timeout is 5 minutes")
 		Expect(created.code).To(Equal(3), created.stderr)
 		clause := `ServiceAccount "` + account + `" is attempting to grant RBAC permissions not currently held: {APIGroups:["group-0.example.com"]`
-		Expect(created.stderr).To(And(ContainSubstring(clause), ContainSubstring("grant what is missing"),
+		Expect(created.stderr).To(And(ContainSubstring(clause), ContainSubstring("grant the ServiceAccount of the template what is missing"),
 			ContainSubstring("kubectl nslifecycle delete "+name), Not(ContainSubstring("groups="))))
 		Expect(get(ctx, admin, name).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		Eventually(func(g Gomega) {
 			status := newUser(plane.Admin.Config).run(ctx, "template", "status", broken.Name)
 			g.Expect(status.code).To(Equal(3))
 			g.Expect(strings.Join(strings.Fields(status.stdout), " ")).To(And(ContainSubstring("namespace/"+name+", object creator: Forbidden"),
-				ContainSubstring(clause), MatchRegexp(`and \d other rules\. To fix it, grant what is missing`)))
+				ContainSubstring(clause), MatchRegexp(`and \d other rules\. To fix it, grant the ServiceAccount`)))
 		}).WithContext(ctx).Should(Succeed())
 	}, NodeTimeout(testTimeout))
 

@@ -93,7 +93,7 @@ func TestConfirmProblem(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "provisioner"}}
 	for name, test := range map[string]struct {
 		reason      string
-		isThere     bool
+		exists      bool
 		isConfirmed bool
 	}{
 		"no ServiceAccount":         {v1alpha1.ReasonServiceAccountNotFound, false, true},
@@ -105,7 +105,7 @@ func TestConfirmProblem(t *testing.T) {
 				WithIndex(&corev1.ServiceAccount{}, metav1.ObjectNameField, func(object client.Object) []string {
 					return []string{object.GetName()}
 				})
-			if test.isThere {
+			if test.exists {
 				builder.WithObjects(account.DeepCopy())
 			}
 			p := &pass{
