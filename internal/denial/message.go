@@ -28,7 +28,7 @@ const (
 
 var (
 	// schemaMismatch matches errors of server-side apply, which have no reason.
-	schemaMismatch = regexp.MustCompile(`^failed to create typed patch object `)
+	schemaMismatch = regexp.MustCompile(`^failed to (?:create typed patch object|convert new object) `)
 	quotaUnknown   = regexp.MustCompile(`^[^:]* is forbidden: status unknown for quota: `)
 	// requester matches the user who has sent a request, and its groups.
 	requester = regexp.MustCompile(`[Uu]ser (` + quoted + `)(?: \(groups=\[(?:` + quoted + ` ?)*\]\))?( cannot | is attempting )`)

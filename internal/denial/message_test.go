@@ -170,6 +170,7 @@ func TestIsInvalid(t *testing.T) {
 	g.Expect(IsInvalid(response(metav1.StatusReasonBadRequest, "x"))).To(BeTrue())
 	const text = "failed to create typed patch object (shop/team; /v1, Kind=ResourceQuota): .spec.hardd: field not declared in schema"
 	g.Expect(IsInvalid(fmt.Errorf("ResourceQuota: %w", response("", text)))).To(BeTrue())
+	g.Expect(IsInvalid(response("", "failed to convert new object (shop/team; /v1, Kind=ResourceQuota) to proper version: x"))).To(BeTrue())
 	g.Expect(IsInvalid(errors.New(text))).To(BeFalse())
 	g.Expect(IsInvalid(response(metav1.StatusReasonInternalError, "Internal error occurred: x"))).To(BeFalse())
 }
