@@ -88,7 +88,7 @@ var _ = Describe("A failure of a template", func() {
 			`cannot patch configmaps "config" in namespace`),
 		Entry("invalid fields", "quota", `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"team"},`+
 			`"spec":{"hard":{"a":"1","b":"-1","c":"1","pods":"1"}}}`, "InvalidObject", `"team" is invalid`,
-			"spec.hard[a]: Invalid value", "other causes"),
+			"spec.hard[a]: Invalid value", "spec.hard[c]: Invalid value"),
 		Entry("an unknown field", "quota", `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"team"},`+
 			`"spec":{"hardd":{"pods":"1"}}}`, "InvalidObject", `ResourceQuota "team"`, "hardd"),
 		Entry("an expression", "config", configMap("config", "${ns.labels['absent']}"), "ExpressionFailed", "absent"),
