@@ -50,16 +50,14 @@ func newCreateCommand(session *session) *cobra.Command {
 
 With --wait, the command shows the progress of each initializer until the namespace is
 initialized. It fails if the initialization fails, the namespace is deleted, or the timeout
-expires. It also fails if a template cannot be applied and waiting cannot help, for example
-because a permission is missing; the namespace then still waits for the template. If there are
-no initializers or nslifecycle is not installed, it does not wait.
+expires, and at once if waiting cannot help, for example because a template lacks a permission.
+If there are no initializers or nslifecycle is not installed, it does not wait.
 
 With --template, the namespace chooses a NamespaceTemplate: its objects exist before the
 namespace is initialized. To list the templates and their parameters, use "kubectl nslifecycle
 template list".
 
-Exit status: 0 the namespace is created and, with --wait, initialized, 3 a template cannot be
-applied, 1 error.`,
+Exit status: 0 success, 3 waiting cannot help, 1 error.`,
 		Example: `  # Create a namespace and wait until it is initialized
   kubectl nslifecycle create shop --wait
 
