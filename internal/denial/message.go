@@ -31,7 +31,8 @@ var (
 	schemaMismatch = regexp.MustCompile(`^failed to (?:create typed patch object|convert new object) `)
 	quotaUnknown   = regexp.MustCompile(`^[^:]* is forbidden: status unknown for quota: `)
 	// requester matches the user who has sent a request, and its groups.
-	requester = regexp.MustCompile(`[Uu]ser (` + quoted + `)(?: \(groups=\[(?:` + quoted + ` ?)*\]\))?( cannot | is attempting )`)
+	requester = regexp.MustCompile(
+		`[Uu]ser (` + quoted + `)(?: \(groups=\[(?:` + quoted + ` ?)*\]\))?( cannot | is attempting )`)
 	// serviceAccount matches the user name of a ServiceAccount, whose namespace and name are DNS names.
 	serviceAccount = regexp.MustCompile(`"?system:serviceaccount:[a-z0-9-]+:([a-z0-9.-]*[a-z0-9])"?`)
 	// missingRules matches the rules that a user may not grant, one in each line.

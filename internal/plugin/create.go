@@ -217,7 +217,7 @@ const lastingProblem = 3 * time.Second
 const (
 	msgInitializationFailed = "initialization of namespace %q failed: %s; the operator deletes the namespace unless it " +
 		"is protected"
-	msgTemplateFailed              = "namespace %q cannot be initialized: %s: %s; to continue, %s; to delete the namespace, run: %s"
+	msgTemplateFailed              = "namespace %q cannot be initialized: %s: %s; to continue, %s; to delete it, run: %s"
 	msgDeletedDuringInitialization = "namespace %q was deleted during its initialization"
 )
 

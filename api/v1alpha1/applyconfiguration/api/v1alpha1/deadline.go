@@ -15,9 +15,10 @@ import (
 // Deadline limits how long a Namespace waits for an initializer.
 type DeadlineApplyConfiguration struct {
 	// timeoutSeconds is the time in seconds that a Namespace waits, counted from the start of the
-	// initializer's turn. After this time, failurePolicy applies. The time starts when the operator observes the turn, so the Namespace
-	// might wait longer, but never less. A change also applies to Initializing Namespaces; if it was not
-	// set before, the time starts when the operator observes the change. If it is not set, there is no limit.
+	// initializer's turn. After this time, failurePolicy applies. The time starts when the operator observes
+	// the turn, so the Namespace might wait longer, but never less. A change also applies to Initializing
+	// Namespaces; if it was not set before, the time starts when the operator observes the change. If it is
+	// not set, there is no limit.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// failurePolicy specifies what happens after timeoutSeconds. "Fail" fails the initialization: the
 	// Namespace gets a failure result and is deleted. "Ignore" continues the initialization, and the
