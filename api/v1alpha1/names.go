@@ -341,12 +341,12 @@ const (
 )
 
 // Reasons for the failures in the status of a NamespaceTemplate. On an Initializing Namespace, they are the
-// reasons for the condition of the initializer "templates.nslifecycle.dev". Events about Namespaces have them
-// with the prefix "Template".
+// reasons for the condition of the initializer "templates.nslifecycle.dev". Events about Namespaces and
+// NamespaceTemplates have them with the prefix "Template".
 const (
 	// ReasonInvalidTemplate: the template does not compile.
 	ReasonInvalidTemplate = "InvalidTemplate"
-	// ReasonInvalidObject: the object cannot be part of a template.
+	// ReasonInvalidObject: the object cannot be part of a template, or is invalid for the API server or a webhook.
 	ReasonInvalidObject = "InvalidObject"
 	// ReasonInvalidParameter: the Namespace has no value, or an invalid one, for a parameter.
 	ReasonInvalidParameter = "InvalidParameter"
@@ -369,7 +369,8 @@ const (
 	ReasonRevisionNotFound = "RevisionNotFound"
 	// ReasonServiceAccountNotFound: the ServiceAccount of the template does not exist.
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
-	// ReasonForbidden: the ServiceAccount or the operator lacks permissions.
+	// ReasonForbidden: the ServiceAccount or the operator lacks permissions, or a quota, a policy or a webhook denies the
+	// object.
 	ReasonForbidden = "Forbidden"
 	// ReasonConflict: another client controls fields of the object.
 	ReasonConflict = "Conflict"
@@ -377,7 +378,7 @@ const (
 	ReasonClaimedByTemplate = "ClaimedByTemplate"
 	// ReasonAlreadyExists: the object existed before, and the template does not adopt it.
 	ReasonAlreadyExists = "AlreadyExists"
-	// ReasonApplyFailed: the API server rejected the object.
+	// ReasonApplyFailed: the API server cannot process the object, or denies it for another reason.
 	ReasonApplyFailed = "ApplyFailed"
 	// ReasonFieldImmutable: the API server does not permit the change of the existing object.
 	ReasonFieldImmutable = "FieldImmutable"

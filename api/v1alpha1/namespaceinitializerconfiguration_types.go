@@ -37,17 +37,15 @@ const (
 	FailurePolicyIgnore FailurePolicy = "Ignore"
 )
 
-// Deadline limits how long a Namespace waits. For an initializer of a NamespaceInitializerConfiguration, it
-// limits the whole turn. In a NamespaceTemplate, it limits only the wait for applied objects to become
-// effective: objects that cannot be applied delay the Namespace without limit.
+// Deadline limits how long a Namespace waits for an initializer.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || self.failurePolicy != 'Ignore' || has(self.timeoutSeconds)",message="failurePolicy Ignore applies only at a deadline: also set timeoutSeconds, or remove failurePolicy"
 type Deadline struct {
 	// timeoutSeconds is the time in seconds that a Namespace waits, counted from the start of the
-	// initializer's turn, in a NamespaceTemplate of the turn of "templates.nslifecycle.dev". After this
-	// time, failurePolicy applies. The time starts when the operator observes the turn, so the Namespace
-	// might wait longer, but never less. A change also applies to Initializing Namespaces; if it was not
-	// set before, the time starts when the operator observes the change. If it is not set, there is no limit.
+	// initializer's turn. After this time, failurePolicy applies. The time starts when the operator observes
+	// the turn, so the Namespace might wait longer, but never less. A change also applies to Initializing
+	// Namespaces; if it was not set before, the time starts when the operator observes the change. If it is
+	// not set, there is no limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -50,11 +50,9 @@ const (
 	waitingReportDelay = 3 * time.Second
 
 	actionApplyTemplate = "ApplyTemplate"
-	// prefixTemplate makes the reason of a problem specific in the Events about a Namespace.
-	prefixTemplate     = "Template"
-	reasonNotEffective = prefixTemplate + v1alpha1.ReasonNotEffective
-	reasonNotApplied   = prefixTemplate + v1alpha1.ReasonNotApplied
-	noteNotApplied     = "template %q selects the namespace, but is applied only to namespaces that are created with " +
+	reasonNotEffective  = template.PrefixEvent + v1alpha1.ReasonNotEffective
+	reasonNotApplied    = template.PrefixEvent + v1alpha1.ReasonNotApplied
+	noteNotApplied      = "template %q selects the namespace, but is applied only to namespaces that are created with " +
 		"it: set scope: AllNamespaces in the template, or create the namespace again"
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
@@ -284,7 +282,7 @@ func (r *TemplatedNamespaceReconciler) report(
 		}
 		log.FromContext(ctx).Info("Failed to apply a template", "uid", namespace.UID, "template", found.Template,
 			"object", found.Object, "reason", found.Reason, "message", found.Message)
-		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, prefixTemplate+found.Reason,
+		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, template.PrefixEvent+found.Reason,
 			actionApplyTemplate, found.String())
 	}
 	isComplete := result.Blocking() == nil
@@ -298,7 +296,7 @@ func (r *TemplatedNamespaceReconciler) report(
 		}
 	}
 	for _, found := range result.Kept {
-		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, prefixTemplate+found.Reason, actionApplyTemplate,
+		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, template.PrefixEvent+found.Reason, actionApplyTemplate,
 			found.String())
 	}
 	for _, name := range result.Late {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package denial recognizes errors with which the API server denies a request: because the user lacks a
-// permission, or because of an admission webhook or policy.
+// permission, or because of an admission webhook or policy. It also shortens the messages of errors.
 package denial
 
 import (

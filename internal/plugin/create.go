@@ -23,6 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
 // defaultCreateTimeout is the default of --timeout. Initializers normally take less time.
@@ -49,11 +50,14 @@ func newCreateCommand(session *session) *cobra.Command {
 
 With --wait, the command shows the progress of each initializer until the namespace is
 initialized. It fails if the initialization fails, the namespace is deleted, or the timeout
-expires. If there are no initializers or nslifecycle is not installed, it does not wait.
+expires, and at once if waiting cannot help, for example because a template lacks a permission.
+If there are no initializers or nslifecycle is not installed, it does not wait.
 
 With --template, the namespace chooses a NamespaceTemplate: its objects exist before the
 namespace is initialized. To list the templates and their parameters, use "kubectl nslifecycle
-template list".`,
+template list".
+
+Exit status: 0 success, 3 waiting cannot help, 1 error.`,
 		Example: `  # Create a namespace and wait until it is initialized
   kubectl nslifecycle create shop --wait
 
@@ -206,9 +210,14 @@ func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 // after the creation. The wait ends early when the operator sets the condition Ready.
 const operatorTimeout = 3 * time.Second
 
+// lastingProblem is how long a template cannot be applied before the command fails. API servers and the operator recognize
+// permissions and labels of the same release after some time.
+const lastingProblem = 3 * time.Second
+
 const (
 	msgInitializationFailed = "initialization of namespace %q failed: %s; the operator deletes the namespace unless it " +
 		"is protected"
+	msgTemplateFailed              = "namespace %q cannot be initialized: %s: %s; to continue, %s; to delete it, run: %s"
 	msgDeletedDuringInitialization = "namespace %q was deleted during its initialization"
 )
 
@@ -238,11 +247,21 @@ func (w *createWaiter) wait(
 	}
 	events := watchNamespace(ctx, client, created)
 	current, isListFinal := created, timeout == nil
+	var lasting <-chan time.Time
 	for {
 		if done, err := w.update(current, isListFinal); done || err != nil {
 			return current, err
 		}
+		switch failed := w.templateFailure(current); {
+		case failed == nil:
+			lasting = nil
+		case lasting == nil:
+			lasting = time.After(lastingProblem)
+		}
 		select {
+		case <-lasting:
+			w.display.Keep()
+			return nil, &StatusError{Code: ExitBlocked, Err: w.templateFailure(current)}
 		case <-ctx.Done():
 			w.display.Keep()
 			return nil, ctx.Err()
@@ -263,6 +282,19 @@ func (w *createWaiter) wait(
 			}
 		}
 	}
+}
+
+// templateFailure returns why a template cannot be applied to a Namespace if waiting cannot help, or nil.
+func (w *createWaiter) templateFailure(namespace *corev1.Namespace) error {
+	if len(w.state.Pending) == 0 || w.state.Pending[0] != v1alpha1.TemplatesInitializer {
+		return nil
+	}
+	condition := nsobject.FindCondition(namespace, v1alpha1.TemplatesInitializer+v1alpha1.ConditionInitializedSuffix)
+	if condition == nil || condition.Status != corev1.ConditionFalse || template.Remedy(condition.Reason) == "" {
+		return nil
+	}
+	return fmt.Errorf(msgTemplateFailed, w.name, condition.Reason, printable.Escape(condition.Message),
+		template.Remedy(condition.Reason), w.deleteCommand(w.name))
 }
 
 // update shows the state of a Namespace and reports whether the Namespace is initialized. If the operator

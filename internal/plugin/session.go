@@ -337,6 +337,10 @@ func (s *session) explainCommand(name string) string {
 	return s.withConnection(shell.Command(displayName+" explain %s", name))
 }
 
+func (s *session) deleteCommand(name string) string {
+	return s.withConnection(shell.Command(displayName+" delete %s", name))
+}
+
 func (s *session) waitCommand(name string) string {
 	return s.withConnection(shell.Command("kubectl wait --for=condition=Ready namespace/%s --timeout=5m", name))
 }

@@ -21,12 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-const (
-	// maxOutdated is the number of namespaces whose names are printed.
-	maxOutdated = 5
-	// maxFailureMessage is the length of the message of a failure.
-	maxFailureMessage = 200
-)
+// maxOutdated is the number of namespaces whose names are printed.
+const maxOutdated = 5
 
 type templateStatusOptions struct {
 	*session
@@ -138,9 +134,7 @@ func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status
 	}
 	writeNames(&text, "Without this revision: %s", status.Outdated, width)
 	writeNames(&text, "Selected, but not created with the template, whose scope is NewNamespaces: %s", status.Late, width)
-	if err := writeFailures(&text, status.Failures, printer.Width(o.Out)); err != nil {
-		return err
-	}
+	writeFailures(&text, status.Failures, width)
 	_, err := o.Out.Write(text.Bytes())
 	return err
 }
@@ -175,16 +169,17 @@ func writeCondition(text *bytes.Buffer, condition *metav1.Condition, width int, 
 	fmt.Fprintf(text, "%-*s %s%s\n", column-len("Unknown")-1, condition.Type, status, message)
 }
 
-func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure, columns int) error {
-	if len(failures) == 0 {
-		return nil
-	}
-	fmt.Fprintln(text)
-	table := printer.NewTable("Namespace", "Object", "Reason", "Message")
+// writeFailures writes each failure with its whole message, and what ends it.
+func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure, width int) {
 	for _, failure := range failures {
-		printer.AddRow(table,
-			failure.Namespace, printer.OrNone(failure.Object), failure.Reason,
-			printable.Words(failure.Message, maxFailureMessage))
+		message := "namespace/" + failure.Namespace
+		if failure.Object != "" {
+			message += ", object " + failure.Object
+		}
+		message += ": " + failure.Reason + ": " + failure.Message
+		if remedy := template.Remedy(failure.Reason); remedy != "" {
+			message += ". To fix it, " + remedy + "."
+		}
+		fmt.Fprintf(text, "\n%s\n", printer.Wrap(printable.Escape(message), width))
 	}
-	return printer.PrintTable(text, table, printer.TableOptions{Columns: columns})
 }

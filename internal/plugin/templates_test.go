@@ -232,7 +232,8 @@ func TestPrintTemplateStatus(t *testing.T) {
 			{Type: v1alpha1.ConditionAuthorized, Status: metav1.ConditionFalse, Message: "Missing rules:\n- apiGroups: [\"\"]\n  verbs: [patch]"},
 		},
 		Namespaces: &v1alpha1.TemplateNamespaceCounts{Desired: 10, Updated: 4, Outdated: 5, Failed: 1},
-		Failures:   []v1alpha1.TemplateFailure{{Namespace: "a", Object: "quota", Reason: "Forbidden", Message: "no permission"}},
+		Failures: []v1alpha1.TemplateFailure{{Namespace: "a", Object: "quota", Reason: "Forbidden", Message: strings.Repeat("word ", 40) + "reason"},
+			{Namespace: "b", Reason: "ApplyFailed", Message: "no response"}},
 	}}
 	options := &templateStatusOptions{session: newSession(streams)}
 	g.Expect(options.print(object, status)).To(Succeed())
@@ -247,8 +248,12 @@ Authorized     False  Missing rules:
 Namespaces: 10 desired, 4 updated, 5 outdated, 1 failed, 0 conflicted.
 Without this revision: a, b, c, d, e, and 1 more
 
-NAMESPACE   OBJECT   REASON      MESSAGE
-a           quota    Forbidden   no permission
+namespace/a, object quota: Forbidden: word word word word word word word word word word word word
+  word word word word word word word word word word word word word word word word word word word
+  word word word word word word word word word reason. To fix it, grant the ServiceAccount of the
+  template what is missing, or change the quota, policy or webhook that denies the object.
+
+namespace/b: ApplyFailed: no response
 `))
 	g.Expect(isBlocked(status)).To(BeTrue())
 }

@@ -137,6 +137,25 @@ func Cut(text string, most int) string {
 // errors in it, and truncated.
 func Truncate(text string, most int) string { return Cut(Escape(text), most) }
 
+// Shorten returns text as one line of printable characters with at most the given number of bytes. It removes words in
+// the middle of a longer text: an error names the object at its start, and the reason at its end.
+func Shorten(text string, most int) string {
+	const ellipsis = " ... "
+	text = Escape(strings.Join(strings.Fields(text), " "))
+	if len(text) <= most {
+		return text
+	}
+	half := (most - len(ellipsis)) / 2
+	start, end := text[:half], text[len(text)-half:]
+	if space := strings.LastIndexByte(text[:half+1], ' '); space > 0 {
+		start = text[:space]
+	}
+	if _, words, ok := strings.Cut(text[len(text)-half-1:], " "); ok && words != "" {
+		end = words
+	}
+	return strings.ToValidUTF8(start+ellipsis+end, "")
+}
+
 // Words returns text as one line of printable characters. If the text is longer than the given
 // number of characters, it removes words at the end.
 func Words(text string, length int) string {

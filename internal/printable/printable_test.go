@@ -161,6 +161,22 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
+func TestShorten(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"not too long":              {" 123456789\n12345 789 ", "123456789 12345 789"},
+		"words in the middle":       {"the start and much more until the end", "the ... the end"},
+		"a word ends at the limit":  {"1234567 90 and 90 1234567", "1234567 ... 1234567"},
+		"a long word at the start":  {"1234567890 and the end", "1234567 ... the end"},
+		"a long word at the end":    {"the start 12345678901", "the ... 5678901"},
+		"one word":                  {"ααααααααααααααααα", "ααα ... ααα"},
+		"escaped before it is long": {"a\u202e\u202e\u202e b", `a\u202e ... b`},
+	} {
+		if got := Shorten(test.text, 20); got != test.want || len(got) > 20 {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestWords(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Words("  two\nwords ", 20)).To(Equal("two words"))

@@ -5,6 +5,7 @@ package template
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
+
+// PrefixEvent makes the reason of a problem specific in Events.
+const PrefixEvent = "Template"
 
 // Event is an Event about a template.
 type Event struct {
@@ -33,7 +37,27 @@ func Events(before, after *v1alpha1.NamespaceTemplateStatus) []Event {
 		}
 		events = append(events, Event{Type: corev1.EventTypeWarning, Reason: reason, Note: now.Message})
 	}
+	events = append(events, failureEvents(before.Failures, after.Failures)...)
 	return append(events, rolloutEvents(before, after)...)
+}
+
+// failureEvents returns an Event for each object that has failed for a new reason, with the first Namespace as an example.
+func failureEvents(before, after []v1alpha1.TemplateFailure) []Event {
+	var events []Event
+	known := slices.Clone(before)
+	for _, failure := range after {
+		if !slices.ContainsFunc(known, func(other v1alpha1.TemplateFailure) bool {
+			return other.Object == failure.Object && other.Reason == failure.Reason
+		}) {
+			note := fmt.Sprintf("namespace %q: %s", failure.Namespace, failure.Message)
+			if failure.Object != "" {
+				note = fmt.Sprintf("namespace %q, object %q: %s", failure.Namespace, failure.Object, failure.Message)
+			}
+			events = append(events, Event{corev1.EventTypeWarning, PrefixEvent + failure.Reason, note})
+		}
+		known = append(known, failure)
+	}
+	return events
 }
 
 func rolloutEvents(before, after *v1alpha1.NamespaceTemplateStatus) []Event {

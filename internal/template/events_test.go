@@ -78,3 +78,30 @@ func TestEvents(t *testing.T) {
 		})
 	}
 }
+
+func TestFailureEvents(t *testing.T) {
+	failure := func(namespace, object, reason string) v1alpha1.TemplateFailure {
+		return v1alpha1.TemplateFailure{Namespace: namespace, Object: object, Reason: reason, Message: "text"}
+	}
+	type failures = []v1alpha1.TemplateFailure
+	a := failure("a", "binding", "Forbidden")
+	for name, test := range map[string]struct {
+		before, after failures
+		want          []Event
+	}{
+		"none":              {before: failures{a}},
+		"new":               {after: failures{a}, want: []Event{{"Warning", "TemplateForbidden", `namespace "a", object "binding": text`}}},
+		"the same":          {before: failures{a}, after: failures{a}},
+		"another namespace": {before: failures{a}, after: failures{failure("b", "binding", "Forbidden"), a}},
+		"two namespaces":    {after: failures{a, failure("b", "binding", "Forbidden")}, want: []Event{{"Warning", "TemplateForbidden", `namespace "a", object "binding": text`}}},
+		"another reason":    {before: failures{a}, after: failures{failure("a", "binding", "InvalidObject")}, want: []Event{{"Warning", "TemplateInvalidObject", `namespace "a", object "binding": text`}}},
+		"the whole template": {
+			before: failures{a}, after: failures{failure("a", "", "Forbidden"), a}, want: []Event{{"Warning", "TemplateForbidden", `namespace "a": text`}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Events(&v1alpha1.NamespaceTemplateStatus{Failures: test.before}, &v1alpha1.NamespaceTemplateStatus{Failures: test.after})
+			NewWithT(t).Expect(got).To(Equal(test.want))
+		})
+	}
+}

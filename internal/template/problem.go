@@ -13,13 +13,38 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// MaxFailureMessage is the maximum length of a message in the status in bytes.
-const MaxFailureMessage = 1024
+// MaxFailureMessage is the maximum length of the message of a problem in bytes. Together with the names, it fits into an
+// Event.
+const MaxFailureMessage = 832
+
+// remedies are what ends the problems that waiting cannot end, by reason. A problem with another reason can end without
+// a change by a user of the template or the Namespace.
+var remedies = map[string]string{
+	v1alpha1.ReasonForbidden: "grant the ServiceAccount of the template what is missing, or change the quota, policy or " +
+		"webhook that denies the object",
+	v1alpha1.ReasonServiceAccountNotFound:  "create the ServiceAccount and grant it the permissions",
+	v1alpha1.ReasonInvalidTemplate:         remedyTemplate,
+	v1alpha1.ReasonTooManyObjects:          remedyTemplate,
+	v1alpha1.ReasonInvalidObject:           remedyValues,
+	v1alpha1.ReasonExpressionFailed:        remedyValues,
+	v1alpha1.ReasonInvalidParameter:        remedyValues,
+	v1alpha1.ReasonOutputTooLarge:          remedyValues,
+	v1alpha1.ReasonInputTooLarge:           "remove labels or annotations from the namespace",
+	v1alpha1.ReasonSourceNamespaceReplaced: "accept the new namespace of the source in the template",
+}
+
+const (
+	remedyTemplate = "correct the template"
+	remedyValues   = "correct the template, or the labels and parameters of the namespace"
+)
+
+// Remedy returns what a user must do to end a problem that waiting cannot end. It returns "" for other reasons.
+func Remedy(reason string) string { return remedies[reason] }
 
 // Problem is why a Namespace does not contain what a template specifies.
 type Problem struct {
@@ -98,12 +123,16 @@ func ToProblem(template, object string, err error) Problem {
 		reason = known.Reason
 	case errors.As(err, &rendering):
 		reason, object, err = rendering.Reason, cmp.Or(object, rendering.Object), rendering.Err
+	case denial.IsQuotaUnknown(err):
+		reason = v1alpha1.ReasonQuotaNotCounted
 	case apierrors.IsForbidden(err):
 		reason = v1alpha1.ReasonForbidden
+	case denial.IsInvalid(err):
+		reason = v1alpha1.ReasonInvalidObject
 	case nsobject.IsConflict(err):
 		reason = v1alpha1.ReasonConflict
 	}
-	message := printable.Truncate(err.Error(), MaxFailureMessage)
+	message := denial.Message(err, MaxFailureMessage)
 	return Problem{Template: template, Object: object, Reason: reason, Message: message}
 }
 

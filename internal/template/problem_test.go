@@ -6,13 +6,16 @@ package template
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
@@ -30,6 +33,13 @@ func TestToProblem(t *testing.T) {
 			Problem{Object: "config", Reason: "R", Message: "x"}, false},
 		"forbidden": {"config", apierrors.NewForbidden(configMaps, "config", errors.New("x")),
 			Problem{Object: "config", Reason: v1alpha1.ReasonForbidden, Message: `configmaps "config" is forbidden: x`}, false},
+		"a quota that is not counted": {"config", apierrors.NewForbidden(configMaps, "config", errors.New("status unknown for quota: a")),
+			Problem{Object: "config", Reason: v1alpha1.ReasonQuotaNotCounted, Message: `configmaps "config" is forbidden: status unknown for quota: a`}, false},
+		"invalid": {"config", apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "config",
+			field.ErrorList{field.Required(field.NewPath("data"), "x"), field.Required(field.NewPath("type"), "y")}),
+			Problem{Object: "config", Reason: v1alpha1.ReasonInvalidObject, Message: `ConfigMap "config" is invalid: ` +
+				`data: Required value: x; type: Required value: y`}, false},
+		"another field": {"config", apierrors.NewBadRequest("x"), Problem{Object: "config", Reason: v1alpha1.ReasonInvalidObject, Message: "x"}, false},
 		"a conflict": {"config", apierrors.NewConflict(configMaps, "config", errors.New("x")),
 			Problem{Object: "config", Reason: v1alpha1.ReasonConflict, Message: `Operation cannot be fulfilled on configmaps "config": x`}, true},
 		"denied by a webhook with the code 409": {
@@ -49,4 +59,13 @@ func TestToProblem(t *testing.T) {
 			g.Expect(found.String()).To(Equal(`template "a", object "config": ` + test.want.Message))
 		})
 	}
+}
+
+// The message of a condition and the note of an Event contain the whole message.
+func TestMessageFitsWithNames(t *testing.T) {
+	name := strings.Repeat("n", 63)
+	found := ToProblem(name, name, errors.New(strings.Repeat("word ", 1000)))
+	NewWithT(t).Expect(len(found.String())).To(BeNumerically("<=", nsobject.MaxEventNote))
+	events := failureEvents(nil, []v1alpha1.TemplateFailure{{Namespace: name, Object: name, Reason: found.Reason, Message: found.Message}})
+	NewWithT(t).Expect(len(events[0].Note)).To(BeNumerically("<=", nsobject.MaxEventNote))
 }

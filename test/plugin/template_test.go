@@ -6,21 +6,25 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 // provisioner is the ServiceAccount of the templates.
@@ -322,6 +326,50 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 			g.Expect(status.stdout).To(MatchRegexp(`Authorized +False`))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(user.run(ctx, "template", "status", "missing").stderr).To(ContainSubstring(`"missing" not found`))
+	}, NodeTimeout(testTimeout))
+
+	It("fails at once if waiting cannot help, and shows whole messages", func(ctx context.Context) {
+		account := unique("limited")
+		Expect(admin.Create(ctx, &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: account},
+		})).To(Succeed())
+		plane.Bind(ctx, account, []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision}},
+			{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create", "patch", "delete"}},
+		}, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: account})
+		plane.AllowImpersonation(ctx, account)
+		var rules []rbacv1.PolicyRule
+		for i := range 9 {
+			rules = append(rules, rbacv1.PolicyRule{
+				APIGroups: []string{fmt.Sprintf("group-%d.example.com", i)}, Resources: []string{"widgets"}, Verbs: []string{"get", "list"},
+			})
+		}
+		Expect(admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account + "-granted"}, Rules: rules})).To(Succeed())
+		broken := newTemplate(unique("broken"))
+		broken.Spec.ServiceAccountName = account
+		broken.Spec.Objects = []v1alpha1.TemplateObject{{Name: "creator", Template: &runtime.RawExtension{Raw: []byte(
+			`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"creator"},` +
+				`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"` + account + `-granted"},` +
+				`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dana"}]}`)}}}
+		plane.CreateTemplate(ctx, broken.DeepCopy())
+		creator := newRestrictedUser(ctx, plane, unique("creator"), rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"},
+		})
+		name, started := unique("failing"), time.Now()
+		DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
+		created := creator.run(ctx, "create", name, "--template="+broken.Name, "--wait")
+		Expect(time.Since(started)).To(BeNumerically("<", time.Minute), "the default of --timeout is 5 minutes")
+		Expect(created.code).To(Equal(3), created.stderr)
+		clause := `ServiceAccount "` + account + `" is attempting to grant RBAC permissions not currently held: {APIGroups:["group-0.example.com"]`
+		Expect(created.stderr).To(And(ContainSubstring(clause), ContainSubstring("grant the ServiceAccount of the template what is missing"),
+			ContainSubstring("kubectl nslifecycle delete "+name), Not(ContainSubstring("groups="))))
+		Expect(get(ctx, admin, name).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		Eventually(func(g Gomega) {
+			status := newUser(plane.Admin.Config).run(ctx, "template", "status", broken.Name)
+			g.Expect(status.code).To(Equal(3))
+			g.Expect(strings.Join(strings.Fields(status.stdout), " ")).To(And(ContainSubstring("namespace/"+name+", object creator: Forbidden"),
+				ContainSubstring(clause), MatchRegexp(`and \d other rules\. To fix it, grant the ServiceAccount`)))
+		}).WithContext(ctx).Should(Succeed())
 	}, NodeTimeout(testTimeout))
 
 	It("explains that the cluster has no templates", func(ctx context.Context) {

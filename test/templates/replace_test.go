@@ -201,7 +201,7 @@ var _ = Describe("A change that the API server does not permit for an existing o
 		template, old := createSelecting(ctx, "invalid", only("team", secret("Opaque")))
 		_, uid := valueOf(Default, ctx, old, core("Secret"))
 		change(ctx, template.Name, only("team", secret("kubernetes.io/tls")))
-		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"ApplyFailed"}))
+		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"InvalidObject"}))
 		_, current := valueOf(Default, ctx, old, core("Secret"))
 		Expect(current).To(Equal(uid))
 		By("new namespaces, which such a revision never reaches")

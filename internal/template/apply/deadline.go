@@ -13,12 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
-// awaitEffective adds the objects to the result that a new Namespace waits for.
+// awaitEffective adds the objects to the result that a new Namespace waits for, and applies the deadlines.
 func (p *pass) awaitEffective(ctx context.Context) {
 	for _, selected := range p.Selected {
+		p.Expire(selected, func(found template.Problem) error { return p.confirmProblem(ctx, selected.Template, found) })
 		for _, object := range selected.Objects {
 			if object.Err != nil || !p.MustAwait(selected.Template) {
 				continue
@@ -30,6 +32,23 @@ func (p *pass) awaitEffective(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// confirmProblem returns an error unless the API server confirms that a template has a problem: the deadline decides about
+// a deletion. The API server itself has refused an object; only the ServiceAccount is read from a cache.
+func (p *pass) confirmProblem(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, found template.Problem) error {
+	if err := p.confirm(ctx, tmpl, ""); err != nil || found.Reason != v1alpha1.ReasonServiceAccountNotFound {
+		return err
+	}
+	var accounts corev1.ServiceAccountList
+	if err := p.Live.List(ctx, &accounts, client.InNamespace(p.SystemNamespace),
+		client.MatchingFields{metav1.ObjectNameField: tmpl.Spec.ServiceAccountName}); err != nil {
+		return fmt.Errorf("failed to list ServiceAccount %q: %w", tmpl.Spec.ServiceAccountName, err)
+	}
+	if len(accounts.Items) > 0 {
+		return plan.ErrUnconfirmed
+	}
+	return nil
 }
 
 // confirmNotEffective returns an error unless the API server confirms that the Namespace waits for an object of the

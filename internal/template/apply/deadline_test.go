@@ -58,9 +58,7 @@ func TestAwaitEffectiveIsConfirmed(t *testing.T) {
 			namespace.Annotations[v1alpha1.AnnotationTurnStartedAt] = initialization.FormatTurnStart(
 				v1alpha1.TemplatesInitializer, now.Add(-time.Hour))
 			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "t", Generation: 3}}
-			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{
-				Deadline: v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](3)},
-			}
+			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{TimeoutSeconds: ptr.To[int32](3)}
 			server := live{namespace.DeepCopy(), tmpl.DeepCopy(), &corev1.ResourceQuota{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "quota"},
 				Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},
@@ -83,6 +81,42 @@ func TestAwaitEffectiveIsConfirmed(t *testing.T) {
 			g.Expect(result.Refusal != nil).To(Equal(change == nil))
 			if change != nil {
 				g.Expect(result.RetryAfter).To(Equal(plan.UnconfirmedRetry))
+			}
+		})
+	}
+}
+
+// The operator reads ServiceAccounts from a cache, which can be stale.
+func TestConfirmProblem(t *testing.T) {
+	namespace, tmpl := namespaceWith("1", ""), &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	tmpl.Spec.ServiceAccountName = "provisioner"
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "provisioner"}}
+	for name, test := range map[string]struct {
+		reason      string
+		exists      bool
+		isConfirmed bool
+	}{
+		"no ServiceAccount":         {v1alpha1.ReasonServiceAccountNotFound, false, true},
+		"a new ServiceAccount":      {v1alpha1.ReasonServiceAccountNotFound, true, false},
+		"refused by the API server": {v1alpha1.ReasonForbidden, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(namespace.DeepCopy(), tmpl.DeepCopy()).
+				WithIndex(&corev1.ServiceAccount{}, metav1.ObjectNameField, func(object client.Object) []string {
+					return []string{object.GetName()}
+				})
+			if test.exists {
+				builder.WithObjects(account.DeepCopy())
+			}
+			p := &pass{
+				Applier: &Applier{Live: builder.Build(), Records: &Records{}, SystemNamespace: "system"},
+				Pass:    plan.NewPass(&plan.Memory{}, namespace, nil, time.Now()),
+			}
+			err := p.confirmProblem(t.Context(), tmpl, template.Problem{Reason: test.reason})
+			if test.isConfirmed {
+				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			} else {
+				NewWithT(t).Expect(err).To(MatchError(plan.ErrUnconfirmed))
 			}
 		})
 	}

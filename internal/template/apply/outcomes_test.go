@@ -73,13 +73,9 @@ func TestSummary(t *testing.T) {
 	}))
 	g.Expect(reportIn(r, "both", []plan.Outcome{outcome("1")})).To(Equal([]string{"a", "b"}))
 	for i := range 20 {
-		long := failed
-		long.Message = strings.Repeat("x", 5000)
-		reportIn(r, fmt.Sprintf("failed-%02d", i), []plan.Outcome{outcome("1", long)})
+		reportIn(r, fmt.Sprintf("failed-%02d", i), []plan.Outcome{outcome("1", failed)})
 	}
-	failures := r.Summary("a", "1").Failures
-	g.Expect(failures).To(HaveLen(plan.MaxFailures))
-	g.Expect(len(failures[9].Message)).To(BeNumerically("<=", template.MaxFailureMessage))
+	g.Expect(r.Summary("a", "1").Failures).To(HaveLen(plan.MaxFailures))
 	for namespace := range r.byName {
 		g.Expect(r.Forget(namespace)).To(ContainElement("a"))
 	}

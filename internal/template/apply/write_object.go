@@ -7,14 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
@@ -31,13 +34,22 @@ func (p *pass) write(ctx context.Context) error {
 			case errors.Is(object.Err, plan.ErrUnconfirmed):
 				p.Unconfirmed(selected, object)
 			default:
-				if err := p.fail(selected, object.Name, object.Err); err != nil {
+				if err := p.fail(selected, object.Name, named(object.Manifest, object.Err)); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// named adds an object to an error without its name, such as the denial of a webhook.
+func named(manifest *unstructured.Unstructured, err error) error {
+	name := strconv.Quote(manifest.GetName())
+	if strings.Contains(err.Error(), name) {
+		return err
+	}
+	return fmt.Errorf("%s %s: %w", manifest.GetKind(), name, err)
 }
 
 // writeObject applies an object if necessary.
@@ -142,11 +154,11 @@ func (p *pass) conflict(ctx context.Context, target target, count int, current *
 	detail := "another client deletes it or removes fields"
 	if current != nil && !current.IsCrowded {
 		if _, _, err := p.Writer.apply(ctx, target, false, true); nsobject.IsConflict(err) {
-			detail = err.Error()
+			detail = denial.Message(err, template.MaxFailureMessage/2)
 		}
 	}
-	return printable.Truncate(fmt.Sprintf("%s %q was restored %d times, and another client changes it again: %s",
-		target.manifest.GetKind(), target.manifest.GetName(), count, detail), template.MaxFailureMessage)
+	return fmt.Sprintf("%s %q was restored %d times, and another client changes it again: %s",
+		target.manifest.GetKind(), target.manifest.GetName(), count, detail)
 }
 
 // release removes the fields that other templates have set, when a template applies an object for the first time.

@@ -6,6 +6,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -54,12 +55,39 @@ func (p *Pass) Await(selected *Selected, object *Object, err error, confirm func
 		outcome.TimedOut = append(outcome.TimedOut, found)
 		return
 	case confirm() == nil:
-		result := initialization.TimeoutResult(fmt.Sprintf("%s; this exceeds %ds, the timeout in NamespaceTemplate %q",
-			found, *tmpl.Spec.Initialization.TimeoutSeconds, tmpl.Name))
-		p.result.Refusal = &result
+		p.refuse(tmpl, found)
 	default:
 		delay = UnconfirmedRetry
 	}
 	p.Retry(delay)
 	outcome.Waiting = append(outcome.Waiting, found)
+}
+
+// Expire makes the initialization fail at the deadline of a template with failurePolicy Fail if one of its objects cannot
+// be applied and waiting cannot help, after confirm has confirmed with the API server what the decision depends on.
+// With Ignore, the Namespace continues to wait: it must not become initialized without the object.
+func (p *Pass) Expire(selected *Selected, confirm func(template.Problem) error) {
+	tmpl := selected.Template
+	i := slices.IndexFunc(selected.Outcome.Problems, func(found template.Problem) bool {
+		return template.Remedy(found.Reason) != ""
+	})
+	if i < 0 || !p.IsInitializing || !hasDeadline(tmpl) ||
+		tmpl.Spec.Initialization.FailurePolicy == v1alpha1.FailurePolicyIgnore {
+		return
+	}
+	found := selected.Outcome.Problems[i]
+	switch remaining := p.remaining(tmpl); {
+	case remaining > 0:
+		p.Retry(max(remaining, effectiveRetry))
+	case confirm(found) == nil:
+		p.refuse(tmpl, found)
+	default:
+		p.Retry(UnconfirmedRetry)
+	}
+}
+
+func (p *Pass) refuse(tmpl *v1alpha1.NamespaceTemplate, found template.Problem) {
+	result := initialization.TimeoutResult(fmt.Sprintf("%s; this exceeds %ds, the timeout in NamespaceTemplate %q",
+		found, *tmpl.Spec.Initialization.TimeoutSeconds, tmpl.Name))
+	p.result.Refusal = &result
 }

@@ -70,7 +70,7 @@ func TestAwait(t *testing.T) {
 			}
 			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{
-				WaitPolicy: test.wait, Deadline: v1alpha1.Deadline{TimeoutSeconds: test.limit, FailurePolicy: test.failure},
+				WaitPolicy: test.wait, TimeoutSeconds: test.limit, FailurePolicy: test.failure,
 			}
 			p := NewPass(&Memory{FirstPass: now.Add(-test.elapsed), FirstTurn: now.Add(-test.elapsed)}, namespace, nil, now)
 			p.IsInitializing = !test.isInitialized
@@ -103,6 +103,65 @@ func TestAwait(t *testing.T) {
 			}
 			g.Expect(result.Refusal).To(HaveField("Reason", metav1.StatusReasonTimeout))
 			g.Expect(result.Refusal.Message).To(And(ContainSubstring(`"team"`), ContainSubstring(`"quota"`), ContainSubstring("3s")))
+		})
+	}
+}
+
+// A Namespace fails at the deadline of a template whose object cannot be applied, but is never initialized without it.
+func TestExpire(t *testing.T) {
+	const whole = 4 * time.Second
+	for name, test := range map[string]struct {
+		reason        string
+		elapsed       time.Duration
+		limit         int32
+		failure       v1alpha1.FailurePolicy
+		isInitialized bool
+		isUnconfirmed bool
+		isRefused     bool
+		retry         time.Duration
+	}{
+		"shortly before the deadline": {reason: v1alpha1.ReasonForbidden, elapsed: whole - 100*time.Millisecond, limit: 3, retry: 100 * time.Millisecond},
+		"at the deadline":             {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, isRefused: true},
+		"an expression":               {reason: v1alpha1.ReasonExpressionFailed, elapsed: whole, limit: 3, isRefused: true},
+		"unknown policy":              {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, failure: "x", isRefused: true},
+		"Ignore":                      {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, failure: v1alpha1.FailurePolicyIgnore},
+		"no deadline":                 {reason: v1alpha1.ReasonForbidden, elapsed: time.Hour},
+		"waiting can help":            {reason: v1alpha1.ReasonApplyFailed, elapsed: whole, limit: 3},
+		"initialized":                 {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, isInitialized: true},
+		"not confirmed":               {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, isUnconfirmed: true, retry: UnconfirmedRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, now := NewWithT(t), time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+			namespace := wrappers.MakeNamespace("ns").
+				Annotation(v1alpha1.AnnotationPendingInitializers, v1alpha1.TemplatesInitializer).Obj()
+			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{FailurePolicy: test.failure}
+			if test.limit > 0 {
+				tmpl.Spec.Initialization.TimeoutSeconds = &test.limit
+			}
+			p := NewPass(&Memory{FirstPass: now.Add(-test.elapsed), FirstTurn: now.Add(-test.elapsed)}, namespace, nil, now)
+			if p.IsInitializing = !test.isInitialized; p.IsInitializing {
+				p.Begin([]*v1alpha1.NamespaceTemplate{tmpl}, 0)
+			}
+			selected := p.Add(tmpl)
+			selected.AddProblem("other", template.Problemf(v1alpha1.ReasonKindNotFound, "x"))
+			selected.AddProblem("binding", template.Problemf(test.reason, "x"))
+			p.Expire(selected, func(found template.Problem) error {
+				g.Expect(found.Object).To(Equal("binding"))
+				if test.isUnconfirmed {
+					return ErrUnconfirmed
+				}
+				return nil
+			})
+			result := p.Conclude(nil, nil, 0, now)
+			g.Expect(result.Blocking()).NotTo(BeNil(), "the namespace is not initialized without the object")
+			g.Expect(result.RetryAfter).To(Equal(test.retry))
+			if !test.isRefused {
+				g.Expect(result.Refusal).To(BeNil())
+				return
+			}
+			g.Expect(result.Refusal).To(HaveField("Reason", metav1.StatusReasonTimeout))
+			g.Expect(result.Refusal.Message).To(And(ContainSubstring(`"team"`), ContainSubstring(`"binding"`), ContainSubstring("3s")))
 		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -101,7 +100,7 @@ func Summarize(outcomes map[string]Outcome, revision string) Summary {
 			if len(summary.Failures) < MaxFailures {
 				summary.Failures = append(summary.Failures, v1alpha1.TemplateFailure{
 					Namespace: namespace, Object: problem.Object, Reason: problem.Reason,
-					Message: printable.Truncate(problem.Message, template.MaxFailureMessage),
+					Message: problem.Message,
 				})
 			}
 		}

@@ -20,7 +20,7 @@ import (
 
 // Pass is what one pass over a Namespace knows and decides. Its methods are called in this order: Begin; for each
 // template Add, SetRevision, Contain, and Decide for each object, or Keep; after the objects were written, Await for
-// those that are not effective; Removals, and Removed for each object; Conclude. Without Removed, an object remains
+// those that are not effective, and Expire for each template; Removals, and Removed for each object; Conclude. Without Removed, an object remains
 // recorded.
 type Pass struct {
 	Memory         *Memory

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -102,7 +103,8 @@ func (r *Result) NotRecorded(namespace *corev1.Namespace, err error) {
 			continue
 		}
 		outcome.Problems = append(outcome.Problems, template.Problem{
-			Template: outcome.Template, Reason: v1alpha1.ReasonNotRecorded, Message: err.Error(),
+			Template: outcome.Template, Reason: v1alpha1.ReasonNotRecorded,
+			Message: denial.Message(err, template.MaxFailureMessage),
 		})
 	}
 }

@@ -307,6 +307,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: timeoutSeconds
       type:
         scalar: numeric
+      default: 1800
     - name: waitPolicy
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateWaitPolicy

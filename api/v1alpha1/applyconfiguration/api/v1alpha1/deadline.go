@@ -12,15 +12,13 @@ import (
 // DeadlineApplyConfiguration represents a declarative configuration of the Deadline type for use
 // with apply.
 //
-// Deadline limits how long a Namespace waits. For an initializer of a NamespaceInitializerConfiguration, it
-// limits the whole turn. In a NamespaceTemplate, it limits only the wait for applied objects to become
-// effective: objects that cannot be applied delay the Namespace without limit.
+// Deadline limits how long a Namespace waits for an initializer.
 type DeadlineApplyConfiguration struct {
 	// timeoutSeconds is the time in seconds that a Namespace waits, counted from the start of the
-	// initializer's turn, in a NamespaceTemplate of the turn of "templates.nslifecycle.dev". After this
-	// time, failurePolicy applies. The time starts when the operator observes the turn, so the Namespace
-	// might wait longer, but never less. A change also applies to Initializing Namespaces; if it was not
-	// set before, the time starts when the operator observes the change. If it is not set, there is no limit.
+	// initializer's turn. After this time, failurePolicy applies. The time starts when the operator observes
+	// the turn, so the Namespace might wait longer, but never less. A change also applies to Initializing
+	// Namespaces; if it was not set before, the time starts when the operator observes the change. If it is
+	// not set, there is no limit.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// failurePolicy specifies what happens after timeoutSeconds. "Fail" fails the initialization: the
 	// Namespace gets a failure result and is deleted. "Ignore" continues the initialization, and the

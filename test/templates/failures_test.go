@@ -1,0 +1,126 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+)
+
+var _ = Describe("A failure of a template", func() {
+	const binding = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"creator"},` +
+		`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"edit-configmaps"},` +
+		`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"alice"}]}`
+	// addLimitedAccount creates a ServiceAccount that may write objects, but not grant permissions.
+	addLimitedAccount := func(ctx context.Context) string {
+		GinkgoHelper()
+		name := framework.Unique("limited")
+		Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name},
+		})).To(Succeed())
+		cluster.Bind(ctx, name, []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision}},
+			{
+				APIGroups: []string{"", rbacv1.GroupName}, Resources: []string{"resourcequotas", "pods", "rolebindings"},
+				Verbs: []string{"create", "patch", "delete"},
+			},
+		}, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: name})
+		cluster.AllowImpersonation(ctx, name)
+		return name
+	}
+	withAccount := func(name string) func(*v1alpha1.NamespaceTemplateSpec) {
+		return func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ServiceAccountName = name }
+	}
+	notesAbout := func(g Gomega, ctx context.Context, object client.Object, reason string) []string {
+		var list eventsv1.EventList
+		g.Expect(cluster.Admin.List(ctx, &list)).To(Succeed())
+		var notes []string
+		for _, event := range list.Items {
+			if event.Regarding.UID == object.GetUID() && event.Reason == reason {
+				notes = append(notes, event.Note)
+			}
+		}
+		return notes
+	}
+
+	DescribeTable("is reported with the object and the reason, and without the user",
+		func(ctx context.Context, name, manifest, reason string, clauses ...string) {
+			template := createTemplate(ctx, "failure", only(name, manifest), withAccount(addLimitedAccount(ctx)))
+			namespace := createAs(ctx, creator, selectedBy(template.Name))
+			expectWaiting(ctx, namespace, reason, clauses...)
+			texts := make([]types.GomegaMatcher, 0, len(clauses))
+			for _, clause := range clauses {
+				texts = append(texts, ContainSubstring(clause))
+			}
+			message := And(append(texts, Not(ContainSubstring("system:serviceaccount")), Not(ContainSubstring("groups=")))...)
+			Eventually(func(g Gomega) {
+				condition := nsobject.FindCondition(cluster.GetNamespace(g, ctx, namespace.Name),
+					v1alpha1.TemplatesInitializer+v1alpha1.ConditionInitializedSuffix)
+				g.Expect(condition).To(HaveValue(HaveField("Message", message)))
+				g.Expect(getTemplate(g, ctx, template.Name).Status.Failures).To(HaveExactElements(And(
+					HaveField("Namespace", namespace.Name), HaveField("Object", name), HaveField("Reason", reason),
+					HaveField("Message", message))))
+				for _, object := range []client.Object{namespace, template} {
+					g.Expect(notesAbout(g, ctx, object, "Template"+reason)).To(HaveExactElements(message))
+				}
+			}).WithContext(ctx).Should(Succeed())
+		},
+		Entry("a RoleBinding that may not be granted", "binding", binding, "Forbidden", `"creator" is forbidden`,
+			`is attempting to grant RBAC permissions not currently held: {APIGroups:[""], Resources:["configmaps"]`),
+		Entry("a missing permission", "config", configMap("config", "a"), "Forbidden",
+			`cannot patch configmaps "config" in namespace`),
+		Entry("invalid fields", "quota", `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"team"},`+
+			`"spec":{"hard":{"a":"1","b":"-1","c":"1","pods":"1"}}}`, "InvalidObject", `"team" is invalid`,
+			"spec.hard[a]: Invalid value", "spec.hard[c]: Invalid value"),
+		Entry("an unknown field", "quota", `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"team"},`+
+			`"spec":{"hardd":{"pods":"1"}}}`, "InvalidObject", `ResourceQuota "team"`, "hardd"),
+		Entry("an expression", "config", configMap("config", "${ns.labels['absent']}"), "ExpressionFailed", "absent"),
+	)
+
+	It("fails the initialization at the deadline", func(ctx context.Context) {
+		template := createTemplate(ctx, "failure", only("binding", binding), withAccount(addLimitedAccount(ctx)),
+			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization.TimeoutSeconds = ptr.To[int32](2) })
+		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
+		final, _ := seen.WaitForRemoval(ctx)
+		var result metav1.Status
+		Expect(json.Unmarshal([]byte(final.Annotations[v1alpha1.AnnotationInitializationResult]), &result)).To(Succeed())
+		Expect(result).To(And(HaveField("Reason", metav1.StatusReasonTimeout), HaveField("Message", And(
+			ContainSubstring("attempting to grant RBAC permissions"), ContainSubstring("2s")))))
+		Expect(final.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, v1alpha1.TemplatesInitializer))
+	})
+
+	It("never initializes a namespace with failurePolicy Ignore", func(ctx context.Context) {
+		account := addLimitedAccount(ctx)
+		template := createTemplate(ctx, "failure", only("binding", binding), withAccount(account),
+			func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Initialization.TimeoutSeconds, spec.Initialization.FailurePolicy = ptr.To[int32](1), v1alpha1.FailurePolicyIgnore
+			})
+		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		expectWaiting(ctx, namespace, "Forbidden")
+		Consistently(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).WithTimeout(4 * time.Second).
+			Should(HaveField("Labels", HaveKey(v1alpha1.LabelInitializing)))
+		cluster.Bind(ctx, account+"-bind", []rbacv1.PolicyRule{{
+			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"edit-configmaps"},
+			Verbs: []string{"bind"},
+		}}, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: account})
+		expectInitialized(ctx, namespace)
+	})
+})
