@@ -99,7 +99,18 @@ func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
 	if template.Selects(t.NamespaceTemplate, namespace) {
 		return nil
 	}
-	return fmt.Errorf("template %q does not select namespace %q", t.Name, namespace.Name)
+	return fmt.Errorf("template %q does not select namespace %q: %s", t.Name, namespace.Name,
+		template.ComputeMatch(t.NamespaceTemplate, namespace, nil).Reason)
+}
+
+// Match returns whether the template is applied to a Namespace, and why not; nil if what the Namespace records is invalid.
+func (t *Template) Match(namespace *corev1.Namespace) *template.Match {
+	state, err := template.ParseState(namespace)
+	if err != nil {
+		return nil
+	}
+	match := template.ComputeMatch(t.NamespaceTemplate, namespace, state)
+	return &match
 }
 
 // SetParameters sets parameters on a Namespace: annotations, or the labels that the template names.
