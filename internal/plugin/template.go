@@ -195,8 +195,8 @@ func (s *session) templateNamespaces(ctx context.Context, name string) ([]corev1
 	return slices.DeleteFunc(namespaces, func(namespace corev1.Namespace) bool { return isExempt(namespace.Name) }), nil
 }
 
-// isExempt returns a function that reports whether a Namespace is exempt from initialization. Without permission to read
-// the name of the operator's namespace, only this namespace is not recognized.
+// isExempt returns a function that reports whether a Namespace is exempt from initialization. Without permission to
+// read the name of the operator's namespace, only this namespace is not recognized.
 func (s *session) isExempt(ctx context.Context) func(name string) bool {
 	systemNamespace, _ := s.systemNamespace(ctx)
 	return func(name string) bool { return initialization.IsExempt(name, systemNamespace) }

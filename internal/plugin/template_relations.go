@@ -53,8 +53,8 @@ func (r *relationReader) of(namespace *corev1.Namespace) []templates.Relation {
 	return templates.ComputeRelations(r.all, namespace)
 }
 
-// unusedSettings returns sentences about the settings of a namespace that no template uses; none if the templates are not
-// known.
+// unusedSettings returns sentences about the settings of a namespace that no template uses; none if the templates are
+// not known.
 func (r *relationReader) unusedSettings(namespace *corev1.Namespace, relations []templates.Relation) []string {
 	if len(r.unread) > 0 || namespace.DeletionTimestamp != nil {
 		return nil

@@ -94,11 +94,11 @@ func TestComputeMatch(t *testing.T) {
 			reason: "label corp.example.com/kinds: the template requires the key corp.example.com/kind",
 		},
 		"typing error in the key of Exists": {
-			labels: matching("environment", "-", "enviroment", "live"), want: MatchNearlySelected,
-			reason: "label enviroment: the template requires the key environment",
+			labels: matching("environment", "-", "environmet", "live"), want: MatchNearlySelected,
+			reason: "label environmet: the template requires the key environment",
 		},
 		"typing error in a key whose value does not match either": {
-			labels: matching("environment", "-", "enviroment", "test"), want: MatchNotSelected,
+			labels: matching("environment", "-", "environmet", "test"), want: MatchNotSelected,
 			reason: "the template requires label environment",
 		},
 		"typing error in the key of the label with the name": {
@@ -115,8 +115,8 @@ func TestComputeMatch(t *testing.T) {
 			reason: `label tier has the value "sliver": the template requires "silver"`,
 		},
 		"two typing errors": {
-			labels: matching("tier", "sliver", "corp.example.com/kind", "platfrom"), want: MatchNotSelected,
-			reason: `the template requires label corp.example.com/kind=platform, and the value is "platfrom"; ` +
+			labels: matching("tier", "sliver", "corp.example.com/kind", "plattform"), want: MatchNotSelected,
+			reason: `the template requires label corp.example.com/kind=platform, and the value is "plattform"; ` +
 				`the template requires label tier in (gold, silver), and the value is "sliver"`,
 		},
 		"labels that must not exist": {
@@ -165,7 +165,7 @@ func TestIsTypo(t *testing.T) {
 			"meat": false, "team1": false, "team": false, "": false,
 		},
 		"env":          {"enf": false, "envs": false},
-		"platform":     {"platfrom": true, "plattform": true, "plaform": true, "platforms-": true, "pltfrom": false, "plainform": true, "plainforms": false},
+		"platform":     {"platfomr": true, "plattform": true, "plaform": true, "platforms-": true, "pltfrom": false, "plainform": true, "plainforms": false},
 		"team-a":       {"team-b": false, "team_a": true, "teama": true, "taem-a": true},
 		"pod-security": {"podsecurity": true, "pod.security": true, "pod-securty": true, "pad-security": false},
 		"eu-west-1":    {"eu-west-2": false, "us-west-1": false, "eu-east-1": false},

@@ -125,12 +125,12 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		selecting.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{key: "platform"}}
 		plane.CreateTemplate(ctx, selecting.DeepCopy())
 		selected, nearly := unique("selected"), unique("nearly")
-		for name, label := range map[string]string{selected: key + "=platform", nearly: key + "=platfrom"} {
+		for name, label := range map[string]string{selected: key + "=platform", nearly: key + "=plattform"} {
 			created := user.run(ctx, "create", name, "--labels="+label, "--wait")
 			DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
 			Expect(created.code).To(BeZero(), created.stderr)
 		}
-		reason := `has the value "platfrom": the template requires "platform"`
+		reason := `has the value "plattform": the template requires "platform"`
 
 		By("explaining the namespaces")
 		Eventually(func(g Gomega) {

@@ -24,7 +24,8 @@ type Relation struct {
 	Template string `json:"template"`
 	// Match is whether the template is applied; nil if the template could not be read.
 	*template.Match `json:",inline"`
-	// Revision is the revision that the Namespace contains, and Target that which is being applied; empty if there is none.
+	// Revision is the revision that the Namespace contains, and Target that which is being applied; empty if there is
+	// none.
 	Revision string `json:"revision,omitempty"`
 	Target   string `json:"targetRevision,omitempty"`
 	// UpdateRevision is the latest revision; empty if it is not known.
@@ -97,8 +98,8 @@ func computeRelation(
 	return relation
 }
 
-// UnusedSettings returns sentences about the label and the annotations with which a Namespace chooses a template that does
-// not exist, or parameters that no template with one of these relations has.
+// UnusedSettings returns sentences about the label and the annotations with which a Namespace chooses a template that
+// does not exist, or parameters that no template with one of these relations has.
 func UnusedSettings(
 	all []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, relations []Relation,
 ) []string {

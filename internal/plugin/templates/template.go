@@ -103,7 +103,8 @@ func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
 		template.ComputeMatch(t.NamespaceTemplate, namespace, nil).Reason)
 }
 
-// Match returns whether the template is applied to a Namespace, and why not; nil if what the Namespace records is invalid.
+// Match returns whether the template is applied to a Namespace, and why not; nil if what the Namespace records is
+// invalid.
 func (t *Template) Match(namespace *corev1.Namespace) *template.Match {
 	state, err := template.ParseState(namespace)
 	if err != nil {
