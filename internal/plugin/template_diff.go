@@ -227,8 +227,8 @@ func comparisonNotes(result *templates.Comparison) []string {
 		notes = append(notes, note)
 	}
 	if likely := result.Namespaces[templates.LikelyFailed]; likely > 0 {
-		notes = append(notes, fmt.Sprintf("Likely to fail, not tried: %s with an object that fails in all namespaces that "+
-			"were tried.", printable.Count(likely, "namespace")))
+		notes = append(notes, fmt.Sprintf("Likely to fail, not tried: %s with an object that fails wherever it was tried.",
+			printable.Count(likely, "namespace")))
 	}
 	if result.MayFail() {
 		notes = append(notes, "Some namespaces that were tried fail, so others may fail, too: use --all to try all.")

@@ -99,8 +99,7 @@ func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
 	if template.Selects(t.NamespaceTemplate, namespace) {
 		return nil
 	}
-	return fmt.Errorf("template %q does not select namespace %q: %s", t.Name, namespace.Name,
-		template.ComputeMatch(t.NamespaceTemplate, namespace, nil).Reason)
+	return fmt.Errorf("template %q does not select namespace %q", t.Name, namespace.Name)
 }
 
 // Match returns whether the template is applied to a Namespace, and why not; nil if what the Namespace records is
