@@ -45,6 +45,11 @@ spec:
     expression: "object != null && request.?options.?fieldManager.orValue('').startsWith('nslifecycle-template')"
   - name: uid
     expression: "object == null ? '' : object.metadata.?annotations[?'nslifecycle.dev/namespace-uid'].orValue('')"
+  # The annotation has a key with a value of type object for each template, and none for a template that was deleted.
+  - name: isApplied
+    expression: >-
+      namespaceObject.metadata.?annotations[?'nslifecycle.dev/applied-templates'].orValue('')
+      .contains('"' + variables.template + '":{')
   # The declared type of namespaceObject contains the field "UID", but the value has "uid".
   - name: namespaceUID
     expression: "dyn(namespaceObject).metadata.uid"
@@ -100,7 +105,9 @@ spec:
     messageExpression: >-
       'object "' + variables.name + '" of NamespaceTemplate "' + variables.template + '" is locked in namespace "'
       + request.namespace + '" (label nslifecycle.dev/locked): changes require the verb "provision" or "initialize" on'
-      + ' namespaces, granted by a ClusterRoleBinding; to change the object, change the template'
+      + ' namespaces, granted by a ClusterRoleBinding; '
+      + (variables.isApplied ? 'to change the object, change the template' :
+         'the template does not exist or no longer applies to the namespace, so an administrator must remove the label to unlock the object')
   # A user who could write the object before could otherwise make the garbage collector delete it, or keep it
   # as an object that is being deleted, which nothing replaces.
   - expression: >-

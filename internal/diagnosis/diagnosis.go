@@ -33,6 +33,8 @@ type Result string
 const (
 	// Healthy means that the namespace is initialized.
 	Healthy Result = "Healthy"
+	// Degraded means that the namespace is initialized, but that a template fails in it. Only the plugin reads templates.
+	Degraded Result = "Degraded"
 	// Progressing means that the namespace is in another state, without findings.
 	Progressing Result = "Progressing"
 	// Blocked means that there is at least one finding.

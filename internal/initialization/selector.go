@@ -4,6 +4,7 @@
 package initialization
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -73,32 +74,48 @@ func Selects(selector *v1alpha1.NamespaceSelector, labels map[string]string) boo
 	if selector == nil {
 		return false
 	}
-	for key, want := range selector.MatchLabels {
-		if value, ok := labels[key]; !ok || value != string(want) {
-			return false
+	for range UnmetRequirements(selector, labels) {
+		return false
+	}
+	return true
+}
+
+// UnmetRequirements iterates over the requirements of a selector that labels do not meet, in no particular order. Those
+// of matchLabels have the operator In.
+func UnmetRequirements(
+	selector *v1alpha1.NamespaceSelector, labels map[string]string,
+) iter.Seq[v1alpha1.NamespaceSelectorRequirement] {
+	return func(yield func(v1alpha1.NamespaceSelectorRequirement) bool) {
+		for key, want := range selector.MatchLabels {
+			if value, ok := labels[key]; ok && value == string(want) {
+				continue
+			}
+			if !yield(v1alpha1.NamespaceSelectorRequirement{
+				Key: key, Operator: metav1.LabelSelectorOpIn, Values: []v1alpha1.LabelValue{want},
+			}) {
+				return
+			}
+		}
+		for _, requirement := range selector.MatchExpressions {
+			if !isMet(requirement, labels) && !yield(requirement) {
+				return
+			}
 		}
 	}
-	for _, requirement := range selector.MatchExpressions {
-		value, ok := labels[requirement.Key]
-		isListed := ok && slices.Contains(requirement.Values, v1alpha1.LabelValue(value))
-		switch requirement.Operator {
-		case metav1.LabelSelectorOpIn:
-			if !isListed {
-				return false
-			}
-		case metav1.LabelSelectorOpNotIn:
-			if isListed {
-				return false
-			}
-		case metav1.LabelSelectorOpExists:
-			if !ok {
-				return false
-			}
-		case metav1.LabelSelectorOpDoesNotExist:
-			if ok {
-				return false
-			}
-		}
+}
+
+func isMet(requirement v1alpha1.NamespaceSelectorRequirement, labels map[string]string) bool {
+	value, ok := labels[requirement.Key]
+	isListed := ok && slices.Contains(requirement.Values, v1alpha1.LabelValue(value))
+	switch requirement.Operator {
+	case metav1.LabelSelectorOpIn:
+		return isListed
+	case metav1.LabelSelectorOpNotIn:
+		return !isListed
+	case metav1.LabelSelectorOpExists:
+		return ok
+	case metav1.LabelSelectorOpDoesNotExist:
+		return !ok
 	}
 	return true
 }

@@ -18,7 +18,9 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -44,13 +46,18 @@ The command prints the findings as a tree, most likely cause first. Each finding
 the affected objects, the evidence, the remedies, and what would be lost if the finalizer
 were removed by force. A namespace that makes progress has no findings.
 
+Unless the namespace is terminating, the command also prints for each NamespaceTemplate whether
+it selects the namespace or would without a typing error in a label, why it is not applied, the
+revision that the namespace contains, failures and conflicts.
+
 The command changes nothing. Without NAME, it explains the namespace of the current context.
 
-Exit status: 0 healthy or progressing, 3 blocked, 1 error, or unknown because objects cannot be read.`,
+Exit status: 0 healthy or progressing, 3 blocked or degraded, because a template fails, 1 error, or
+unknown because objects cannot be read.`,
 		Example: `  # Explain why a namespace is stuck
   kubectl nslifecycle explain shop
 
-  # Explain all namespaces that are not in the state Initialized
+  # Explain all namespaces that are not Initialized, or in which a template fails
   kubectl nslifecycle explain --all
 
   # Print the most likely cause
@@ -64,7 +71,7 @@ Exit status: 0 healthy or progressing, 3 blocked, 1 error, or unknown because ob
 	options.output.AddFlag(command)
 	flags := command.Flags()
 	flags.BoolVarP(&options.all, "all", "A", false,
-		"If true, explain all namespaces that are not in the state Initialized.")
+		"If true, explain all namespaces that are not in the state Initialized, or in which a template fails.")
 	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline,
 		"The length of time without progress after which a namespace is considered stuck.")
 	return command
@@ -85,14 +92,57 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	result, err := o.diagnose(ctx, collector, name)
+	relations, err := o.readRelations(ctx)
 	if err != nil {
 		return err
+	}
+	result, err := o.explain(ctx, collector, relations, name)
+	if err != nil {
+		return namespaceError(err, name)
 	}
 	if err := o.print("Diagnosis", result, result); err != nil {
 		return err
 	}
-	return diagnosisStatus(result)
+	return diagnosisStatus(result.Diagnosis)
+}
+
+// explanation is the document that the explain command prints.
+type explanation struct {
+	*diagnosis.Diagnosis `json:",inline"`
+	// Templates are how the templates relate to the namespace.
+	Templates []templates.Relation `json:"templates,omitempty"`
+	// UnusedSettings are sentences about parameters and a label with which the namespace chooses nothing.
+	UnusedSettings []string `json:"unusedSettings,omitempty"`
+}
+
+// explain diagnoses a namespace and adds its templates.
+func (o *explainOptions) explain(
+	ctx context.Context, collector *collect.Collector, relations *relationReader, name string,
+) (*explanation, error) {
+	facts, err := collector.Collect(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	result := &explanation{Diagnosis: rules.Diagnose(facts), Templates: relations.of(facts.Namespace)}
+	result.UnusedSettings = relations.unusedSettings(facts.Namespace, result.Templates)
+	o.connectRemedies(result.Diagnosis)
+	if result.State != diagnosis.StateTerminating {
+		result.Unread = append(result.Unread, relations.unread...)
+	}
+	if result.Result == diagnosis.Healthy && isFailing(result.Templates) {
+		result.Result, result.Summary = diagnosis.Degraded, msgDegraded
+	}
+	return result, nil
+}
+
+const msgDegraded = "the namespace is initialized, but does not contain all objects of its templates"
+
+// namespaceError returns a short error if a namespace does not exist.
+func namespaceError(err error, name string) error {
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf(msgNamespaceNotFound, name)
+	}
+	return err
 }
 
 // newCollector returns a collector that reports findings only for namespaces that make no progress
@@ -115,11 +165,8 @@ func (s *session) diagnose(
 	ctx context.Context, collector *collect.Collector, name string,
 ) (*diagnosis.Diagnosis, error) {
 	result, err := collector.Diagnose(ctx, name)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf(msgNamespaceNotFound, name)
-	}
 	if err != nil {
-		return nil, err
+		return nil, namespaceError(err, name)
 	}
 	s.connectRemedies(result)
 	return result, nil
@@ -137,15 +184,19 @@ func (s *session) connectRemedies(result *diagnosis.Diagnosis) {
 	}
 }
 
-// explainAll explains all namespaces that are not in the state Initialized.
+// explainAll explains all namespaces that are not in the state Initialized, or in which a template fails.
 func (o *explainOptions) explainAll(ctx context.Context) error {
 	namespaces, err := o.listNamespaces(ctx, "")
 	if err != nil {
 		return err
 	}
+	relations, err := o.readRelations(ctx)
+	if err != nil {
+		return err
+	}
 	var names []string
 	for i := range namespaces {
-		if computeSummary(&namespaces[i]).State != diagnosis.StateInitialized {
+		if diagnosis.StateOf(&namespaces[i]) != diagnosis.StateInitialized || isFailing(relations.of(&namespaces[i])) {
 			names = append(names, namespaces[i].Name)
 		}
 	}
@@ -153,38 +204,53 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := make([]*diagnosis.Diagnosis, len(names))
+	all := make([]*explanation, len(names))
 	errs := make([]error, len(names))
 	workqueue.ParallelizeUntil(ctx, maxParallelDiagnoses, len(names), func(i int) {
-		all[i], errs[i] = collector.Diagnose(ctx, names[i])
+		all[i], errs[i] = o.explain(ctx, collector, relations, names[i])
 		if apierrors.IsNotFound(errs[i]) {
 			errs[i] = nil // The Namespace has been removed since it was listed.
 		}
-		if all[i] != nil {
-			o.connectRemedies(all[i])
-		}
 	})
-	all = slices.DeleteFunc(all, func(one *diagnosis.Diagnosis) bool { return one == nil })
+	all = slices.DeleteFunc(all, func(one *explanation) bool { return one == nil })
 	if len(all) == 0 && !o.output.IsStructured() {
 		fmt.Fprintln(o.ErrOut, "All namespaces are initialized.")
 	}
 	if err := o.print("DiagnosisList", printer.Items(all), all...); err != nil {
 		return err
 	}
+	if len(all) == 0 {
+		o.warnEach(msgTemplatesUnread, relations.unread)
+	}
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
 	}
-	return diagnosisStatus(all...)
+	diagnoses := make([]*diagnosis.Diagnosis, 0, len(all))
+	for _, one := range all {
+		diagnoses = append(diagnoses, one.Diagnosis)
+	}
+	return diagnosisStatus(diagnoses...)
 }
 
-// print writes the document if the output is JSON or YAML, and the diagnoses as text otherwise.
-func (o *explainOptions) print(kind string, document any, all ...*diagnosis.Diagnosis) error {
+const msgTemplatesUnread = "The templates of the namespaces are unknown"
+
+// print writes the document if the output is JSON or YAML, and the explanations as text otherwise.
+func (o *explainOptions) print(kind string, document any, all ...*explanation) error {
 	if o.output.IsStructured() {
 		return o.output.Print(o.Out, kind, document)
 	}
 	texts := make([]string, 0, len(all))
 	for _, result := range all {
-		texts = append(texts, printer.RenderDiagnosis(result, printer.NewScreen(o.Out)))
+		screen := printer.NewScreen(o.Out)
+		text := printer.RenderDiagnosis(result.Diagnosis, screen)
+		branches := relationBranches(result.Templates, screen.Colors)
+		for _, unused := range result.UnusedSettings {
+			branches = append(branches, printer.Branch{Text: unused, Paint: screen.Colors.Yellow})
+		}
+		if len(branches) > 0 {
+			text += "\n" + printer.RenderTree([]printer.Branch{{Label: "Templates", Children: branches}}, screen.Columns)
+		}
+		texts = append(texts, text)
 	}
 	if _, err := io.WriteString(o.Out, strings.Join(texts, "\n")); err != nil {
 		return err
@@ -199,14 +265,14 @@ func (s *session) warnUnread(namespace string, unread []string) {
 	s.warnEach(fmt.Sprintf("The diagnosis of namespace %s is incomplete", namespace), unread)
 }
 
-// diagnosisStatus returns an error with the status ExitBlocked if at least one namespace is blocked, and
+// diagnosisStatus returns an error with the status ExitBlocked if at least one namespace is blocked or degraded, and
 // with the status ExitError if the state of at least one namespace is unknown.
 func diagnosisStatus(all ...*diagnosis.Diagnosis) error {
 	hasState := func(state diagnosis.Result) bool {
 		return slices.ContainsFunc(all, func(result *diagnosis.Diagnosis) bool { return result.Result == state })
 	}
 	switch {
-	case hasState(diagnosis.Blocked):
+	case hasState(diagnosis.Blocked), hasState(diagnosis.Degraded):
 		return &StatusError{Code: ExitBlocked}
 	case hasState(diagnosis.Unknown):
 		return &StatusError{Code: ExitError}

@@ -25,7 +25,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
 // states are the valid values of the flag --state.
@@ -48,10 +50,10 @@ func newListCommand(session *session) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List namespaces with their state and what they wait for",
 		Long: `List namespaces with their state (Initializing, Initialized, Failed or Terminating) and what
-they wait for.
+they wait for. The output formats wide, json and yaml also contain the NamespaceTemplates that select
+each namespace, with their revisions and failures.
 
-The command sends only one request, because the Namespace objects contain all of this
-information.`,
+The command only lists Namespaces, which contain all other information, and NamespaceTemplates.`,
 		Example: `  # List the terminating namespaces
   kubectl nslifecycle list --state=Terminating -o wide
 
@@ -82,14 +84,25 @@ func (o *listOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	relations, err := o.readRelations(ctx)
+	if err != nil {
+		return err
+	}
 	summaries := make([]namespaceSummary, 0, len(namespaces))
 	for i := range namespaces {
 		summary := computeSummary(&namespaces[i])
 		if state == "" || summary.State == state {
+			summary.addTemplates(relations.of(&namespaces[i]))
 			summaries = append(summaries, summary)
 		}
 	}
-	return o.print(summaries)
+	if err := o.print(summaries); err != nil {
+		return err
+	}
+	if o.output.IsStructured() || o.output.TableOptions(o.Out).IsWide {
+		o.warnEach(msgTemplatesUnread, relations.unread)
+	}
+	return nil
 }
 
 func (o *listOptions) print(summaries []namespaceSummary) error {
@@ -133,6 +146,7 @@ var detailsPattern = regexp.MustCompile(`(; objects: |; remedy: | \(as of ).*`)
 func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *metav1.Table {
 	table := printer.NewTable(
 		"Name", "State", "Age", "+Since", "+Requested By", "+Protected", "+Expires", "Waiting For", "+Also Waiting For",
+		"+Templates",
 	)
 	for i := range summaries {
 		summary := &summaries[i]
@@ -147,7 +161,7 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 			summary.Metadata.Name, string(summary.State),
 			printer.Age(summary.Metadata.CreationTimestamp, now), printer.Age(summary.Since, now),
 			printer.OrNone(summary.RequestedBy), printer.YesOrNo(summary.IsProtected),
-			expirationText(summary.ExpiresAt, now), first, others)
+			expirationText(summary.ExpiresAt, now), first, others, printer.OrNone(templatesText(summary.Templates)))
 	}
 	return table
 }
@@ -173,7 +187,7 @@ func colorState(summary *namespaceSummary, colors printer.Palette) string {
 	switch {
 	case summary.IsBlocked:
 		return colors.Red(text)
-	case summary.State == diagnosis.StateInitialized:
+	case summary.State == diagnosis.StateInitialized && !isFailing(summary.Templates):
 		return colors.Green(text)
 	}
 	return colors.Yellow(text)
@@ -210,6 +224,48 @@ type namespaceSummary struct {
 	IsProtected bool `json:"protected,omitempty"`
 	// ExpiresAt is the time when the namespace expires, if its annotations are valid.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	// Templates are the templates that select the namespace or nearly do.
+	Templates []templates.Relation `json:"templates,omitempty"`
+}
+
+// addTemplates adds the templates that select the namespace or nearly do. An initialized namespace waits for those that
+// fail.
+func (s *namespaceSummary) addTemplates(relations []templates.Relation) {
+	for i := range relations {
+		relation := &relations[i]
+		isSelected := relation.Match == nil || relation.Result != template.MatchNotSelected || relation.Revision != ""
+		if !isSelected {
+			continue
+		}
+		s.Templates = append(s.Templates, *relation)
+		if s.State != diagnosis.StateInitialized {
+			continue
+		}
+		if relation.Problem != "" {
+			s.WaitsFor = append(s.WaitsFor, fmt.Sprintf("template %s: %s", relation.Template, relation.Problem))
+		}
+		for _, failure := range relation.Failures {
+			s.WaitsFor = append(s.WaitsFor, fmt.Sprintf("template %s, %s", relation.Template, failureText(failure)))
+		}
+	}
+}
+
+// templatesText returns the names of templates, and what is unusual about them.
+func templatesText(relations []templates.Relation) string {
+	texts := make([]string, 0, len(relations))
+	for i := range relations {
+		relation, note := &relations[i], ""
+		switch {
+		case relation.IsFailing():
+			note = " (fails)"
+		case relation.Match != nil && relation.Result != template.MatchSelected:
+			note = " (" + matchTexts[relation.Result] + ")"
+		case relation.IsOutdated:
+			note = " (outdated)"
+		}
+		texts = append(texts, relation.Template+note)
+	}
+	return strings.Join(texts, ", ")
 }
 
 // summaryMetadata identifies a namespace.

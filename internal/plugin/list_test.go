@@ -18,6 +18,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
+	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
@@ -138,7 +140,13 @@ func TestSummaryTable(t *testing.T) {
 		{Metadata: summaryMetadata{Name: "active", CreationTimestamp: testStart}, State: diagnosis.StateInitialized, Since: testEnd},
 		{Metadata: summaryMetadata{Name: "b", CreationTimestamp: testStart}, State: diagnosis.StateTerminating, Since: testEnd,
 			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, RequestedBy: "me",
-			IsProtected: true, ExpiresAt: &metav1.Time{Time: testEnd.Add(3 * time.Hour)}},
+			IsProtected: true, ExpiresAt: &metav1.Time{Time: testEnd.Add(3 * time.Hour)},
+			Templates: []templates.Relation{
+				{Template: "team", Match: &template.Match{Result: template.MatchSelected}},
+				{Template: "base", Match: &template.Match{Result: template.MatchSelected}, IsOutdated: true},
+				{Template: "old", Match: &template.Match{Result: template.MatchNearlySelected}},
+				{Template: "app", Match: &template.Match{Result: template.MatchSelected}, Problem: "Unauthorized: no"},
+			}},
 	}
 	now := testEnd.Add(time.Minute)
 	var narrow, wide, bare bytes.Buffer
@@ -146,9 +154,9 @@ func TestSummaryTable(t *testing.T) {
 	g.Expect(narrow.String()).To(Equal("NAME     STATE         AGE   WAITING FOR\n" +
 		"active   Initialized   61m   \nb        Terminating   61m   this\n"))
 	g.Expect(printer.PrintTable(&wide, summaryTable(summaries, now, true), printer.TableOptions{IsWide: true, Columns: 100})).To(Succeed())
-	g.Expect(wide.String()).To(MatchRegexp(`PROTECTED +EXPIRES +WAITING FOR +ALSO WAITING FOR\n`))
+	g.Expect(wide.String()).To(MatchRegexp(`PROTECTED +EXPIRES +WAITING FOR +ALSO WAITING FOR +TEMPLATES\n`))
 	g.Expect(wide.String()).To(MatchRegexp(`active +Initialized +61m +60s +<none> +no +<never> `))
-	g.Expect(wide.String()).To(ContainSubstring("b        Terminating   61m   60s     me             yes         in 179m   this          that; more\n"))
+	g.Expect(wide.String()).To(ContainSubstring("b        Terminating   61m   60s     me             yes         in 179m   this          that; more         team, base (outdated), old (nearly selected), app (fails)\n"))
 
 	g.Expect(printer.PrintTable(&bare, summaryTable(summaries, now, false), printer.TableOptions{NoHeaders: true, Columns: 100})).To(Succeed())
 

@@ -64,7 +64,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 All commands work on any cluster, with or without the nslifecycle operator, except those of
 "template" that read NamespaceTemplates.
 
-Exit status: 0 success or healthy, 1 error, 3 blocked, 130 interrupted.`,
+Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupted.`,
 		// report prints errors.
 		SilenceErrors:    true,
 		SilenceUsage:     true,

@@ -183,15 +183,22 @@ func (s *session) templateNamespaces(ctx context.Context, name string) ([]corev1
 		if err != nil {
 			return nil, err
 		}
+		if s.isExempt(ctx)(name) {
+			return nil, fmt.Errorf("no template can select namespace %q, because it is exempt from initialization", name)
+		}
 		return []corev1.Namespace{*namespace}, nil
 	}
 	namespaces, err := s.listNamespaces(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	// Without permission to read it, only this namespace is not recognized.
+	isExempt := s.isExempt(ctx)
+	return slices.DeleteFunc(namespaces, func(namespace corev1.Namespace) bool { return isExempt(namespace.Name) }), nil
+}
+
+// isExempt returns a function that reports whether a Namespace is exempt from initialization. Without permission to
+// read the name of the operator's namespace, only this namespace is not recognized.
+func (s *session) isExempt(ctx context.Context) func(name string) bool {
 	systemNamespace, _ := s.systemNamespace(ctx)
-	return slices.DeleteFunc(namespaces, func(namespace corev1.Namespace) bool {
-		return initialization.IsExempt(namespace.Name, systemNamespace)
-	}), nil
+	return func(name string) bool { return initialization.IsExempt(name, systemNamespace) }
 }

@@ -46,9 +46,11 @@ The command compares the rendered objects with what each namespace records, as t
 does. Changes by other clients are not included. For the first namespaces of each kind of
 change, or all with --all, it applies the objects as a server-side dry run with your own
 permissions, and prints the fields that differ in the cluster. Where a dry run is not
-possible, it prints the fields that differ between the two templates instead.
+possible, it prints the fields that differ between the two templates instead. An object that
+fails in all namespaces that were tried is likely to fail in the others.
 
-With --namespace, the command compares only this namespace.
+With --namespace, the command compares only this namespace, and prints why the template is not
+applied to it.
 
 Exit status: 0 success, 1 error, or the template fails in a namespace.`,
 		Example: `  # Show what a changed template would do
@@ -88,11 +90,15 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	result := templates.Compare(ctx, changed, current, namespaces)
-	examples := result.Examples(o.limit())
-	untested, err := o.dryRun(ctx, changed, result, examples)
+	if *o.flags.Namespace != "" {
+		result.Match = changed.Match(&namespaces[0])
+	}
+	untested, err := o.dryRun(ctx, changed, result, result.Examples(o.limit()))
 	if err != nil {
 		return err
 	}
+	result.Infer()
+	examples := result.Examples(o.limit())
 	if o.output.IsStructured() {
 		err = o.output.Print(o.Out, "TemplateComparison", result)
 	} else {
@@ -185,6 +191,9 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 		return err
 	}
 	width := printer.TextWidth(out)
+	for _, note := range comparisonNotes(result) {
+		fmt.Fprintln(&text, printer.Wrap(note, width))
+	}
 	if result.Existing > 0 {
 		fmt.Fprintln(&text, printer.Wrap("Not included: "+printable.Count(result.Existing, "selected namespace")+
 			" not created with the template, whose scope is NewNamespaces.", width))
@@ -204,6 +213,29 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 	return err
 }
 
+// comparisonNotes returns why the template is not applied to the only namespace, and what dry runs have shown.
+func comparisonNotes(result *templates.Comparison) []string {
+	var notes []string
+	if match := result.Match; match != nil && match.Reason != "" {
+		notes = append(notes, printer.Sentence(matchTexts[match.Result]+": "+match.Reason))
+	}
+	if total := len(result.Items); total > 0 {
+		note := fmt.Sprintf("Tried %d of %s by dry run.", result.Tried, printable.Count(total, "namespace"))
+		if result.Tried < total {
+			note += " The others are inferred from what they record."
+		}
+		notes = append(notes, note)
+	}
+	if likely := result.Namespaces[templates.LikelyFailed]; likely > 0 {
+		notes = append(notes, fmt.Sprintf("Likely to fail, not tried: %s with an object that fails wherever it was tried.",
+			printable.Count(likely, "namespace")))
+	}
+	if result.MayFail() {
+		notes = append(notes, "Some namespaces that were tried fail, so others may fail, too: use --all to try all.")
+	}
+	return notes
+}
+
 func writeRevisions(text *bytes.Buffer, result *templates.Comparison) {
 	switch result.Current {
 	case "":
@@ -218,7 +250,7 @@ func writeRevisions(text *bytes.Buffer, result *templates.Comparison) {
 
 // writeExample writes what changes in a namespace.
 func writeExample(text *bytes.Buffer, example *templates.NamespaceChange, width int, colors printer.Palette) {
-	fmt.Fprintf(text, "\nNamespace %s: %s\n", colors.Bold(example.Namespace), strings.ToLower(string(example.Change)))
+	fmt.Fprintf(text, "\nNamespace %s: %s\n", colors.Bold(example.Namespace), changeText(example.Change))
 	if example.Message != "" {
 		writeIndented(text, "  ", example.Message, width)
 	}
@@ -240,6 +272,13 @@ func writeExample(text *bytes.Buffer, example *templates.NamespaceChange, width 
 			fmt.Fprintf(text, "      and %s\n", printable.Count(more, "more field"))
 		}
 	}
+}
+
+func changeText(change templates.Change) string {
+	if change == templates.LikelyFailed {
+		return "likely to fail"
+	}
+	return strings.ToLower(string(change))
 }
 
 func writeField(text *bytes.Buffer, field templates.FieldChange) {
@@ -270,7 +309,7 @@ func sign(change templates.Change, colors printer.Palette) string {
 		return colors.Green("+")
 	case templates.Deleted:
 		return colors.Red("-")
-	case templates.Failed:
+	case templates.Failed, templates.LikelyFailed:
 		return colors.Red("!")
 	}
 	return colors.Yellow("~")

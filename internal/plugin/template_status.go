@@ -37,6 +37,14 @@ type templateStatus struct {
 	Outdated []string `json:"outdated"`
 	// Late are the names of the namespaces that the template selects, but that were not created with it.
 	Late []string `json:"late"`
+	// NearlySelected are the namespaces that the template would select without a typing error in a label.
+	NearlySelected []nearlySelected `json:"nearlySelected"`
+}
+
+// nearlySelected is a namespace that a template nearly selects.
+type nearlySelected struct {
+	Namespace string `json:"namespace"`
+	Reason    string `json:"reason"`
 }
 
 func newTemplateStatusCommand(session *session) *cobra.Command {
@@ -74,6 +82,7 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 			Name: object.Name, UID: object.UID, Generation: object.Generation, CreationTimestamp: object.CreationTimestamp,
 		},
 		NamespaceTemplateStatus: object.Status, Outdated: []string{}, Late: []string{},
+		NearlySelected: []nearlySelected{},
 	}
 	if namespaces, err := o.templateNamespaces(ctx, ""); err != nil {
 		o.warnf("%v", err)
@@ -85,8 +94,14 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 				err == nil && template.IsOutdated(object, namespace, state, object.Status.UpdateRevision) {
 				status.Outdated = append(status.Outdated, namespace.Name)
 			}
-			if err == nil && template.IsLate(object, namespace, state) {
+			if err != nil {
+				continue
+			}
+			switch match := template.ComputeMatch(object, namespace, state); match.Result {
+			case template.MatchNotApplied:
 				status.Late = append(status.Late, namespace.Name)
+			case template.MatchNearlySelected:
+				status.NearlySelected = append(status.NearlySelected, nearlySelected{namespace.Name, match.Reason})
 			}
 		}
 		slices.Sort(status.Outdated)
@@ -134,6 +149,11 @@ func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status
 	}
 	writeNames(&text, "Without this revision: %s", status.Outdated, width)
 	writeNames(&text, "Selected, but not created with the template, whose scope is NewNamespaces: %s", status.Late, width)
+	nearly := make([]string, 0, len(status.NearlySelected))
+	for _, one := range status.NearlySelected {
+		nearly = append(nearly, fmt.Sprintf("%s (%s)", one.Namespace, one.Reason))
+	}
+	writeNames(&text, "Nearly selected: %s", nearly, width)
 	writeFailures(&text, status.Failures, width)
 	_, err := o.Out.Write(text.Bytes())
 	return err

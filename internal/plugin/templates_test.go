@@ -156,8 +156,8 @@ func TestRolloutProgress(t *testing.T) {
 func TestPrintComparison(t *testing.T) {
 	g := NewWithT(t)
 	result := &templates.Comparison{
-		Template: "team", Revision: "b", Current: "a", Existing: 2, Unselected: 1,
-		Namespaces: map[templates.Change]int{templates.Unchanged: 980, templates.Changed: 15, templates.Failed: 1},
+		Template: "team", Revision: "b", Current: "a", Existing: 2, Unselected: 1, Tried: 1,
+		Namespaces: map[templates.Change]int{templates.Unchanged: 980, templates.Changed: 15, templates.Failed: 1, templates.LikelyFailed: 4},
 		Objects:    map[templates.Change]int{templates.Unchanged: 3920, templates.Changed: 15, templates.Deleted: 15},
 		Items: []templates.NamespaceChange{
 			{Namespace: "broken", Change: templates.Failed, Message: "the parameter size is required"},
@@ -178,6 +178,8 @@ func TestPrintComparison(t *testing.T) {
              UNCHANGED   CHANGED   CREATED   DELETED   FAILED
 Namespaces   980         15        0         0         1
 Objects      3920        15        0         15        0
+Tried 1 of 3 namespaces by dry run. The others are inferred from what they record.
+Likely to fail, not tried: 4 namespaces with an object that fails wherever it was tried.
 Not included: 2 selected namespaces not created with the template, whose scope is NewNamespaces.
 Not included: 1 namespace no longer selected, whose objects remain.
 

@@ -106,6 +106,21 @@ func lockedObjects() {
 		Expect(provisioner.Delete(ctx, config)).To(Succeed())
 	})
 
+	It("must be unlocked by an administrator if the template no longer applies", func(ctx context.Context) {
+		remove := func() error { return cluster.Ordinary.Delete(ctx, config.DeepCopy(), client.DryRunAll) }
+		Expect(remove()).To(And(BeLocked("config"), MatchError(ContainSubstring("the template does not exist or no longer applies"))))
+		By("recording the template, and an object with its name")
+		for applied, isApplied := range map[string]bool{
+			`{"other":{"objects":{"ConfigMap":{"team":"x"}}}}`: false, `{"other":{},"team":{"revision":"a"}}`: true,
+		} {
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAppliedTemplates, applied)
+			Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(patch))).To(Succeed())
+			remedy := map[bool]string{true: "to change the object, change the template", false: "must remove the label"}[isApplied]
+			// The API server reads the Namespace from a cache.
+			Eventually(remove).WithContext(ctx).Should(MatchError(ContainSubstring(remedy)), applied)
+		}
+	})
+
 	It("cannot be made from the object of a user, which can be changed", func(ctx context.Context) {
 		object := wrappers.MakeConfigMap(namespace.Name, "mine")
 		object.Labels = map[string]string{v1alpha1.LabelManagedByTemplate: "team"}

@@ -122,6 +122,107 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 			To(And(ContainSubstring(`pods: "4"`), ContainSubstring("namespace: missing")))
 	}, NodeTimeout(testTimeout))
 
+	It("shows which templates select a namespace, and why others do not", func(ctx context.Context) {
+		user := newUser(plane.Admin.Config)
+		selecting := newTemplate(unique("selecting"))
+		key := "corp.example.com/" + selecting.Name + "-kind"
+		selecting.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{key: "platform"}}
+		plane.CreateTemplate(ctx, selecting.DeepCopy())
+		selected, nearly := unique("selected"), unique("nearly")
+		for name, label := range map[string]string{selected: key + "=platform", nearly: key + "=plattform"} {
+			created := user.run(ctx, "create", name, "--labels="+label, "--wait")
+			DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
+			Expect(created.code).To(BeZero(), created.stderr)
+		}
+		reason := `has the value "plattform": the template requires "platform"`
+
+		By("explaining the namespaces")
+		Eventually(func(g Gomega) {
+			explained := user.run(ctx, "explain", selected)
+			g.Expect(explained.code).To(BeZero())
+			g.Expect(explained.stdout).To(And(ContainSubstring(", healthy\n"), MatchRegexp(
+				`(?m)^Templates:\n(  .*\n)*  `+selecting.Name+`: selected, revision \w+ \(current\)$`)))
+		}).WithContext(ctx).Should(Succeed())
+		explained := user.run(ctx, "explain", nearly)
+		Expect(explained.code).To(BeZero())
+		Expect(unwrap(explained.stdout)).To(And(ContainSubstring(selecting.Name+": nearly selected"), ContainSubstring(reason)))
+		structured := user.run(ctx, "explain", nearly, "-o", "json")
+		Expect(structured.stdout).To(And(ContainSubstring(`"selection": "NearlySelected"`), ContainSubstring(`"state": "Initialized"`)))
+		Expect(user.run(ctx, "list", "-o", "wide").stdout).To(And(
+			MatchRegexp(selected+` .* `+selecting.Name+`\n`), MatchRegexp(nearly+` .* `+selecting.Name+` \(nearly selected\)`)))
+
+		By("explaining settings that no template uses")
+		Expect(admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: nearly}},
+			framework.MergePatch(`{"metadata":{"annotations":{"parameter.nslifecycle.dev/size":"l"}}}`))).To(Succeed())
+		Expect(unwrap(user.run(ctx, "explain", nearly).stdout)).To(ContainSubstring(
+			"Annotation parameter.nslifecycle.dev/size: no template that is applied has this parameter."))
+
+		By("comparing and showing the template")
+		compared := user.run(ctx, "template", "diff", selecting.Name, "--namespace="+nearly)
+		Expect(compared.code).To(BeZero())
+		Expect(unwrap(compared.stdout)).To(ContainSubstring("Nearly selected: label " + key + " " + reason))
+		Expect(user.run(ctx, "template", "diff", selecting.Name, "--namespace="+selected).stdout).NotTo(ContainSubstring("elected:"))
+		exempt := user.run(ctx, "template", "diff", selecting.Name, "--namespace=kube-system")
+		Expect(exempt.code).To(Equal(1))
+		Expect(exempt.stderr).To(ContainSubstring("it is exempt from initialization"))
+		status := user.run(ctx, "template", "status", selecting.Name)
+		Expect(unwrap(status.stdout)).To(ContainSubstring("Nearly selected: " + nearly + " (label " + key + " " + reason))
+
+		By("adding the label, and extending the template to the namespace, in which another object exists")
+		Expect(admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: nearly}},
+			framework.MergePatch(`{"metadata":{"labels":{"`+key+`":"platform"}}}`))).To(Succeed())
+		late := user.run(ctx, "explain", nearly)
+		Expect(unwrap(late.stdout)).To(And(ContainSubstring(selecting.Name+": selected, but not applied"),
+			ContainSubstring("The template did not select the namespace when the namespace was created")))
+		makeConfigMap(ctx, admin, nearly, "settings")
+		Expect(admin.Patch(ctx, &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: selecting.Name}},
+			framework.MergePatch(`{"spec":{"scope":"AllNamespaces","sync":{"adoptionPolicy":"Never"}}}`))).To(Succeed())
+		Eventually(func(g Gomega) {
+			degraded := user.run(ctx, "explain", nearly)
+			g.Expect(degraded.code).To(Equal(3))
+			g.Expect(degraded.stdout).To(And(ContainSubstring(", degraded\n"),
+				ContainSubstring("Conflicts: object settings: AlreadyExists: ")))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(user.run(ctx, "explain", "--all").stdout).To(ContainSubstring("Namespace " + nearly + ": Initialized for "))
+		Expect(rows(user.run(ctx, "list").stdout)).To(HaveKeyWithValue(nearly,
+			ContainSubstring("template "+selecting.Name+", object settings")))
+
+		By("explaining without permission to list templates")
+		reader := newRestrictedUser(ctx, plane, unique("reader"), rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list"},
+		})
+		recorded := reader.run(ctx, "explain", selected)
+		Expect(recorded.stdout).To(ContainSubstring(selecting.Name + ": recorded, revision "))
+		Expect(recorded.stderr).To(ContainSubstring("no permission to list them"))
+	}, NodeTimeout(testTimeout))
+
+	It("distinguishes what dry runs have shown from what it infers", func(ctx context.Context) {
+		user := newUser(plane.Admin.Config)
+		tried := newTemplate(unique("tried"))
+		plane.CreateTemplate(ctx, tried.DeepCopy())
+		for range 5 {
+			name := unique("tried-ns")
+			created := user.run(ctx, "create", name, "--wait", "--template="+tried.Name)
+			DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
+			Expect(created.code).To(BeZero(), created.stderr)
+		}
+		tried.Spec.Variables[0].Expression = "8"
+		changed := user.run(ctx, "template", "diff", "-f", writeTemplate(user, tried))
+		Expect(changed.code).To(BeZero())
+		Expect(changed.stdout).To(And(MatchRegexp(`Namespaces +0 +5 +0 +0 +0\n`),
+			ContainSubstring("Tried 3 of 5 namespaces by dry run. The others are inferred from what they record.")))
+
+		tried.Spec.Objects[0].Template.Raw = []byte(strings.Replace(string(tried.Spec.Objects[0].Template.Raw),
+			`"pods":`, `"no spaces":`, 1))
+		file := writeTemplate(user, tried)
+		failed := user.run(ctx, "template", "diff", "-f", file)
+		Expect(failed.code).To(Equal(1))
+		Expect(failed.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +3\n`), ContainSubstring("Tried 3 of 5 namespaces"),
+			ContainSubstring("Likely to fail, not tried: 2 namespaces"), ContainSubstring("not tried; the object fails in 3 namespaces")))
+		all := user.run(ctx, "template", "diff", "-f", file, "--all")
+		Expect(all.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +5\n`), ContainSubstring("Tried 5 of 5 namespaces by dry run.\n")))
+	}, NodeTimeout(testTimeout))
+
 	It("includes existing objects, namespaces and failures in a comparison", func(ctx context.Context) {
 		user := newUser(plane.Admin.Config)
 		old := newTemplate(unique("existing"))
@@ -435,6 +536,11 @@ func writeTemplate(of *user, object *v1alpha1.NamespaceTemplate) string {
 	file := filepath.Join(of.home, "template.yaml")
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
 	return file
+}
+
+// unwrap joins the lines of wrapped messages.
+func unwrap(text string) string {
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // dataOf returns the data of the object settings in a namespace.

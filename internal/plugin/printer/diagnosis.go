@@ -45,7 +45,7 @@ func stateText(result *diagnosis.Diagnosis, now time.Time) string {
 func colorState(state diagnosis.Result, colors Palette) string {
 	text := strings.ToLower(string(state))
 	switch state {
-	case diagnosis.Blocked:
+	case diagnosis.Blocked, diagnosis.Degraded:
 		return colors.Red(text)
 	case diagnosis.Progressing, diagnosis.Unknown:
 		return colors.Yellow(text)

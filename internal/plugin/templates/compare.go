@@ -28,14 +28,16 @@ type Change string
 
 // The changes, in the order in which they are printed.
 const (
-	Failed    Change = "Failed"
-	Changed   Change = "Changed"
-	Created   Change = "Created"
-	Deleted   Change = "Deleted"
-	Unchanged Change = "Unchanged"
+	Failed Change = "Failed"
+	// LikelyFailed was not tried, and fails in all Namespaces that were.
+	LikelyFailed Change = "LikelyFailed"
+	Changed      Change = "Changed"
+	Created      Change = "Created"
+	Deleted      Change = "Deleted"
+	Unchanged    Change = "Unchanged"
 )
 
-var order = []Change{Failed, Changed, Created, Deleted, Unchanged}
+var order = []Change{Failed, LikelyFailed, Changed, Created, Deleted, Unchanged}
 
 // Comparison is what a template would change in a cluster.
 type Comparison struct {
@@ -52,6 +54,11 @@ type Comparison struct {
 	// longer selects them.
 	Existing   int `json:"existing"`
 	Unselected int `json:"unselected"`
+	// Tried is the number of Items whose objects were all applied as dry runs. What happens in the others is inferred from
+	// what Namespaces record.
+	Tried int `json:"tried"`
+	// Match is whether the template is applied to the only Namespace that is compared; nil if there are several.
+	*template.Match `json:",inline"`
 	// Items are the Namespaces that change, sorted by change and name.
 	Items []NamespaceChange `json:"items"`
 }
@@ -62,6 +69,8 @@ type NamespaceChange struct {
 	Change    Change `json:"change"`
 	// Message is why the template fails in the Namespace.
 	Message string `json:"message,omitempty"`
+	// IsTried is true if all objects were applied as dry runs.
+	IsTried bool `json:"tried"`
 	// Objects are the objects that change.
 	Objects []ObjectChange `json:"objects,omitempty"`
 
@@ -83,6 +92,8 @@ type ObjectChange struct {
 
 	rendered *render.Object
 	recorded *template.ObjectState
+	// inferred is the change before the dry run of the object; empty if there was none.
+	inferred Change
 }
 
 // Compare returns what a template would change in Namespaces. current is the template in the cluster, or
@@ -104,10 +115,14 @@ func Compare(ctx context.Context, changed, current *Template, namespaces []corev
 			c.compare(ctx, &namespaces[i])
 		}
 	}
-	slices.SortFunc(c.result.Items, func(a, b NamespaceChange) int {
+	c.result.sort()
+	return c.result
+}
+
+func (c *Comparison) sort() {
+	slices.SortFunc(c.Items, func(a, b NamespaceChange) int {
 		return cmp.Or(slices.Index(order, a.Change)-slices.Index(order, b.Change), strings.Compare(a.Namespace, b.Namespace))
 	})
-	return c.result
 }
 
 type comparer struct {

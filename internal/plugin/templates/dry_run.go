@@ -20,6 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
@@ -47,35 +48,108 @@ type DryRunner struct {
 // cluster. It returns why objects could not be tested, for example because the user lacks permissions.
 func (r *DryRunner) Run(ctx context.Context, of *Template, result *Comparison, item *NamespaceChange) []string {
 	var untested []string
-	hasFailed := false
+	count, hasFailed := 0, false
 	for i := range item.Objects {
 		object := &item.Objects[i]
 		if object.rendered == nil || object.rendered.Copy != nil || object.Change == Failed {
 			continue
 		}
-		before := object.Change
+		count++
+		object.inferred = object.Change
 		if err := r.dryRun(ctx, of, item.namespace, object); err != nil {
 			untested = append(untested, fmt.Sprintf("dry run of %s in namespace %s: %v", object.Kind, item.Namespace, err))
+			object.inferred = ""
 		}
 		if object.Change == Failed {
-			result.Objects[before]--
+			result.Objects[object.inferred]--
 			result.Objects[Failed]++
 			hasFailed = true
 		}
 	}
+	if count > 0 && len(untested) == 0 {
+		item.IsTried = true
+		result.Tried++
+	}
 	if hasFailed {
-		// The operator deletes nothing unless all objects were applied.
-		item.Objects = slices.DeleteFunc(item.Objects, func(object ObjectChange) bool {
-			if object.Change == Deleted {
-				result.Objects[Deleted]--
-			}
-			return object.Change == Deleted
-		})
-		result.Namespaces[item.Change]--
-		result.Namespaces[Failed]++
-		item.Change = Failed
+		result.setFailed(item, Failed)
 	}
 	return untested
+}
+
+// setFailed changes the result for a Namespace. The operator deletes nothing unless all objects were applied.
+func (c *Comparison) setFailed(item *NamespaceChange, change Change) {
+	item.Objects = slices.DeleteFunc(item.Objects, func(object ObjectChange) bool {
+		if object.Change == Deleted {
+			c.Objects[Deleted]--
+		}
+		return object.Change == Deleted
+	})
+	c.Namespaces[item.Change]--
+	c.Namespaces[change]++
+	item.Change = change
+}
+
+// triedObject identifies an object of a template, and what happens to it without a failure.
+type triedObject struct {
+	name     string
+	inferred Change
+}
+
+// triedResult has the numbers of dry runs.
+type triedResult struct{ count, failed int }
+
+// Infer applies the results of dry runs to the Namespaces that were not tried: an object that fails in all Namespaces
+// that were tried is likely to fail in the others.
+func (c *Comparison) Infer() {
+	tried := c.tried()
+	for i := range c.Items {
+		item, isLikely := &c.Items[i], false
+		for j := range item.Objects {
+			object := &item.Objects[j]
+			result := tried[triedObject{object.Object, object.Change}]
+			if object.inferred != "" || result.count == 0 || result.failed < result.count {
+				continue
+			}
+			c.Objects[object.Change]--
+			c.Objects[LikelyFailed]++
+			object.Change, isLikely = LikelyFailed, true
+			object.Message = fmt.Sprintf("not tried; the object fails in %s that were tried",
+				printable.Count(result.count, "namespace"))
+		}
+		if isLikely && item.Change != Failed {
+			c.setFailed(item, LikelyFailed)
+		}
+	}
+	c.sort()
+}
+
+// MayFail reports whether an object failed in some Namespaces that were tried, but not in all, so that the others may
+// fail, too.
+func (c *Comparison) MayFail() bool {
+	for _, result := range c.tried() {
+		if result.failed > 0 && result.failed < result.count && c.Tried < len(c.Items) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Comparison) tried() map[triedObject]triedResult {
+	tried := map[triedObject]triedResult{}
+	for _, item := range c.Items {
+		for _, object := range item.Objects {
+			if object.inferred == "" {
+				continue
+			}
+			key := triedObject{object.Object, object.inferred}
+			result := tried[key]
+			if result.count++; object.Change == Failed {
+				result.failed++
+			}
+			tried[key] = result
+		}
+	}
+	return tried
 }
 
 // dryRun is the dry run of one object.

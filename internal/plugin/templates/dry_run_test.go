@@ -29,3 +29,41 @@ func TestDependsOnUser(t *testing.T) {
 		})
 	}
 }
+
+func TestInfer(t *testing.T) {
+	item := func(namespace string, change Change, objects ...ObjectChange) NamespaceChange {
+		return NamespaceChange{Namespace: namespace, Change: change, Objects: objects}
+	}
+	quota := func(change, inferred Change) ObjectChange {
+		return ObjectChange{Object: "quota", Change: change, inferred: inferred}
+	}
+	notes, old := ObjectChange{Object: "notes", Change: Created}, ObjectChange{Change: Deleted}
+	g := NewWithT(t)
+	result := &Comparison{
+		Namespaces: map[Change]int{Failed: 2, Changed: 2, Created: 1}, Objects: map[Change]int{Failed: 2, Changed: 1, Created: 2, Deleted: 1},
+		Items: []NamespaceChange{
+			item("tried-1", Failed, quota(Failed, Changed)), item("tried-2", Failed, quota(Failed, Changed)),
+			item("other-object", Changed, notes), item("same-object", Changed, quota(Changed, ""), old),
+			item("other-change", Created, quota(Created, "")),
+		},
+	}
+	result.Infer()
+	g.Expect(nonZero(result.Namespaces)).To(Equal(map[Change]int{Failed: 2, LikelyFailed: 1, Changed: 1, Created: 1}))
+	g.Expect(nonZero(result.Objects)).To(Equal(map[Change]int{Failed: 2, LikelyFailed: 1, Created: 2}), "nothing is deleted")
+	g.Expect(result.Items[2]).To(And(HaveField("Namespace", "same-object"), HaveField("Change", LikelyFailed)))
+	g.Expect(result.Items[2].Objects).To(ConsistOf(HaveField("Message", "not tried; the object fails in 2 namespaces that were tried")))
+	g.Expect(result.MayFail()).To(BeFalse())
+
+	mixed := &Comparison{
+		Namespaces: map[Change]int{}, Objects: map[Change]int{}, Tried: 2,
+		Items: []NamespaceChange{
+			item("tried-1", Failed, quota(Failed, Changed)), item("tried-2", Changed, quota(Changed, Changed)),
+			item("untried", Changed, quota(Changed, "")),
+		},
+	}
+	mixed.Infer()
+	g.Expect(mixed.Items[2].Change).To(Equal(Changed))
+	g.Expect(mixed.MayFail()).To(BeTrue())
+	mixed.Tried = len(mixed.Items)
+	g.Expect(mixed.MayFail()).To(BeFalse())
+}

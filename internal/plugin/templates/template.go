@@ -102,6 +102,17 @@ func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
 	return fmt.Errorf("template %q does not select namespace %q", t.Name, namespace.Name)
 }
 
+// Match returns whether the template is applied to a Namespace, and why not; nil if what the Namespace records is
+// invalid.
+func (t *Template) Match(namespace *corev1.Namespace) *template.Match {
+	state, err := template.ParseState(namespace)
+	if err != nil {
+		return nil
+	}
+	match := template.ComputeMatch(t.NamespaceTemplate, namespace, state)
+	return &match
+}
+
 // SetParameters sets parameters on a Namespace: annotations, or the labels that the template names.
 func (t *Template) SetParameters(namespace *corev1.Namespace, values map[string]string) error {
 	var errs []error

@@ -1,0 +1,246 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// MatchResult states whether a template is applied to a Namespace.
+type MatchResult string
+
+const (
+	// MatchSelected means that the template is applied to the Namespace.
+	MatchSelected MatchResult = "Selected"
+	// MatchNotApplied means that the template selects the Namespace, but is not applied to it.
+	MatchNotApplied MatchResult = "NotApplied"
+	// MatchNearlySelected means that the template would select the Namespace if one label had no typing error.
+	MatchNearlySelected MatchResult = "NearlySelected"
+	// MatchNotSelected means that the template does not select the Namespace.
+	MatchNotSelected MatchResult = "NotSelected"
+)
+
+// Match is whether a template is applied to a Namespace and, if not, why not.
+type Match struct {
+	Result MatchResult `json:"selection"`
+	// Reason is a clause that states why the template is not applied; empty if it is.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ComputeMatch returns whether a template is applied to a Namespace with a recorded state. It does not know which
+// Namespaces are exempt.
+func ComputeMatch(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State) Match {
+	switch {
+	case template.DeletionTimestamp != nil:
+		return Match{MatchNotSelected, "the template is being deleted"}
+	case Applies(template, namespace, state):
+		return Match{Result: MatchSelected}
+	case Selects(template, namespace):
+		return Match{MatchNotApplied, reasonNotApplied(template, namespace)}
+	}
+	if reason := reasonNearlySelected(template, namespace.Labels); reason != "" {
+		return Match{MatchNearlySelected, reason}
+	}
+	return Match{MatchNotSelected, reasonNotSelected(template, namespace.Labels)}
+}
+
+// reasonNotApplied returns why a template that selects a Namespace is not applied to it, see Applies.
+func reasonNotApplied(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) string {
+	reason := "the template did not select the namespace when the namespace was created"
+	switch {
+	case namespace.CreationTimestamp.Before(&template.CreationTimestamp):
+		reason = "the namespace is older than the template"
+	case HasSelected(template, namespace):
+		reason = "the namespace was initialized without the template"
+	}
+	if template.Spec.Scope == v1alpha1.ScopeAllNamespaces {
+		return reason + "; the template is applied after the initialization"
+	}
+	return reason + ", and spec.scope is not " + string(v1alpha1.ScopeAllNamespaces)
+}
+
+// maxReasons is the number of labels that a reason names.
+const maxReasons = 3
+
+// reasonNotSelected returns why a template does not select a Namespace with these labels.
+func reasonNotSelected(template *v1alpha1.NamespaceTemplate, labels map[string]string) string {
+	selector := template.Spec.NamespaceSelector
+	if selector == nil {
+		return fmt.Sprintf("the template has no namespaceSelector, and the namespace has no label %s=%s",
+			v1alpha1.LabelTemplate, template.Name)
+	}
+	unmet := slices.SortedFunc(initialization.UnmetRequirements(selector, labels),
+		func(a, b v1alpha1.NamespaceSelectorRequirement) int { return strings.Compare(a.Key, b.Key) })
+	var reasons []string
+	for _, requirement := range unmet[:min(len(unmet), maxReasons)] {
+		reason := "the template requires " + requirementText(requirement)
+		if value, ok := labels[requirement.Key]; ok && requirement.Operator == metav1.LabelSelectorOpIn {
+			reason += fmt.Sprintf(", and the value is %q", value)
+		}
+		reasons = append(reasons, reason)
+	}
+	if more := len(unmet) - len(reasons); more > 0 {
+		reasons = append(reasons, fmt.Sprintf("%d more requirements are not met", more))
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func requirementText(requirement v1alpha1.NamespaceSelectorRequirement) string {
+	values := make([]string, 0, len(requirement.Values))
+	for _, value := range requirement.Values {
+		values = append(values, string(value))
+	}
+	switch list := strings.Join(values, ", "); {
+	case requirement.Operator == metav1.LabelSelectorOpIn && len(values) == 1:
+		return fmt.Sprintf("label %s=%s", requirement.Key, list)
+	case requirement.Operator == metav1.LabelSelectorOpIn:
+		return fmt.Sprintf("label %s in (%s)", requirement.Key, list)
+	case requirement.Operator == metav1.LabelSelectorOpNotIn:
+		return fmt.Sprintf("label %s not in (%s)", requirement.Key, list)
+	case requirement.Operator == metav1.LabelSelectorOpExists:
+		return "label " + requirement.Key
+	}
+	return "no label " + requirement.Key
+}
+
+// reasonNearlySelected returns which label has a typing error; empty if none has. A correction is one that makes the
+// template select the Namespace. A wrong value of the label with the name of a template is none, because the API server
+// has rejected it unless it names another template.
+func reasonNearlySelected(template *v1alpha1.NamespaceTemplate, labels map[string]string) string {
+	if len(labels) == 0 {
+		return ""
+	}
+	isSelected := func(corrected map[string]string) bool {
+		return initialization.SelectsTemplate(template.Name, template.Spec.NamespaceSelector, corrected)
+	}
+	keys := slices.Sorted(maps.Keys(labels))
+	for _, wanted := range wantedLabels(template) {
+		value, hasKey := labels[wanted.key]
+		if hasKey {
+			if wanted.isNearValue(value) && isSelected(with(labels, wanted.key, wanted.value)) {
+				return fmt.Sprintf("label %s has the value %q: the template requires %q", wanted.key, value, wanted.value)
+			}
+			continue
+		}
+		for _, key := range keys {
+			if isTypo(key, wanted.key) && isSelected(with(labels, wanted.key, labels[key])) {
+				return fmt.Sprintf("label %s: the template requires the key %s", key, wanted.key)
+			}
+		}
+	}
+	return ""
+}
+
+// wantedLabel is a label with which a template can select a Namespace. The value is empty if it has no meaning.
+type wantedLabel struct{ key, value string }
+
+func (w wantedLabel) isNearValue(value string) bool {
+	return w.key != v1alpha1.LabelTemplate && isTypo(value, w.value)
+}
+
+// wantedLabels returns the labels that the selector of a template can require, sorted, after that with its name.
+func wantedLabels(template *v1alpha1.NamespaceTemplate) []wantedLabel {
+	var wanted []wantedLabel
+	if selector := template.Spec.NamespaceSelector; selector != nil {
+		for key, value := range selector.MatchLabels {
+			wanted = append(wanted, wantedLabel{key, string(value)})
+		}
+		for _, requirement := range selector.MatchExpressions {
+			switch requirement.Operator {
+			case metav1.LabelSelectorOpExists:
+				wanted = append(wanted, wantedLabel{key: requirement.Key})
+			case metav1.LabelSelectorOpIn:
+				for _, value := range requirement.Values {
+					wanted = append(wanted, wantedLabel{requirement.Key, string(value)})
+				}
+			}
+		}
+	}
+	slices.SortFunc(wanted, func(a, b wantedLabel) int {
+		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.value, b.value))
+	})
+	return slices.Insert(wanted, 0, wantedLabel{v1alpha1.LabelTemplate, template.Name})
+}
+
+func with(labels map[string]string, key, value string) map[string]string {
+	corrected := maps.Clone(labels)
+	corrected[key] = value
+	return corrected
+}
+
+const (
+	// minTypo is the minimum length of a text, or of a part between separators, that can have a typing error. One of at
+	// least minTwoEdits characters can have two.
+	minTypo, minTwoEdits = 4, 8
+
+	digits     = "0123456789"
+	separators = "-_./"
+)
+
+// isTypo reports whether a text is probably another one with a typing error. Texts that differ in numbers or in short
+// parts, such as team-a and team-b, are different names.
+func isTypo(text, wanted string) bool {
+	if without(text, digits) == without(wanted, digits) || !isNear(text, wanted) {
+		return false
+	}
+	parts, wantedParts := split(text), split(wanted)
+	if len(parts) != len(wantedParts) {
+		return true // A separator is missing, or is too many.
+	}
+	for i := range parts {
+		if parts[i] != wantedParts[i] && !isNear(parts[i], wantedParts[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isNear(text, wanted string) bool {
+	length, edits := min(len(text), len(wanted)), 1
+	if length >= minTwoEdits {
+		edits = 2
+	}
+	return length >= minTypo && isWithin(text, wanted, edits)
+}
+
+func without(text, characters string) string {
+	return strings.Map(func(char rune) rune {
+		if strings.ContainsRune(characters, char) {
+			return -1
+		}
+		return char
+	}, text)
+}
+
+func split(text string) []string {
+	return strings.FieldsFunc(text, func(char rune) bool { return strings.ContainsRune(separators, char) })
+}
+
+// isWithin reports whether at most the given number of insertions, deletions, replacements and swaps of neighboring
+// characters change one text to another.
+func isWithin(a, b string, edits int) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	switch {
+	case max(len(a), len(b))-min(len(a), len(b)) > edits:
+		return false
+	case a == "" || b == "":
+		return true
+	case edits == 0:
+		return false
+	}
+	return isWithin(a[1:], b[1:], edits-1) || isWithin(a[1:], b, edits-1) || isWithin(a, b[1:], edits-1) ||
+		len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] && isWithin(a[2:], b[2:], edits-1)
+}
