@@ -104,7 +104,9 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		createInitialized(ctx, existing)
 		createInitialized(ctx, other)
 		create(ctx, newTemplate(name, withMetadata(v1alpha1.TemplateMetadata{Labels: labelsOf("zone", "a")}),
-			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope, spec.Objects = v1alpha1.ScopeAllNamespaces, nil }))
+			func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Scope, spec.Objects = v1alpha1.ScopeAllNamespaces, nil
+			}))
 		expectLabel(ctx, existing, "zone", "a")
 		Eventually(func(g Gomega) {
 			status := getTemplate(g, ctx, name).Status
