@@ -40,15 +40,28 @@ object.metadata.?labels.orValue({}).exists(k, {{include "isReserved" "settable" 
 object.metadata.?annotations.orValue({}).exists(k, {{include "isReserved" "settable" .settableAnnotations}})
 {{- end}}
 
+{{/* The labels or annotations that the selected templates set on a new Namespace, with the parts of their values. */}}
+{{define "metadataToSet" -}}
+variables.selectedTemplates == '' ? [] :
+variables.templates.reverse().map(t, t.?{{.field}}.orValue([]).map(v, {
+  'key': v.key,
+  'parts': dyn(v.?parts.orValue([]).map(p,
+    has(p.text) ? string(p.text) :
+    has(p.label) ? variables.labels[?p.label].orValue('') :
+    has(p.annotation) ? object.metadata.?annotations[?p.annotation].orValue(string(p.?default.orValue(''))) :
+    request.userInfo.username))
+})).flatten().filter(v, !('' in v.parts))
+{{- end}}
+
 {{/* Whether the user may initialize a namespace. */}}
 {{define "mayInitialize" -}}
 authorizer.group('').resource('namespaces').name({{.namespace}}).check('initialize').allowed()
 {{- end}}
 
-{{/* Whether the user may write to the namespace of the object while it is being initialized. */}}
-{{define "mayWrite" -}}
-{{include "mayInitialize" "namespace" "request.namespace"}} ||
-  authorizer.group('').resource('namespaces').name(request.namespace).check('provision').allowed()
+{{/* Whether the user may write to a namespace while it is being initialized, or change what templates lock. */}}
+{{define "mayProvision" -}}
+{{include "mayInitialize" "namespace" .namespace}} ||
+  authorizer.group('').resource('namespaces').name({{.namespace}}).check('provision').allowed()
 {{- end}}
 
 {{/* Whether the user is one of these subjects. */}}

@@ -35,7 +35,9 @@ const (
 	ScopeAllNamespaces TemplateScope = "AllNamespaces"
 )
 
-// NamespaceTemplateSpec specifies objects, and the Namespaces that contain them.
+// NamespaceTemplateSpec specifies objects and metadata, and the Namespaces that contain them.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.objects) || has(self.metadata)",message="set objects, metadata, or both"
 type NamespaceTemplateSpec struct {
 	// namespaceSelector selects Namespaces by their labels. The empty selector selects every Namespace.
 	// If it is not set, it selects none. Namespaces with the label "nslifecycle.dev/template" and the
@@ -99,15 +101,20 @@ type NamespaceTemplateSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Variables []TemplateVariable `json:"variables,omitempty"`
 
+	// metadata specifies labels and annotations of each selected Namespace.
+	//
+	// +optional
+	Metadata *TemplateMetadata `json:"metadata,omitempty"`
+
 	// objects are the objects that each selected Namespace contains. At most 16 of them are copies.
 	//
-	// +required
+	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:XValidation:rule="self.filter(o, has(o.sourceRef)).size() <= 16",message="a template can contain at most 16 copies: use several templates"
-	Objects []TemplateObject `json:"objects"`
+	Objects []TemplateObject `json:"objects,omitempty"`
 
 	// sync specifies how the operator handles changes by other clients.
 	//
@@ -227,7 +234,7 @@ const (
 	NamespaceStateInitialized NamespaceState = "Initialized"
 )
 
-// ObjectLock specifies which changes to an object the API server rejects.
+// ObjectLock specifies which changes the API server rejects.
 //
 // +kubebuilder:validation:Enum=None;All
 type ObjectLock string
@@ -239,6 +246,45 @@ const (
 	// LockAll rejects updates and deletions.
 	LockAll ObjectLock = "All"
 )
+
+// TemplateMetadataValue is the value of a label or an annotation. It can contain "${params.<name>}" and, in an
+// annotation, "${requestedBy}". If one of them is empty, the key is not set. "$${" is replaced by "${".
+//
+// +kubebuilder:validation:MaxLength=1024
+type TemplateMetadataValue string
+
+// TemplateMetadata specifies labels and annotations of Namespaces. The API server sets them in the request that creates
+// a Namespace, and replaces other values in it. Selectors are evaluated before, so they do not depend on them. The
+// operator sets them on other Namespaces, with the permissions of the ServiceAccount. Their keys cannot have the prefixes
+// "kubernetes.io/", "kubectl.kubernetes.io/" and "nslifecycle.dev/".
+//
+// +kubebuilder:validation:XValidation:rule="has(self.labels) || has(self.annotations)",message="set labels, annotations, or both"
+type TemplateMetadata struct {
+	// labels are the labels.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="the key of a label must be a qualified name"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^(kubernetes[.]io|kubectl[.]kubernetes[.]io|(.*[.])?nslifecycle[.]dev)/'))",message="a template cannot set keys with the prefix kubernetes.io/, kubectl.kubernetes.io/ or nslifecycle.dev/"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^(([A-Za-z0-9]|[$][{]params[.][a-z][a-zA-Z0-9]*[}])(([-A-Za-z0-9_.]|[$][{]params[.][a-z][a-zA-Z0-9]*[}])*([A-Za-z0-9]|[$][{]params[.][a-z][a-zA-Z0-9]*[}]))?)?$') && (self[k].contains('$') || self[k].size() <= 63))",message="the value of a label must have at most 63 letters, digits, '-', '_' and '.', and start and end with a letter or digit; it can contain ${params.<name>}"
+	Labels map[string]TemplateMetadataValue `json:"labels,omitempty"`
+
+	// annotations are the annotations.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="the key of an annotation must be a qualified name"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^(kubernetes[.]io|kubectl[.]kubernetes[.]io|(.*[.])?nslifecycle[.]dev)/'))",message="a template cannot set keys with the prefix kubernetes.io/, kubectl.kubernetes.io/ or nslifecycle.dev/"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^([^$]|[$][$][{]|[$]+[^${]|[$][{](params[.][a-z][a-zA-Z0-9]*|requestedBy)[}])*[$]*$'))",message="the value of an annotation can contain only the expressions ${params.<name>} and ${requestedBy}; write $${ for a literal ${"
+	Annotations map[string]TemplateMetadataValue `json:"annotations,omitempty"`
+
+	// lock specifies which changes of these labels and annotations the API server rejects, unless a
+	// ClusterRoleBinding grants the user the verb "provision" or "initialize" on namespaces. "All" rejects every
+	// change. Otherwise, the operator restores them.
+	// +optional
+	// +kubebuilder:default=None
+	Lock ObjectLock `json:"lock,omitempty"`
+}
 
 // TemplateObject is an object that each selected Namespace contains: either a template or a copy.
 //
@@ -499,7 +545,7 @@ type NamespaceTemplateStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// updateRevision identifies the content of the spec: parameters, variables and objects. Namespaces
+	// updateRevision identifies the content of the spec: parameters, variables, metadata and objects. Namespaces
 	// record the revision that they contain in the annotation "nslifecycle.dev/applied-templates". The
 	// ControllerRevision "<template>-<revision>" in the namespace of the operator has the content.
 	// +optional
@@ -598,8 +644,8 @@ type TemplateFailure struct {
 	Message string `json:"message"`
 }
 
-// NamespaceTemplate specifies the objects that each selected Namespace contains. The operator creates
-// them before a new Namespace is Initialized, and keeps them up to date.
+// NamespaceTemplate specifies the objects, labels and annotations that each selected Namespace contains. The operator
+// creates them before a new Namespace is Initialized, and keeps them up to date.
 //
 // +genclient
 // +genclient:nonNamespaced

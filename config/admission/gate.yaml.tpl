@@ -25,7 +25,7 @@ spec:
   matchConditions:
   - name: may-not-write
     expression: >-
-      !({{include "mayWrite"}})
+      !({{include "mayProvision" "namespace" "request.namespace"}})
   variables:
   # In a terminating namespace, controllers without the verb must be able to delete objects, and to
   # remove their finalizers from objects that are being deleted. The gate admits no other requests

@@ -260,17 +260,18 @@ spec:
       the API server sets the labels and annotations under nslifecycle.dev/ when a namespace is created; remove them from the request,
       except labels nslifecycle.dev/deletion-protection and nslifecycle.dev/template,
       and annotations nslifecycle.dev/expires-at and nslifecycle.dev/ttl
-  # The templates policy does not check /finalize.
+  # The templates policy does not check /finalize. The rules above protect the annotations with the prefix
+  # nslifecycle.dev/.
   - expression: >-
       request.?subResource.orValue('') != 'finalize' || has(oldObject.metadata.deletionTimestamp) ||
       (object.metadata.?labels.orValue({}).map(k, k) + oldObject.metadata.?labels.orValue({}).map(k, k)).all(k,
         k == 'nslifecycle.dev/initializing' ||
         object.metadata.?labels[?k] == oldObject.metadata.?labels[?k]) &&
       (object.metadata.?annotations.orValue({}).map(k, k) + oldObject.metadata.?annotations.orValue({}).map(k, k)).all(k,
-        !k.startsWith('parameter.nslifecycle.dev/') ||
+        k.startsWith('nslifecycle.dev/') ||
         object.metadata.?annotations[?k] == oldObject.metadata.?annotations[?k])
     reason: Invalid
-    message: "the labels of a namespace and the parameters of templates cannot be changed through /finalize"
+    message: "the labels and annotations of a namespace cannot be changed through /finalize"
   # These conditions report which initializers were skipped, and that a namespace will be deleted.
   - expression: >-
       variables.isCreate || variables.ownConditions == variables.oldOwnConditions ||

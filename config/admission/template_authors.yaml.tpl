@@ -1,5 +1,6 @@
 # Requires that the author of a NamespaceTemplate is allowed to impersonate its ServiceAccount, with whose
-# permissions the operator writes the objects, and to read the sources of its copies. Otherwise, users
+# permissions the operator writes the objects, to read the sources of its copies, and to change the metadata of
+# namespaces if the template does so. Otherwise, users
 # who can write templates would get the permissions of every such ServiceAccount.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -30,7 +31,7 @@ spec:
   # The CRD allows at most 16 copies, so that each check below has its own CEL budget: an expression can
   # contain at most two checks.
   - name: copies
-    expression: "object.spec.objects.filter(o, has(o.sourceRef)).map(o, o.sourceRef)"
+    expression: "object.spec.?objects.orValue([]).filter(o, has(o.sourceRef)).map(o, o.sourceRef)"
   - name: resources
     expression: "variables.copies.map(c, c.kind == 'Secret' ? 'secrets' : 'configmaps')"
   - name: sources
@@ -55,6 +56,12 @@ spec:
     messageExpression: >-
       variables.user + 'impersonate ServiceAccount "' + variables.systemNamespace + '/' + object.spec.serviceAccountName
       + '", with whose permissions the operator writes the objects of' + variables.template
+  # The API server sets the metadata of new namespaces without checking the permissions of the ServiceAccount.
+  - expression: >-
+      !has(object.spec.metadata) || authorizer.group('').resource('namespaces').check('patch').allowed()
+    reason: Forbidden
+    messageExpression: >-
+      variables.user + 'patch namespaces, whose labels and annotations are set by' + variables.template
 {{- range $i := 16}}
   - expression: >-
       variables.copies.size() <= {{$i}} || authorizer.group('').resource(variables.resources[{{$i}}])

@@ -100,7 +100,7 @@ spec:
       !(object != null && object.metadata.?labels[?'nslifecycle.dev/locked'].hasValue()) &&
       !(oldObject != null && oldObject.metadata.?labels[?'nslifecycle.dev/locked'].hasValue()) ||
       variables.isStatus || variables.removesFinalizers ||
-      {{include "mayWrite"}}
+      {{include "mayProvision" "namespace" "request.namespace"}}
     reason: Forbidden
     messageExpression: >-
       'object "' + variables.name + '" of NamespaceTemplate "' + variables.template + '" is locked in namespace "'

@@ -1,4 +1,5 @@
-# Validates the templates and the parameters that users choose for a namespace. The templates come from
+# Validates the templates and the parameters that users choose for a namespace, and protects the labels and annotations
+# that templates lock. The templates come from
 # NamespaceInitializerSet/effective, which the operator writes. The inject policy adds the defaults
 # before this policy is evaluated.
 apiVersion: admissionregistration.k8s.io/v1
@@ -75,6 +76,18 @@ spec:
   - name: restricted
     expression: >-
       variables.templates.filter(t, t.?access.orValue('') == 'Restricted' && t.name in variables.added).map(t, t.name)
+  # The templates in the namespace that lock its labels and annotations.
+  - name: locking
+    expression: >-
+      variables.isCreate ? [] : params.?templates.orValue([]).filter(t, t.?lock.orValue('') == 'All' &&
+        variables.oldAnnotations[?'nslifecycle.dev/applied-templates'].orValue('').contains('"' + t.name + '":{'))
+  - name: locked
+    expression: >-
+      variables.locking.map(t,
+        t.?labels.orValue([]).filter(v, variables.labels[?v.key] != variables.oldLabels[?v.key])
+          .map(v, 'label ' + v.key + ': template "' + t.name + '"') +
+        t.?annotations.orValue([]).filter(v, variables.annotations[?v.key] != variables.oldAnnotations[?v.key])
+          .map(v, 'annotation ' + v.key + ': template "' + t.name + '"')).flatten()
   # The total length of the patterns. The limits of this and of the number of keys bound the cost of the
   # rules below.
   - name: patternLength
@@ -155,6 +168,12 @@ spec:
   - expression: "variables.patternLength <= 16384"
     reason: Invalid
     message: "the patterns of the NamespaceTemplates that select the namespace are longer than 16384 characters in total"
+  - expression: >-
+      variables.locked.size() == 0 || {{include "mayProvision" "namespace" "object.metadata.name"}}
+    reason: Forbidden
+    messageExpression: >-
+      variables.locked[0] + ' sets and locks it: a change requires the verb "provision" or "initialize" on namespaces, granted'
+      + ' by a ClusterRoleBinding; to change it, change the template or its parameters'
   - expression: "variables.missing.all(m, m.size() == 0)"
     reason: Invalid
     message: "a required parameter of a NamespaceTemplate is missing"

@@ -1,5 +1,5 @@
 # Adds the list of pending initializers to every new namespace, in the request that creates it, and the
-# default parameters of the NamespaceTemplates that select the namespace. The list and the templates
+# default parameters, labels and annotations of the NamespaceTemplates that select the namespace. The list and the templates
 # come from NamespaceInitializerSet/effective, which the operator writes. The operator does not need to
 # be running.
 apiVersion: admissionregistration.k8s.io/v1
@@ -73,6 +73,14 @@ spec:
     expression: >-
       variables.selected.exists(i, i.name == 'templates.nslifecycle.dev')
       ? variables.templates.map(t, t.name).join(',') : ''
+  # The labels and annotations that these templates set, in the reverse order of the templates, as above. A value is not
+  # set if one of its parts is empty. internal/templateset implements the same rules.
+  - name: labelsToSet
+    expression: >-
+      {{include "metadataToSet" "field" "labels"}}
+  - name: annotationsToSet
+    expression: >-
+      {{include "metadataToSet" "field" "annotations"}}
   # The initializers' namespace finalizers that are not in the request.
   - name: finalizers
     expression: >-
@@ -109,6 +117,10 @@ spec:
             'nslifecycle.dev/pending-initializers': variables.pending,
             'nslifecycle.dev/initializers': variables.pending,
             'nslifecycle.dev/requested-by': request.userInfo.username}}]) +
+         variables.labelsToSet.map(v, JSONPatch{op: 'add',
+           path: '/metadata/labels/' + jsonpatch.escapeKey(v.key), value: v.parts.join('')}) +
+         variables.annotationsToSet.map(v, JSONPatch{op: 'add',
+           path: '/metadata/annotations/' + jsonpatch.escapeKey(v.key), value: v.parts.join('')}) +
          (variables.selectedTemplates == '' ? [] :
           [JSONPatch{op: 'add', path: '/metadata/annotations/nslifecycle.dev~1selected-templates',
             value: variables.selectedTemplates}]) +

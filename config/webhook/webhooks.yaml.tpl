@@ -45,7 +45,7 @@ webhooks:
     expression: "request.resource.resource != 'events' || !request.userInfo.username.startsWith('system:')"
   - name: not-an-initializer
     expression: >-
-      !({{include "mayWrite"}})
+      !({{include "mayProvision" "namespace" "request.namespace"}})
 - name: hold-fallback.nslifecycle.dev
   admissionReviewVersions: [v1]
   sideEffects: None

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -32,6 +33,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 )
 
 // ConfigurationReconciler merges all configurations into NamespaceInitializerSet/effective, and
@@ -51,8 +53,8 @@ type ConfigurationReconciler struct {
 	// Operator is the user name of the operator. It is written to the set, so that the admission
 	// policies allow it to remove initializers with subjects.
 	Operator string
-	// HasTemplates registers the initializer of NamespaceTemplates.
-	HasTemplates bool
+	// Revisions has the revisions of NamespaceTemplates, whose initializer is registered; nil without templates.
+	Revisions *apply.Revisions
 
 	// generation is the generation of the set that was written at a time.
 	generation int64
@@ -78,7 +80,8 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(configurationControllerName).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
 		Watches(&internalv1alpha1.NamespaceInitializerSet{}, everything). // Its status, too.
-		Watches(&v1alpha1.NamespaceTemplate{}, everything, changed).
+		Watches(&v1alpha1.NamespaceTemplate{}, everything, builder.WithPredicates(
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, currentRevisionChanged()))).
 		// This request ensures that the set is written even if no watch event triggers the write.
 		WatchesRawSource(source.Func(func(_ context.Context, queue requestQueue) error {
 			queue.Add(requestFor(internalv1alpha1.EffectiveSetName))
@@ -86,6 +89,16 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		})).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
 		Complete(r)
+}
+
+// currentRevisionChanged returns a predicate for changes of the revision that new Namespaces get. The operator writes the
+// status after the ControllerRevisions.
+func currentRevisionChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.NamespaceTemplate)
+		after, isTemplate := e.ObjectNew.(*v1alpha1.NamespaceTemplate)
+		return ok && isTemplate && before.Status.CurrentRevision != after.Status.CurrentRevision
+	}}
 }
 
 // Reconcile writes the set and the statuses of all configurations.
@@ -99,9 +112,12 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	}
 	merged := initialization.Merge(configurations.Items)
 	var templates v1alpha1.NamespaceTemplateList
-	if r.HasTemplates {
+	if r.Revisions != nil {
 		if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 			return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
+		}
+		if err := r.Revisions.SetCurrentMetadata(ctx, templates.Items); err != nil {
+			return ctrl.Result{}, err
 		}
 	}
 	set, err := r.writeSet(ctx, merged, templates.Items)
@@ -148,7 +164,7 @@ func (r *ConfigurationReconciler) timeToVerify(generation int64) time.Duration {
 // verifyCache returns an error if the cache can lack an entry of the set.
 func (r *ConfigurationReconciler) verifyCache(ctx context.Context) error {
 	lists := []client.ObjectList{&v1alpha1.NamespaceInitializerConfigurationList{}}
-	if r.HasTemplates {
+	if r.Revisions != nil {
 		lists = append(lists, &v1alpha1.NamespaceTemplateList{})
 	}
 	return r.cacheCheck.verify(ctx, r.Client, r.Live, lists...)

@@ -13,6 +13,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // Inject changes a new Namespace that a user creates as the inject policy does. The set is nil if there is none.
@@ -36,6 +37,7 @@ func Inject(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitiali
 	setAnnotation(namespace, v1alpha1.AnnotationRequestedBy, username)
 	templates := initialization.SelectedTemplates(set, labels)
 	if len(templates) > 0 && slices.Contains(names, v1alpha1.TemplatesInitializer) {
+		addMetadata(namespace, set, templates, username)
 		setAnnotation(namespace, v1alpha1.AnnotationSelectedTemplates, strings.Join(templates, ","))
 	}
 	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, initialization.MissingFinalizers(namespace, selected)...)
@@ -62,6 +64,23 @@ func addDefaults(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceIni
 				continue
 			}
 			setAnnotation(namespace, key, *parameter.Default)
+		}
+	}
+}
+
+// addMetadata adds the labels and annotations that templates set. Those of the first template are used.
+func addMetadata(
+	namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitializerSet, selected []string, username string,
+) {
+	request := namespace.DeepCopy()
+	for _, template := range slices.Backward(set.Templates) {
+		if slices.Contains(selected, template.Name) {
+			for key, value := range templateset.Evaluate(template.Labels, request, username) {
+				setLabel(namespace, key, value)
+			}
+			for key, value := range templateset.Evaluate(template.Annotations, request, username) {
+				setAnnotation(namespace, key, value)
+			}
 		}
 	}
 }

@@ -62,11 +62,11 @@ func (s *sets) webhooks() []webhooks.Webhook {
 
 // The parts of a review that the webhooks decode.
 var (
-	// Selectors can refer to every label. The values of annotations are not needed.
+	// Selectors can refer to every label. The values of annotations that are not parameters are not needed.
 	createdFields = webhooks.Fields{"object": {
 		"metadata": {
 			"name": nil, "labels": nil,
-			"annotations": {v1alpha1.Prefix: webhooks.KeyOnly, v1alpha1.PrefixParameter: webhooks.KeyOnly},
+			"annotations": {v1alpha1.Prefix: webhooks.KeyOnly, v1alpha1.PrefixParameter: nil},
 		},
 		"spec": {"finalizers": nil},
 	}}

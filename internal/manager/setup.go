@@ -31,6 +31,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
+	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 )
 
@@ -123,13 +124,24 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 	if err != nil {
 		return nil, err
 	}
-	if err := setupInitializers(mgr, options, self); err != nil || !options.Controllers.Runs(Templates) {
+	if !options.Controllers.Runs(Templates) {
+		return nil, setupInitializers(mgr, options, self, nil)
+	}
+	objects, err := newTemplateCache(mgr, options.SystemNamespace)
+	if err != nil {
 		return nil, err
 	}
-	return setupTemplates(mgr, options, self)
+	revisions := &apply.Revisions{
+		Client: mgr.GetClient(), Cached: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
+	}
+	if err := setupInitializers(mgr, options, self, revisions); err != nil {
+		return nil, err
+	}
+	return setupTemplates(mgr, options, self, objects, revisions)
 }
 
-func setupInitializers(mgr ctrl.Manager, options Options, self string) error {
+// setupInitializers adds the reconcilers of initializers. The revisions of templates are nil without them.
+func setupInitializers(mgr ctrl.Manager, options Options, self string, revisions *apply.Revisions) error {
 	if err := (&controller.ConfigurationReconciler{
 		Client:   mgr.GetClient(),
 		Live:     mgr.GetAPIReader(),
@@ -140,7 +152,7 @@ func setupInitializers(mgr ctrl.Manager, options Options, self string) error {
 		},
 		SystemNamespace: options.SystemNamespace,
 		Operator:        self,
-		HasTemplates:    options.Controllers.Runs(Templates),
+		Revisions:       revisions,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
 	}

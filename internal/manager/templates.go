@@ -24,16 +24,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 )
 
-func setupTemplates(mgr ctrl.Manager, options Options, self string) (*validation.Validator, error) {
-	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
-	}
-	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(mgr.GetConfig()), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("failed to create a metadata client: %w", err)
-	}
-	cacheOptions := apply.CacheOptions(options.SystemNamespace)
+// newTemplateCache adds the cache for the objects and the revisions of templates.
+func newTemplateCache(mgr ctrl.Manager, systemNamespace string) (cache.Cache, error) {
+	cacheOptions := apply.CacheOptions(systemNamespace)
 	cacheOptions.Scheme, cacheOptions.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
 	objects, err := cache.New(mgr.GetConfig(), cacheOptions)
 	if err != nil {
@@ -42,10 +35,21 @@ func setupTemplates(mgr ctrl.Manager, options Options, self string) (*validation
 	if err := mgr.Add(objects); err != nil {
 		return nil, fmt.Errorf("failed to add the cache for the objects of templates: %w", err)
 	}
-	namespaces, templates := &controller.Requests{}, &controller.Requests{}
-	revisions := &apply.Revisions{
-		Client: mgr.GetClient(), Cached: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
+	return objects, nil
+}
+
+func setupTemplates(
+	mgr ctrl.Manager, options Options, self string, objects cache.Cache, revisions *apply.Revisions,
+) (*validation.Validator, error) {
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
 	}
+	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(mgr.GetConfig()), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("failed to create a metadata client: %w", err)
+	}
+	namespaces, templates := &controller.Requests{}, &controller.Requests{}
 	programs, records := &apply.Programs{Revisions: revisions}, &apply.Records{Clock: options.Clock}
 	live, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),

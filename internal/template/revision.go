@@ -18,6 +18,7 @@ import (
 type Content struct {
 	Parameters []v1alpha1.TemplateParameter `json:"parameters,omitempty"`
 	Variables  []v1alpha1.TemplateVariable  `json:"variables,omitempty"`
+	Metadata   *v1alpha1.TemplateMetadata   `json:"metadata,omitempty"`
 	Objects    []v1alpha1.TemplateObject    `json:"objects"`
 }
 
@@ -30,7 +31,7 @@ func ContentOf(spec *v1alpha1.NamespaceTemplateSpec) Content {
 			objects[i].SourceRef = ptr.To(WithoutNamespaceUID(*source))
 		}
 	}
-	return Content{Parameters: spec.Parameters, Variables: spec.Variables, Objects: objects}
+	return Content{Parameters: spec.Parameters, Variables: spec.Variables, Metadata: spec.Metadata, Objects: objects}
 }
 
 // WithoutNamespaceUID returns a reference without the field that is not part of a revision.
@@ -39,7 +40,7 @@ func WithoutNamespaceUID(source v1alpha1.TemplateSourceReference) v1alpha1.Templ
 	return source
 }
 
-// Revision identifies the parameters, variables and objects of a template. Other fields, and descriptions,
+// Revision identifies the parameters, variables, metadata and objects of a template. Other fields, and descriptions,
 // do not change what a Namespace contains.
 func Revision(spec *v1alpha1.NamespaceTemplateSpec) string {
 	identified := ContentOf(spec)

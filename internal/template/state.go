@@ -31,6 +31,16 @@ func (s State) Earlier(key ObjectKey, template string) *ObjectState {
 	return s[s.Other(key, template)].Find(key)
 }
 
+// The kinds under which a Namespace records its own labels and annotations that templates set, as if they were objects.
+// No API has them.
+var (
+	KindLabel      = schema.GroupKind{Kind: "label"}
+	KindAnnotation = schema.GroupKind{Kind: "annotation"}
+)
+
+// IsMetadata reports whether a kind is that of a label or annotation of the Namespace.
+func IsMetadata(kind schema.GroupKind) bool { return kind == KindLabel || kind == KindAnnotation }
+
 // ObjectKey identifies an object in a Namespace. The version does not matter.
 type ObjectKey struct {
 	Kind schema.GroupKind

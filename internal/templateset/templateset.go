@@ -61,9 +61,13 @@ func effectiveTemplate(name string, spec *v1alpha1.NamespaceTemplateSpec) intern
 	for i := range spec.Parameters {
 		spec.Parameters[i].Description = ""
 	}
-	return internalv1alpha1.EffectiveTemplate{
+	effective := internalv1alpha1.EffectiveTemplate{
 		Name: name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access, Parameters: spec.Parameters,
 	}
+	if effective.Labels, effective.Annotations = Values(spec); spec.Metadata != nil {
+		effective.Lock = spec.Metadata.Lock
+	}
+	return effective
 }
 
 // fit returns the templates that fit, the oldest first: the author of a new template can neither displace older ones

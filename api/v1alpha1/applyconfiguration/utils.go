@@ -45,6 +45,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.TemplateFailureApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateInitialization"):
 		return &apiv1alpha1.TemplateInitializationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateMetadata"):
+		return &apiv1alpha1.TemplateMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateNamespaceCounts"):
 		return &apiv1alpha1.TemplateNamespaceCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateObject"):

@@ -54,6 +54,62 @@ type EffectiveTemplate struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Parameters []v1alpha1.TemplateParameter `json:"parameters,omitempty"`
+
+	// labels are the labels of new Namespaces.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MaxItems=16
+	Labels []EffectiveValue `json:"labels,omitempty"`
+
+	// annotations are the annotations of new Namespaces.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MaxItems=16
+	Annotations []EffectiveValue `json:"annotations,omitempty"`
+
+	// lock specifies which changes of the labels and annotations are rejected.
+	// +optional
+	Lock v1alpha1.ObjectLock `json:"lock,omitempty"`
+}
+
+// EffectiveValue is a label or an annotation that a template sets. It is not set if a part that is not a text is empty.
+type EffectiveValue struct {
+	// key is the key of the label or annotation.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+
+	// parts are joined to the value.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Parts []EffectivePart `json:"parts,omitempty"`
+}
+
+// EffectivePart is a part of a value: one field is set, or none for the user who has requested the Namespace.
+type EffectivePart struct {
+	// text is a literal text.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Text string `json:"text,omitempty"`
+
+	// label is the key of a label of the Namespace with the value of a parameter.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	Label string `json:"label,omitempty"`
+
+	// annotation is the key of an annotation of the Namespace with the value of a parameter.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	Annotation string `json:"annotation,omitempty"`
+
+	// default is the value of the parameter if the annotation does not exist.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Default string `json:"default,omitempty"`
 }
 
 // EffectiveInitializer is one entry of the merged list.

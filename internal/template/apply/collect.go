@@ -82,12 +82,15 @@ func (p *pass) render(ctx context.Context, selected *plan.Selected) error {
 	if err != nil {
 		return err
 	}
-	return p.Contain(selected, program.contents, objects)
+	return p.Contain(selected, program.contents, p.metadata(program), objects)
 }
 
 // prepareObject reads the source of an object that is a copy, and the metadata of the object in the Namespace. It
 // permits and starts the watch of its kind if necessary.
 func (p *pass) prepareObject(ctx context.Context, selected *plan.Selected, object *plan.Object) error {
+	if object.IsMetadata() {
+		return p.Decide(selected, object, p.observeMetadata(object.Key()))
+	}
 	if object.Copy != nil {
 		if err := p.copy(ctx, selected.Template, object); err != nil {
 			return err

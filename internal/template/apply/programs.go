@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
@@ -51,6 +52,8 @@ type compiled struct {
 	copies     []v1alpha1.TemplateSourceReference
 	program    *render.Program
 	errors     field.ErrorList
+	// labels and annotations are those of the Namespace.
+	labels, annotations []internalv1alpha1.EffectiveValue
 	// size is the size of the template in the set.
 	size int
 	// kinds are the kinds of the objects, sorted.
@@ -63,6 +66,13 @@ func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 	result := &compiled{
 		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, kinds: kindsOf(spec),
 		size: templateset.Size(spec), contents: plan.Contents{},
+	}
+	result.labels, result.annotations = templateset.Values(spec)
+	for _, label := range result.labels {
+		result.contents[template.ObjectKey{Kind: template.KindLabel, Name: label.Key}] = sets.Empty{}
+	}
+	for _, annotation := range result.annotations {
+		result.contents[template.ObjectKey{Kind: template.KindAnnotation, Name: annotation.Key}] = sets.Empty{}
 	}
 	for _, object := range template.ContentOf(spec).Objects {
 		if object.SourceRef != nil {

@@ -37,6 +37,9 @@ func (p *pass) remove(ctx context.Context, removal *plan.Removal) {
 func (p *pass) removeObject(
 	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, object template.ObjectState,
 ) (isReplaced bool, err error) {
+	if template.IsMetadata(object.Kind) {
+		return p.removeMetadata(ctx, tmpl, object)
+	}
 	resource, err := p.Writer.ResourceOf(object.Kind.WithVersion(""))
 	if err != nil {
 		if template.ToProblem("", "", err).Reason == v1alpha1.ReasonKindNotFound {

@@ -59,6 +59,27 @@ func (r *Revisions) Current(ctx context.Context, tmpl *v1alpha1.NamespaceTemplat
 	return currentOf(tmpl, stored), err
 }
 
+// SetCurrentMetadata replaces the metadata that templates specify by those of the revisions that new Namespaces get. The
+// templates are not changed otherwise, and may be those of a cache.
+func (r *Revisions) SetCurrentMetadata(ctx context.Context, templates []v1alpha1.NamespaceTemplate) error {
+	for i := range templates {
+		tmpl := &templates[i]
+		stored, err := r.list(ctx, r.Cached, tmpl.Name)
+		if err != nil {
+			return err
+		}
+		current := currentOf(tmpl, stored)
+		if current == "" || current == template.Revision(&tmpl.Spec) {
+			continue // The first revision is current at once.
+		}
+		// Otherwise, no new Namespace is initialized, and the template reports why.
+		if spec, err := r.Get(ctx, tmpl, current); err == nil {
+			tmpl.Spec.Metadata = spec.Metadata
+		}
+	}
+	return nil
+}
+
 // currentOf returns the revision with the highest v1alpha1.AnnotationCurrentRevision. If it was deleted, this is the
 // one before the newest, whose rollout may not be complete. The revisions are sorted.
 func currentOf(tmpl *v1alpha1.NamespaceTemplate, stored []appsv1.ControllerRevision) string {
@@ -199,7 +220,7 @@ func (r *Revisions) update(
 	return nil
 }
 
-// Get returns a spec with the parameters, variables and objects of a revision, and with the ServiceAccount
+// Get returns a spec with the content of a revision, and with the ServiceAccount
 // that the template had with them. A deleted template with the same name can still have revisions.
 func (r *Revisions) Get(
 	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, revision string,
@@ -224,6 +245,7 @@ func (r *Revisions) Get(
 	}
 	return &v1alpha1.NamespaceTemplateSpec{
 		ServiceAccountName: account,
-		Parameters:         stored.Parameters, Variables: stored.Variables, Objects: stored.Objects,
+		Parameters:         stored.Parameters, Variables: stored.Variables, Metadata: stored.Metadata,
+		Objects: stored.Objects,
 	}, nil
 }

@@ -22,25 +22,34 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
-// write applies all objects for which this is necessary. It returns errors that concern the whole pass.
+// write applies all metadata and objects for which this is necessary. It returns errors that concern the whole pass.
 func (p *pass) write(ctx context.Context) error {
 	for _, selected := range p.Selected {
+		if err := p.writeMetadata(ctx, selected); err != nil {
+			return err
+		}
 		for _, object := range selected.Objects {
-			if object.Err != nil {
+			if object.Err != nil || object.IsMetadata() {
 				continue
 			}
-			switch object.Err = p.writeObject(ctx, selected, object); {
-			case object.Err == nil:
-			case errors.Is(object.Err, plan.ErrUnconfirmed):
-				p.Unconfirmed(selected, object)
-			default:
-				if err := p.fail(selected, object.Name, named(object.Manifest, object.Err)); err != nil {
-					return err
-				}
+			if err := p.wrote(selected, object, p.writeObject(ctx, selected, object)); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// wrote adds the error of a write to the result. It returns errors that concern the whole pass.
+func (p *pass) wrote(selected *plan.Selected, object *plan.Object, err error) error {
+	switch object.Err = err; {
+	case err == nil:
+		return nil
+	case errors.Is(err, plan.ErrUnconfirmed):
+		p.Unconfirmed(selected, object)
+		return nil
+	}
+	return p.fail(selected, object.Name, named(object.Manifest, err))
 }
 
 // named adds an object to an error without its name, such as the denial of a webhook.

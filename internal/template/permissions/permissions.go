@@ -97,9 +97,11 @@ func For(in Input) ([]Grant, []error) {
 	c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
 		Version: corev1.SchemeGroupVersion.Version, Verb: v1alpha1.VerbProvision, Resource: "namespaces",
 	}})
+	c.metadata(in.Spec)
 	c.objects(in.Spec, false)
 	if in.Previous != nil {
 		// The ServiceAccount of a previous revision applies it, but that of the latest one prunes its objects.
+		c.metadata(in.Previous)
 		c.objects(in.Previous, in.Previous.ServiceAccountName != in.Spec.ServiceAccountName)
 	}
 	return c.grants, c.errs
@@ -166,6 +168,15 @@ func grantsEqual(a, b *unstructured.Unstructured) bool {
 	}
 	return apiequality.Semantic.DeepEqual(a.Object["rules"], b.Object["rules"]) &&
 		apiequality.Semantic.DeepEqual(a.Object["roleRef"], b.Object["roleRef"])
+}
+
+// metadata adds what the metadata of Namespaces require.
+func (c *collector) metadata(spec *v1alpha1.NamespaceTemplateSpec) {
+	if spec.Metadata != nil {
+		c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
+			Version: corev1.SchemeGroupVersion.Version, Verb: verbPatch, Resource: "namespaces",
+		}})
+	}
 }
 
 // objects adds what the objects of a revision require.

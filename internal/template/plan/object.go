@@ -5,6 +5,7 @@ package plan
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -23,6 +24,8 @@ type Object struct {
 	// Content is the hash of the manifest. For a copy, it identifies the content of the source.
 	Content  string
 	IsLocked bool
+	// Value is that of a label or annotation of the Namespace.
+	Value string
 	// Own is what is known about the object in the cluster, from which Action follows. A full pass can find more.
 	Own    Ownership
 	Action Action
@@ -42,6 +45,17 @@ func newObject(rendered render.Object, namespace string) *Object {
 	}
 	return object
 }
+
+// NewMetadata returns a label or annotation of the Namespace.
+func NewMetadata(kind schema.GroupKind, key, value string) *Object {
+	manifest := &unstructured.Unstructured{Object: map[string]any{}}
+	manifest.SetKind(kind.Kind)
+	manifest.SetName(key)
+	return &Object{Manifest: manifest, Value: value, Content: template.HashOf(value)}
+}
+
+// IsMetadata reports whether the object is a label or annotation of the Namespace.
+func (o *Object) IsMetadata() bool { return template.IsMetadata(o.Key().Kind) }
 
 // Key identifies the object in its Namespace.
 func (o *Object) Key() template.ObjectKey { return template.KeyOf(o.Manifest) }

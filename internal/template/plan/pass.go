@@ -144,10 +144,10 @@ func (p *Pass) keep(selected *Selected) {
 	p.count += len(recorded.Objects)
 }
 
-// Contain sets the objects of a template, which can contain only those in contents. Before the initialization ends,
+// Contain sets the metadata and the objects of a template, which can contain only those in contents. Before the initialization ends,
 // objects that are created afterwards are omitted. An object that another template contains has an error, which is
 // reported on both. The first by name is applied.
-func (p *Pass) Contain(selected *Selected, contents Contents, rendered []render.Object) error {
+func (p *Pass) Contain(selected *Selected, contents Contents, metadata []*Object, rendered []render.Object) error {
 	desired := template.DesiredIn(p.Namespace, p.IsInitializing, rendered)
 	selected.isPartial = desired.IsPartial
 	maps.Copy(p.ownSources, desired.OwnSources)
@@ -155,11 +155,12 @@ func (p *Pass) Contain(selected *Selected, contents Contents, rendered []render.
 	if err := template.CheckCount(p.count); err != nil {
 		return err
 	}
-	selected.contents = contents
+	selected.contents, selected.Objects = contents, metadata
 	for _, object := range desired.Objects {
-		contained := newObject(object, p.Namespace.Name)
-		selected.Objects = append(selected.Objects, contained)
-		p.claim(selected, contained)
+		selected.Objects = append(selected.Objects, newObject(object, p.Namespace.Name))
+	}
+	for _, object := range selected.Objects {
+		p.claim(selected, object)
 	}
 	return nil
 }

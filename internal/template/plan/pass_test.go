@@ -78,7 +78,7 @@ func runPass(p *Pass, deselected []v1alpha1.NamespaceTemplate, steps ...step) (r
 		if !p.SetRevision(selected, s.revision, "b", contentsOf(s.latest...)) {
 			continue
 		}
-		if err := p.Contain(selected, contentsOf(names...), s.objects); err != nil {
+		if err := p.Contain(selected, contentsOf(names...), nil, s.objects); err != nil {
 			p.Keep(selected)
 			continue
 		}
@@ -270,7 +270,7 @@ func TestRemoved(t *testing.T) {
 			tmpl := v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 			selected := p.Add(&tmpl)
 			g.Expect(p.SetRevision(selected, "b", "b", nil)).To(BeTrue())
-			g.Expect(p.Contain(selected, contentsOf("two"), rendered("two"))).To(Succeed())
+			g.Expect(p.Contain(selected, contentsOf("two"), nil, rendered("two"))).To(Succeed())
 			state := recordedConfigMap("two")
 			state.Content = selected.Objects[0].Content
 			selected.Objects[0].Recorded = &state

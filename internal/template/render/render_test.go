@@ -214,6 +214,16 @@ func TestCompileErrors(t *testing.T) {
 			"parameters: [{name: size}]" + object + meta + `, data: {a.b: "${ns.name} ${params.sise}"}}`,
 			`spec.objects[0].template.data["a.b"]`, "line 1, column 7: undefined field 'sise'",
 		},
+		"parameter of a label": {
+			"metadata: {labels: {a: '${params.typo}'}}" + object + meta + "}", `spec.metadata.labels[a]`, `no parameter "typo"`,
+		},
+		"expression in an annotation": {
+			"metadata: {annotations: {a: '${ns.name}'}}" + object + meta + "}", `spec.metadata.annotations[a]`, "${ns.name} is not supported",
+		},
+		"label of the own selector": {
+			"namespaceSelector: {matchExpressions: [{key: a, operator: Exists}]}\nmetadata: {labels: {a: b}}" + object + meta + "}",
+			`spec.metadata.labels[a]`, "the selector of the template depends on this label",
+		},
 		"later variable": {
 			`variables: [{name: a, expression: variables.b}, {name: b, expression: "1"}]` + object + meta + `}`,
 			"spec.variables[0].expression", "undefined field 'b'",

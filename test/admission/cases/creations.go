@@ -121,6 +121,8 @@ func Creations() map[string]Creation {
 	withAll := []corev1.FinalizerName{finalizerAll}
 	gold0 := pairs{tier: "gold"}
 	goldParameters := parameters("size", "large", "team", "from-gold", "empty", "")
+	zoned := pairs{"zoned": "a", "zone": "a", "empty": "", "corp.example.com/size": "small.small", "only-b": "b"}
+	const zonedNames = "all not-a templates no-team not-shop named"
 	const goldNames = "all tier not-a templates no-team not-shop named"
 	account := "system:serviceaccount:shop:deployer"
 	expiry := pairs{v1alpha1.AnnotationTTL: "8h", v1alpha1.AnnotationExpiresAt: "2099-01-01T00:00:00Z"}
@@ -341,6 +343,18 @@ func Creations() map[string]Creation {
 			Name: "web", User: Ordinary, Labels: merge(gold0, pairs{v1alpha1.LabelTemplate: gold}),
 			Want: want(initializing(merge(gold0, pairs{v1alpha1.LabelTemplate: gold})),
 				state(Ordinary, goldNames, selectedTemplates(gold), goldParameters), finalizerAll, finalizerTier),
+		},
+		"labels and annotations of templates": {
+			Name: "web", User: Ordinary, Labels: pairs{"zoned": "a", "zone": "mine", "color": "red"},
+			Want: want(initializing(merge(zoned, pairs{"color": "red", "unit": "u-red"})),
+				state(Ordinary, zonedNames, selectedTemplates(zoneA, zoneB), parameters("size", "small"),
+					pairs{"corp.example.com/by": "by " + Ordinary + ": ${x} $", "noted": "by b"}), finalizerAll),
+		},
+		"labels and annotations of templates, with parameters": {
+			User: Ordinary, Labels: pairs{"zoned": "a", "color": ""}, Annotations: parameters("size", "l", "note", "n"),
+			Want: want(initializing(merge(zoned, pairs{"color": "", "corp.example.com/size": "l.l", "noted": "xn"})),
+				state(Ordinary, zonedNames, selectedTemplates(zoneA, zoneB), parameters("size", "l", "note", "n"),
+					pairs{"corp.example.com/by": "by " + Ordinary + ": ${x} $", "noted": "n"}), finalizerAll),
 		},
 		"parameters and forged keys": {
 			Name: "web", User: Ordinary, Labels: merge(gold0, forgedLabels()),

@@ -26,8 +26,9 @@ const (
 	tier    = "corp.example.com/tier"
 	inNames = corev1.LabelMetadataName
 	domain  = ".cases.example.com"
-	// chosen, gold and shop are the names of the templates.
+	// chosen, gold, shop, zoneA and zoneB are the names of the templates.
 	chosen, gold, shop = "cases-chosen", "cases-gold", "cases-shop"
+	zoneA, zoneB       = "cases-zone-a", "cases-zone-b"
 
 	// limited is an initializer with a deadline, and the key of the label that selects its namespaces.
 	limited = "limited"
@@ -103,7 +104,24 @@ func Templates() []v1alpha1.NamespaceTemplate {
 	parameter := func(name, value string) v1alpha1.TemplateParameter {
 		return v1alpha1.TemplateParameter{Name: name, Default: &value}
 	}
+	inZone := template(zoneA, label("zoned", "a"), parameter("size", "small"),
+		v1alpha1.TemplateParameter{Name: "color", LabelKey: "color"}, v1alpha1.TemplateParameter{Name: "note"})
+	inZone.Spec.Metadata = &v1alpha1.TemplateMetadata{
+		Labels: map[string]v1alpha1.TemplateMetadataValue{
+			"zone": "a", "unit": "u-${params.color}", "empty": "", "corp.example.com/size": "${params.size}.${params.size}",
+			"noted": "x${params.note}",
+		},
+		Annotations: map[string]v1alpha1.TemplateMetadataValue{
+			"corp.example.com/by": "by ${requestedBy}: $${x} $", "noted": "${params.note}",
+		},
+	}
+	alsoInZone := template(zoneB, label("zoned", "a"))
+	alsoInZone.Spec.Metadata = &v1alpha1.TemplateMetadata{
+		Labels:      map[string]v1alpha1.TemplateMetadataValue{"zone": "b", "only-b": "b"},
+		Annotations: map[string]v1alpha1.TemplateMetadataValue{"noted": "by b"},
+	}
 	return []v1alpha1.NamespaceTemplate{
+		inZone, alsoInZone,
 		template(chosen, nil, parameter("size", "small"), parameter("region", "eu"),
 			v1alpha1.TemplateParameter{Name: "team", LabelKey: team}),
 		template(gold, expression(tier, metav1.LabelSelectorOpIn, "gold"), parameter("size", "large"),

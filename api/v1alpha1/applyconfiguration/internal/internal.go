@@ -177,6 +177,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxNamespacesPerUser
       type:
         scalar: numeric
+    - name: metadata
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateMetadata
     - name: namespaceSelector
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
@@ -312,6 +315,25 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateWaitPolicy
       default: Effective
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateMetadata
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateMetadataValue
+    - name: labels
+      type:
+        map:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateMetadataValue
+    - name: lock
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.ObjectLock
+      default: None
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateMetadataValue
+  scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateNamespaceCounts
   map:
     fields:

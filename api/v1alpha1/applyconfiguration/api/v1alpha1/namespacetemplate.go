@@ -17,8 +17,8 @@ import (
 // NamespaceTemplateApplyConfiguration represents a declarative configuration of the NamespaceTemplate type for use
 // with apply.
 //
-// NamespaceTemplate specifies the objects that each selected Namespace contains. The operator creates
-// them before a new Namespace is Initialized, and keeps them up to date.
+// NamespaceTemplate specifies the objects, labels and annotations that each selected Namespace contains. The operator
+// creates them before a new Namespace is Initialized, and keeps them up to date.
 type NamespaceTemplateApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata.

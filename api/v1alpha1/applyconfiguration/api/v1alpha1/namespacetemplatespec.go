@@ -12,7 +12,7 @@ import (
 // NamespaceTemplateSpecApplyConfiguration represents a declarative configuration of the NamespaceTemplateSpec type for use
 // with apply.
 //
-// NamespaceTemplateSpec specifies objects, and the Namespaces that contain them.
+// NamespaceTemplateSpec specifies objects and metadata, and the Namespaces that contain them.
 type NamespaceTemplateSpecApplyConfiguration struct {
 	// namespaceSelector selects Namespaces by their labels. The empty selector selects every Namespace.
 	// If it is not set, it selects none. Namespaces with the label "nslifecycle.dev/template" and the
@@ -41,6 +41,8 @@ type NamespaceTemplateSpecApplyConfiguration struct {
 	Parameters []TemplateParameterApplyConfiguration `json:"parameters,omitempty"`
 	// variables are named expressions that objects and later variables can use.
 	Variables []TemplateVariableApplyConfiguration `json:"variables,omitempty"`
+	// metadata specifies labels and annotations of each selected Namespace.
+	Metadata *TemplateMetadataApplyConfiguration `json:"metadata,omitempty"`
 	// objects are the objects that each selected Namespace contains. At most 16 of them are copies.
 	Objects []TemplateObjectApplyConfiguration `json:"objects,omitempty"`
 	// sync specifies how the operator handles changes by other clients.
@@ -124,6 +126,14 @@ func (b *NamespaceTemplateSpecApplyConfiguration) WithVariables(values ...*Templ
 		}
 		b.Variables = append(b.Variables, *values[i])
 	}
+	return b
+}
+
+// WithMetadata sets the Metadata field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Metadata field is set to the value of the last call.
+func (b *NamespaceTemplateSpecApplyConfiguration) WithMetadata(value *TemplateMetadataApplyConfiguration) *NamespaceTemplateSpecApplyConfiguration {
+	b.Metadata = value
 	return b
 }
 

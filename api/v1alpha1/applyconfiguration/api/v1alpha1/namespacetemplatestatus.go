@@ -21,7 +21,7 @@ type NamespaceTemplateStatusApplyConfiguration struct {
 	// "Authorized", "Progressing" and "Conflicted". "Stalled" exists, and is True, only while the
 	// template cannot become ready unless a user acts.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// updateRevision identifies the content of the spec: parameters, variables and objects. Namespaces
+	// updateRevision identifies the content of the spec: parameters, variables, metadata and objects. Namespaces
 	// record the revision that they contain in the annotation "nslifecycle.dev/applied-templates". The
 	// ControllerRevision "<template>-<revision>" in the namespace of the operator has the content.
 	UpdateRevision *string `json:"updateRevision,omitempty"`

@@ -1,0 +1,254 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
+)
+
+const podSecurity = "pod-security.kubernetes.io/enforce"
+
+// withMetadata makes a template set metadata.
+func withMetadata(metadata v1alpha1.TemplateMetadata) func(*v1alpha1.NamespaceTemplateSpec) {
+	return func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Metadata = &metadata }
+}
+
+func labelsOf(values ...string) map[string]v1alpha1.TemplateMetadataValue {
+	labels := map[string]v1alpha1.TemplateMetadataValue{}
+	for i := 0; i < len(values); i += 2 {
+		labels[values[i]] = v1alpha1.TemplateMetadataValue(values[i+1])
+	}
+	return labels
+}
+
+// expectLabel waits until a Namespace has a label with a value; none if it is empty.
+func expectLabel(ctx context.Context, namespace *corev1.Namespace, key, value string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		labels := cluster.GetNamespace(g, ctx, namespace.Name).Labels
+		if value == "" {
+			g.Expect(labels).NotTo(HaveKey(key))
+		} else {
+			g.Expect(labels).To(HaveKeyWithValue(key, value))
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+var _ = Describe("The labels and annotations that a template sets on a namespace", func() {
+	It("are in the response to the request that creates it", func(ctx context.Context) {
+		template := createTemplate(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
+			Labels: labelsOf(podSecurity, "restricted", "size", "t-${params.size}", "unset", "x-${params.email}"),
+			Annotations: labelsOf("example.com/owner", "${requestedBy} of ${params.size}", "example.com/literal", "costs $5 $${x}",
+				"example.com/unset", "${params.email}"),
+		}), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Parameters = append(spec.Parameters, v1alpha1.TemplateParameter{Name: "email"})
+		})
+		namespace := selectedBy(template.Name)
+		namespace.Labels[podSecurity] = "privileged"
+		createAs(ctx, creator, namespace)
+		Expect(namespace.Labels).To(And(HaveKeyWithValue(podSecurity, "restricted"), HaveKeyWithValue("size", "t-s"),
+			Not(HaveKey("unset"))))
+		Expect(namespace.Annotations).To(And(HaveKeyWithValue("example.com/owner", alice+" of s"),
+			HaveKeyWithValue("example.com/literal", "costs $5 ${x}"), Not(HaveKey("example.com/unset"))))
+		expectInitialized(ctx, namespace)
+		Expect(namespace.ManagedFields).NotTo(ContainElement(HaveField("Manager", "nslifecycle-template:"+template.Name)),
+			"the operator has nothing to change")
+	})
+
+	It("are restored, follow parameters and the template, and are removed with it", func(ctx context.Context) {
+		template, namespace := createSelecting(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
+			Labels: labelsOf("zone", "a", "size", "${params.size}"), Annotations: labelsOf("example.com/note", "a"),
+		}), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.ObjectRetentionPolicy.WhenDeselected = v1alpha1.RetentionDelete
+		})
+		By("a change by another client")
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"zone":"b"},"annotations":{"example.com/note":null}}}`)
+		expectLabel(ctx, namespace, "zone", "a")
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Annotations).To(HaveKeyWithValue("example.com/note", "a"))
+		}).WithContext(ctx).Should(Succeed())
+		By("another parameter")
+		patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`size":"l"}}}`)
+		expectLabel(ctx, namespace, "size", "l")
+		By("another value in the template, and a key that it no longer contains")
+		change(ctx, template.Name, withMetadata(v1alpha1.TemplateMetadata{Labels: labelsOf("zone", "c")}))
+		expectLabel(ctx, namespace, "zone", "c")
+		expectLabel(ctx, namespace, "size", "")
+		By("a namespace that the template no longer selects")
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":null}}}`)
+		expectLabel(ctx, namespace, "zone", "")
+	})
+
+	It("are set on existing namespaces, unless these have other values", func(ctx context.Context) {
+		existing, other := wrappers.MakeNamespace(framework.Unique("ns")).Obj(), wrappers.MakeNamespace(framework.Unique("ns")).Obj()
+		name := framework.Unique("metadata")
+		existing.Labels, other.Labels = map[string]string{"kind": name}, map[string]string{"kind": name, "zone": "other"}
+		createInitialized(ctx, existing)
+		createInitialized(ctx, other)
+		create(ctx, newTemplate(name, withMetadata(v1alpha1.TemplateMetadata{Labels: labelsOf("zone", "a")}),
+			func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Scope, spec.Objects = v1alpha1.ScopeAllNamespaces, nil
+			}))
+		expectLabel(ctx, existing, "zone", "a")
+		Eventually(func(g Gomega) {
+			status := getTemplate(g, ctx, name).Status
+			g.Expect(status.Failures).To(ConsistOf(And(HaveField("Namespace", other.Name),
+				HaveField("Message", `label "zone" exists already with another value`))))
+			g.Expect(status.Namespaces.Conflicted).To(BeEquivalentTo(1))
+		}).WithContext(ctx).Should(Succeed())
+		By("adopting the other value")
+		change(ctx, name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Sync.AdoptionPolicy = v1alpha1.AdoptAlways })
+		expectLabel(ctx, other, "zone", "a")
+		By("keeping adopted values")
+		change(ctx, name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Metadata.Labels = labelsOf("another", "a")
+		})
+		expectLabel(ctx, existing, "zone", "")
+		expectLabel(ctx, other, "another", "a")
+		expectLabel(ctx, other, "zone", "a")
+	})
+
+	It("are those of the first of two templates by name", func(ctx context.Context) {
+		name := framework.Unique("metadata")
+		both := func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"kind": v1alpha1.LabelValue(name)}
+			spec.Objects, spec.Scope = nil, v1alpha1.ScopeAllNamespaces
+		}
+		create(ctx, newTemplate(name+"-b", both, withMetadata(v1alpha1.TemplateMetadata{Labels: labelsOf("zone", "b")})))
+		create(ctx, newTemplate(name+"-a", both, withMetadata(v1alpha1.TemplateMetadata{Labels: labelsOf("zone", "a")})))
+		namespace := selectedBy(name)
+		createInitialized(ctx, namespace)
+		Expect(namespace.Labels).To(HaveKeyWithValue("zone", "a"))
+		for _, template := range []string{name + "-a", name + "-b"} {
+			expectCondition(ctx, template, v1alpha1.ConditionConflicted, metav1.ConditionTrue)
+		}
+		Expect(cluster.Admin.Delete(ctx, getTemplate(Default, ctx, name+"-a"))).To(Succeed())
+		expectLabel(ctx, namespace, "zone", "b")
+	})
+
+	It("cannot be changed by users while they are locked", func(ctx context.Context) {
+		template, namespace := createSelecting(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
+			Labels: labelsOf("zone", "${params.size}"), Annotations: labelsOf("example.com/note", "a"), Lock: v1alpha1.LockAll,
+		}))
+		clientset, err := kubernetes.NewForConfig(creator.Config)
+		Expect(err).NotTo(HaveOccurred())
+		for _, patch := range []string{
+			`{"metadata":{"labels":{"zone":"other"}}}`, `{"metadata":{"labels":{"zone":null}}}`, `{"metadata":{"labels":null}}`,
+			`{"metadata":{"annotations":{"example.com/note":"b"}}}`,
+			`{"metadata":{"labels":{"kind":"other","zone":"other"}}}`,
+		} {
+			err := creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(patch))
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s: %v", patch, err)
+			Expect(err).To(MatchError(ContainSubstring(`template "` + template.Name + `" sets and locks it`)))
+		}
+		current := cluster.GetNamespace(Default, ctx, namespace.Name)
+		current.Annotations["example.com/note"] = "b"
+		_, err = clientset.CoreV1().Namespaces().Finalize(ctx, current, metav1.UpdateOptions{})
+		Expect(err).To(HaveOccurred())
+		By("other changes, and the parameter")
+		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(`{"metadata":{"labels":{"other":"x"}}}`))).To(Succeed())
+		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
+			`{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`size":"l"}}}`))).To(Succeed())
+		expectLabel(ctx, namespace, "zone", "l")
+	})
+
+	It("are those of the revision that new namespaces get", func(ctx context.Context) {
+		template, namespace := createSelecting(ctx, "metadata",
+			withMetadata(v1alpha1.TemplateMetadata{Labels: labelsOf("zone", "a")}))
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Metadata.Labels, spec.Rollout.Paused = labelsOf("zone", "b"), true
+		})
+		Eventually(func(g Gomega) {
+			status := getTemplate(g, ctx, template.Name).Status
+			g.Expect(status.UpdateRevision).NotTo(Equal(status.CurrentRevision))
+		}).WithContext(ctx).Should(Succeed())
+		fresh := selectedBy(template.Name)
+		Expect(createAs(ctx, creator, fresh).Labels).To(HaveKeyWithValue("zone", "a"))
+		expectInitialized(ctx, fresh)
+		Consistently(func() string {
+			return cluster.GetNamespace(Default, ctx, namespace.Name).Labels["zone"]
+		}).WithContext(ctx).Should(Equal("a"))
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Rollout.Paused = false })
+		expectLabel(ctx, namespace, "zone", "b")
+		expectLabel(ctx, fresh, "zone", "b")
+		Eventually(func() string {
+			return createAs(ctx, creator, selectedBy(template.Name)).Labels["zone"]
+		}).WithContext(ctx).Should(Equal("b"))
+	})
+
+	It("are never absent", func(ctx context.Context) {
+		template := createTemplate(ctx, "metadata",
+			withMetadata(v1alpha1.TemplateMetadata{Labels: labelsOf(podSecurity, "restricted")}))
+		clientset, err := kubernetes.NewForConfig(cluster.Admin.Config)
+		Expect(err).NotTo(HaveOccurred())
+		watched, err := clientset.CoreV1().Namespaces().Watch(ctx, metav1.ListOptions{LabelSelector: "kind=" + template.Name})
+		Expect(err).NotTo(HaveOccurred())
+		defer watched.Stop()
+		var seen, absent atomic.Int64
+		go func() {
+			for event := range watched.ResultChan() {
+				if namespace, ok := event.Object.(*corev1.Namespace); ok && event.Type != watch.Deleted {
+					seen.Add(1)
+					if namespace.Labels[podSecurity] != "restricted" {
+						absent.Add(1)
+					}
+				}
+			}
+		}()
+		const creators, each = 4, 25
+		var group sync.WaitGroup
+		for range creators {
+			group.Go(func() {
+				for i := range each {
+					namespace := selectedBy(template.Name)
+					namespace.Name += "-" + strconv.Itoa(i)
+					if err := creator.Create(ctx, namespace); err != nil {
+						AddReportEntry("error", err.Error())
+						absent.Add(1)
+					}
+				}
+			})
+		}
+		group.Wait()
+		Eventually(seen.Load).WithContext(ctx).WithTimeout(time.Minute).Should(BeNumerically(">=", creators*each))
+		Expect(absent.Load()).To(BeZero())
+	})
+
+	DescribeTable("are rejected", func(ctx context.Context, metadata v1alpha1.TemplateMetadata, message string) {
+		err := cluster.Admin.Create(ctx, newTemplate(framework.Unique("metadata"), withMetadata(metadata)), client.DryRunAll)
+		Expect(err).To(MatchError(ContainSubstring(message)))
+	},
+		Entry("with a key of the API server", v1alpha1.TemplateMetadata{Labels: labelsOf("kubernetes.io/metadata.name", "x")},
+			"a template cannot set keys with the prefix kubernetes.io/"),
+		Entry("with a key of this project", v1alpha1.TemplateMetadata{Labels: labelsOf("nslifecycle.dev/initializing", "x")},
+			"a template cannot set keys with the prefix"),
+		Entry("with a parameter annotation", v1alpha1.TemplateMetadata{
+			Annotations: labelsOf("parameter.nslifecycle.dev/size", "x"),
+		}, "a template cannot set keys with the prefix"),
+		Entry("with an invalid key", v1alpha1.TemplateMetadata{Labels: labelsOf("a b", "x")}, "must be a qualified name"),
+		Entry("with an invalid label", v1alpha1.TemplateMetadata{Labels: labelsOf("a", "x y")}, "the value of a label must"),
+		Entry("with the user in a label", v1alpha1.TemplateMetadata{Labels: labelsOf("a", "${requestedBy}")},
+			"the value of a label must"),
+		Entry("with another expression", v1alpha1.TemplateMetadata{Annotations: labelsOf("a", "${ns.name}")},
+			"can contain only the expressions"),
+		Entry("without keys", v1alpha1.TemplateMetadata{}, "set labels, annotations, or both"),
+	)
+})
