@@ -64,7 +64,7 @@ Part of
 {{- define "rule" -}}
 {{- if hasPrefix "Required" . }}required
 {{- else if hasPrefix "Optional" . }}optional
-{{- else if or (eq . "MinLength: 1") (eq . "MinItems: 1") }}not empty
+{{- else if or (eq . "MinLength: 1") (eq . "MinItems: 1") (eq . "MinProperties: 1") }}not empty
 {{- else if hasPrefix "Schemaless" . }}any fields
 {{- else if hasPrefix "Type: " . }}of type {{ . | trimPrefix "Type: " }}
 {{- else if hasPrefix "Enum: " . }}one of {{ . | trimPrefix "Enum: [" | trimSuffix "]" | replace " " ", " }}

@@ -16,11 +16,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // Change is what a template does to an object or a Namespace.
@@ -215,8 +217,11 @@ func (c *comparer) objects(
 		return nil, err
 	}
 	before := c.before(ctx, namespace)
-	var changes []ObjectChange
-	needed := desired.OwnSources
+	changes := c.metadata(namespace, state)
+	needed, total := desired.OwnSources, len(changes)+len(desired.Objects)
+	for _, change := range changes {
+		needed.Insert(template.ObjectKey{Kind: schema.GroupKind{Kind: change.Kind}, Name: change.Name})
+	}
 	for i := range desired.Objects {
 		rendered := &desired.Objects[i]
 		manifest := manifestOf(*rendered, namespace.Name)
@@ -239,10 +244,48 @@ func (c *comparer) objects(
 		changes = append(changes, change)
 	}
 	// Whether all objects can be applied is known only after a dry run.
-	if template.MayRemove(c.changed.NamespaceTemplate, len(desired.Objects), true) {
+	if template.MayRemove(c.changed.NamespaceTemplate, total, true) {
 		changes = append(changes, c.deleted(state, needed)...)
 	}
 	return changes, nil
+}
+
+// metadata returns what the template does to the labels and annotations of a Namespace.
+func (c *comparer) metadata(namespace *corev1.Namespace, state template.State) []ObjectChange {
+	labels, annotations := templateset.Values(&c.changed.Spec)
+	requestedBy := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
+	changes := c.metadataOf(template.KindLabel, namespace.Labels,
+		templateset.Evaluate(labels, namespace, requestedBy), state)
+	return append(changes, c.metadataOf(template.KindAnnotation, namespace.Annotations,
+		templateset.Evaluate(annotations, namespace, requestedBy), state)...)
+}
+
+func (c *comparer) metadataOf(
+	kind schema.GroupKind, current, desired map[string]string, state template.State,
+) []ObjectChange {
+	changes := make([]ObjectChange, 0, len(desired))
+	for _, name := range slices.Sorted(maps.Keys(desired)) {
+		key := template.ObjectKey{Kind: kind, Name: name}
+		change := ObjectChange{Kind: kind.Kind, Name: name, recorded: state[c.changed.Name].Find(key)}
+		before, exists := current[name]
+		switch other := state.Other(key, c.changed.Name); {
+		case change.recorded == nil && other != "":
+			change.Change, change.Message = Failed, fmt.Sprintf("template %q also sets it", other)
+		case exists && before == desired[name]:
+			change.Change = Unchanged
+		case change.recorded == nil && !exists:
+			change.Change = Created
+		case change.recorded == nil && c.changed.Spec.Sync.AdoptionPolicy != v1alpha1.AdoptAlways:
+			change.Change, change.Message = Failed, "it exists already with another value"
+		default:
+			change.Change = Changed
+			change.Fields = []FieldChange{{
+				Path: "value", Before: encode(kind.Kind, "", before), After: encode(kind.Kind, "", desired[name]),
+			}}
+		}
+		changes = append(changes, change)
+	}
+	return changes
 }
 
 // before returns the objects that the template in the cluster renders for a Namespace.

@@ -74,6 +74,29 @@ func TestCompare(t *testing.T) {
 			}),
 			want: Unchanged, objects: map[Change]int{Unchanged: 1},
 		},
+		"label": {change: setZone, want: Changed, objects: map[Change]int{Unchanged: 2, Created: 1}},
+		"label with the same value": {
+			change:  setZone,
+			prepare: func(namespace *corev1.Namespace) { metav1.SetMetaDataLabel(&namespace.ObjectMeta, "zone", "a") },
+			want:    Unchanged, objects: map[Change]int{Unchanged: 3},
+		},
+		"label with another value": {
+			change:  setZone,
+			prepare: func(namespace *corev1.Namespace) { metav1.SetMetaDataLabel(&namespace.ObjectMeta, "zone", "b") },
+			want:    Failed, objects: map[Change]int{Unchanged: 2, Failed: 1},
+		},
+		"recorded label": {
+			change: setZone,
+			prepare: func(namespace *corev1.Namespace) {
+				metav1.SetMetaDataLabel(&namespace.ObjectMeta, "zone", "b")
+				recordZone(namespace)
+			},
+			want: Changed, objects: map[Change]int{Unchanged: 2, Changed: 1},
+		},
+		"recorded label that the template does not set": {
+			change: func(*v1alpha1.NamespaceTemplateSpec) {}, prepare: recordZone,
+			want: Changed, objects: map[Change]int{Unchanged: 2, Deleted: 1},
+		},
 		"copy of another source": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects[1].SourceRef.Namespace = "other" },
 			want:   Changed, objects: map[Change]int{Unchanged: 1, Changed: 1},
@@ -304,4 +327,17 @@ func nonZero(counts map[Change]int) map[Change]int {
 		}
 	}
 	return result
+}
+
+func setZone(spec *v1alpha1.NamespaceTemplateSpec) {
+	spec.Metadata = &v1alpha1.TemplateMetadata{Labels: map[string]v1alpha1.TemplateMetadataValue{"zone": "a"}}
+}
+
+// recordZone makes a Namespace record a label.
+func recordZone(namespace *corev1.Namespace) {
+	record(func(state *template.Entry) {
+		state.Objects = append(state.Objects, template.ObjectState{
+			Kind: template.KindLabel, Name: "zone", UID: "shop", Content: "b", Fields: "b",
+		})
+	})(namespace)
 }
