@@ -48,8 +48,10 @@ variables.templates.reverse().map(t, t.?{{.field}}.orValue([]).map(v, {
   'parts': dyn(v.?parts.orValue([]).map(p,
     has(p.text) ? string(p.text) :
     has(p.label) ? variables.labels[?p.label].orValue('') :
-    has(p.annotation) ? object.metadata.?annotations[?p.annotation].orValue(string(p.?default.orValue(''))) :
-    request.userInfo.username))
+    !has(p.annotation) ? request.userInfo.username :
+    object.metadata.?annotations[?p.annotation].orValue(
+      (variables.defaults.filter(d, 'parameter.nslifecycle.dev/' + d.name == p.annotation).map(d, string(d.default)).reverse() +
+       [string(p.?default.orValue(''))])[0])).map(s, s.size() > 1024 ? '' : s))
 })).flatten().filter(v, !('' in v.parts))
 {{- end}}
 

@@ -254,9 +254,10 @@ const (
 type TemplateMetadataValue string
 
 // TemplateMetadata specifies labels and annotations of Namespaces. The API server sets them in the request that creates
-// a Namespace, and replaces other values in it. Selectors are evaluated before, so they do not depend on them. The
-// operator sets them on other Namespaces, with the permissions of the ServiceAccount. Their keys cannot have the prefixes
-// "kubernetes.io/", "kubectl.kubernetes.io/" and "nslifecycle.dev/".
+// a Namespace, and replaces other values in it. The selectors of templates and initializers are evaluated before: they do
+// not depend on these labels when a Namespace is created, but they do later. The operator sets them on other Namespaces,
+// with the permissions of the ServiceAccount. Keys cannot have the prefixes "kubernetes.io/", "kubectl.kubernetes.io/"
+// and "nslifecycle.dev/".
 //
 // +kubebuilder:validation:XValidation:rule="has(self.labels) || has(self.annotations)",message="set labels, annotations, or both"
 type TemplateMetadata struct {
@@ -264,7 +265,7 @@ type TemplateMetadata struct {
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="the key of a label must be a qualified name"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, (!k.contains('/') || k.split('/')[0].size() <= 253) && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="the key of a label must be a qualified name"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^(kubernetes[.]io|kubectl[.]kubernetes[.]io|(.*[.])?nslifecycle[.]dev)/'))",message="a template cannot set keys with the prefix kubernetes.io/, kubectl.kubernetes.io/ or nslifecycle.dev/"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^(([A-Za-z0-9]|[$][{]params[.][a-z][a-zA-Z0-9]*[}])(([-A-Za-z0-9_.]|[$][{]params[.][a-z][a-zA-Z0-9]*[}])*([A-Za-z0-9]|[$][{]params[.][a-z][a-zA-Z0-9]*[}]))?)?$') && (self[k].contains('$') || self[k].size() <= 63))",message="the value of a label must have at most 63 letters, digits, '-', '_' and '.', and start and end with a letter or digit; it can contain ${params.<name>}"
 	Labels map[string]TemplateMetadataValue `json:"labels,omitempty"`
@@ -273,7 +274,7 @@ type TemplateMetadata struct {
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="the key of an annotation must be a qualified name"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, (!k.contains('/') || k.split('/')[0].size() <= 253) && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="the key of an annotation must be a qualified name"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^(kubernetes[.]io|kubectl[.]kubernetes[.]io|(.*[.])?nslifecycle[.]dev)/'))",message="a template cannot set keys with the prefix kubernetes.io/, kubectl.kubernetes.io/ or nslifecycle.dev/"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^([^$]|[$][$][{]|[$]+[^${]|[$][{](params[.][a-z][a-zA-Z0-9]*|requestedBy)[}])*[$]*$'))",message="the value of an annotation can contain only the expressions ${params.<name>} and ${requestedBy}; write $${ for a literal ${"
 	Annotations map[string]TemplateMetadataValue `json:"annotations,omitempty"`

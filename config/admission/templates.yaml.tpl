@@ -59,11 +59,14 @@ spec:
       variables.isCreate || variables.labels != variables.oldLabels ||
       variables.keys.exists(k, variables.annotations[?k] != variables.oldAnnotations[?k]) ||
       variables.oldKeys.exists(k, !(k in variables.annotations))
-  # The templates that select the namespace, as in the inject policy. The other variables and all rules
+  # The templates that select the namespace, as in the inject policy: templates can have changed the labels since. The other variables and all rules
   # have nothing to check if this list is empty.
   - name: templates
     expression: >-
       !variables.hasChanged ? [] :
+      variables.isCreate && 'nslifecycle.dev/selected-templates' in variables.annotations
+      ? [variables.annotations['nslifecycle.dev/selected-templates'].split(',')].map(names,
+          params.?templates.orValue([]).filter(t, t.name in names))[0] :
       params.?templates.orValue([]).filter(t,
         variables.chosen == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.labels" "isUnnamed" ""}})
   # The names of those that did not select it before the request.
@@ -76,18 +79,33 @@ spec:
   - name: restricted
     expression: >-
       variables.templates.filter(t, t.?access.orValue('') == 'Restricted' && t.name in variables.added).map(t, t.name)
-  # The templates in the namespace that lock its labels and annotations.
+  # The record of the templates in the namespace, and the templates that a new namespace gets.
+  - name: record
+    expression: "variables.oldAnnotations[?'nslifecycle.dev/applied-templates'].orValue('')"
+  - name: awaited
+    expression: >-
+      variables.oldLabels[?'nslifecycle.dev/initializing'].hasValue()
+      ? variables.oldAnnotations[?'nslifecycle.dev/selected-templates'].orValue('').split(',') : []
+  # The templates in the namespace that lock its labels and annotations. The record of a template starts with a revision.
   - name: locking
     expression: >-
       variables.isCreate ? [] : params.?templates.orValue([]).filter(t, t.?lock.orValue('') == 'All' &&
-        variables.oldAnnotations[?'nslifecycle.dev/applied-templates'].orValue('').contains('"' + t.name + '":{'))
+        (t.name in variables.awaited || variables.record.contains('"' + t.name + '":{"revision"') ||
+         variables.record.contains('"' + t.name + '":{"target"')))
+  # What the request changes although it is locked. A new namespace has all keys, and the record of others lists them.
   - name: locked
     expression: >-
       variables.locking.map(t,
-        t.?labels.orValue([]).filter(v, variables.labels[?v.key] != variables.oldLabels[?v.key])
-          .map(v, 'label ' + v.key + ': template "' + t.name + '"') +
-        t.?annotations.orValue([]).filter(v, variables.annotations[?v.key] != variables.oldAnnotations[?v.key])
-          .map(v, 'annotation ' + v.key + ': template "' + t.name + '"')).flatten()
+        t.?labels.orValue([]).filter(v, variables.labels[?v.key] != variables.oldLabels[?v.key] &&
+          (t.name in variables.awaited || variables.record.contains('"' + v.key + '":"')))
+          .map(v, 'label ' + v.key + ': template "' + t.name + '" sets and locks it') +
+        t.?annotations.orValue([]).filter(v, variables.annotations[?v.key] != variables.oldAnnotations[?v.key] &&
+          (t.name in variables.awaited || variables.record.contains('"' + v.key + '":"')))
+          .map(v, 'annotation ' + v.key + ': template "' + t.name + '" sets and locks it') +
+        (variables.labels == variables.oldLabels ||
+         !(variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.oldLabels" "isUnnamed" ""}}) ||
+         (variables.chosen == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.labels" "isUnnamed" ""}})
+         ? [] : ['template "' + t.name + '" locks labels or annotations, and would no longer select the namespace'])).flatten()
   # The total length of the patterns. The limits of this and of the number of keys bound the cost of the
   # rules below.
   - name: patternLength
@@ -172,7 +190,7 @@ spec:
       variables.locked.size() == 0 || {{include "mayProvision" "namespace" "object.metadata.name"}}
     reason: Forbidden
     messageExpression: >-
-      variables.locked[0] + ' sets and locks it: a change requires the verb "provision" or "initialize" on namespaces, granted'
+      variables.locked[0] + ': a change requires the verb "provision" or "initialize" on namespaces, granted'
       + ' by a ClusterRoleBinding; to change it, change the template or its parameters'
   - expression: "variables.missing.all(m, m.size() == 0)"
     reason: Invalid

@@ -46,7 +46,7 @@ func (r *TemplatedNamespaceReconciler) write(
 	var removal initialization.PendingRemoval
 	err = nsobject.RetryOnConflict(ctx, r.Live, &namespace, func(current *corev1.Namespace, version string) error {
 		if current.UID != processed.UID || current.Annotations[v1alpha1.AnnotationAppliedTemplates] != recorded ||
-			template.AwaitsTemplates(current) != isInitializing {
+			template.AwaitsTemplates(current) != isInitializing || isInitializing && !result.State.HasMetadata(current) {
 			return nil
 		}
 		annotations := map[string]string{}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,14 +33,34 @@ func (s State) Earlier(key ObjectKey, template string) *ObjectState {
 }
 
 // The kinds under which a Namespace records its own labels and annotations that templates set, as if they were objects.
-// No API has them.
+// No API has them. The templates policy finds them in the record.
 var (
-	KindLabel      = schema.GroupKind{Kind: "label"}
-	KindAnnotation = schema.GroupKind{Kind: "annotation"}
+	KindLabel      = schema.GroupKind{Kind: "Label"}
+	KindAnnotation = schema.GroupKind{Kind: "Annotation"}
 )
 
 // IsMetadata reports whether a kind is that of a label or annotation of the Namespace.
 func IsMetadata(kind schema.GroupKind) bool { return kind == KindLabel || kind == KindAnnotation }
+
+// HasMetadata reports whether a Namespace has the values of all labels and annotations in a state.
+func (s State) HasMetadata(namespace *corev1.Namespace) bool {
+	for _, entry := range s {
+		for _, object := range entry.Objects {
+			if IsMetadata(object.Kind) && HashOf(MetadataOf(namespace, object.Kind)[object.Name]) != object.Fields {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// MetadataOf returns the labels or annotations of a Namespace.
+func MetadataOf(namespace *corev1.Namespace, kind schema.GroupKind) map[string]string {
+	if kind == KindLabel {
+		return namespace.Labels
+	}
+	return namespace.Annotations
+}
 
 // ObjectKey identifies an object in a Namespace. The version does not matter.
 type ObjectKey struct {
@@ -74,7 +95,7 @@ type ObjectState struct {
 	UID  types.UID
 	// Content is the hash of the manifest.
 	Content string
-	// Fields is the hash of the managedFields entry; empty if there is none.
+	// Fields is the hash of the managedFields entry, empty if there is none; of the value of a label or annotation.
 	Fields string
 	// IsAdopted is true if the object existed before the template was applied. It is never deleted.
 	IsAdopted bool

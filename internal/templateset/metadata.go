@@ -9,8 +9,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
@@ -19,22 +22,28 @@ import (
 const (
 	prefixParams  = "params."
 	exprRequester = "requestedBy"
-	maxParts      = 64
+	maxParts      = 8
+	// maxLength is the length of the value of a parameter, in characters, from which it is ignored. The templates policy
+	// rejects longer ones.
+	maxLength = 1024
 )
 
 // expression is an expression in a value, or an escaped "${".
 var expression = regexp.MustCompile(`\$\$\{|\$\{([^}]*)\}`)
 
-// Values returns the labels and annotations that a spec sets on Namespaces, sorted by key.
+// Values returns the labels and annotations that a spec sets on Namespaces, sorted by key; none if CheckMetadata returns
+// an error: an API server would reject all new Namespaces, or set a part of the metadata.
 func Values(spec *v1alpha1.NamespaceTemplateSpec) (labels, annotations []internalv1alpha1.EffectiveValue) {
-	if spec.Metadata == nil {
+	if spec.Metadata == nil || len(CheckMetadata(nil, spec)) > 0 {
 		return nil, nil
 	}
-	return valuesOf(spec.Metadata.Labels, spec), valuesOf(spec.Metadata.Annotations, spec)
+	labels, _ = valuesOf(nil, spec.Metadata.Labels, spec)
+	annotations, _ = valuesOf(nil, spec.Metadata.Annotations, spec)
+	return labels, annotations
 }
 
-// Evaluate returns labels or annotations of a Namespace that a user has requested. Those with an empty parameter or
-// requester are omitted. The policy inject implements the same rules.
+// Evaluate returns labels or annotations of a Namespace that a user has requested. Those with an empty or too long
+// parameter or requester are omitted. The policy inject implements the same rules.
 func Evaluate(
 	values []internalv1alpha1.EffectiveValue, namespace *corev1.Namespace, requestedBy string,
 ) map[string]string {
@@ -55,37 +64,70 @@ func Evaluate(
 }
 
 func resolve(part internalv1alpha1.EffectivePart, namespace *corev1.Namespace, requestedBy string) string {
+	value := requestedBy
 	switch {
 	case part.Text != "":
-		return part.Text
+		value = part.Text
 	case part.Label != "":
-		return namespace.Labels[part.Label]
-	case part.Annotation == "":
-		return requestedBy
-	}
-	if value, ok := namespace.Annotations[part.Annotation]; ok {
-		return value
-	}
-	return part.Default
-}
-
-// CheckValue returns an error if the value of a label or annotation contains an expression that cannot be evaluated.
-func CheckValue(value v1alpha1.TemplateMetadataValue, parameters []v1alpha1.TemplateParameter) error {
-	_, err := split(value, parameters)
-	return err
-}
-
-// valuesOf returns the labels or annotations of a spec, sorted by key. It omits those with an error.
-func valuesOf(
-	metadata map[string]v1alpha1.TemplateMetadataValue, spec *v1alpha1.NamespaceTemplateSpec,
-) []internalv1alpha1.EffectiveValue {
-	var values []internalv1alpha1.EffectiveValue
-	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		if parts, err := split(metadata[key], spec.Parameters); err == nil {
-			values = append(values, internalv1alpha1.EffectiveValue{Key: key, Parts: parts})
+		value = namespace.Labels[part.Label]
+	case part.Annotation != "":
+		var ok bool
+		if value, ok = namespace.Annotations[part.Annotation]; !ok {
+			value = part.Default
 		}
 	}
-	return values
+	if utf8.RuneCountInString(value) > maxLength {
+		return ""
+	}
+	return value
+}
+
+// CheckMetadata validates what the schema of the API cannot. The errors are sorted.
+func CheckMetadata(path *field.Path, spec *v1alpha1.NamespaceTemplateSpec) field.ErrorList {
+	if spec.Metadata == nil {
+		return nil
+	}
+	labels, errs := valuesOf(path.Child("labels"), spec.Metadata.Labels, spec)
+	for _, label := range labels {
+		path := path.Child("labels").Key(label.Key)
+		switch value, isSet := Evaluate([]internalv1alpha1.EffectiveValue{label}, &corev1.Namespace{}, "")[label.Key]; {
+		case selectsBy(spec.NamespaceSelector, label.Key):
+			errs = append(errs, field.Forbidden(path, "the selector of the template depends on this label"))
+		case slices.ContainsFunc(spec.Parameters, func(p v1alpha1.TemplateParameter) bool { return p.LabelKey == label.Key }):
+			errs = append(errs, field.Forbidden(path, "the label is the value of a parameter"))
+		case isSet && len(validation.IsValidLabelValue(value)) > 0:
+			errs = append(errs, field.Invalid(path, string(spec.Metadata.Labels[label.Key]),
+				"with the defaults of the parameters: "+strings.Join(validation.IsValidLabelValue(value), "; ")))
+		}
+	}
+	_, annotationErrs := valuesOf(path.Child("annotations"), spec.Metadata.Annotations, spec)
+	return append(errs, annotationErrs...)
+}
+
+// selectsBy reports whether a selector, which can be nil, depends on a label.
+func selectsBy(selector *v1alpha1.NamespaceSelector, key string) bool {
+	if selector == nil {
+		return false
+	}
+	_, isMatched := selector.MatchLabels[key]
+	return isMatched || slices.ContainsFunc(selector.MatchExpressions, func(r v1alpha1.NamespaceSelectorRequirement) bool {
+		return r.Key == key
+	})
+}
+
+// valuesOf returns the labels or annotations of a spec, sorted by key, without those that have an error.
+func valuesOf(
+	path *field.Path, metadata map[string]v1alpha1.TemplateMetadataValue, spec *v1alpha1.NamespaceTemplateSpec,
+) (values []internalv1alpha1.EffectiveValue, errs field.ErrorList) {
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		parts, err := split(metadata[key], spec.Parameters)
+		if err != nil {
+			errs = append(errs, field.Invalid(path.Key(key), string(metadata[key]), err.Error()))
+			continue
+		}
+		values = append(values, internalv1alpha1.EffectiveValue{Key: key, Parts: parts})
+	}
+	return values, errs
 }
 
 func split(

@@ -85,7 +85,7 @@ type EffectiveValue struct {
 	// parts are joined to the value.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=8
 	Parts []EffectivePart `json:"parts,omitempty"`
 }
 

@@ -218,7 +218,7 @@ func (c *comparer) objects(
 	}
 	before := c.before(ctx, namespace)
 	changes := c.metadata(namespace, state)
-	needed, total := desired.OwnSources, len(changes)+len(desired.Objects)
+	needed := desired.OwnSources
 	for _, change := range changes {
 		needed.Insert(template.ObjectKey{Kind: schema.GroupKind{Kind: change.Kind}, Name: change.Name})
 	}
@@ -244,8 +244,11 @@ func (c *comparer) objects(
 		changes = append(changes, change)
 	}
 	// Whether all objects can be applied is known only after a dry run.
-	if template.MayRemove(c.changed.NamespaceTemplate, total, true) {
-		changes = append(changes, c.deleted(state, needed)...)
+	for _, change := range c.deleted(state, needed) {
+		kind := schema.GroupKind{Group: change.Group, Kind: change.Kind}
+		if template.MayRemove(c.changed.NamespaceTemplate, kind, len(desired.Objects)) {
+			changes = append(changes, change)
+		}
 	}
 	return changes, nil
 }

@@ -36,17 +36,9 @@ func (p *pass) metadata(revision *compiled) []*plan.Object {
 	return objects
 }
 
-// valuesOf returns the labels or annotations of the Namespace.
-func (p *pass) valuesOf(key template.ObjectKey) map[string]string {
-	if key.Kind == template.KindLabel {
-		return p.Namespace.Labels
-	}
-	return p.Namespace.Annotations
-}
-
 // observeMetadata returns a label or annotation of the Namespace; nil if it does not exist.
 func (p *pass) observeMetadata(key template.ObjectKey) *plan.Observed {
-	value, ok := p.valuesOf(key)[key.Name]
+	value, ok := template.MetadataOf(p.Namespace, key.Kind)[key.Name]
 	if !ok {
 		return nil
 	}
@@ -82,7 +74,7 @@ func (p *pass) writeMetadata(ctx context.Context, selected *plan.Selected) error
 			}
 			continue
 		}
-		p.AppliedMetadata(object, p.Clock.Now())
+		p.AppliedMetadata(object, isChanged, p.Clock.Now())
 		if isChanged {
 			p.Recorder.Wrote(selected.Template.Name, object.Action)
 		}
@@ -126,7 +118,7 @@ func (p *pass) changeMetadata(ctx context.Context, tmpl *v1alpha1.NamespaceTempl
 		return nil
 	}
 	version := p.Namespace.ResourceVersion
-	if p.IsInitializing { // Users cannot write, and the conditions change often.
+	if p.IsInitializing { // Other values are replaced in any case, and the conditions change often.
 		version = ""
 	}
 	response, err := p.Writer.changeMetadata(ctx, tmpl, p.Namespace, version, changes)

@@ -67,7 +67,8 @@ type Observed struct {
 	// Template and NamespaceUID are the label and the annotation that the operator has written.
 	Template     string
 	NamespaceUID types.UID
-	// Fields is the hash of the managedFields entry of the template; empty if there is none.
+	// Fields is the hash of the managedFields entry of the template, empty if there is none; of the value of a label or
+	// annotation.
 	Fields        string
 	IsTerminating bool
 	// IsCounted is true if the object is a ResourceQuota that kube-controller-manager has counted.

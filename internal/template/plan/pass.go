@@ -151,7 +151,7 @@ func (p *Pass) Contain(selected *Selected, contents Contents, metadata []*Object
 	desired := template.DesiredIn(p.Namespace, p.IsInitializing, rendered)
 	selected.isPartial = desired.IsPartial
 	maps.Copy(p.ownSources, desired.OwnSources)
-	p.count += len(desired.Objects)
+	p.count += len(metadata) + len(desired.Objects)
 	if err := template.CheckCount(p.count); err != nil {
 		return err
 	}

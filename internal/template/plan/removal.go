@@ -80,13 +80,26 @@ func (p *Pass) obsolete(selected *Selected) *Removal {
 	removal.Revision, removal.selected = selected.Outcome.Revision, selected
 	removal.remaining = p.unneeded(p.State[tmpl.Name], selected.Objects)
 	hasApplied := p.hasApplied(selected) && !p.isUnclaimed
-	if hasApplied && len(selected.Objects) > 0 {
-		var removable []template.ObjectState
-		removable, removal.remaining = p.removable(tmpl.Name, selected.contents, removal.remaining)
-		if template.MayRemove(tmpl, len(selected.Objects), hasApplied) {
-			p.schedule(removal, removable)
+	if !hasApplied {
+		return removal
+	}
+	desired := 0
+	for _, object := range selected.Objects {
+		if !object.IsMetadata() {
+			desired++
 		}
 	}
+	var removable, deleted []template.ObjectState
+	removable, removal.remaining = p.removable(tmpl.Name, selected.contents, removal.remaining)
+	for _, object := range removable {
+		switch {
+		case template.MayRemove(tmpl, object.Kind, desired):
+			deleted = append(deleted, object)
+		case desired == 0:
+			removal.remaining = append(removal.remaining, object)
+		}
+	}
+	p.schedule(removal, deleted)
 	return removal
 }
 

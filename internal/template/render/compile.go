@@ -5,8 +5,6 @@ package render
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,7 +29,7 @@ func Compile(spec *v1alpha1.NamespaceTemplateSpec) (*Program, field.ErrorList) {
 		program.parameters = append(program.parameters, parameter.Name)
 	}
 	variables, variableErrs := compiler.compileVariables(path.Child("variables"), spec.Variables)
-	errs = append(errs, checkMetadata(path.Child("metadata"), spec)...)
+	errs = append(errs, templateset.CheckMetadata(path.Child("metadata"), spec)...)
 	objects, objectErrs := compiler.compileObjects(path.Child("objects"), spec.Objects)
 	if size := templateset.Size(spec); size > templateset.MaxTemplateBytes {
 		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the selector, the parameters and the metadata have %d bytes, more than %d",
@@ -44,40 +42,6 @@ func Compile(spec *v1alpha1.NamespaceTemplateSpec) (*Program, field.ErrorList) {
 	program.variables, program.objects = variables, objects
 	program.usesLabels, program.usesAnnotations = compiler.used[fieldLabels], compiler.used[fieldAnnotations]
 	return program, nil
-}
-
-// checkMetadata validates what the schema of the API cannot.
-func checkMetadata(path *field.Path, spec *v1alpha1.NamespaceTemplateSpec) field.ErrorList {
-	if spec.Metadata == nil {
-		return nil
-	}
-	var errs field.ErrorList
-	for _, key := range slices.Sorted(maps.Keys(spec.Metadata.Labels)) {
-		if selectsBy(spec.NamespaceSelector, key) {
-			errs = append(errs, field.Forbidden(path.Child("labels").Key(key), msgOwnSelector))
-		}
-	}
-	for name, values := range map[string]map[string]v1alpha1.TemplateMetadataValue{
-		"labels": spec.Metadata.Labels, "annotations": spec.Metadata.Annotations,
-	} {
-		for _, key := range slices.Sorted(maps.Keys(values)) {
-			if err := templateset.CheckValue(values[key], spec.Parameters); err != nil {
-				errs = append(errs, field.Invalid(path.Child(name).Key(key), abbreviate(string(values[key])), err.Error()))
-			}
-		}
-	}
-	return errs
-}
-
-// selectsBy reports whether a selector, which can be nil, depends on a label.
-func selectsBy(selector *v1alpha1.NamespaceSelector, key string) bool {
-	if selector == nil {
-		return false
-	}
-	_, isMatched := selector.MatchLabels[key]
-	return isMatched || slices.ContainsFunc(selector.MatchExpressions, func(r v1alpha1.NamespaceSelectorRequirement) bool {
-		return r.Key == key
-	})
 }
 
 // compileVariables compiles the variables. Each can use those before it.

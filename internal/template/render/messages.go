@@ -54,7 +54,6 @@ const (
 	msgStringData      = "the API server does not return stringData: use data and base64.encode(bytes(...))"
 	msgOtherNamespace  = "must be %q"
 	msgSourceAndCopy   = "set either template or copy"
-	msgOwnSelector     = "the selector of the template depends on this label"
 	msgDuplicateObject = "another object of the template has the same group, kind and name: %s"
 )
 
