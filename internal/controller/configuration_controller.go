@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +18,9 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -55,6 +56,8 @@ type ConfigurationReconciler struct {
 	Operator string
 	// Revisions has the revisions of NamespaceTemplates, whose initializer is registered; nil without templates.
 	Revisions *apply.Revisions
+	// RevisionCache watches the ControllerRevisions.
+	RevisionCache cache.Cache
 
 	// generation is the generation of the set that was written at a time.
 	generation int64
@@ -76,29 +79,21 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return []reconcile.Request{requestFor(internalv1alpha1.EffectiveSetName)}
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named(configurationControllerName).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
 		Watches(&internalv1alpha1.NamespaceInitializerSet{}, everything). // Its status, too.
-		Watches(&v1alpha1.NamespaceTemplate{}, everything, builder.WithPredicates(
-			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, currentRevisionChanged()))).
+		Watches(&v1alpha1.NamespaceTemplate{}, everything, changed).
 		// This request ensures that the set is written even if no watch event triggers the write.
 		WatchesRawSource(source.Func(func(_ context.Context, queue requestQueue) error {
 			queue.Add(requestFor(internalv1alpha1.EffectiveSetName))
 			return nil
 		})).
-		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
-		Complete(r)
-}
-
-// currentRevisionChanged returns a predicate for changes of the revision that new Namespaces get. The operator writes the
-// status after the ControllerRevisions.
-func currentRevisionChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.NamespaceTemplate)
-		after, isTemplate := e.ObjectNew.(*v1alpha1.NamespaceTemplate)
-		return ok && isTemplate && before.Status.CurrentRevision != after.Status.CurrentRevision
-	}}
+		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
+	if r.RevisionCache != nil {
+		b = b.WatchesRawSource(source.Kind[client.Object](r.RevisionCache, &appsv1.ControllerRevision{}, everything))
+	}
+	return b.Complete(r)
 }
 
 // Reconcile writes the set and the statuses of all configurations.
@@ -115,9 +110,6 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	if r.Revisions != nil {
 		if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 			return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
-		}
-		if err := r.Revisions.SetCurrentMetadata(ctx, templates.Items); err != nil {
-			return ctrl.Result{}, err
 		}
 	}
 	set, err := r.writeSet(ctx, merged, templates.Items)
@@ -175,18 +167,26 @@ func (r *ConfigurationReconciler) verifyCache(ctx context.Context) error {
 func (r *ConfigurationReconciler) writeSet(
 	ctx context.Context, merged initialization.Merged, templates []v1alpha1.NamespaceTemplate,
 ) (*internalv1alpha1.NamespaceInitializerSet, error) {
-	effectiveTemplates := merged.AddTemplates(templates)
+	var current map[string]*v1alpha1.NamespaceTemplateSpec
+	if r.Revisions != nil {
+		var err error
+		if current, err = r.Revisions.CurrentSpecs(ctx, templates); err != nil {
+			return nil, err
+		}
+	}
+	effectiveTemplates := merged.AddTemplates(templates, current)
 	set := &internalv1alpha1.NamespaceInitializerSet{}
 	err := r.Get(ctx, client.ObjectKey{Name: internalv1alpha1.EffectiveSetName}, set)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", internalv1alpha1.EffectiveSetName, err)
 	}
 	exists := err == nil
-	current := set.DeepCopy()
+	before := set.DeepCopy()
 	set.Initializers, set.WaitingSubjects = merged.Initializers, merged.WaitingSubjects
 	set.Templates = effectiveTemplates
+	keepMetadata(set.Templates, before.Templates, current)
 	set.SystemNamespace, set.Operator = r.SystemNamespace, r.Operator
-	if exists && apiequality.Semantic.DeepEqual(set, current) {
+	if exists && apiequality.Semantic.DeepEqual(set, before) {
 		return set, nil
 	}
 	if exists {
@@ -201,6 +201,23 @@ func (r *ConfigurationReconciler) writeSet(
 	log.FromContext(ctx).Info("Updated the effective set", "initializers", initialization.Names(merged.Initializers),
 		"excluded", merged.Excluded)
 	return set, nil
+}
+
+// keepMetadata keeps the metadata of the templates whose current spec cannot be read.
+func keepMetadata(
+	templates, before []internalv1alpha1.EffectiveTemplate, current map[string]*v1alpha1.NamespaceTemplateSpec,
+) {
+	for i := range templates {
+		tmpl := &templates[i]
+		if spec, ok := current[tmpl.Name]; !ok || spec != nil {
+			continue
+		}
+		for _, known := range before {
+			if known.Name == tmpl.Name {
+				tmpl.Labels, tmpl.Annotations, tmpl.Lock = known.Labels, known.Annotations, known.Lock
+			}
+		}
+	}
 }
 
 // writeStatus writes the status of one configuration if it has changed.

@@ -133,10 +133,12 @@ func (m *Merged) additions(
 }
 
 // AddTemplates adds the initializer of templates to the list if there are templates, first unless a
-// configuration registers it, and returns the part of the templates that the admission policies use, sorted
-// by name. It omits templates that do not fit.
-func (m *Merged) AddTemplates(templates []v1alpha1.NamespaceTemplate) []internalv1alpha1.EffectiveTemplate {
-	effective := templateset.Compute(templates)
+// configuration registers it, and returns the part of the templates that the admission policies use. See
+// templateset.Compute.
+func (m *Merged) AddTemplates(
+	templates []v1alpha1.NamespaceTemplate, current map[string]*v1alpha1.NamespaceTemplateSpec,
+) []internalv1alpha1.EffectiveTemplate {
+	effective := templateset.Compute(templates, current)
 	isNamed := slices.Contains(Names(m.Initializers), v1alpha1.TemplatesInitializer)
 	if len(effective) > 0 && !isNamed {
 		// The caller's list shares its array.

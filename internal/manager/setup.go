@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
@@ -125,7 +126,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 		return nil, err
 	}
 	if !options.Controllers.Runs(Templates) {
-		return nil, setupInitializers(mgr, options, self, nil)
+		return nil, setupInitializers(mgr, options, self, nil, nil)
 	}
 	objects, err := newTemplateCache(mgr, options.SystemNamespace)
 	if err != nil {
@@ -134,14 +135,16 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 	revisions := &apply.Revisions{
 		Client: mgr.GetClient(), Cached: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
 	}
-	if err := setupInitializers(mgr, options, self, revisions); err != nil {
+	if err := setupInitializers(mgr, options, self, objects, revisions); err != nil {
 		return nil, err
 	}
 	return setupTemplates(mgr, options, self, objects, revisions)
 }
 
-// setupInitializers adds the reconcilers of initializers. The revisions of templates are nil without them.
-func setupInitializers(mgr ctrl.Manager, options Options, self string, revisions *apply.Revisions) error {
+// setupInitializers adds the reconcilers of initializers. The cache and the revisions of templates are nil without them.
+func setupInitializers(
+	mgr ctrl.Manager, options Options, self string, templates cache.Cache, revisions *apply.Revisions,
+) error {
 	if err := (&controller.ConfigurationReconciler{
 		Client:   mgr.GetClient(),
 		Live:     mgr.GetAPIReader(),
@@ -153,6 +156,7 @@ func setupInitializers(mgr ctrl.Manager, options Options, self string, revisions
 		SystemNamespace: options.SystemNamespace,
 		Operator:        self,
 		Revisions:       revisions,
+		RevisionCache:   templates,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
 	}

@@ -4,6 +4,7 @@
 package templateset
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -23,6 +24,8 @@ const (
 	prefixParams  = "params."
 	exprRequester = "requestedBy"
 	maxParts      = 8
+	// maxBytes limits the metadata of a template in the set.
+	maxBytes = 4 << 10
 	// maxLength is the length of the value of a parameter, in characters, from which it is ignored. The templates policy
 	// rejects longer ones.
 	maxLength = 1024
@@ -100,7 +103,11 @@ func CheckMetadata(path *field.Path, spec *v1alpha1.NamespaceTemplateSpec) field
 				"with the defaults of the parameters: "+strings.Join(validation.IsValidLabelValue(value), "; ")))
 		}
 	}
-	_, annotationErrs := valuesOf(path.Child("annotations"), spec.Metadata.Annotations, spec)
+	annotations, annotationErrs := valuesOf(path.Child("annotations"), spec.Metadata.Annotations, spec)
+	encoded, _ := json.Marshal([][]internalv1alpha1.EffectiveValue{labels, annotations}) // This cannot fail.
+	if len(encoded) > maxBytes {
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the metadata have %d bytes, more than %d", len(encoded), maxBytes)))
+	}
 	return append(errs, annotationErrs...)
 }
 

@@ -19,16 +19,28 @@ import (
 // MaxTemplateBytes limits Size. Without this limit, the author of an old template could displace many newer ones.
 const MaxTemplateBytes = 16 << 10
 
-// MaxBytes limits the sum of Size of the templates in the set. The API server stores at most 1.5 MiB in an object.
+// MaxBytes limits the sum of Size of the templates in the set. The API server stores at most 1.5 MiB in an object, of which
+// the metadata have 512 KiB.
 const MaxBytes = 512 << 10
 
 // Compute returns the part of the templates that the admission policies use, sorted by name. It omits templates that
-// do not fit.
-func Compute(templates []v1alpha1.NamespaceTemplate) []internalv1alpha1.EffectiveTemplate {
+// do not fit. New Namespaces get the metadata in the current specs, by template, if they are not those of the template;
+// none if a spec is nil.
+func Compute(
+	templates []v1alpha1.NamespaceTemplate, current map[string]*v1alpha1.NamespaceTemplateSpec,
+) []internalv1alpha1.EffectiveTemplate {
 	fitting := fit(templates, func(t *v1alpha1.NamespaceTemplate) int { return Size(&t.Spec) })
 	effective := make([]internalv1alpha1.EffectiveTemplate, 0, len(fitting))
 	for _, template := range fitting {
-		effective = append(effective, effectiveTemplate(template.Name, &template.Spec))
+		next, spec := effectiveTemplate(template.Name, &template.Spec), &template.Spec
+		if other, ok := current[template.Name]; ok {
+			spec = other
+		}
+		if spec != nil && spec.Metadata != nil {
+			next.Labels, next.Annotations = Values(spec)
+			next.Lock = spec.Metadata.Lock
+		}
+		effective = append(effective, next)
 	}
 	slices.SortFunc(effective, func(a, b internalv1alpha1.EffectiveTemplate) int { return cmp.Compare(a.Name, b.Name) })
 	return effective
@@ -50,24 +62,21 @@ func Omitted(
 	return omitted
 }
 
-// Size returns the size of a template in the set without its name, in bytes.
+// Size returns the size of a template in the set without its name and its metadata, in bytes.
 func Size(spec *v1alpha1.NamespaceTemplateSpec) int {
 	encoded, _ := json.Marshal(effectiveTemplate("", spec)) // Encoding this type cannot fail.
 	return len(encoded)
 }
 
+// effectiveTemplate returns a template without its metadata, which can be those of another revision.
 func effectiveTemplate(name string, spec *v1alpha1.NamespaceTemplateSpec) internalv1alpha1.EffectiveTemplate {
 	spec = spec.DeepCopy()
 	for i := range spec.Parameters {
 		spec.Parameters[i].Description = ""
 	}
-	effective := internalv1alpha1.EffectiveTemplate{
+	return internalv1alpha1.EffectiveTemplate{
 		Name: name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access, Parameters: spec.Parameters,
 	}
-	if effective.Labels, effective.Annotations = Values(spec); spec.Metadata != nil {
-		effective.Lock = spec.Metadata.Lock
-	}
-	return effective
 }
 
 // fit returns the templates that fit, the oldest first: the author of a new template can neither displace older ones

@@ -59,25 +59,26 @@ func (r *Revisions) Current(ctx context.Context, tmpl *v1alpha1.NamespaceTemplat
 	return currentOf(tmpl, stored), err
 }
 
-// SetCurrentMetadata replaces the metadata that templates specify by those of the revisions that new Namespaces get. The
-// templates are not changed otherwise, and may be those of a cache.
-func (r *Revisions) SetCurrentMetadata(ctx context.Context, templates []v1alpha1.NamespaceTemplate) error {
+// CurrentSpecs returns the specs of the revisions that new Namespaces get, by template, if they are not those of the
+// templates; nil if a revision cannot be read.
+func (r *Revisions) CurrentSpecs(
+	ctx context.Context, templates []v1alpha1.NamespaceTemplate,
+) (map[string]*v1alpha1.NamespaceTemplateSpec, error) {
+	specs := map[string]*v1alpha1.NamespaceTemplateSpec{}
 	for i := range templates {
 		tmpl := &templates[i]
 		stored, err := r.list(ctx, r.Cached, tmpl.Name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		current := currentOf(tmpl, stored)
 		if current == "" || current == template.Revision(&tmpl.Spec) {
 			continue // The first revision is current at once.
 		}
-		// Otherwise, no new Namespace is initialized, and the template reports why.
-		if spec, err := r.Get(ctx, tmpl, current); err == nil {
-			tmpl.Spec.Metadata = spec.Metadata
-		}
+		// The template reports the error, and no new Namespace is initialized.
+		specs[tmpl.Name], _ = r.Get(ctx, tmpl, current)
 	}
-	return nil
+	return specs, nil
 }
 
 // currentOf returns the revision with the highest v1alpha1.AnnotationCurrentRevision. If it was deleted, this is the

@@ -32,7 +32,7 @@ func Compile(spec *v1alpha1.NamespaceTemplateSpec) (*Program, field.ErrorList) {
 	errs = append(errs, templateset.CheckMetadata(path.Child("metadata"), spec)...)
 	objects, objectErrs := compiler.compileObjects(path.Child("objects"), spec.Objects)
 	if size := templateset.Size(spec); size > templateset.MaxTemplateBytes {
-		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the selector, the parameters and the metadata have %d bytes, more than %d",
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the selector and the parameters have %d bytes, more than %d",
 			size, templateset.MaxTemplateBytes)))
 	}
 	if errs = append(append(errs, variableErrs...), objectErrs...); len(errs) > 0 {
