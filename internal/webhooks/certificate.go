@@ -193,15 +193,24 @@ type restartable struct {
 	log logr.Logger
 }
 
-// Start implements manager.Runnable.
+// Start implements manager.Runnable. It does not wait for the rotator after the context is done: the rotator reads the
+// Secret without the context, and waits forever if its cache was stopped before it had listed the Secret.
 func (r restartable) Start(ctx context.Context) error {
-	_ = wait.PollUntilContextCancel(ctx, rotationRetry, true, func(ctx context.Context) (bool, error) {
-		err := r.Runnable.Start(ctx)
-		if err != nil {
-			r.log.Error(err, messageRotationFailed)
-		}
-		// The errors of the first refresh: the Secret does not exist, or cannot be written.
-		return !apierrors.IsNotFound(err) && !wait.Interrupted(err), nil
-	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = wait.PollUntilContextCancel(ctx, rotationRetry, true, func(ctx context.Context) (bool, error) {
+			err := r.Runnable.Start(ctx)
+			if err != nil {
+				r.log.Error(err, messageRotationFailed)
+			}
+			// The errors of the first refresh: the Secret does not exist, or cannot be written.
+			return !apierrors.IsNotFound(err) && !wait.Interrupted(err), nil
+		})
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 	return nil
 }

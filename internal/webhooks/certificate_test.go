@@ -52,6 +52,22 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+func TestRestartableStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		defer close(stopped)
+		runnable := restartable{manager.RunnableFunc(func(context.Context) error {
+			<-stopped // Without the context.
+			return nil
+		}), logr.Discard()}
+		cancel()
+		if err := runnable.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestResilient verifies that only the rotator is wrapped, and runs only on the leader.
 func TestResilient(t *testing.T) {
 	added := &recordingManager{}

@@ -131,6 +131,11 @@ var _ = Describe("A template that does not fit into the set", func() {
 		By("selecting it together with one that fits")
 		namespace := selectedBy(template.Name)
 		namespace.Labels[v1alpha1.LabelTemplate] = last.Name
+		Eventually(func(g Gomega) {
+			probe := namespace.DeepCopy()
+			g.Expect(creator.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			g.Expect(probe.Annotations[v1alpha1.AnnotationSelectedTemplates]).To(Equal(last.Name))
+		}).WithContext(ctx).Should(Succeed(), "the policies have read the set")
 		createInitialized(ctx, namespace)
 		expectValue(ctx, namespace, "config", "a")
 		Expect(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates]).To(And(
