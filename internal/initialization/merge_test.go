@@ -364,7 +364,7 @@ func TestAddTemplates(t *testing.T) {
 			configured[0].Name = "a.corp.com"
 			merged := Merged{Initializers: configured}
 			var names []string
-			for _, template := range merged.AddTemplates(test.templates) {
+			for _, template := range merged.AddTemplates(test.templates, nil) {
 				names = append(names, template.Name)
 			}
 			g.Expect(names).To(HaveLen(test.want))

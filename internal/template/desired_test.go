@@ -51,13 +51,15 @@ func TestCheckCount(t *testing.T) {
 func TestRetention(t *testing.T) {
 	g := NewWithT(t)
 	tmpl := &v1alpha1.NamespaceTemplate{}
-	g.Expect(MayRemove(tmpl, 1, true)).To(BeTrue())
-	g.Expect(MayRemove(tmpl, 1, false)).To(BeFalse(), "an object was not applied")
-	g.Expect(MayRemove(tmpl, 0, true)).To(BeFalse(), "the template contains no object")
+	quota := schema.GroupKind{Kind: "ResourceQuota"}
+	g.Expect(MayRemove(tmpl, quota, 1)).To(BeTrue())
+	g.Expect(MayRemove(tmpl, quota, 0)).To(BeFalse(), "the template contains no object")
+	g.Expect(MayRemove(tmpl, KindLabel, 0)).To(BeTrue())
 	tmpl.Spec.ObjectRetentionPolicy = v1alpha1.TemplateObjectRetentionPolicy{
 		WhenRemoved: v1alpha1.RetentionRetain, WhenDeselected: "deselected", WhenDeleted: "deleted",
 	}
-	g.Expect(MayRemove(tmpl, 1, true)).To(BeFalse())
+	g.Expect(MayRemove(tmpl, quota, 1)).To(BeFalse())
+	g.Expect(MayRemove(tmpl, KindLabel, 1)).To(BeFalse())
 	g.Expect(RetentionPolicy(tmpl)).To(BeEquivalentTo("deselected"))
 	tmpl.DeletionTimestamp = &metav1.Time{}
 	g.Expect(RetentionPolicy(tmpl)).To(BeEquivalentTo("deleted"))

@@ -92,10 +92,11 @@ func TestMetadata(t *testing.T) {
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
-			p.AppliedMetadata(label, now)
+			isChanged := test.current != wanted
+			p.AppliedMetadata(label, isChanged, now)
 			g.Expect(label.Recorded).To(Equal(recorded(wanted, test.isAdopted)))
 			_, rounds := p.Memory.Rounds.Next(label.Key(), v1alpha1.ConflictReport, now)
-			g.Expect(rounds == 1).To(Equal(test.action == ActionRestore))
+			g.Expect(rounds == 1).To(Equal(isChanged))
 		})
 	}
 }
