@@ -13,9 +13,10 @@ import (
 // with apply.
 //
 // TemplateMetadata specifies labels and annotations of Namespaces. The API server sets them in the request that creates
-// a Namespace, and replaces other values in it. Selectors are evaluated before, so they do not depend on them. The
-// operator sets them on other Namespaces, with the permissions of the ServiceAccount. Their keys cannot have the prefixes
-// "kubernetes.io/", "kubectl.kubernetes.io/" and "nslifecycle.dev/".
+// a Namespace, and replaces other values in it. The selectors of templates and initializers are evaluated before: they do
+// not depend on these labels when a Namespace is created, but they do later. The operator sets them on other Namespaces,
+// with the permissions of the ServiceAccount. Keys cannot have the prefixes "kubernetes.io/", "kubectl.kubernetes.io/"
+// and "nslifecycle.dev/".
 type TemplateMetadataApplyConfiguration struct {
 	// labels are the labels.
 	Labels map[string]apiv1alpha1.TemplateMetadataValue `json:"labels,omitempty"`
