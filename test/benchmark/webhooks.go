@@ -44,16 +44,31 @@ type injected struct {
 
 func injectedCases() []injected {
 	names := initializerNames()
+	defaults := internalv1alpha1.EffectiveTemplate{
+		Name: configurationName, NamespaceSelector: &v1alpha1.NamespaceSelector{}, Access: v1alpha1.AccessOpen,
+		Parameters: []v1alpha1.TemplateParameter{
+			{Name: "first", Default: ptr.To("1")}, {Name: "second", Default: ptr.To("2")},
+		},
+	}
+	withMetadata := *defaults.DeepCopy()
+	parameter := internalv1alpha1.EffectivePart{Annotation: v1alpha1.PrefixParameter + "first", Default: "1"}
+	withMetadata.Labels = []internalv1alpha1.EffectiveValue{
+		{Key: "example.com/zone", Parts: []internalv1alpha1.EffectivePart{{Text: "zone-"}, parameter}},
+		{Key: "pod-security.kubernetes.io/enforce", Parts: []internalv1alpha1.EffectivePart{{Text: "baseline"}}},
+		{Key: "pod-security.kubernetes.io/warn", Parts: []internalv1alpha1.EffectivePart{{Text: "restricted"}}},
+	}
+	withMetadata.Annotations = []internalv1alpha1.EffectiveValue{
+		{Key: "example.com/cost-center", Parts: []internalv1alpha1.EffectivePart{parameter}},
+		{Key: "example.com/owner", Parts: []internalv1alpha1.EffectivePart{{Text: "user "}, {}}},
+	}
+	ofTemplates := []string{v1alpha1.TemplatesInitializer}
 	return []injected{
 		{what: "one initializer", initializers: names[:1]},
 		{what: "three initializers", initializers: names},
-		{what: "a template with two defaults", initializers: []string{v1alpha1.TemplatesInitializer},
-			templates: []internalv1alpha1.EffectiveTemplate{{
-				Name: configurationName, NamespaceSelector: &v1alpha1.NamespaceSelector{}, Access: v1alpha1.AccessOpen,
-				Parameters: []v1alpha1.TemplateParameter{
-					{Name: "first", Default: ptr.To("1")}, {Name: "second", Default: ptr.To("2")},
-				},
-			}}},
+		{what: "a template with two defaults", initializers: ofTemplates,
+			templates: []internalv1alpha1.EffectiveTemplate{defaults}},
+		{what: "a template with two defaults, three labels and two annotations", initializers: ofTemplates,
+			templates: []internalv1alpha1.EffectiveTemplate{withMetadata}},
 	}
 }
 

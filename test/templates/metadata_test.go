@@ -170,6 +170,28 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		expectLabel(ctx, namespace, "zone", "l")
 	})
 
+	It("are locked while the namespace is initializing, and keep their template", func(ctx context.Context) {
+		template := createTemplate(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
+			Labels: labelsOf("zone", "a"), Lock: v1alpha1.LockAll,
+		}), only("config", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"key":"${params.typo}"}}`))
+		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		refused := func(patch, message string) {
+			GinkgoHelper()
+			err := creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(patch))
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s: %v", patch, err)
+			Expect(err).To(MatchError(ContainSubstring(message)))
+		}
+		for range 2 {
+			refused(`{"metadata":{"labels":{"zone":null}}}`, `template "`+template.Name+`" sets and locks it`)
+			refused(`{"metadata":{"labels":{"kind":"other"}}}`, "would no longer select the namespace")
+			change(ctx, template.Name, only("config", configMap("config", "a")))
+			expectInitialized(ctx, namespace)
+		}
+		Expect(cluster.Admin.Patch(ctx, namespace.DeepCopy(),
+			framework.MergePatch(`{"metadata":{"labels":{"kind":"other"}}}`))).To(Succeed())
+	})
+
 	It("are those of the revision that new namespaces get", func(ctx context.Context) {
 		template, namespace := createSelecting(ctx, "metadata",
 			withMetadata(v1alpha1.TemplateMetadata{Labels: labelsOf("zone", "a")}))
