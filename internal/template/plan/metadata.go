@@ -17,7 +17,7 @@ import (
 // another value, which the template does not adopt, if its parameters make it invalid, or if it changes again and again,
 // because of another client or because templates depend on each other's labels.
 func (p *Pass) CheckMetadata(tmpl *v1alpha1.NamespaceTemplate, object *Object, now time.Time) error {
-	kind, name, own := object.Manifest.GetKind(), object.Manifest.GetName(), object.Own
+	kind, name, own := strings.ToLower(object.Manifest.GetKind()), object.Manifest.GetName(), object.Own
 	exists := own.Current != nil && own.Created != own.Current.UID && !p.IsInitializing
 	if object.Action == ActionCreate && exists {
 		switch adopt := tmpl.Spec.Sync.AdoptionPolicy; {
