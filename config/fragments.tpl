@@ -40,19 +40,13 @@ object.metadata.?labels.orValue({}).exists(k, {{include "isReserved" "settable" 
 object.metadata.?annotations.orValue({}).exists(k, {{include "isReserved" "settable" .settableAnnotations}})
 {{- end}}
 
-{{/* The labels or annotations that the selected templates set on a new Namespace, with the parts of their values. */}}
-{{define "metadataToSet" -}}
-variables.selectedTemplates == '' ? [] :
-variables.templates.reverse().map(t, t.?{{.field}}.orValue([]).map(v, {
-  'key': v.key,
-  'parts': dyn(v.?parts.orValue([]).map(p,
-    has(p.text) ? string(p.text) :
-    has(p.label) ? variables.labels[?p.label].orValue('') :
-    !has(p.annotation) ? request.userInfo.username :
-    object.metadata.?annotations[?p.annotation].orValue(
-      (variables.defaults.filter(d, 'parameter.nslifecycle.dev/' + d.name == p.annotation).map(d, string(d.default)).reverse() +
-       [string(p.?default.orValue(''))])[0])).map(s, s.size() > 1024 ? '' : s))
-})).flatten().filter(v, !('' in v.parts))
+{{/* The parts of the value v of a label or annotation that a template sets on a new Namespace. */}}
+{{define "partsOfMetadata" -}}
+v.?parts.orValue([]).map(p,
+  has(p.text) ? string(p.text) :
+  has(p.label) ? variables.labels[?p.label].orValue('') :
+  has(p.annotation) ? object.metadata.annotations[?p.annotation].orValue('') :
+  request.userInfo.username).map(s, s.size() > 1024 ? '' : s)
 {{- end}}
 
 {{/* Whether the user may initialize a namespace. */}}

@@ -73,14 +73,11 @@ spec:
     expression: >-
       variables.selected.exists(i, i.name == 'templates.nslifecycle.dev')
       ? variables.templates.map(t, t.name).join(',') : ''
-  # The labels and annotations that these templates set, in the reverse order of the templates, as above. A value is not
-  # set if one of its parts is empty. internal/templateset implements the same rules.
-  - name: labelsToSet
+  # The templates that the first mutation has written, reversed.
+  - name: settingTemplates
     expression: >-
-      {{include "metadataToSet" "field" "labels"}}
-  - name: annotationsToSet
-    expression: >-
-      {{include "metadataToSet" "field" "annotations"}}
+      [object.metadata.?annotations[?'nslifecycle.dev/selected-templates'].orValue('')].filter(s, s != '')
+        .map(s, s.split(',')).map(names, params.?templates.orValue([]).reverse().filter(t, t.name in names)).flatten()
   # The initializers' namespace finalizers that are not in the request.
   - name: finalizers
     expression: >-
@@ -117,10 +114,6 @@ spec:
             'nslifecycle.dev/pending-initializers': variables.pending,
             'nslifecycle.dev/initializers': variables.pending,
             'nslifecycle.dev/requested-by': request.userInfo.username}}]) +
-         variables.labelsToSet.map(v, JSONPatch{op: 'add',
-           path: '/metadata/labels/' + jsonpatch.escapeKey(v.key), value: v.parts.join('')}) +
-         variables.annotationsToSet.map(v, JSONPatch{op: 'add',
-           path: '/metadata/annotations/' + jsonpatch.escapeKey(v.key), value: v.parts.join('')}) +
          (variables.selectedTemplates == '' ? [] :
           [JSONPatch{op: 'add', path: '/metadata/annotations/nslifecycle.dev~1selected-templates',
             value: variables.selectedTemplates}]) +
@@ -128,6 +121,20 @@ spec:
           ? JSONPatch{op: 'add', path: '/spec/finalizers',
               value: object.spec.?finalizers.orValue([]) + variables.finalizers}
           : JSONPatch{op: 'add', path: '/spec', value: {'finalizers': variables.finalizers}}]))
+  # The labels and annotations that the selected templates set, in the reverse order of the templates, as above. The
+  # object is that after the first mutation, so it has the defaults of parameters. A value is not set if one of its parts
+  # is empty. internal/templateset implements the same rules.
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >-
+        variables.settingTemplates.map(t, t.?labels.orValue([])).flatten()
+        .map(v, {'key': v.key, 'parts': dyn({{include "partsOfMetadata"}})}).filter(v, !('' in v.parts))
+        .map(v, JSONPatch{op: 'add',
+          path: '/metadata/labels/' + jsonpatch.escapeKey(v.key), value: v.parts.join('')}) +
+        variables.settingTemplates.map(t, t.?annotations.orValue([])).flatten()
+        .map(v, {'key': v.key, 'parts': dyn({{include "partsOfMetadata"}})}).filter(v, !('' in v.parts))
+        .map(v, JSONPatch{op: 'add',
+          path: '/metadata/annotations/' + jsonpatch.escapeKey(v.key), value: v.parts.join('')})
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding

@@ -5,6 +5,7 @@ package templates
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
@@ -252,6 +254,40 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		group.Wait()
 		Eventually(seen.Load).WithContext(ctx).WithTimeout(time.Minute).Should(BeNumerically(">=", creators*each))
 		Expect(absent.Load()).To(BeZero())
+	})
+
+	It("of all templates together are within the limits of the API server", func(ctx context.Context) {
+		name := framework.Unique("metadata")
+		full := func(i int) *v1alpha1.NamespaceTemplate {
+			metadata := v1alpha1.TemplateMetadata{Labels: labelsOf(), Annotations: labelsOf(), Lock: v1alpha1.LockAll}
+			for j := range 7 { // The guard policy limits the labels and annotations to 2000.
+				key := fmt.Sprintf("%03d.example.com/%02d", i, j)
+				metadata.Labels[key], metadata.Annotations[key] = "x-${params.size}-y", "x-${params.size}-y-${requestedBy}"
+			}
+			template := newTemplate(fmt.Sprintf("%s-%03d", name, i), withMetadata(metadata))
+			template.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"kind": v1alpha1.LabelValue(name)}
+			template.Spec.Objects, template.Labels = nil, map[string]string{"test": name}
+			return template
+		}
+		DeferCleanup(func(ctx context.Context) {
+			Expect(cluster.Admin.DeleteAllOf(ctx, &v1alpha1.NamespaceTemplate{}, client.MatchingLabels{"test": name})).To(Succeed())
+			Eventually(func(g Gomega) { g.Expect(cluster.EffectiveSet(g, ctx).Templates).To(BeEmpty()) }).
+				WithContext(ctx).Should(Succeed())
+		})
+		cluster.StopManager() // It would publish a set for each template.
+		for i := range internalv1alpha1.MaxTemplates {
+			Expect(cluster.Admin.Create(ctx, full(i))).To(Succeed())
+		}
+		restoreManager(ctx)
+		namespace := selectedBy(name)
+		Eventually(func(g Gomega) {
+			probe := namespace.DeepCopy()
+			g.Expect(creator.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			g.Expect(probe.Annotations).To(HaveKeyWithValue(
+				fmt.Sprintf("%03d.example.com/06", internalv1alpha1.MaxTemplates-1), "x-s-y-"+alice))
+		}).WithContext(ctx).Should(Succeed(), "the policies have read the set")
+		createAs(ctx, creator, namespace)
+		Expect(creator.Patch(ctx, namespace, framework.MergePatch(`{"metadata":{"labels":{"other":"x"}}}`))).To(Succeed())
 	})
 
 	DescribeTable("are rejected", func(ctx context.Context, metadata v1alpha1.TemplateMetadata, message string) {
