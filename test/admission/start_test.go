@@ -275,8 +275,10 @@ func ignoreSubjects(user *framework.User, namespace string) []*startAttack {
 func ignoreConfinement(ctx context.Context) []*startAttack {
 	GinkgoHelper()
 	policy, binding := confinement.Subjects{confinedUser: {"a.test.example.com"}}.Render()
-	Expect(cluster.Admin.Create(ctx, policy)).To(Succeed())
-	Expect(cluster.Admin.Create(ctx, binding)).To(Succeed())
+	for _, object := range []client.Object{policy, binding} {
+		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object.DeepCopyObject().(client.Object)))).To(Succeed())
+		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+	}
 	config, err := cluster.User(confinedUser)
 	Expect(err).NotTo(HaveOccurred())
 	attack := createConfigMap(framework.NewUser(config), metav1.NamespaceDefault)

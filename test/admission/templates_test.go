@@ -111,7 +111,8 @@ func restrictedTemplates() {
 		}
 		Eventually(send).WithArguments("gold,absent").WithContext(ctx).
 			Should(BeDeniedBy(internalv1alpha1.PolicyTemplates, `NamespaceTemplate "absent"`, "repeat the request"))
-		Expect(send("gold")).To(Succeed())
+		Expect(send("gold")).To(forbidden("gold"), "whatever its labels are")
+		Expect(send("by-name")).To(Succeed())
 	})
 
 	It("is counted: a request can choose eight", func(ctx context.Context) {
