@@ -248,19 +248,18 @@ func (o *explainOptions) print(kind string, document any, all ...*explanation) e
 	for _, result := range all {
 		screen := printer.NewScreen(o.Out)
 		text := printer.RenderDiagnosis(result.Diagnosis, screen)
-		var waitsFor []printer.Branch
+		waitsFor := printer.Branch{Label: "Waiting for"}
 		for _, one := range result.WaitsFor {
-			waitsFor = append(waitsFor, printer.Branch{Text: one})
+			waitsFor.Children = append(waitsFor.Children, printer.Branch{Text: one})
 		}
-		if len(waitsFor) > 0 {
-			text += "\n" + printer.RenderTree([]printer.Branch{{Label: "Waiting for", Children: waitsFor}}, screen.Columns)
-		}
-		branches := relationBranches(result.Templates, screen.Colors)
+		related := printer.Branch{Label: "Templates", Children: relationBranches(result.Templates, screen.Colors)}
 		for _, unused := range result.UnusedSettings {
-			branches = append(branches, printer.Branch{Text: unused, Paint: screen.Colors.Yellow})
+			related.Children = append(related.Children, printer.Branch{Text: unused, Paint: screen.Colors.Yellow})
 		}
-		if len(branches) > 0 {
-			text += "\n" + printer.RenderTree([]printer.Branch{{Label: "Templates", Children: branches}}, screen.Columns)
+		for _, tree := range []printer.Branch{waitsFor, related} {
+			if len(tree.Children) > 0 {
+				text += "\n" + printer.RenderTree([]printer.Branch{tree}, screen.Columns)
+			}
 		}
 		texts = append(texts, text)
 	}
