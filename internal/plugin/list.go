@@ -95,7 +95,7 @@ func (o *listOptions) run(ctx context.Context) error {
 		list = o.listMine
 	}
 	namespaces, err := list(ctx, o.selector)
-	if apierrors.IsForbidden(err) {
+	if !o.mine && apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; to list the namespaces that you have created, run: %s", err,
 			o.withConnection(displayName+" list --mine"))
 	}

@@ -74,6 +74,8 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 		return nil
 	case err != nil:
 		return err
+	case o.target == forReady && namespace.DeletionTimestamp != nil:
+		return fmt.Errorf("namespace %q is being deleted", name)
 	case o.target == forReady:
 		_, err = o.waitUntilInitialized(ctx, o.Out, client, namespace, o.timeout)
 		return err

@@ -69,6 +69,7 @@ var _ = Describe("A user who can only create, get and delete namespaces", func()
 		deleted := developer.run(ctx, "delete", name, "--timeout=3s")
 		Expect(deleted.code).To(Equal(1))
 		Expect(deleted.stdout).To(ContainSubstring("waiting for finalizer " + testFinalizer))
+		Expect(developer.run(ctx, "wait", name).stderr).To(ContainSubstring("is being deleted"))
 		explained = developer.kubectl(ctx, nil, propose(deleted.stderr)...)
 		Expect(explained.stdout).To(And(ContainSubstring("Namespace "+name+": Terminating"),
 			ContainSubstring("finalizer "+testFinalizer+" on 1")))
