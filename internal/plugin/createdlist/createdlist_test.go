@@ -65,7 +65,8 @@ func TestListIsPrivate(t *testing.T) {
 	g := NewWithT(t)
 	list := newList(t)
 	g.Expect(list.Add(Namespace{Name: "shop", UID: "1"})).To(Succeed())
-	for name, mode := range map[string]fs.FileMode{list.directory: 0o700, filepath.Join(list.directory, prefix+"shop"): 0o600} {
+	file := filepath.Join(list.directory, prefix+"shop")
+	for name, mode := range map[string]fs.FileMode{list.directory: 0o700, file: 0o600} {
 		info, err := os.Stat(name)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(info.Mode().Perm()).To(Equal(mode), name)
