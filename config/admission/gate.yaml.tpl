@@ -51,7 +51,7 @@ spec:
       + ' initialization is complete; pending: '
       + variables.first.filter(n, variables.first.indexOf(n) < 5).join(', ')
       + (variables.pending.size() > 5 ? ' and ' + string(variables.pending.size() - 5) + ' more' : '')
-      + '. To wait, run: kubectl wait --for=condition=Ready namespace/' + request.namespace
+      + '. To see its state, run: kubectl get namespace ' + request.namespace + ' --output=yaml'
       + '; then repeat the request'
 ---
 apiVersion: admissionregistration.k8s.io/v1

@@ -16,7 +16,7 @@ validations:
   messageExpression: >-
     'namespace "' + request.namespace + '" is being initialized, and user "' + request.userInfo.username
     + '" must wait, because it is one of the waitingSubjects of a NamespaceInitializerConfiguration.'
-    + ' To wait, run: kubectl wait --for=condition=Ready namespace/' + request.namespace
+    + ' To see its state, run: kubectl get namespace ' + request.namespace + ' --output=yaml'
     + '; then repeat the request'
 {{- end -}}
 # Extends the gate policy to the waitingSubjects of the configurations. They hold the "initialize"

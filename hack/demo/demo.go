@@ -136,6 +136,10 @@ func (d *demo) start(ctx context.Context) error {
 	if err := controlPlane.AggregateClusterRoles(ctx); err != nil {
 		return err
 	}
+	// Templates wait until the quotas are counted.
+	if err := controlPlane.StartQuotas(ctx); err != nil {
+		return err
+	}
 
 	d.out.say("Installing nslifecycle: kubectl apply -k config/default")
 	if err := controlPlane.InstallHold(ctx, "default"); err != nil {
@@ -297,6 +301,6 @@ Commands to try as the administrator, who has the "initialize" verb and can writ
   kubectl label namespace team-b nslifecycle.dev/initializing=true
   kubectl delete namespace team-b
 
-No kubelet and no kube-controller-manager run here, so Pods are never started, and the
-manager finalizes namespaces.`)
+No kubelet and no kube-controller-manager run here, so Pods are never started, the manager
+finalizes namespaces, and quotas do not count what is deleted.`)
 }

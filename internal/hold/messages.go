@@ -30,8 +30,8 @@ func pendingMessage(namespace *corev1.Namespace) string {
 		names = names[:maxNames]
 	}
 	return fmt.Sprintf("namespace %q is being initialized; only its initializers can write to it until the "+
-		"initialization is complete; pending: %s%s. To wait, run: kubectl wait --for=condition=Ready "+
-		"namespace/%s; then repeat the request",
+		"initialization is complete; pending: %s%s. To see its state, run: kubectl get namespace %s --output=yaml; "+
+		"then repeat the request",
 		namespace.Name, strings.Join(names, ", "), more, namespace.Name)
 }
 

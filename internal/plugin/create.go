@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/createdlist"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
@@ -114,11 +116,14 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.dryRun == dryRunServer:
+	if o.dryRun == dryRunServer {
 		return o.printCreated(created)
-	case o.wait:
-		return o.waitUntilInitialized(ctx, client, created)
+	}
+	if err := o.recordCreation(ctx, created); err != nil {
+		o.warnf("%s: %v", msgNotRecorded, err)
+	}
+	if o.wait {
+		return o.waitAndPrint(ctx, client, created)
 	}
 	if err := o.printCreated(created); err != nil {
 		return err
@@ -128,6 +133,25 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 			printable.Count(len(pending), "initializer"), o.waitCommand(name))
 	}
 	return nil
+}
+
+const msgNotRecorded = `"list --mine" might not list the namespace`
+
+// recordCreation records a new namespace for "list --mine".
+func (o *createOptions) recordCreation(ctx context.Context, created *corev1.Namespace) error {
+	// The API server sets the annotation only if there are initializers or templates.
+	user, ok := created.Annotations[v1alpha1.AnnotationRequestedBy]
+	if !ok {
+		var err error
+		if user, err = o.userName(ctx); err != nil {
+			return err
+		}
+	}
+	list, err := o.createdList(user)
+	if err != nil {
+		return err
+	}
+	return list.Add(createdlist.Namespace{Name: created.Name, UID: created.UID})
 }
 
 // chooseTemplate sets the label and the annotations for --template and --parameter. The API server
@@ -167,34 +191,42 @@ func (o *createOptions) printNamespace(namespace *corev1.Namespace) error {
 	return o.output.PrintObject(o.Out, namespace)
 }
 
-// waitUntilInitialized shows the progress of a new Namespace until the Namespace is initialized.
-func (o *createOptions) waitUntilInitialized(
+// waitAndPrint waits until a new Namespace is initialized. If the output is structured, it prints the Namespace.
+func (o *createOptions) waitAndPrint(
 	ctx context.Context, client corev1client.NamespaceInterface, created *corev1.Namespace,
 ) error {
 	out := o.Out
 	if o.output.IsStructured() {
 		out = o.ErrOut // The object is written to stdout.
 	}
-	waiter := &createWaiter{session: o.session, display: printer.NewDisplay(out), name: created.Name, started: time.Now()}
-	waiter.display.Printf("namespace/%s created", created.Name)
-	waitCtx, cancel := withTimeout(ctx, o.timeout)
-	defer cancel()
-	initialized, err := waiter.wait(waitCtx, client, created)
-	switch {
-	case ctx.Err() != nil:
-		err := fmt.Errorf("interrupted; namespace %q is still initializing; to wait for it, run: %s",
-			created.Name, o.waitCommand(created.Name))
-		return &StatusError{Code: ExitInterrupted, Err: err}
-	case waitCtx.Err() != nil:
-		pending := cmp.Or(strings.Join(waiter.state.Pending, ", "), "the operator")
-		return fmt.Errorf("timed out after %s waiting for the initialization of namespace %q; pending: %s; to see why, "+
-			"run: %s", o.timeout, created.Name, pending, o.explainCommand(created.Name))
-	case err != nil:
-		return err
-	case o.output.IsStructured():
+	fmt.Fprintf(out, "namespace/%s created\n", created.Name)
+	initialized, err := o.waitUntilInitialized(ctx, out, client, created, o.timeout)
+	if err == nil && o.output.IsStructured() {
 		return o.printNamespace(initialized)
 	}
-	return nil
+	return err
+}
+
+// waitUntilInitialized shows the progress of a Namespace until it is initialized, and returns it.
+func (s *session) waitUntilInitialized(
+	ctx context.Context, out io.Writer, client corev1client.NamespaceInterface, namespace *corev1.Namespace,
+	timeout time.Duration,
+) (*corev1.Namespace, error) {
+	name := namespace.Name
+	waiter := &createWaiter{session: s, display: printer.NewDisplay(out), name: name, started: time.Now()}
+	waitCtx, cancel := withTimeout(ctx, timeout)
+	defer cancel()
+	initialized, err := waiter.wait(waitCtx, client, namespace)
+	switch {
+	case ctx.Err() != nil:
+		err = &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(
+			"interrupted; namespace %q is still initializing; to wait for it, run: %s", name, s.waitCommand(name))}
+	case waitCtx.Err() != nil:
+		pending := cmp.Or(strings.Join(waiter.state.Pending, ", "), "the operator")
+		err = fmt.Errorf("timed out after %s waiting for the initialization of namespace %q; pending: %s; to see why, "+
+			"run: %s", timeout, name, pending, s.explainCommand(name))
+	}
+	return initialized, err
 }
 
 // withTimeout is like context.WithTimeout, except that 0 means no timeout.
@@ -221,7 +253,7 @@ const (
 	msgDeletedDuringInitialization = "namespace %q was deleted during its initialization"
 )
 
-// createWaiter waits until a new Namespace is initialized and shows the progress of its initializers.
+// createWaiter waits until a Namespace is initialized and shows the progress of its initializers.
 type createWaiter struct {
 	*session
 	display *printer.Display

@@ -151,7 +151,7 @@ func (o *deleteOptions) waitUntilDeleted(
 		return nil
 	case ctx.Err() != nil:
 		// Unlike another delete, this command does not delete a new namespace with the same name.
-		wait := o.withConnection(shell.Command("kubectl wait --for=delete namespace/%s --timeout=5m", namespace.Name))
+		wait := o.withConnection(shell.Command(displayName+" wait %s --for=delete", namespace.Name))
 		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(
 			"interrupted; namespace %q is still being deleted; to wait for the deletion, run: %s", namespace.Name, wait)}
 	case errors.Is(err, context.DeadlineExceeded):

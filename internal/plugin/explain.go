@@ -111,6 +111,8 @@ type explanation struct {
 	*diagnosis.Diagnosis `json:",inline"`
 	// Templates are how the templates relate to the namespace.
 	Templates []templates.Relation `json:"templates,omitempty"`
+	// WaitsFor is what the conditions of a terminating Namespace report, if the cause is unknown.
+	WaitsFor []string `json:"waitsFor,omitempty"`
 	// UnusedSettings are sentences about parameters and a label with which the namespace chooses nothing.
 	UnusedSettings []string `json:"unusedSettings,omitempty"`
 }
@@ -126,6 +128,9 @@ func (o *explainOptions) explain(
 	result := &explanation{Diagnosis: rules.Diagnose(facts), Templates: relations.of(facts.Namespace)}
 	result.UnusedSettings = relations.unusedSettings(facts.Namespace, result.Templates)
 	o.connectRemedies(result.Diagnosis)
+	if result.State == diagnosis.StateTerminating && result.Result == diagnosis.Unknown {
+		result.WaitsFor, _ = deletionWaitsFor(facts.Namespace)
+	}
 	if result.State != diagnosis.StateTerminating {
 		result.Unread = append(result.Unread, relations.unread...)
 	}
@@ -243,12 +248,18 @@ func (o *explainOptions) print(kind string, document any, all ...*explanation) e
 	for _, result := range all {
 		screen := printer.NewScreen(o.Out)
 		text := printer.RenderDiagnosis(result.Diagnosis, screen)
-		branches := relationBranches(result.Templates, screen.Colors)
-		for _, unused := range result.UnusedSettings {
-			branches = append(branches, printer.Branch{Text: unused, Paint: screen.Colors.Yellow})
+		waitsFor := printer.Branch{Label: "Waiting for"}
+		for _, one := range result.WaitsFor {
+			waitsFor.Children = append(waitsFor.Children, printer.Branch{Text: one})
 		}
-		if len(branches) > 0 {
-			text += "\n" + printer.RenderTree([]printer.Branch{{Label: "Templates", Children: branches}}, screen.Columns)
+		related := printer.Branch{Label: "Templates", Children: relationBranches(result.Templates, screen.Colors)}
+		for _, unused := range result.UnusedSettings {
+			related.Children = append(related.Children, printer.Branch{Text: unused, Paint: screen.Colors.Yellow})
+		}
+		for _, tree := range []printer.Branch{waitsFor, related} {
+			if len(tree.Children) > 0 {
+				text += "\n" + printer.RenderTree([]printer.Branch{tree}, screen.Columns)
+			}
 		}
 		texts = append(texts, text)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -41,6 +42,7 @@ type listOptions struct {
 	output   printer.Output
 	selector string
 	state    string
+	mine     bool
 }
 
 func newListCommand(session *session) *cobra.Command {
@@ -53,8 +55,15 @@ func newListCommand(session *session) *cobra.Command {
 they wait for. The output formats wide, json and yaml also contain the NamespaceTemplates that select
 each namespace, with their revisions and failures.
 
-The command only lists Namespaces, which contain all other information, and NamespaceTemplates.`,
-		Example: `  # List the terminating namespaces
+The command only lists Namespaces, which contain all other information, and NamespaceTemplates.
+
+With --mine, it lists the namespaces that you have created. Without permission to list namespaces,
+these are the ones that "kubectl nslifecycle create" has created on this computer; it records their
+names in your configuration directory, and the command gets each of them.`,
+		Example: `  # List the namespaces that you have created
+  kubectl nslifecycle list --mine
+
+  # List the terminating namespaces
   kubectl nslifecycle list --state=Terminating -o wide
 
   # Print the names of the namespaces that are stuck
@@ -71,6 +80,7 @@ The command only lists Namespaces, which contain all other information, and Name
 	flags.StringVarP(&options.selector, "selector", "l", "", "Selector (label query) to filter on, as in kubectl get.")
 	flags.StringVar(&options.state, "state", "", fmt.Sprintf("If set, only list namespaces in this state. One of: (%s).",
 		strings.Join(states, ", ")))
+	flags.BoolVar(&options.mine, "mine", false, "If true, only list namespaces that you have created.")
 	_ = command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
@@ -80,7 +90,15 @@ func (o *listOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	namespaces, err := o.listNamespaces(ctx, o.selector)
+	list := o.listNamespaces
+	if o.mine {
+		list = o.listMine
+	}
+	namespaces, err := list(ctx, o.selector)
+	if !o.mine && apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; to list the namespaces that you have created, run: %s", err,
+			o.withConnection(displayName+" list --mine"))
+	}
 	if err != nil {
 		return err
 	}

@@ -90,6 +90,7 @@ Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupt
 		newTemplateCommand(session),
 		newUseCommand(session),
 		newVersionCommand(session),
+		newWaitCommand(session),
 	)
 	return root
 }

@@ -16,12 +16,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -29,6 +31,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/createdlist"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 	"github.com/nslifecycle/nslifecycle/internal/version"
@@ -182,6 +185,28 @@ func (s *session) listNamespaces(ctx context.Context, selector string) ([]corev1
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Namespace) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items, nil
+}
+
+// userName returns the name of the user who runs the command.
+func (s *session) userName(ctx context.Context) (string, error) {
+	client, err := newClient(s, authenticationv1client.NewForConfig)
+	if err != nil {
+		return "", err
+	}
+	review, err := client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("failed to get the name of the user: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
+}
+
+// createdList returns the namespaces that the plugin has created in the cluster as a user.
+func (s *session) createdList(user string) (*createdlist.List, error) {
+	config, err := s.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	return createdlist.Of(config.Host, user)
 }
 
 // contentClients returns clients for discovery and for the metadata of objects of all types. The
@@ -342,5 +367,5 @@ func (s *session) deleteCommand(name string) string {
 }
 
 func (s *session) waitCommand(name string) string {
-	return s.withConnection(shell.Command("kubectl wait --for=condition=Ready namespace/%s --timeout=5m", name))
+	return s.withConnection(shell.Command(displayName+" wait %s", name))
 }

@@ -28,7 +28,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 	It("rejects an ordinary user, with the pending initializers and a command", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(BeForbiddenBy("gate",
 			`namespace "`+namespace.Name+`" is being initialized`, "pending: "+framework.Absent,
-			"kubectl wait --for=condition=Ready namespace/"+namespace.Name))
+			"kubectl get namespace "+namespace.Name+" --output=yaml"))
 	})
 
 	It("allows writes by control plane components", func(ctx context.Context) {

@@ -122,7 +122,7 @@ var _ = Describe("create", func() {
 		finished := created.wait(ctx)
 		Expect(finished.code).To(Equal(130))
 		Expect(finished.stderr).To(And(HavePrefix("error: interrupted"),
-			ContainSubstring("kubectl wait --for=condition=Ready namespace/"+name+" --timeout=5m")))
+			ContainSubstring("kubectl nslifecycle wait "+name)))
 		Expect(get(ctx, admin, name).DeletionTimestamp).To(BeNil())
 	}, NodeTimeout(testTimeout))
 
@@ -162,7 +162,7 @@ var _ = Describe("create", func() {
 		DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
 		created := adminUser.run(ctx, "create", name)
 		Expect(created.stdout).To(Equal("namespace/" + name + " created\n"))
-		Expect(created.stderr).To(And(ContainSubstring("1 initializer"), ContainSubstring("namespace/"+name)))
+		Expect(created.stderr).To(And(ContainSubstring("1 initializer"), ContainSubstring("kubectl nslifecycle wait "+name)))
 
 		By("printing the Namespace when it is ready")
 		structured := adminUser.start("create", name+"-json", "--wait", "-o", "json")
@@ -256,7 +256,7 @@ var _ = Describe("delete", func() {
 		finished := deleted.wait(ctx)
 		Expect(finished.code).To(Equal(130))
 		Expect(finished.stderr).To(And(HavePrefix("error: interrupted"),
-			ContainSubstring("kubectl --context=nslifecycle wait --for=delete namespace/"+namespace.Name+" --timeout=5m")))
+			ContainSubstring("kubectl nslifecycle --context=nslifecycle wait "+namespace.Name+" --for=delete")))
 		Expect(get(ctx, admin, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 
 		again := adminUser.start("delete", namespace.Name)

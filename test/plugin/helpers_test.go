@@ -55,7 +55,7 @@ func newRestrictedUser(ctx context.Context, in *framework.Cluster, name string, 
 // environment returns environment variables with the plugin in PATH.
 func (u *user) environment() []string {
 	return append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
-		"HOME="+u.home, "KUBECONFIG="+filepath.Join(u.home, "kubeconfig"))
+		"HOME="+u.home, "XDG_CONFIG_HOME=", "KUBECONFIG="+filepath.Join(u.home, "kubeconfig"))
 }
 
 // result is the output and the exit status of a command.

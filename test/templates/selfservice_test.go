@@ -58,7 +58,9 @@ var _ = Describe("The sample for self-service", Ordered, ContinueOnFailure, func
 	It("is described in docs/self-service.md, whose commands succeed", func(ctx context.Context) {
 		page, err := os.ReadFile(filepath.Join(controlplane.Root(), "docs", "self-service.md"))
 		Expect(err).NotTo(HaveOccurred())
-		kubeconfig := framework.KubeconfigFile(cluster.Admin.Config)
+		kubeconfig, home := framework.KubeconfigFile(cluster.Admin.Config), GinkgoT().TempDir()
+		Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.PluginProgram,
+			filepath.Join(home, "kubectl-nslifecycle"))).To(Succeed())
 		blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 		Expect(blocks).To(HaveLen(3))
 		for _, block := range blocks {
@@ -66,8 +68,9 @@ var _ = Describe("The sample for self-service", Ordered, ContinueOnFailure, func
 			Eventually(func(g Gomega) {
 				command := exec.CommandContext(ctx, "bash", "-ec", block[1])
 				command.Dir = controlplane.Root()
-				command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig,
-					"PATH="+filepath.Dir(cluster.KubectlPath())+string(os.PathListSeparator)+os.Getenv("PATH"))
+				command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+home, "XDG_CONFIG_HOME=",
+					"PATH="+home+string(os.PathListSeparator)+filepath.Dir(cluster.KubectlPath())+
+						string(os.PathListSeparator)+os.Getenv("PATH"))
 				output, err := command.CombinedOutput()
 				g.Expect(err).NotTo(HaveOccurred(), "%s", output)
 			}).WithContext(ctx).Should(Succeed())

@@ -75,8 +75,8 @@ func (f view) findFailed() []diagnosis.Finding {
 		Cause: diagnosis.CauseInitializerFailing, Rank: diagnosis.RankPublished,
 		Message: messageInitializationFailed, Evidence: diagnosis.Published(texts...),
 		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(shell.Command("kubectl events --namespace=default --for=namespace/%s", f.Namespace.Name)),
-			diagnosis.ResolveWith(remedyDeleteFailed, shell.Command("kubectl delete namespace %s", f.Namespace.Name)),
+			diagnosis.Inspect(shell.Command(remedyGetNamespace, f.Namespace.Name)),
+			diagnosis.ResolveWith(remedyDeleteFailed, shell.Command("kubectl nslifecycle delete %s", f.Namespace.Name)),
 		},
 		Loss: lossFailed,
 	})}
