@@ -327,7 +327,7 @@ var _ = DescribeTable("The template in config/samples/migration adopts existing 
 	Entry("kyverno", "kyverno", "", "", &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "default-deny"},
 		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
-	}, map[string]string{podSecurityLabel: "baseline"}),
+	}, map[string]string{"pod-security.kubernetes.io/warn": "restricted"}),
 	Entry("capsule", "capsule", "capsule.clastix.io/tenant", "solar",
 		quotaOf("capsule-solar-0", "requests.cpu", "8", "pods", "10"), map[string]string{podSecurityLabel: "restricted"}),
 	Entry("hnc", "hnc", "corp.example.com/team", "team-a", &rbacv1.RoleBinding{
