@@ -29,10 +29,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-const (
-	teamLabel, team  = "corp.example.com/kind", "team"
-	podSecurityLabel = "pod-security.kubernetes.io/enforce"
-)
+const teamLabel, team = "corp.example.com/kind", "team"
 
 var _ = Describe("The samples in config/samples/templates", func() {
 	It("create a quota, limits, a locked NetworkPolicy and a RoleBinding for the creator", func(ctx context.Context) {
@@ -54,7 +51,7 @@ var _ = Describe("The samples in config/samples/templates", func() {
 		grantPermissions(ctx, "team")
 		waitUntilSelected(ctx, "team", wrappers.MakeNamespace("probe").Label(teamLabel, team).Obj())
 		namespace := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("ns")).Label(teamLabel, team).Obj())
-		Expect(namespace.Labels).To(HaveKeyWithValue(podSecurityLabel, "restricted"))
+		Expect(namespace.Labels).To(HaveKeyWithValue(podSecurity, "restricted"))
 		get(ctx, namespace, "team", &corev1.ResourceQuota{})
 		get(ctx, namespace, "deny-ingress", &networkingv1.NetworkPolicy{})
 		get(ctx, namespace, "creator", &rbacv1.RoleBinding{})
@@ -329,7 +326,7 @@ var _ = DescribeTable("The template in config/samples/migration adopts existing 
 		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
 	}, map[string]string{"pod-security.kubernetes.io/warn": "restricted"}),
 	Entry("capsule", "capsule", "capsule.clastix.io/tenant", "solar",
-		quotaOf("capsule-solar-0", "requests.cpu", "8", "pods", "10"), map[string]string{podSecurityLabel: "restricted"}),
+		quotaOf("capsule-solar-0", "requests.cpu", "8", "pods", "10"), map[string]string{podSecurity: "restricted"}),
 	Entry("hnc", "hnc", "corp.example.com/team", "team-a", &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "team-admins"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
