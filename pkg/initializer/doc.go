@@ -41,7 +41,7 @@
 // contains the reason and message of [NotYet] and [Progress], or the reason Retrying or Panicked
 // with the error. If a call runs for more than ten seconds and the initializer has not set the
 // condition yet, the reason is set to Working. Otherwise, the operator would report the initializer
-// as unresponsive after one minute. The reasons Pending, Completed, TimedOut and Deregistered are
+// as unresponsive after one minute. The reasons Pending, Initialized, TimedOut and Deregistered are
 // reserved for the operator, and are replaced by Waiting, Progressing or Initialized. This package
 // never reads the condition to decide whether to call the Func. Messages are truncated to 1024 bytes.
 //

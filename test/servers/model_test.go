@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// recordingVariable is the environment variable with the path to which the spec writes its recording.
+	// recordingVariable is the environment variable with the path to which the spec writes its recording, for example
+	// that of the recording in model/testdata, to replace it.
 	recordingVariable = "NSLIFECYCLE_TEST_RECORDING"
 	// secondController is the user name of kube-controller-manager's namespace controller.
 	secondController = "system:serviceaccount:kube-system:namespace-controller"

@@ -7,7 +7,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -46,15 +45,23 @@ var _ = Describe("The samples in config/samples/templates", func() {
 		Expect(creator.Delete(ctx, policy)).To(MatchError(ContainSubstring("is locked")))
 	})
 
+	It("set a Pod Security level, and create a quota, a locked NetworkPolicy, a pull secret and a RoleBinding", func(ctx context.Context) {
+		createPullSecret(ctx)
+		applySample(ctx, "team")
+		grantPermissions(ctx, "team")
+		waitUntilSelected(ctx, "team", wrappers.MakeNamespace("probe").Label(teamLabel, team).Obj())
+		namespace := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("ns")).Label(teamLabel, team).Obj())
+		Expect(namespace.Labels).To(HaveKeyWithValue(podSecurity, "restricted"))
+		get(ctx, namespace, "team", &corev1.ResourceQuota{})
+		get(ctx, namespace, "deny-ingress", &networkingv1.NetworkPolicy{})
+		get(ctx, namespace, "creator", &rbacv1.RoleBinding{})
+		get(ctx, namespace, "regcred", &corev1.Secret{})
+		Expect(get(ctx, namespace, "default", &corev1.ServiceAccount{}).ImagePullSecrets).
+			To(ConsistOf(corev1.LocalObjectReference{Name: "regcred"}))
+	})
+
 	It("copy a pull secret to new and existing namespaces, and make the default ServiceAccount use it", func(ctx context.Context) {
-		const secret = "regcred"
-		source := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "registry", Name: secret},
-			Type:       corev1.SecretTypeDockerConfigJson,
-			Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
-		}
-		Expect(cluster.Admin.Create(ctx, wrappers.MakeNamespace(source.Namespace).Obj())).To(Succeed())
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		source := createPullSecret(ctx)
 		existing := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("existing")).Obj())
 		Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
 			ObjectMeta:       metav1.ObjectMeta{Namespace: existing.Name, Name: "default"},
@@ -71,9 +78,9 @@ var _ = Describe("The samples in config/samples/templates", func() {
 			Eventually(func(g Gomega) {
 				var account corev1.ServiceAccount
 				g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: name, Name: "default"}, &account)).To(Succeed())
-				g.Expect(account.ImagePullSecrets).To(ConsistOf(corev1.LocalObjectReference{Name: secret}))
+				g.Expect(account.ImagePullSecrets).To(ConsistOf(corev1.LocalObjectReference{Name: source.Name}))
 				var copied corev1.Secret
-				g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: name, Name: secret}, &copied)).To(Succeed())
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: name, Name: source.Name}, &copied)).To(Succeed())
 				g.Expect(copied.Data).To(Equal(source.Data))
 			}).WithContext(ctx).Should(Succeed())
 		}
@@ -172,6 +179,21 @@ var _ = Describe("The ServiceAccount of config/provisioner", func() {
 	})
 })
 
+// createPullSecret creates the source of the samples until the spec ends.
+func createPullSecret(ctx context.Context) *corev1.Secret {
+	GinkgoHelper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "registry", Name: "regcred"},
+		Type:       corev1.SecretTypeDockerConfigJson,
+		Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
+	}
+	err := cluster.Admin.Create(ctx, wrappers.MakeNamespace(secret.Namespace).Obj())
+	Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
+	Expect(cluster.Admin.Create(ctx, secret)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, secret)).To(Succeed()) })
+	return secret
+}
+
 // applyProvisioner applies config/provisioner until the spec ends.
 func applyProvisioner(ctx context.Context) {
 	GinkgoHelper()
@@ -255,13 +277,10 @@ func waitUntilUnselected(ctx context.Context, template string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-var yamlBlocks = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-
-// The objects are those that the other controllers leave in existing namespaces.
-var _ = DescribeTable("The template of a migration page adopts existing objects, keeps them, and creates them in new namespaces",
-	func(ctx context.Context, page, key, value string, existing client.Object) {
-		applyProvisioner(ctx)
-		template := templateIn(page)
+// The objects are those that the other tools leave in existing namespaces.
+var _ = DescribeTable("The template in config/samples/migration adopts existing objects, keeps them, and creates them in new namespaces",
+	func(ctx context.Context, sample, key, value string, existing client.Object, labels map[string]string) {
+		template := templateIn(sample)
 		labeled := func(name string) *corev1.Namespace {
 			namespace := wrappers.MakeNamespace(name)
 			if key != "" {
@@ -276,6 +295,7 @@ var _ = DescribeTable("The template of a migration page adopts existing objects,
 		Expect(cluster.Admin.Create(ctx, existing)).To(Succeed())
 
 		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		grantPermissions(ctx, template.Name)
 		waitUntilSelected(ctx, template.Name, labeled("probe"))
 		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), template)).To(Succeed())
 		added := labeled(framework.Unique("ns"))
@@ -286,6 +306,10 @@ var _ = DescribeTable("The template of a migration page adopts existing objects,
 				g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: existing.GetName()}, existing)).
 					To(Succeed())
 				g.Expect(existing.GetLabels()).To(HaveKeyWithValue(v1alpha1.LabelManagedByTemplate, template.Name))
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+				for label, value := range labels {
+					g.Expect(namespace.Labels).To(HaveKeyWithValue(label, value))
+				}
 			}).WithContext(ctx).Should(Succeed())
 			if namespace == old {
 				Expect(existing.GetUID()).To(Equal(uid))
@@ -297,34 +321,40 @@ var _ = DescribeTable("The template of a migration page adopts existing objects,
 			get(ctx, namespace, existing.GetName(), existing)
 		}
 	},
-	Entry("kyverno-generate", "kyverno-generate", "", "", &networkingv1.NetworkPolicy{
+	Entry("kyverno", "kyverno", "", "", &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "default-deny"},
 		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
-	}),
+	}, map[string]string{"pod-security.kubernetes.io/warn": "restricted"}),
 	Entry("capsule", "capsule", "capsule.clastix.io/tenant", "solar",
-		quotaOf("capsule-solar-0", "requests.cpu", "8", "pods", "10")),
+		quotaOf("capsule-solar-0", "requests.cpu", "8", "pods", "10"), map[string]string{podSecurity: "restricted"}),
 	Entry("hnc", "hnc", "corp.example.com/team", "team-a", &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "team-admins"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "team-a"}},
-	}),
+	}, map[string]string{"env": "prod"}),
 	Entry("namespace-configuration-operator", "namespace-configuration-operator", "size", "small",
-		quotaOf("small-size", "requests.cpu", "4", "requests.memory", "2Gi")),
+		quotaOf("small-size", "requests.cpu", "4", "requests.memory", "2Gi"), nil),
+	Entry("openshift", "openshift", teamLabel, "project", &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Name: "limits"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, DefaultRequest: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+		}}},
+	}, nil),
+	Entry("aks", "aks", teamLabel, "managed", quotaOf("managed",
+		"requests.cpu", "1", "limits.cpu", "2", "requests.memory", "512Mi", "limits.memory", "1Gi"),
+		map[string]string{"environment": "dev"}),
+	Entry("vsphere", "vsphere", teamLabel, "self-service", quotaOf("self-service", "limits.cpu", "8", "limits.memory", "40Gi",
+		"vsan-default.storageclass.storage.k8s.io/requests.storage", "250Gi"), nil),
 )
 
-// templateIn returns the template in a page, without access control, which the samples test.
-func templateIn(page string) *v1alpha1.NamespaceTemplate {
+// templateIn returns the template in a file of config/samples/migration, without access control, which the samples test.
+func templateIn(sample string) *v1alpha1.NamespaceTemplate {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(controlplane.Root(), "docs", "migrate", page+".md"))
+	content, err := os.ReadFile(filepath.Join(controlplane.Root(), "config", "samples", "migration", sample+".yaml"))
 	Expect(err).NotTo(HaveOccurred())
+	documents := strings.Split(string(content), "---\napiVersion:")
 	template := &v1alpha1.NamespaceTemplate{}
-	for _, block := range yamlBlocks.FindAllStringSubmatch(string(content), -1) {
-		if strings.Contains(block[1], "kind: NamespaceTemplate\n") {
-			Expect(template.Name).To(BeEmpty(), "the page contains several templates")
-			Expect(yaml.UnmarshalStrict([]byte(block[1]), template)).To(Succeed())
-		}
-	}
-	Expect(template.Name).NotTo(BeEmpty())
+	Expect(yaml.UnmarshalStrict([]byte("apiVersion:"+documents[len(documents)-1]), template)).To(Succeed())
 	template.Spec.Access = v1alpha1.AccessOpen
 	return template
 }
