@@ -196,9 +196,9 @@ func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure, widt
 		if failure.Object != "" {
 			message += ", object " + failure.Object
 		}
-		message += ": " + failure.Reason + ": " + failure.Message
-		if remedy := template.Remedy(failure.Reason); remedy != "" {
-			message += ". To fix it, " + remedy + "."
+		message = printer.Sentence(message + ": " + failure.Reason + ": " + failure.Message)
+		if remedy := (template.Problem{Reason: failure.Reason, Message: failure.Message}).Remedy(); remedy != "" {
+			message += " To fix it, " + remedy + "."
 		}
 		fmt.Fprintf(text, "\n%s\n", printer.Wrap(printable.Escape(message), width))
 	}
