@@ -48,9 +48,9 @@ var (
 		`failed calling webhook |denied request: failed to configure |deadline exceeded|connection refused`)
 )
 
-// IsTransient reports whether a message of the API server describes a denial that can end without a change of the object,
-// of permissions or of policies: for example, because admission is not ready, or what the request needs does not exist
-// yet.
+// IsTransient reports whether a message of the API server describes a denial that can end without a change of the
+// object, of permissions or of policies: for example, because admission is not ready, or what the request needs does
+// not exist yet.
 func IsTransient(text string) bool { return transient.MatchString(text) }
 
 // IsQuotaUnknown reports whether the API server denied a request because a ResourceQuota is not counted yet.
@@ -66,8 +66,8 @@ func IsInvalid(err error) bool {
 }
 
 // Message returns the text of an error as one line of printable characters with at most the given number of bytes. It
-// contains the object and the reason of the API server, but neither the name and the groups of the user who has sent the
-// request nor the addresses of the API server and of webhooks.
+// contains the object and the reason of the API server, but neither the name and the groups of the user who has sent
+// the request nor the addresses of the API server and of webhooks.
 func Message(err error, most int) string {
 	text := err.Error()
 	var status *apierrors.StatusError
@@ -101,7 +101,8 @@ func statusMessage(status metav1.Status) string {
 	return status.Message
 }
 
-// causesIn returns the causes of an invalid object or of a conflict with other field managers, and the text before them.
+// causesIn returns the causes of an invalid object or of a conflict with other field managers, and the text before
+// them.
 func causesIn(status metav1.Status) (start string, causes []string) {
 	details := status.Details
 	if details == nil {

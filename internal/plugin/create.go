@@ -210,8 +210,8 @@ func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 // after the creation. The wait ends early when the operator sets the condition Ready.
 const operatorTimeout = 3 * time.Second
 
-// lastingProblem is how long a template cannot be applied before the command fails. API servers and the operator recognize
-// permissions and labels of the same release after some time.
+// lastingProblem is how long a template cannot be applied before the command fails. API servers and the operator
+// recognize permissions and labels of the same release after some time.
 const lastingProblem = 3 * time.Second
 
 const (

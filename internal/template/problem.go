@@ -18,15 +18,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// MaxFailureMessage is the maximum length of the message of a problem in bytes. Together with the names, it fits into an
-// Event.
+// MaxFailureMessage is the maximum length of the message of a problem in bytes. Together with the names, it fits into
+// an Event.
 const MaxFailureMessage = 832
 
 // remedies are what ends the problems that waiting cannot end, by reason. A problem with another reason can end without
 // a change by a user of the template or the Namespace.
 var remedies = map[string]string{
-	v1alpha1.ReasonForbidden: "grant the ServiceAccount of the template what is missing, or change the policy or webhook " +
-		"that denies the object",
+	v1alpha1.ReasonForbidden: "grant the ServiceAccount of the template what is missing, or change the policy or " +
+		"webhook that denies the object",
 	v1alpha1.ReasonServiceAccountNotFound:  "create the ServiceAccount and grant it the permissions",
 	v1alpha1.ReasonInvalidTemplate:         remedyTemplate,
 	v1alpha1.ReasonTooManyObjects:          remedyTemplate,

@@ -66,9 +66,10 @@ func (p *Pass) Await(selected *Selected, object *Object, err error, confirm func
 // memory: after a restart, the time starts again.
 type failures map[template.Problem]time.Time
 
-// Expire makes the initialization fail if an object of a template cannot be applied, waiting cannot help, and the failure
-// has lasted for failureTimeoutSeconds, after confirm has confirmed with the API server what the decision depends on. With
-// failurePolicy Ignore, the Namespace continues to wait: it must not become initialized without the object.
+// Expire makes the initialization fail if an object of a template cannot be applied, waiting cannot help, and the
+// failure has lasted for failureTimeoutSeconds, after confirm has confirmed with the API server what the decision
+// depends on. With failurePolicy Ignore, the Namespace continues to wait: it must not become initialized without the
+// object.
 func (p *Pass) Expire(selected *Selected, confirm func(template.Problem) error) {
 	tmpl, settings := selected.Template, &selected.Template.Spec.Initialization
 	if !p.IsInitializing || settings.FailureTimeoutSeconds == 0 || settings.FailurePolicy == v1alpha1.FailurePolicyIgnore {
