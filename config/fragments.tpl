@@ -113,3 +113,9 @@ variables.expired.all(c, c in variables.oldExpired ||
   request.?subResource.orValue('') == 'status' && variables.newWrites.size() > 0 &&
   variables.newWrites.all(t, timestamp(c.lastTransitionTime) <= timestamp(t)))
 {{- end}}
+
+{{/* Whether the record of the templates in a Namespace contains one. It starts with a revision, so that no name of a field
+     or of an object is like the name of a template. */}}
+{{define "isRecorded" -}}
+({{.record}}.contains('"' + {{.name}} + '":{"revision"') || {{.record}}.contains('"' + {{.name}} + '":{"target"'))
+{{- end}}

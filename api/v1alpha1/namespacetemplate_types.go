@@ -472,7 +472,11 @@ const (
 	WaitForApplied TemplateWaitPolicy = "Applied"
 )
 
-// TemplateInitialization specifies how long a new Namespace is Initializing because of a template.
+// TemplateInitialization specifies how long a new Namespace is Initializing because of a template. timeoutSeconds limits
+// only the wait for objects to become effective: with failurePolicy "Ignore", the Namespace is then Initialized, and the
+// operator records an Event. An object that cannot be applied is never omitted.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.waitPolicy) || self.waitPolicy != 'Applied' || !has(self.timeoutSeconds)",message="timeoutSeconds limits the wait for objects to become effective, and waitPolicy Applied does not wait for this: remove timeoutSeconds, or set waitPolicy to Effective"
 type TemplateInitialization struct {
 	// waitPolicy specifies until when the Namespace is Initializing. "Effective" waits until
 	// kube-controller-manager has counted each ResourceQuota, since a quota limits nothing before, and
@@ -482,24 +486,16 @@ type TemplateInitialization struct {
 	// +kubebuilder:default=Effective
 	WaitPolicy TemplateWaitPolicy `json:"waitPolicy,omitempty"`
 
-	// timeoutSeconds is the time in seconds after which failurePolicy applies to a Namespace that waits for
-	// objects to become effective, or for objects that cannot be applied because the template, its
-	// permissions, or the labels and parameters of the Namespace are wrong. A Namespace that waits for other
-	// reasons, such as an unavailable webhook, has no deadline. The time starts when the operator observes
-	// the turn of "templates.nslifecycle.dev", so the Namespace might wait longer, but never less. A change
-	// also applies to Initializing Namespaces.
+	Deadline `json:",inline"`
+
+	// failureTimeoutSeconds is how many seconds the same failure that waiting cannot end, such as a missing permission or
+	// an invalid object, may last: then the initialization fails, unless failurePolicy is "Ignore". The time starts when
+	// the operator observes the failure, and again when it restarts.
 	// +optional
 	// +kubebuilder:default=1800
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2592000
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-
-	// failurePolicy specifies what happens after timeoutSeconds. "Fail" fails the initialization: the
-	// Namespace gets a failure result and is deleted. "Ignore" waits no longer for objects to become
-	// effective, and the operator records an Event; it still waits for objects that cannot be applied.
-	// +optional
-	// +kubebuilder:default=Fail
-	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
+	FailureTimeoutSeconds int32 `json:"failureTimeoutSeconds,omitempty"`
 }
 
 // TemplateRollout specifies how changes of the template reach Namespaces that are Initialized.

@@ -45,11 +45,12 @@ spec:
     expression: "object != null && request.?options.?fieldManager.orValue('').startsWith('nslifecycle-template')"
   - name: uid
     expression: "object == null ? '' : object.metadata.?annotations[?'nslifecycle.dev/namespace-uid'].orValue('')"
-  # The annotation has a key with a value of type object for each template, and none for a template that was deleted.
+  - name: record
+    expression: "namespaceObject.metadata.?annotations[?'nslifecycle.dev/applied-templates'].orValue('')"
+  # The record does not contain a template that was deleted.
   - name: isApplied
     expression: >-
-      namespaceObject.metadata.?annotations[?'nslifecycle.dev/applied-templates'].orValue('')
-      .contains('"' + variables.template + '":{')
+      {{include "isRecorded" "record" "variables.record" "name" "variables.template"}}
   # The declared type of namespaceObject contains the field "UID", but the value has "uid".
   - name: namespaceUID
     expression: "dyn(namespaceObject).metadata.uid"

@@ -86,13 +86,12 @@ spec:
     expression: >-
       variables.oldLabels[?'nslifecycle.dev/initializing'].hasValue()
       ? variables.oldAnnotations[?'nslifecycle.dev/selected-templates'].orValue('').split(',') : []
-  # The templates in the namespace that lock its labels and annotations. The record of a template starts with a revision.
+  # The templates in the namespace that lock its labels and annotations.
   - name: locking
     expression: >-
       variables.isCreate ? [] : params.?templates.orValue([]).filter(t, t.?lock.orValue('') == 'All' &&
-        (t.name in variables.awaited || variables.record.contains('"' + t.name + '":{"revision"') ||
-         variables.record.contains('"' + t.name + '":{"target"')))
-  # What the request changes although it is locked. A new namespace has all keys, and the record of others lists them.
+        (t.name in variables.awaited || {{include "isRecorded" "record" "variables.record" "name" "t.name"}}))
+  # What the request changes although it is locked. A new namespace has all keys, and the record of any other namespace lists them.
   - name: locked
     expression: >-
       variables.locking.map(t,

@@ -201,11 +201,12 @@ func TestTemplateReconcile(t *testing.T) {
 		"a namespace has failed": {
 			template: with(latest, unchanged), namespace: namespaceOf(latest), outcome: forbidden, want: incompleteReviewInterval,
 			wantWrites: []string{status + " Ready=False/Failing Progressing=True/Failing"},
+			wantEvents: []string{`Warning TemplateForbidden namespace "x": `},
 		},
 		"a failure pauses the rollout": {
 			template: with("a", unchanged), namespace: namespaceOf("a"), outcome: forbidden, want: incompleteReviewInterval,
 			wantWrites: []string{recordRevision + latest, status + " Ready=False/PausedAfterFailures Progressing=Unknown/PausedAfterFailures"},
-			wantEvents: []string{"Warning RolloutPausedAfterFailures"},
+			wantEvents: []string{"Warning TemplateForbidden", "Warning RolloutPausedAfterFailures"},
 		},
 		"it is invalid": {
 			template: with("a", func(t *v1alpha1.NamespaceTemplate) {

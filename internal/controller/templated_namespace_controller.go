@@ -296,8 +296,8 @@ func (r *TemplatedNamespaceReconciler) report(
 		}
 	}
 	for _, found := range result.Kept {
-		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, template.PrefixEvent+found.Reason, actionApplyTemplate,
-			found.String())
+		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, template.PrefixEvent+found.Reason,
+			actionApplyTemplate, found.String())
 	}
 	for _, name := range result.Late {
 		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotApplied, actionApplyTemplate,

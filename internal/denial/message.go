@@ -37,7 +37,21 @@ var (
 	serviceAccount = regexp.MustCompile(`"?system:serviceaccount:[a-z0-9-]+:([a-z0-9.-]*[a-z0-9])"?`)
 	// missingRules matches the rules that a user may not grant, one in each line.
 	missingRules = regexp.MustCompile(`(?s)^(.*attempting to grant RBAC permissions not currently held:)\n(\{.*\})(.*)$`)
+	// addresses matches the hosts and ports in errors of connections, such as those to webhooks.
+	addresses = regexp.MustCompile(`\b(?:Get|Head|Post|Put|Patch|Delete) ` + quoted + `: |` +
+		`\b(?:dial|proxyconnect|read|write) (?:tcp|udp)[46]?(?: [^\s"]+)?: `)
+	resolution  = regexp.MustCompile(`\blookup [^\s"]+(?: on [^\s"]+)?: `)
+	certificate = regexp.MustCompile(`\bcertificate is valid for [^"]*, not [^\s"]+`)
+	// transient matches denials that can end without a change of the object, the permissions or a policy.
+	transient = regexp.MustCompile(`not yet ready|exceeded quota: |error looking up service account |` +
+		`RBAC: (?:cluster)?role\.rbac\.authorization\.k8s\.io ` + quoted + ` not found|Operation cannot be fulfilled on |` +
+		`failed calling webhook |denied request: failed to configure |deadline exceeded|connection refused`)
 )
+
+// IsTransient reports whether a message of the API server describes a denial that can end without a change of the
+// object, of permissions or of policies: for example, because admission is not ready, or what the request needs does
+// not exist yet.
+func IsTransient(text string) bool { return transient.MatchString(text) }
 
 // IsQuotaUnknown reports whether the API server denied a request because a ResourceQuota is not counted yet.
 func IsQuotaUnknown(err error) bool {
@@ -52,8 +66,8 @@ func IsInvalid(err error) bool {
 }
 
 // Message returns the text of an error as one line of printable characters with at most the given number of bytes. It
-// contains the object and the reason of the API server, but neither the name and the groups of the user who has sent the
-// request nor the address of the API server.
+// contains the object and the reason of the API server, but neither the name and the groups of the user who has sent
+// the request nor the addresses of the API server and of webhooks.
 func Message(err error, most int) string {
 	text := err.Error()
 	var status *apierrors.StatusError
@@ -64,6 +78,8 @@ func Message(err error, most int) string {
 	case errors.As(err, &failed):
 		text = strings.Replace(text, failed.Error(), "the API server does not respond: "+failed.Err.Error(), 1)
 	}
+	text = certificate.ReplaceAllString(text, "certificate is not valid for the host")
+	text = resolution.ReplaceAllString(addresses.ReplaceAllString(text, ""), "lookup: ")
 	text = requester.ReplaceAllStringFunc(text, func(found string) string {
 		parts := requester.FindStringSubmatch(found)
 		if serviceAccount.MatchString(parts[1]) {
@@ -85,7 +101,8 @@ func statusMessage(status metav1.Status) string {
 	return status.Message
 }
 
-// causesIn returns the causes of an invalid object or of a conflict with other field managers, and the text before them.
+// causesIn returns the causes of an invalid object or of a conflict with other field managers, and the text before
+// them.
 func causesIn(status metav1.Status) (start string, causes []string) {
 	details := status.Details
 	if details == nil {

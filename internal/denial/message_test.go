@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 
@@ -104,8 +106,7 @@ func TestMessage(t *testing.T) {
 		"webhook that fails": {
 			response(metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "w.example.com": failed to call webhook: `+
 				`Post "https://w.shop.svc:443/?timeout=10s": context deadline exceeded`),
-			`Internal error occurred: failed calling webhook "w.example.com": failed to call webhook: ` +
-				`Post "https://w.shop.svc:443/?timeout=10s": context deadline exceeded`,
+			`Internal error occurred: failed calling webhook "w.example.com": failed to call webhook: context deadline exceeded`,
 		},
 		"invalid, many causes": {
 			response(metav1.StatusReasonInvalid, `ResourceQuota "team" is invalid: [a, a, b]`,
@@ -134,6 +135,34 @@ func TestMessage(t *testing.T) {
 				Op: http.MethodPatch, URL: "https://10.0.0.1/api?force=true", Err: context.DeadlineExceeded,
 			}),
 			"failed to list pods: the API server does not respond: context deadline exceeded",
+		},
+		"no connection": {
+			fmt.Errorf("failed to list pods: %w", &url.Error{Op: "Get", URL: "https://10.0.0.1/", Err: &net.OpError{
+				Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443}, Err: syscall.ECONNREFUSED,
+			}}),
+			"failed to list pods: the API server does not respond: connection refused",
+		},
+		"broken connection": {
+			&net.OpError{
+				Op: "read", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv6loopback, Port: 4321},
+				Addr: &net.TCPAddr{IP: net.IPv6loopback, Port: 443}, Err: syscall.ECONNRESET,
+			},
+			"connection reset by peer",
+		},
+		"webhook without a name in DNS": {
+			response(metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "w.example.com": failed to call webhook: `+
+				`Post "https://w.shop.svc:443/?timeout=10s": dial tcp: lookup w.shop.svc on 10.96.0.10:53: no such host`),
+			`Internal error occurred: failed calling webhook "w.example.com": failed to call webhook: lookup: no such host`,
+		},
+		"webhook with another certificate": {
+			response(metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "w.example.com": failed to call webhook: `+
+				`Post "https://10.0.0.9:8443/": tls: failed to verify certificate: x509: certificate is valid for a.example.com, 10.0.0.8, not 10.0.0.9`),
+			`Internal error occurred: failed calling webhook "w.example.com": failed to call webhook: ` +
+				`tls: failed to verify certificate: x509: certificate is not valid for the host`,
+		},
+		"an address in the object": {
+			denied(`networkpolicies "n" is forbidden: spec.egress[0].to[0].ipBlock.cidr: Invalid value: "10.0.0.0": Get a prefix`),
+			`networkpolicies "n" is forbidden: spec.egress[0].to[0].ipBlock.cidr: Invalid value: "10.0.0.0": Get a prefix`,
 		},
 		"unknown kind":  {errors.New(`the API server does not serve kind "Widget"`), `the API server does not serve kind "Widget"`},
 		"lines, colors": {errors.New("a\n\tb\x1b[31m\u202e"), `a b\x1b[31m\u202e`},
@@ -173,6 +202,29 @@ func TestIsInvalid(t *testing.T) {
 	g.Expect(IsInvalid(response("", "failed to convert new object (shop/team; /v1, Kind=ResourceQuota) to proper version: x"))).To(BeTrue())
 	g.Expect(IsInvalid(errors.New(text))).To(BeFalse())
 	g.Expect(IsInvalid(response(metav1.StatusReasonInternalError, "Internal error occurred: x"))).To(BeFalse())
+}
+
+func TestIsTransient(t *testing.T) {
+	for text, want := range map[string]bool{
+		`pods "p" is forbidden: not yet ready to handle request`:                                                            true,
+		`pods "p" is forbidden: error looking up service account shop/default: serviceaccount "default" not found`:          true,
+		`pods "p" is forbidden: exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1`:                     true,
+		`Internal error occurred: failed calling webhook "w.example.com": EOF`:                                              true,
+		`admission webhook "w.example.com" denied the request: no answer: context deadline exceeded`:                        true,
+		`admission webhook "w.example.com" denied the request: connection refused`:                                          true,
+		`Operation cannot be fulfilled on configmaps "c": the object has been modified`:                                     true,
+		`the user cannot create resource "pods" in API group "": RBAC: clusterrole.rbac.authorization.k8s.io "x" not found`: true,
+		"configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: " +
+			"failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction": true,
+		`pods "p" is forbidden: the user cannot create resource "pods" in API group ""`:                       false,
+		`configmaps "c" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: timeout`: false,
+		`Pod "p" is invalid: spec.containers[0].livenessProbe.timeoutSeconds: Invalid value: 0`:               false,
+		`conflict with "kubectl-edit" using v1: .spec.hard.cpu`:                                               false,
+	} {
+		if got := IsTransient(text); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
 }
 
 func TestIsQuotaUnknown(t *testing.T) {

@@ -101,5 +101,6 @@ func setupTemplates(
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("failed to set up the reconciler of namespaces with templates: %w", err)
 	}
-	return validation.NewValidator(writer.ResourceOf, mgr.GetAPIReader(), options.SystemNamespace), nil
+	return validation.NewValidator(
+		writer.ResourceOf, mgr.GetAPIReader(), discoveryClient.RESTClient(), options.SystemNamespace), nil
 }

@@ -242,8 +242,8 @@ func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 // after the creation. The wait ends early when the operator sets the condition Ready.
 const operatorTimeout = 3 * time.Second
 
-// lastingProblem is how long a template cannot be applied before the command fails. API servers and the operator recognize
-// permissions and labels of the same release after some time.
+// lastingProblem is how long a template cannot be applied before the command fails. API servers and the operator
+// recognize permissions and labels of the same release after some time.
 const lastingProblem = 3 * time.Second
 
 const (
@@ -322,11 +322,15 @@ func (w *createWaiter) templateFailure(namespace *corev1.Namespace) error {
 		return nil
 	}
 	condition := nsobject.FindCondition(namespace, v1alpha1.TemplatesInitializer+v1alpha1.ConditionInitializedSuffix)
-	if condition == nil || condition.Status != corev1.ConditionFalse || template.Remedy(condition.Reason) == "" {
+	if condition == nil || condition.Status != corev1.ConditionFalse {
 		return nil
 	}
-	return fmt.Errorf(msgTemplateFailed, w.name, condition.Reason, printable.Escape(condition.Message),
-		template.Remedy(condition.Reason), w.deleteCommand(w.name))
+	remedy := template.Problem{Reason: condition.Reason, Message: condition.Message}.Remedy()
+	if remedy == "" {
+		return nil
+	}
+	return fmt.Errorf(msgTemplateFailed, w.name, condition.Reason, printable.Escape(condition.Message), remedy,
+		w.deleteCommand(w.name))
 }
 
 // update shows the state of a Namespace and reports whether the Namespace is initialized. If the operator

@@ -134,13 +134,20 @@ func (o *explainOptions) explain(
 	if result.State != diagnosis.StateTerminating {
 		result.Unread = append(result.Unread, relations.unread...)
 	}
-	if result.Result == diagnosis.Healthy && isFailing(result.Templates) {
+	switch {
+	case result.Result != diagnosis.Healthy:
+	case isFailing(result.Templates):
 		result.Result, result.Summary = diagnosis.Degraded, msgDegraded
+	case relations.isUnknown(result.Templates):
+		result.Result, result.Summary = diagnosis.Unknown, msgUnknown
 	}
 	return result, nil
 }
 
-const msgDegraded = "the namespace is initialized, but does not contain all objects of its templates"
+const (
+	msgDegraded = "the namespace is initialized, but does not contain all objects of its templates"
+	msgUnknown  = "the namespace is initialized, but it is not known whether it contains all objects of its templates"
+)
 
 // namespaceError returns a short error if a namespace does not exist.
 func namespaceError(err error, name string) error {
@@ -201,7 +208,7 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	}
 	var names []string
 	for i := range namespaces {
-		if diagnosis.StateOf(&namespaces[i]) != diagnosis.StateInitialized || isFailing(relations.of(&namespaces[i])) {
+		if diagnosis.StateOf(&namespaces[i]) != diagnosis.StateInitialized || relations.mayFail(&namespaces[i]) {
 			names = append(names, namespaces[i].Name)
 		}
 	}
@@ -230,9 +237,17 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
 	}
-	diagnoses := make([]*diagnosis.Diagnosis, 0, len(all))
+	return explanationsStatus(relations, all)
+}
+
+// explanationsStatus is like diagnosisStatus. Without the templates, the state of other namespaces is unknown.
+func explanationsStatus(relations *relationReader, all []*explanation) error {
+	diagnoses := make([]*diagnosis.Diagnosis, 0, len(all)+1)
 	for _, one := range all {
 		diagnoses = append(diagnoses, one.Diagnosis)
+	}
+	if len(relations.unread) > 0 {
+		diagnoses = append(diagnoses, &diagnosis.Diagnosis{Result: diagnosis.Unknown})
 	}
 	return diagnosisStatus(diagnoses...)
 }

@@ -111,6 +111,7 @@ func (o *listOptions) run(ctx context.Context) error {
 		summary := computeSummary(&namespaces[i])
 		if state == "" || summary.State == state {
 			summary.addTemplates(relations.of(&namespaces[i]))
+			summary.isUnread = len(relations.unread) > 0
 			summaries = append(summaries, summary)
 		}
 	}
@@ -168,7 +169,10 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 	)
 	for i := range summaries {
 		summary := &summaries[i]
-		first, others := "", ""
+		first, others, found := "", "", printer.OrNone(templatesText(summary.Templates))
+		if summary.isUnread && len(summary.Templates) == 0 {
+			found = "<unknown>"
+		}
 		if len(summary.WaitsFor) > 0 {
 			first, others = summary.WaitsFor[0], strings.Join(summary.WaitsFor[1:], "; ")
 		}
@@ -179,7 +183,7 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 			summary.Metadata.Name, string(summary.State),
 			printer.Age(summary.Metadata.CreationTimestamp, now), printer.Age(summary.Since, now),
 			printer.OrNone(summary.RequestedBy), printer.YesOrNo(summary.IsProtected),
-			expirationText(summary.ExpiresAt, now), first, others, printer.OrNone(templatesText(summary.Templates)))
+			expirationText(summary.ExpiresAt, now), first, others, found)
 	}
 	return table
 }
@@ -244,6 +248,8 @@ type namespaceSummary struct {
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 	// Templates are the templates that select the namespace or nearly do.
 	Templates []templates.Relation `json:"templates,omitempty"`
+	// isUnread is true if the templates cannot be read. Templates then are those that the namespace records.
+	isUnread bool
 }
 
 // addTemplates adds the templates that select the namespace or nearly do. An initialized namespace waits for those that
@@ -280,6 +286,8 @@ func templatesText(relations []templates.Relation) string {
 			note = " (" + matchTexts[relation.Result] + ")"
 		case relation.IsOutdated:
 			note = " (outdated)"
+		case relation.IsUnknown:
+			note = " (unknown)"
 		}
 		texts = append(texts, relation.Template+note)
 	}

@@ -91,7 +91,11 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 	}
 	result := templates.Compare(ctx, changed, current, namespaces)
 	if *o.flags.Namespace != "" {
-		result.Match = changed.Match(&namespaces[0])
+		relations, err := o.readRelations(ctx)
+		if err != nil {
+			return err
+		}
+		result.Match = changed.Match(&namespaces[0], relations.all)
 	}
 	untested, err := o.dryRun(ctx, changed, result, result.Examples(o.limit()))
 	if err != nil {
@@ -222,7 +226,7 @@ func comparisonNotes(result *templates.Comparison) []string {
 	if total := len(result.Items); total > 0 {
 		note := fmt.Sprintf("Tried %d of %s by dry run.", result.Tried, printable.Count(total, "namespace"))
 		if result.Tried < total {
-			note += " The others are inferred from what they record."
+			note += " The result for the rest is inferred from records."
 		}
 		notes = append(notes, note)
 	}
@@ -231,7 +235,7 @@ func comparisonNotes(result *templates.Comparison) []string {
 			printable.Count(likely, "namespace")))
 	}
 	if result.MayFail() {
-		notes = append(notes, "Some namespaces that were tried fail, so others may fail, too: use --all to try all.")
+		notes = append(notes, "Some namespaces that were tried fail, so the rest can fail, too: use --all to try all.")
 	}
 	return notes
 }

@@ -67,6 +67,19 @@ func isFailing(relations []templates.Relation) bool {
 	return slices.ContainsFunc(relations, func(relation templates.Relation) bool { return relation.IsFailing() })
 }
 
+// isUnknown reports whether it is not known whether a template fails in a namespace that has these relations.
+func (r *relationReader) isUnknown(relations []templates.Relation) bool {
+	return len(r.unread) > 0 ||
+		slices.ContainsFunc(relations, func(relation templates.Relation) bool { return relation.IsUnknown })
+}
+
+// mayFail reports whether a template that can be read fails in a namespace, or may.
+func (r *relationReader) mayFail(namespace *corev1.Namespace) bool {
+	return slices.ContainsFunc(r.of(namespace), func(relation templates.Relation) bool {
+		return relation.IsFailing() || relation.IsUnknown
+	})
+}
+
 // relationText returns the result of a match and the revision.
 func relationText(relation *templates.Relation) string {
 	text := "recorded"

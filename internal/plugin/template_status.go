@@ -77,6 +77,10 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	relations, err := o.readRelations(ctx)
+	if err != nil {
+		return err
+	}
 	status := &templateStatus{
 		Metadata: metav1.ObjectMeta{
 			Name: object.Name, UID: object.UID, Generation: object.Generation, CreationTimestamp: object.CreationTimestamp,
@@ -97,7 +101,7 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 			if err != nil {
 				continue
 			}
-			switch match := template.ComputeMatch(object, namespace, state); match.Result {
+			switch match := template.ComputeMatch(object, namespace, state, relations.all); match.Result {
 			case template.MatchNotApplied:
 				status.Late = append(status.Late, namespace.Name)
 			case template.MatchNearlySelected:
@@ -128,9 +132,9 @@ func isBlocked(status *templateStatus) bool {
 func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status *templateStatus) error {
 	var text bytes.Buffer
 	width, colors := printer.TextWidth(o.Out), printer.NewPalette(o.Out)
-	fmt.Fprintf(&text, "NamespaceTemplate %s, revision %s, access %s, ServiceAccount %s\n", object.Name,
-		cmp.Or(status.UpdateRevision, "<unknown>"),
-		cmp.Or(object.Spec.Access, v1alpha1.AccessOpen), object.Spec.ServiceAccountName)
+	fmt.Fprintln(&text, printer.Wrap(fmt.Sprintf("NamespaceTemplate %s, revision %s, access %s, ServiceAccount %s",
+		object.Name, cmp.Or(status.UpdateRevision, "<unknown>"),
+		cmp.Or(object.Spec.Access, v1alpha1.AccessOpen), object.Spec.ServiceAccountName), width))
 	if status.CurrentRevision != "" && status.CurrentRevision != status.UpdateRevision {
 		fmt.Fprintf(&text, "New namespaces get revision %s until the rollout has completed.\n", status.CurrentRevision)
 	}
@@ -197,8 +201,8 @@ func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure, widt
 			message += ", object " + failure.Object
 		}
 		message += ": " + failure.Reason + ": " + failure.Message
-		if remedy := template.Remedy(failure.Reason); remedy != "" {
-			message += ". To fix it, " + remedy + "."
+		if remedy := (template.Problem{Reason: failure.Reason, Message: failure.Message}).Remedy(); remedy != "" {
+			message = strings.TrimSuffix(message, ".") + ". To fix it, " + remedy + "."
 		}
 		fmt.Fprintf(text, "\n%s\n", printer.Wrap(printable.Escape(message), width))
 	}

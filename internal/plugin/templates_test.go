@@ -178,7 +178,7 @@ func TestPrintComparison(t *testing.T) {
              UNCHANGED   CHANGED   CREATED   DELETED   FAILED
 Namespaces   980         15        0         0         1
 Objects      3920        15        0         15        0
-Tried 1 of 3 namespaces by dry run. The others are inferred from what they record.
+Tried 1 of 3 namespaces by dry run. The result for the rest is inferred from records.
 Likely to fail, not tried: 4 namespaces with an object that fails wherever it was tried.
 Not included: 2 selected namespaces not created with the template, whose scope is NewNamespaces.
 Not included: 1 namespace no longer selected, whose objects remain.
@@ -234,7 +234,7 @@ func TestPrintTemplateStatus(t *testing.T) {
 			{Type: v1alpha1.ConditionAuthorized, Status: metav1.ConditionFalse, Message: "Missing rules:\n- apiGroups: [\"\"]\n  verbs: [patch]"},
 		},
 		Namespaces: &v1alpha1.TemplateNamespaceCounts{Desired: 10, Updated: 4, Outdated: 5, Failed: 1},
-		Failures: []v1alpha1.TemplateFailure{{Namespace: "a", Object: "quota", Reason: "Forbidden", Message: strings.Repeat("word ", 40) + "reason"},
+		Failures: []v1alpha1.TemplateFailure{{Namespace: "a", Object: "quota", Reason: "Forbidden", Message: strings.Repeat("word ", 40) + "reason."},
 			{Namespace: "b", Reason: "ApplyFailed", Message: "no response"}},
 	}}
 	options := &templateStatusOptions{session: newSession(streams)}
@@ -253,7 +253,7 @@ Without this revision: a, b, c, d, e, and 1 more
 namespace/a, object quota: Forbidden: word word word word word word word word word word word word
   word word word word word word word word word word word word word word word word word word word
   word word word word word word word word word reason. To fix it, grant the ServiceAccount of the
-  template what is missing, or change the quota, policy or webhook that denies the object.
+  template what is missing, or change the policy or webhook that denies the object.
 
 namespace/b: ApplyFailed: no response
 `))

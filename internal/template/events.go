@@ -5,11 +5,13 @@ package template
 
 import (
 	"fmt"
-	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -41,23 +43,30 @@ func Events(before, after *v1alpha1.NamespaceTemplateStatus) []Event {
 	return append(events, rolloutEvents(before, after)...)
 }
 
-// failureEvents returns an Event for each object that has failed for a new reason, with the first Namespace as an example.
+// failureEvents returns an Event for each object that fails for a new reason, with the first Namespace as an example.
 func failureEvents(before, after []v1alpha1.TemplateFailure) []Event {
 	var events []Event
-	known := slices.Clone(before)
+	known := sets.Set[string]{}
+	for _, failure := range before {
+		known.Insert(failureKey(failure))
+	}
 	for _, failure := range after {
-		if !slices.ContainsFunc(known, func(other v1alpha1.TemplateFailure) bool {
-			return other.Object == failure.Object && other.Reason == failure.Reason
-		}) {
+		if key := failureKey(failure); !known.Has(key) {
+			known.Insert(key)
 			note := fmt.Sprintf("namespace %q: %s", failure.Namespace, failure.Message)
 			if failure.Object != "" {
 				note = fmt.Sprintf("namespace %q, object %q: %s", failure.Namespace, failure.Object, failure.Message)
 			}
 			events = append(events, Event{corev1.EventTypeWarning, PrefixEvent + failure.Reason, note})
 		}
-		known = append(known, failure)
 	}
 	return events
+}
+
+// failureKey identifies a failure that can occur in several Namespaces, whose names its message can contain.
+func failureKey(failure v1alpha1.TemplateFailure) string {
+	message := strings.ReplaceAll(failure.Message, strconv.Quote(failure.Namespace), "")
+	return strings.Join([]string{failure.Object, failure.Reason, message}, "\n")
 }
 
 func rolloutEvents(before, after *v1alpha1.NamespaceTemplateStatus) []Event {

@@ -95,6 +95,11 @@ func TestFailureEvents(t *testing.T) {
 		"another namespace": {before: failures{a}, after: failures{failure("b", "binding", "Forbidden"), a}},
 		"two namespaces":    {after: failures{a, failure("b", "binding", "Forbidden")}, want: []Event{{"Warning", "TemplateForbidden", `namespace "a", object "binding": text`}}},
 		"another reason":    {before: failures{a}, after: failures{failure("a", "binding", "InvalidObject")}, want: []Event{{"Warning", "TemplateInvalidObject", `namespace "a", object "binding": text`}}},
+		"another message":   {before: failures{{Namespace: "a", Object: "binding", Reason: "Forbidden", Message: "x"}}, after: failures{a}, want: []Event{{"Warning", "TemplateForbidden", `namespace "a", object "binding": text`}}},
+		"messages that name the namespaces": {
+			before: failures{{Namespace: "a", Reason: "Forbidden", Message: `in "a"`}},
+			after:  failures{{Namespace: "b", Reason: "Forbidden", Message: `in "b"`}},
+		},
 		"the whole template": {
 			before: failures{a}, after: failures{failure("a", "", "Forbidden"), a}, want: []Event{{"Warning", "TemplateForbidden", `namespace "a": text`}},
 		},

@@ -38,18 +38,20 @@ type Match struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ComputeMatch returns whether a template is applied to a Namespace with a recorded state. It does not know which
-// Namespaces are exempt.
-func ComputeMatch(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State) Match {
+// ComputeMatch returns whether a template is applied to a Namespace with a recorded state. A label that the selector of
+// another one of all templates requires has no typing error. ComputeMatch does not know which Namespaces are exempt.
+func ComputeMatch(
+	template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State, all []v1alpha1.NamespaceTemplate,
+) Match {
 	switch {
 	case template.DeletionTimestamp != nil:
 		return Match{MatchNotSelected, "the template is being deleted"}
-	case Applies(template, namespace, state):
-		return Match{Result: MatchSelected}
-	case Selects(template, namespace):
+	case IsLate(template, namespace, state):
 		return Match{MatchNotApplied, reasonNotApplied(template, namespace)}
+	case Selects(template, namespace):
+		return Match{Result: MatchSelected}
 	}
-	if reason := reasonNearlySelected(template, namespace.Labels); reason != "" {
+	if reason := reasonNearlySelected(template, namespace.Labels, all); reason != "" {
 		return Match{MatchNearlySelected, reason}
 	}
 	return Match{MatchNotSelected, reasonNotSelected(template, namespace.Labels)}
@@ -117,24 +119,25 @@ func requirementText(requirement v1alpha1.NamespaceSelectorRequirement) string {
 // reasonNearlySelected returns which label has a typing error; empty if none has. A correction is one that makes the
 // template select the Namespace. A wrong value of the label with the name of a template is none, because the API server
 // has rejected it unless it names another template.
-func reasonNearlySelected(template *v1alpha1.NamespaceTemplate, labels map[string]string) string {
-	if len(labels) == 0 {
-		return ""
-	}
-	isSelected := func(corrected map[string]string) bool {
+func reasonNearlySelected(
+	template *v1alpha1.NamespaceTemplate, labels map[string]string, all []v1alpha1.NamespaceTemplate,
+) string {
+	isSelected := func(key, value string) bool {
+		corrected := maps.Clone(labels)
+		corrected[key] = value
 		return initialization.SelectsTemplate(template.Name, template.Spec.NamespaceSelector, corrected)
 	}
-	keys := slices.Sorted(maps.Keys(labels))
-	for _, wanted := range wantedLabels(template) {
-		value, hasKey := labels[wanted.key]
-		if hasKey {
-			if wanted.isNearValue(value) && isSelected(with(labels, wanted.key, wanted.value)) {
-				return fmt.Sprintf("label %s has the value %q: the template requires %q", wanted.key, value, wanted.value)
-			}
-			continue
-		}
-		for _, key := range keys {
-			if isTypo(key, wanted.key) && isSelected(with(labels, wanted.key, labels[key])) {
+	required := wantedLabels(template)
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		value := labels[key]
+		for _, wanted := range required {
+			_, hasKey := labels[wanted.key]
+			switch {
+			case key == wanted.key && key != v1alpha1.LabelTemplate && isTypo(value, wanted.value) &&
+				isSelected(key, wanted.value) && !isWanted(all, func(w wantedLabel) bool { return w == wantedLabel{key, value} }):
+				return fmt.Sprintf("label %s has the value %q: the template requires %q", key, value, wanted.value)
+			case !hasKey && isTypo(key, wanted.key) && isSelected(wanted.key, value) &&
+				!isWanted(all, func(w wantedLabel) bool { return w.key == key }):
 				return fmt.Sprintf("label %s: the template requires the key %s", key, wanted.key)
 			}
 		}
@@ -142,12 +145,15 @@ func reasonNearlySelected(template *v1alpha1.NamespaceTemplate, labels map[strin
 	return ""
 }
 
+// isWanted reports whether a template can require a label.
+func isWanted(all []v1alpha1.NamespaceTemplate, matches func(wantedLabel) bool) bool {
+	return slices.ContainsFunc(all, func(template v1alpha1.NamespaceTemplate) bool {
+		return slices.ContainsFunc(wantedLabels(&template), matches)
+	})
+}
+
 // wantedLabel is a label with which a template can select a Namespace. The value is empty if it has no meaning.
 type wantedLabel struct{ key, value string }
-
-func (w wantedLabel) isNearValue(value string) bool {
-	return w.key != v1alpha1.LabelTemplate && isTypo(value, w.value)
-}
 
 // wantedLabels returns the labels that the selector of a template can require, sorted, after that with its name.
 func wantedLabels(template *v1alpha1.NamespaceTemplate) []wantedLabel {
@@ -173,15 +179,9 @@ func wantedLabels(template *v1alpha1.NamespaceTemplate) []wantedLabel {
 	return slices.Insert(wanted, 0, wantedLabel{v1alpha1.LabelTemplate, template.Name})
 }
 
-func with(labels map[string]string, key, value string) map[string]string {
-	corrected := maps.Clone(labels)
-	corrected[key] = value
-	return corrected
-}
-
 const (
 	// minTypo is the minimum length of a text, or of a part between separators, that can have a typing error. One of at
-	// least minTwoEdits characters can have two.
+	// least minTwoEdits characters can have two, unless the first character differs, as in internal and external.
 	minTypo, minTwoEdits = 4, 8
 
 	digits     = "0123456789"
@@ -208,7 +208,7 @@ func isTypo(text, wanted string) bool {
 
 func isNear(text, wanted string) bool {
 	length, edits := min(len(text), len(wanted)), 1
-	if length >= minTwoEdits {
+	if length >= minTwoEdits && text[0] == wanted[0] {
 		edits = 2
 	}
 	return length >= minTypo && isWithin(text, wanted, edits)

@@ -36,6 +36,12 @@ func matchTemplate() *v1alpha1.NamespaceTemplate {
 	}
 }
 
+func requiring(key string, value v1alpha1.LabelValue) v1alpha1.NamespaceTemplate {
+	return v1alpha1.NamespaceTemplate{Spec: v1alpha1.NamespaceTemplateSpec{
+		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{key: value}},
+	}}
+}
+
 func TestComputeMatch(t *testing.T) {
 	matching := func(change ...string) map[string]string {
 		labels := map[string]string{"corp.example.com/kind": "platform", "environment": "live", "tier": "silver"}
@@ -51,6 +57,7 @@ func TestComputeMatch(t *testing.T) {
 		// change changes the template, and prepare the Namespace, which was created with the template.
 		change  func(*v1alpha1.NamespaceTemplate)
 		prepare func(*corev1.Namespace)
+		others  []v1alpha1.NamespaceTemplate
 		want    MatchResult
 		reason  string
 	}{
@@ -94,11 +101,11 @@ func TestComputeMatch(t *testing.T) {
 			reason: "label corp.example.com/kinds: the template requires the key corp.example.com/kind",
 		},
 		"typing error in the key of Exists": {
-			labels: matching("environment", "-", "environmet", "live"), want: MatchNearlySelected,
-			reason: "label environmet: the template requires the key environment",
+			labels: matching("environment", "-", "environnment", "live"), want: MatchNearlySelected,
+			reason: "label environnment: the template requires the key environment",
 		},
 		"typing error in a key whose value does not match either": {
-			labels: matching("environment", "-", "environmet", "test"), want: MatchNotSelected,
+			labels: matching("environment", "-", "environnment", "test"), want: MatchNotSelected,
 			reason: "the template requires label environment",
 		},
 		"typing error in the key of the label with the name": {
@@ -113,6 +120,19 @@ func TestComputeMatch(t *testing.T) {
 		"typing error in a value": {
 			labels: matching("tier", "sliver"), want: MatchNearlySelected,
 			reason: `label tier has the value "sliver": the template requires "silver"`,
+		},
+		"value that another template requires": {
+			labels: matching("tier", "sliver"), others: []v1alpha1.NamespaceTemplate{requiring("tier", "sliver")}, want: MatchNotSelected,
+			reason: `the template requires label tier in (gold, silver), and the value is "sliver"`,
+		},
+		"another value that another template requires": {
+			labels: matching("tier", "sliver"), others: []v1alpha1.NamespaceTemplate{requiring("tier", "bronze")}, want: MatchNearlySelected,
+			reason: `label tier has the value "sliver": the template requires "silver"`,
+		},
+		"key that another template requires": {
+			labels: matching("environment", "-", "environments", "live"),
+			others: []v1alpha1.NamespaceTemplate{requiring("environments", "test")}, want: MatchNotSelected,
+			reason: "the template requires label environment",
 		},
 		"two typing errors": {
 			labels: matching("tier", "sliver", "corp.example.com/kind", "plattform"), want: MatchNotSelected,
@@ -153,7 +173,7 @@ func TestComputeMatch(t *testing.T) {
 			}
 			state, err := ParseState(namespace)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(ComputeMatch(template, namespace, state)).To(Equal(Match{test.want, test.reason}))
+			g.Expect(ComputeMatch(template, namespace, state, test.others)).To(Equal(Match{test.want, test.reason}))
 		})
 	}
 }
@@ -166,6 +186,9 @@ func TestIsTypo(t *testing.T) {
 		},
 		"env":          {"enf": false, "envs": false},
 		"platform":     {"platfomr": true, "plattform": true, "plaform": true, "platforms-": true, "pltfrom": false, "plainform": true, "plainforms": false},
+		"internal":     {"external": false, "internl": true, "interanl": true, "nternal": true, "intrenla": true},
+		"privileged":   {"unprivileged": false, "privilegd": true},
+		"net-internal": {"net-external": false, "net-intrenal": true},
 		"team-a":       {"team-b": false, "team_a": true, "teama": true, "taem-a": true},
 		"pod-security": {"podsecurity": true, "pod.security": true, "pod-securty": true, "pad-security": false},
 		"eu-west-1":    {"eu-west-2": false, "us-west-1": false, "eu-east-1": false},

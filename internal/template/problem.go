@@ -18,14 +18,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// MaxFailureMessage is the maximum length of the message of a problem in bytes. Together with the names, it fits into an
-// Event.
+// MaxFailureMessage is the maximum length of the message of a problem in bytes. Together with the names, it fits into
+// an Event.
 const MaxFailureMessage = 832
 
 // remedies are what ends the problems that waiting cannot end, by reason. A problem with another reason can end without
 // a change by a user of the template or the Namespace.
 var remedies = map[string]string{
-	v1alpha1.ReasonForbidden: "grant the ServiceAccount of the template what is missing, or change the quota, policy or " +
+	v1alpha1.ReasonForbidden: "grant the ServiceAccount of the template what is missing, or change the policy or " +
 		"webhook that denies the object",
 	v1alpha1.ReasonServiceAccountNotFound:  "create the ServiceAccount and grant it the permissions",
 	v1alpha1.ReasonInvalidTemplate:         remedyTemplate,
@@ -36,15 +36,16 @@ var remedies = map[string]string{
 	v1alpha1.ReasonOutputTooLarge:          remedyValues,
 	v1alpha1.ReasonInputTooLarge:           "remove labels or annotations from the namespace",
 	v1alpha1.ReasonSourceNamespaceReplaced: "accept the new namespace of the source in the template",
+	v1alpha1.ReasonConflict:                remedyOther,
+	v1alpha1.ReasonAlreadyExists:           remedyOther,
+	v1alpha1.ReasonFieldImmutable:          "delete the object, so that the operator creates it",
 }
 
 const (
 	remedyTemplate = "correct the template"
 	remedyValues   = "correct the template, or the labels and parameters of the namespace"
+	remedyOther    = "remove what the other client has set, or change spec.sync.adoptionPolicy"
 )
-
-// Remedy returns what a user must do to end a problem that waiting cannot end. It returns "" for other reasons.
-func Remedy(reason string) string { return remedies[reason] }
 
 // Problem is why a Namespace does not contain what a template specifies.
 type Problem struct {
@@ -64,6 +65,14 @@ func (p Problem) String() string {
 		return fmt.Sprintf("template %q: %s", p.Template, p.Message)
 	}
 	return fmt.Sprintf("template %q, object %q: %s", p.Template, p.Object, p.Message)
+}
+
+// Remedy returns what a user must do to end a problem that waiting cannot end. It returns "" for other problems.
+func (p Problem) Remedy() string {
+	if denial.IsTransient(p.Message) {
+		return ""
+	}
+	return remedies[p.Reason]
 }
 
 // IsConflict reports whether another client or template controls the object. Such a problem is not

@@ -61,6 +61,24 @@ func TestToProblem(t *testing.T) {
 	}
 }
 
+func TestRemedy(t *testing.T) {
+	for found, want := range map[Problem]string{
+		{Reason: v1alpha1.ReasonForbidden, Message: "x"}:                                          "grant the ServiceAccount",
+		{Reason: v1alpha1.ReasonForbidden, Message: "exceeded quota: team"}:                       "",
+		{Reason: v1alpha1.ReasonInvalidObject, Message: "x"}:                                      "correct the template",
+		{Reason: v1alpha1.ReasonAlreadyExists, Message: "x"}:                                      "spec.sync.adoptionPolicy",
+		{Reason: v1alpha1.ReasonConflict, Message: `conflict with "kubectl-edit"`}:                "spec.sync.adoptionPolicy",
+		{Reason: v1alpha1.ReasonConflict, Message: "Operation cannot be fulfilled on configmaps"}: "",
+		{Reason: v1alpha1.ReasonFieldImmutable, Message: "x"}:                                     "delete the object",
+		{Reason: v1alpha1.ReasonApplyFailed, Message: "x"}:                                        "",
+		{Reason: v1alpha1.ReasonClaimedByTemplate, Message: "x"}:                                  "",
+	} {
+		if got := found.Remedy(); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%+v: %q", found, got)
+		}
+	}
+}
+
 // The message of a condition and the note of an Event contain the whole message.
 func TestMessageFitsWithNames(t *testing.T) {
 	name := strings.Repeat("n", 63)

@@ -111,7 +111,8 @@ func lockedObjects() {
 		Expect(remove()).To(And(BeLocked("config"), MatchError(ContainSubstring("the template does not exist or no longer applies"))))
 		By("recording the template, and an object with its name")
 		for applied, isApplied := range map[string]bool{
-			`{"other":{"objects":{"ConfigMap":{"team":"x"}}}}`: false, `{"other":{},"team":{"revision":"a"}}`: true,
+			`{"other":{"objects":{"ConfigMap":{"team":"x"}}}}`: false, `{"other":{"revision":"a","team":{"ConfigMap":{}}}}`: false,
+			`{"other":{},"team":{"revision":"a"}}`: true, `{"team":{"target":"a"}}`: true,
 		} {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAppliedTemplates, applied)
 			Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(patch))).To(Succeed())

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -441,4 +442,51 @@ func celBudgets() {
 		Expect(tryPatch(ctx, cluster.Ordinary, name, "labels", v1alpha1.LabelTemplate, new("none"))).
 			To(BeRefused(`"none" does not exist`))
 	})
+}
+
+func unusedParameters() {
+	It("is reported to the user, and has no other effect", func(ctx context.Context) {
+		var warnings []string
+		config := rest.CopyConfig(cluster.Ordinary.Config)
+		config.WarningHandler = nil
+		config.WarningHandlerWithContext = collectWarnings(func(text string) { warnings = append(warnings, text) })
+		user, err := client.New(config, client.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		expectWarning := func(texts ...string) {
+			GinkgoHelper()
+			matchers := make([]any, 0, len(texts))
+			for _, text := range texts {
+				matchers = append(matchers, ContainSubstring("annotation %s%s: no template that selects the namespace has this parameter",
+					v1alpha1.PrefixParameter, text))
+			}
+			Expect(warnings).To(HaveExactElements(matchers...))
+			warnings = nil
+		}
+		namespace := wrappers.MakeNamespace(framework.Unique("unused")).Annotation(size, "s").Obj()
+		Expect(user.Create(ctx, namespace)).To(Succeed())
+		expectWarning("size")
+		for _, step := range []struct {
+			patch string
+			texts []string
+		}{
+			{`{"metadata":{"annotations":{"%ssize":"l"}}}`, nil},
+			{`{"metadata":{"annotations":{"%sother":"l"}}}`, []string{"other"}},
+			{`{"metadata":{"labels":{"x":"y"}}}`, nil},
+			{`{"metadata":{"labels":{"team":"a"},"annotations":{"%sowner":"alice","%snote":"x"}}}`, nil},
+			{`{"metadata":{"annotations":{"%skind":"web"}}}`, []string{"kind"}}, // It is the label.
+		} {
+			patch := strings.ReplaceAll(step.patch, "%s", v1alpha1.PrefixParameter)
+			Expect(user.Patch(ctx, namespace, framework.MergePatch(patch))).To(Succeed(), patch)
+			expectWarning(step.texts...)
+		}
+		Expect(user.Create(ctx, inTeam(framework.Unique("used")).Obj(), client.DryRunAll)).To(Succeed())
+		expectWarning()
+	})
+}
+
+// collectWarnings is a handler of warnings.
+type collectWarnings func(text string)
+
+func (c collectWarnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
+	c(text)
 }

@@ -61,6 +61,7 @@ var _ = Describe("Without a manager", Ordered, ContinueOnFailure, func() {
 	Describe("injection with templates", injectionWithTemplates)
 	Describe("the parameters of a new namespace", newParameters)
 	Describe("the parameters of an existing namespace", existingParameters)
+	Describe("a parameter that no template has", unusedParameters)
 	Describe("a holder of the provision verb", provisioners)
 	Describe("the record of the templates", recordsOfTemplates)
 	Describe("a write of a template", templateWrites)

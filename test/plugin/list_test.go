@@ -71,6 +71,21 @@ var _ = Describe("list", func() {
 		finalize(ctx, bareAdmin, terminating.Name)
 	}, NodeTimeout(testTimeout))
 
+	It("works without permission to list templates", func(ctx context.Context) {
+		namespace := makeNamespace(ctx, admin, "plain")
+		reader := newRestrictedUser(ctx, plane, unique("reader"), rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"},
+		})
+		listed := reader.run(ctx, "list")
+		Expect(listed.code).To(BeZero())
+		Expect(listed.stderr).To(BeEmpty())
+		Expect(rows(listed.stdout)).To(HaveKeyWithValue(namespace.Name, HavePrefix("Initialized")))
+		wide := reader.run(ctx, "list", "-o", "wide")
+		Expect(wide.code).To(BeZero())
+		Expect(wide.stderr).To(ContainSubstring("no permission to list them"))
+		Expect(rows(wide.stdout)).To(HaveKeyWithValue(namespace.Name, HaveSuffix("<unknown>")))
+	}, NodeTimeout(testTimeout))
+
 	It("reports missing permissions and invalid arguments", func(ctx context.Context) {
 		config, err := bare.User("unprivileged")
 		Expect(err).NotTo(HaveOccurred())

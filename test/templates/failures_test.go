@@ -78,7 +78,7 @@ var _ = Describe("A failure of a template", func() {
 					HaveField("Namespace", namespace.Name), HaveField("Object", name), HaveField("Reason", reason),
 					HaveField("Message", message))))
 				for _, object := range []client.Object{namespace, template} {
-					g.Expect(notesAbout(g, ctx, object, "Template"+reason)).To(HaveExactElements(message))
+					g.Expect(notesAbout(g, ctx, object, "Template"+reason)).To(ContainElement(message))
 				}
 			}).WithContext(ctx).Should(Succeed())
 		},
@@ -96,7 +96,7 @@ var _ = Describe("A failure of a template", func() {
 
 	It("fails the initialization at the deadline", func(ctx context.Context) {
 		template := createTemplate(ctx, "failure", only("binding", binding), withAccount(addLimitedAccount(ctx)),
-			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization.TimeoutSeconds = ptr.To[int32](2) })
+			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization.FailureTimeoutSeconds = 2 })
 		namespace := createAs(ctx, creator, selectedBy(template.Name))
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		final, _ := seen.WaitForRemoval(ctx)
@@ -111,7 +111,8 @@ var _ = Describe("A failure of a template", func() {
 		account := addLimitedAccount(ctx)
 		template := createTemplate(ctx, "failure", only("binding", binding), withAccount(account),
 			func(spec *v1alpha1.NamespaceTemplateSpec) {
-				spec.Initialization.TimeoutSeconds, spec.Initialization.FailurePolicy = ptr.To[int32](1), v1alpha1.FailurePolicyIgnore
+				spec.Initialization.Deadline = v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](1), FailurePolicy: v1alpha1.FailurePolicyIgnore}
+				spec.Initialization.FailureTimeoutSeconds = 1
 			})
 		namespace := createAs(ctx, creator, selectedBy(template.Name))
 		expectWaiting(ctx, namespace, "Forbidden")

@@ -308,11 +308,11 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 		DeferCleanup(startControllerManager)
 	})
 
-	start := func(ctx context.Context, initialization v1alpha1.TemplateInitialization) (*v1alpha1.NamespaceTemplate, *corev1.Namespace) {
+	start := func(ctx context.Context, deadline v1alpha1.Deadline) (*v1alpha1.NamespaceTemplate, *corev1.Namespace) {
 		GinkgoHelper()
 		template := createTemplate(ctx, "deadline", only("quota",
 			`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"team"},"spec":{"hard":{"pods":"1"}}}`),
-			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization = initialization })
+			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization.Deadline = deadline })
 		return template, createAs(ctx, creator, selectedBy(template.Name))
 	}
 	expectTurn := func(ctx context.Context, namespace *corev1.Namespace) {
@@ -324,7 +324,7 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 	// It takes the whole timeout: the manager stops in the middle of it.
 	It("fails the initialization by default, and does not start again after a restart of the operator", func(ctx context.Context) {
 		const timeout = 6 * time.Second
-		template, namespace := start(ctx, v1alpha1.TemplateInitialization{TimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
+		template, namespace := start(ctx, v1alpha1.Deadline{TimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
 		Expect(template.Spec.Initialization.FailurePolicy).To(Equal(v1alpha1.FailurePolicyFail))
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		expectTurn(ctx, namespace)
@@ -347,20 +347,21 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 	})
 
 	It("continues with failurePolicy Ignore, and reports this", func(ctx context.Context) {
-		_, namespace := start(ctx, v1alpha1.TemplateInitialization{TimeoutSeconds: ptr.To[int32](5), FailurePolicy: v1alpha1.FailurePolicyIgnore})
+		_, namespace := start(ctx, v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](5), FailurePolicy: v1alpha1.FailurePolicyIgnore})
 		expectTurn(ctx, namespace)
 		expectInitialized(ctx, namespace)
 		Expect(namespace.Annotations).NotTo(HaveKey(turnStart))
 		expectEvents(ctx, namespace, "TemplateNotEffective")
 	})
 
-	It("has a default, which the stored object shows", func(ctx context.Context) {
-		template, namespace := start(ctx, v1alpha1.TemplateInitialization{WaitPolicy: v1alpha1.WaitForApplied})
+	It("has no default: only failures have one", func(ctx context.Context) {
+		template, namespace := start(ctx, v1alpha1.Deadline{})
 		Expect(template.Spec.Initialization).To(Equal(v1alpha1.TemplateInitialization{
-			WaitPolicy: v1alpha1.WaitForApplied, TimeoutSeconds: ptr.To[int32](1800), FailurePolicy: v1alpha1.FailurePolicyFail,
+			WaitPolicy: v1alpha1.WaitForEffective, Deadline: v1alpha1.Deadline{FailurePolicy: v1alpha1.FailurePolicyFail},
+			FailureTimeoutSeconds: 1800,
 		}))
-		expectInitialized(ctx, namespace)
-		Expect(namespace.Annotations).NotTo(HaveKey(turnStart))
+		expectWaiting(ctx, namespace, "QuotaNotCounted")
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(HaveKey(turnStart))
 	})
 })
 

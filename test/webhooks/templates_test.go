@@ -72,13 +72,15 @@ var _ = Describe("The webhook for templates", func() {
 		Expect(err).To(MatchError(ContainSubstring(`NamespaceTemplate.nslifecycle.dev "invalid" is invalid: spec.objects[0]`)))
 	}, SpecTimeout(5*time.Minute))
 
-	It("warns of a missing ServiceAccount and an unknown kind", func(ctx context.Context) {
-		text := manifest("warned", valid, `{apiVersion: test.example.com/v9, kind: Late, metadata: {name: x}}`)
+	It("warns of a missing ServiceAccount, an unknown kind and an unknown key", func(ctx context.Context) {
+		text := manifest("warned", valid, `{apiVersion: test.example.com/v9, kind: Late, metadata: {name: x}}`,
+			`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: x, labels: {a: b}}, spec: {podSelector: {}, ingress: [{form: []}]}}`)
 		output, err := apply(ctx, strings.Replace(text, account, "missing", 1), "--dry-run=server")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(SatisfyAll(
 			ContainSubstring(`Warning: ServiceAccount "missing" does not exist in namespace "nslifecycle-system"`),
 			ContainSubstring(`Warning: spec.objects[1].template: the API server does not serve kind "Late" in "test.example.com/v9"`),
+			ContainSubstring(`Warning: spec.objects[2].template: unknown field "spec.ingress[0].form"`),
 		))
 
 		By("not warning without a reason")

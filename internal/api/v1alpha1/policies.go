@@ -32,6 +32,8 @@ const (
 	PolicyGuard = "guard"
 	// PolicyTemplates validates the templates and parameters that users choose for a Namespace.
 	PolicyTemplates = "templates"
+	// PolicyUnusedParameters warns of parameters of a Namespace that no template has.
+	PolicyUnusedParameters = "unused-parameters"
 	// PolicyTemplateAuthors requires that the author of a NamespaceTemplate can impersonate its
 	// ServiceAccount and read the sources of its copies.
 	PolicyTemplateAuthors = "template-authors"

@@ -123,7 +123,7 @@ func (c *Comparison) Infer() {
 	c.sort()
 }
 
-// MayFail reports whether an object failed in some Namespaces that were tried, but not in all, so that the others may
+// MayFail reports whether an object failed in some Namespaces that were tried, but not in all, so that the rest can
 // fail, too.
 func (c *Comparison) MayFail() bool {
 	for _, result := range c.tried() {

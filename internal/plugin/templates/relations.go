@@ -34,8 +34,10 @@ type Relation struct {
 	IsOutdated bool `json:"outdated,omitempty"`
 	// Failures are why objects are not applied to the Namespace.
 	Failures []v1alpha1.TemplateFailure `json:"failures,omitempty"`
-	// Problem is why the template is applied to no Namespace.
+	// Problem is why the template, whose objects the Namespace does not contain, is applied to no Namespace.
 	Problem string `json:"problem,omitempty"`
+	// IsUnknown is true if it is not known whether the template fails in the Namespace.
+	IsUnknown bool `json:"unknown,omitempty"`
 	// Note is why the operator does not update the Namespace, or what is not known; empty if there is nothing.
 	Note string `json:"note,omitempty"`
 }
@@ -51,7 +53,7 @@ func ComputeRelations(all []v1alpha1.NamespaceTemplate, namespace *corev1.Namesp
 	names := sets.Set[string]{}
 	for i := range all {
 		names.Insert(all[i].Name)
-		relation := computeRelation(&all[i], namespace, state)
+		relation := computeRelation(&all[i], namespace, state, all)
 		if stateErr != nil && relation.Result == template.MatchSelected {
 			relation.Problem = stateErr.Error()
 		}
@@ -67,11 +69,11 @@ func ComputeRelations(all []v1alpha1.NamespaceTemplate, namespace *corev1.Namesp
 }
 
 func computeRelation(
-	tmpl *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state template.State,
+	tmpl *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state template.State, all []v1alpha1.NamespaceTemplate,
 ) Relation {
 	recorded, status := state[tmpl.Name], &tmpl.Status
 	relation := Relation{
-		Template: tmpl.Name, Match: ptr.To(template.ComputeMatch(tmpl, namespace, state)),
+		Template: tmpl.Name, Match: ptr.To(template.ComputeMatch(tmpl, namespace, state, all)),
 		Revision: recorded.Revision, Target: recorded.Target, UpdateRevision: status.UpdateRevision,
 	}
 	if relation.Result != template.MatchSelected {
@@ -83,14 +85,20 @@ func computeRelation(
 			relation.Failures = append(relation.Failures, failure)
 		}
 	}
-	relation.Problem = problemOf(status)
+	problem := problemOf(status)
+	if recorded.Revision == "" || recorded.Target != "" {
+		relation.Problem, problem = problem, ""
+	}
 	progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing)
 	switch {
 	case len(status.Conditions) == 0:
-		relation.Note = "The operator has not observed the template yet."
+		relation.IsUnknown, relation.Note = true, "The operator has not observed the template yet."
 	case relation.IsFailing():
 	case mayOmit(status, namespace.Name):
+		relation.IsUnknown = true
 		relation.Note = "The template fails in more namespaces than its status lists: see the Events of the namespace."
+	case problem != "":
+		relation.Note = problem
 	case relation.IsOutdated && progressing != nil &&
 		(progressing.Reason == v1alpha1.ReasonPaused || progressing.Reason == v1alpha1.ReasonPausedAfterFailures):
 		relation.Note = progressing.Message

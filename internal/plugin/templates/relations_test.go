@@ -41,7 +41,7 @@ func TestComputeRelations(t *testing.T) {
 			state: updated, status: v1alpha1.NamespaceTemplateStatus{
 				Failures: []v1alpha1.TemplateFailure{elsewhere}, Namespaces: &v1alpha1.TemplateNamespaceCounts{Failed: 2},
 			},
-			want: Relation{Revision: "b",
+			want: Relation{Revision: "b", IsUnknown: true,
 				Note: "The template fails in more namespaces than its status lists: see the Events of the namespace."},
 		},
 		"failures that the status lists, sorted by namespace": {
@@ -55,7 +55,19 @@ func TestComputeRelations(t *testing.T) {
 			state: updated, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{
 				failing(v1alpha1.ConditionAuthorized, metav1.ConditionFalse, v1alpha1.ReasonUnauthorized, "Rules are missing:\nrules: []"),
 			}},
-			want: Relation{Revision: "b", Problem: "Unauthorized: Rules are missing:"},
+			want: Relation{Revision: "b", Note: "Unauthorized: Rules are missing:"},
+		},
+		"unauthorized, and not applied": {
+			state: template.State{"team": {Target: "b"}}, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{
+				failing(v1alpha1.ConditionAuthorized, metav1.ConditionFalse, v1alpha1.ReasonUnauthorized, "Rules are missing:\nrules: []"),
+			}},
+			want: Relation{Target: "b", IsOutdated: true, Problem: "Unauthorized: Rules are missing:"},
+		},
+		"invalid, and not applied completely": {
+			state: template.State{"team": {Revision: "a", Target: "b"}}, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{
+				failing(v1alpha1.ConditionValid, metav1.ConditionFalse, v1alpha1.ReasonInvalid, "x"),
+			}},
+			want: Relation{Revision: "a", Target: "b", IsOutdated: true, Problem: "Invalid: x"},
 		},
 		"paused": {
 			state: template.State{"team": {Revision: "a"}}, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{

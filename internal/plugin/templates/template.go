@@ -102,14 +102,14 @@ func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
 	return fmt.Errorf("template %q does not select namespace %q", t.Name, namespace.Name)
 }
 
-// Match returns whether the template is applied to a Namespace, and why not; nil if what the Namespace records is
-// invalid.
-func (t *Template) Match(namespace *corev1.Namespace) *template.Match {
+// Match returns whether the template, one of all templates, is applied to a Namespace, and why not; nil if what the
+// Namespace records is invalid.
+func (t *Template) Match(namespace *corev1.Namespace, all []v1alpha1.NamespaceTemplate) *template.Match {
 	state, err := template.ParseState(namespace)
 	if err != nil {
 		return nil
 	}
-	match := template.ComputeMatch(t.NamespaceTemplate, namespace, state)
+	match := template.ComputeMatch(t.NamespaceTemplate, namespace, state, all)
 	return &match
 }
 

@@ -34,8 +34,8 @@ func (p *pass) awaitEffective(ctx context.Context) {
 	}
 }
 
-// confirmProblem returns an error unless the API server confirms that a template has a problem: the deadline decides about
-// a deletion. The API server itself has refused an object; only the ServiceAccount is read from a cache.
+// confirmProblem returns an error unless the API server confirms that a template has a problem: the deadline decides
+// about a deletion. The API server itself has refused an object; only the ServiceAccount is read from a cache.
 func (p *pass) confirmProblem(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, found template.Problem) error {
 	if err := p.confirm(ctx, tmpl, ""); err != nil || found.Reason != v1alpha1.ReasonServiceAccountNotFound {
 		return err

@@ -6,7 +6,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -55,7 +54,7 @@ func (p *Pass) Await(selected *Selected, object *Object, err error, confirm func
 		outcome.TimedOut = append(outcome.TimedOut, found)
 		return
 	case confirm() == nil:
-		p.refuse(tmpl, found)
+		p.refuse(tmpl, found, *tmpl.Spec.Initialization.TimeoutSeconds)
 	default:
 		delay = UnconfirmedRetry
 	}
@@ -63,31 +62,45 @@ func (p *Pass) Await(selected *Selected, object *Object, err error, confirm func
 	outcome.Waiting = append(outcome.Waiting, found)
 }
 
-// Expire makes the initialization fail at the deadline of a template with failurePolicy Fail if one of its objects cannot
-// be applied and waiting cannot help, after confirm has confirmed with the API server what the decision depends on.
-// With Ignore, the Namespace continues to wait: it must not become initialized without the object.
+// failures has since when a Namespace has failures that waiting cannot end. The problems have no messages. It is in
+// memory: after a restart, the time starts again.
+type failures map[template.Problem]time.Time
+
+// Expire makes the initialization fail if an object of a template cannot be applied, waiting cannot help, and the
+// failure has lasted for failureTimeoutSeconds, after confirm has confirmed with the API server what the decision
+// depends on. With failurePolicy Ignore, the Namespace continues to wait: it must not become initialized without the
+// object.
 func (p *Pass) Expire(selected *Selected, confirm func(template.Problem) error) {
-	tmpl := selected.Template
-	i := slices.IndexFunc(selected.Outcome.Problems, func(found template.Problem) bool {
-		return template.Remedy(found.Reason) != ""
-	})
-	if i < 0 || !p.IsInitializing || !hasDeadline(tmpl) ||
-		tmpl.Spec.Initialization.FailurePolicy == v1alpha1.FailurePolicyIgnore {
+	tmpl, settings := selected.Template, &selected.Template.Spec.Initialization
+	if !p.IsInitializing || settings.FailureTimeoutSeconds == 0 || settings.FailurePolicy == v1alpha1.FailurePolicyIgnore {
 		return
 	}
-	found := selected.Outcome.Problems[i]
-	switch remaining := p.remaining(tmpl); {
-	case remaining > 0:
-		p.Retry(max(remaining, effectiveRetry))
-	case confirm(found) == nil:
-		p.refuse(tmpl, found)
-	default:
-		p.Retry(UnconfirmedRetry)
+	timeout := time.Duration(settings.FailureTimeoutSeconds) * time.Second
+	for _, found := range selected.Outcome.Problems {
+		if found.Remedy() == "" {
+			continue
+		}
+		key := found
+		key.Message = ""
+		since, ok := p.Memory.Failures[key]
+		if !ok {
+			since = p.Now
+		}
+		p.failures[key] = since
+		switch remaining := since.Add(timeout).Sub(p.Now); {
+		case remaining > 0:
+			p.Retry(remaining)
+		case confirm(found) == nil:
+			p.refuse(tmpl, found, settings.FailureTimeoutSeconds)
+			return
+		default:
+			p.Retry(UnconfirmedRetry)
+		}
 	}
 }
 
-func (p *Pass) refuse(tmpl *v1alpha1.NamespaceTemplate, found template.Problem) {
+func (p *Pass) refuse(tmpl *v1alpha1.NamespaceTemplate, found template.Problem, seconds int32) {
 	result := initialization.TimeoutResult(fmt.Sprintf("%s; this exceeds %ds, the timeout in NamespaceTemplate %q",
-		found, *tmpl.Spec.Initialization.TimeoutSeconds, tmpl.Name))
+		found, seconds, tmpl.Name))
 	p.result.Refusal = &result
 }

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func TestAwait(t *testing.T) {
 			}
 			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{
-				WaitPolicy: test.wait, TimeoutSeconds: test.limit, FailurePolicy: test.failure,
+				WaitPolicy: test.wait, Deadline: v1alpha1.Deadline{TimeoutSeconds: test.limit, FailurePolicy: test.failure},
 			}
 			p := NewPass(&Memory{FirstPass: now.Add(-test.elapsed), FirstTurn: now.Add(-test.elapsed)}, namespace, nil, now)
 			p.IsInitializing = !test.isInitialized
@@ -107,45 +108,65 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// A Namespace fails at the deadline of a template whose object cannot be applied, but is never initialized without it.
+// A Namespace fails if the same failure lasts and waiting cannot help, but is never initialized without the object.
 func TestExpire(t *testing.T) {
-	const whole = 4 * time.Second
+	const limit = 3 * time.Second
+	known := func(object, reason string, since time.Duration) map[template.Problem]time.Duration {
+		return map[template.Problem]time.Duration{{Template: "team", Object: object, Reason: reason}: since}
+	}
 	for name, test := range map[string]struct {
-		reason        string
-		elapsed       time.Duration
-		limit         int32
+		reason, message string
+		// failures are since when the Namespace has failures.
+		failures      map[template.Problem]time.Duration
 		failure       v1alpha1.FailurePolicy
+		isUnlimited   bool
 		isInitialized bool
 		isUnconfirmed bool
 		isRefused     bool
+		isForgotten   bool
 		retry         time.Duration
 	}{
-		"shortly before the deadline": {reason: v1alpha1.ReasonForbidden, elapsed: whole - 100*time.Millisecond, limit: 3, retry: 100 * time.Millisecond},
-		"at the deadline":             {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, isRefused: true},
-		"an expression":               {reason: v1alpha1.ReasonExpressionFailed, elapsed: whole, limit: 3, isRefused: true},
-		"unknown policy":              {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, failure: "x", isRefused: true},
-		"Ignore":                      {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, failure: v1alpha1.FailurePolicyIgnore},
-		"no deadline":                 {reason: v1alpha1.ReasonForbidden, elapsed: time.Hour},
-		"waiting can help":            {reason: v1alpha1.ReasonApplyFailed, elapsed: whole, limit: 3},
-		"initialized":                 {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, isInitialized: true},
-		"not confirmed":               {reason: v1alpha1.ReasonForbidden, elapsed: whole, limit: 3, isUnconfirmed: true, retry: UnconfirmedRetry},
+		"new":             {retry: limit},
+		"another object":  {failures: known("other", v1alpha1.ReasonForbidden, limit), retry: limit},
+		"another reason":  {failures: known("binding", v1alpha1.ReasonInvalidObject, limit), retry: limit},
+		"shortly before":  {failures: known("binding", v1alpha1.ReasonForbidden, limit-time.Second), retry: time.Second},
+		"at the deadline": {failures: known("binding", v1alpha1.ReasonForbidden, limit), isRefused: true},
+		"another message": {failures: known("binding", v1alpha1.ReasonForbidden, limit), message: "y", isRefused: true},
+		"an expression": {
+			reason: v1alpha1.ReasonExpressionFailed, failures: known("binding", v1alpha1.ReasonExpressionFailed, limit), isRefused: true,
+		},
+		"Ignore": {
+			failures: known("binding", v1alpha1.ReasonForbidden, limit), failure: v1alpha1.FailurePolicyIgnore, isForgotten: true,
+		},
+		"no deadline": {failures: known("binding", v1alpha1.ReasonForbidden, time.Hour), isUnlimited: true, isForgotten: true},
+		"waiting can help": {
+			reason: v1alpha1.ReasonApplyFailed, failures: known("binding", v1alpha1.ReasonApplyFailed, limit), isForgotten: true,
+		},
+		"waiting can help now": {
+			message: "exceeded quota: team", failures: known("binding", v1alpha1.ReasonForbidden, limit), isForgotten: true,
+		},
+		"initialized":   {failures: known("binding", v1alpha1.ReasonForbidden, limit), isInitialized: true, isForgotten: true},
+		"not confirmed": {failures: known("binding", v1alpha1.ReasonForbidden, limit), isUnconfirmed: true, retry: UnconfirmedRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, now := NewWithT(t), time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 			namespace := wrappers.MakeNamespace("ns").
 				Annotation(v1alpha1.AnnotationPendingInitializers, v1alpha1.TemplatesInitializer).Obj()
 			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
-			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{FailurePolicy: test.failure}
-			if test.limit > 0 {
-				tmpl.Spec.Initialization.TimeoutSeconds = &test.limit
+			tmpl.Spec.Initialization.FailurePolicy = test.failure
+			if !test.isUnlimited {
+				tmpl.Spec.Initialization.FailureTimeoutSeconds = int32(limit.Seconds())
 			}
-			p := NewPass(&Memory{FirstPass: now.Add(-test.elapsed), FirstTurn: now.Add(-test.elapsed)}, namespace, nil, now)
-			if p.IsInitializing = !test.isInitialized; p.IsInitializing {
-				p.Begin([]*v1alpha1.NamespaceTemplate{tmpl}, 0)
+			memory := &Memory{Failures: failures{}}
+			for found, since := range test.failures {
+				memory.Failures[found] = now.Add(-since)
 			}
+			p := NewPass(memory, namespace, nil, now)
+			p.IsInitializing = !test.isInitialized
 			selected := p.Add(tmpl)
 			selected.AddProblem("other", template.Problemf(v1alpha1.ReasonKindNotFound, "x"))
-			selected.AddProblem("binding", template.Problemf(test.reason, "x"))
+			reason := cmp.Or(test.reason, v1alpha1.ReasonForbidden)
+			selected.AddProblem("binding", template.Problemf(reason, "%s", cmp.Or(test.message, "x")))
 			p.Expire(selected, func(found template.Problem) error {
 				g.Expect(found.Object).To(Equal("binding"))
 				if test.isUnconfirmed {
@@ -156,6 +177,12 @@ func TestExpire(t *testing.T) {
 			result := p.Conclude(nil, nil, 0, now)
 			g.Expect(result.Blocking()).NotTo(BeNil(), "the namespace is not initialized without the object")
 			g.Expect(result.RetryAfter).To(Equal(test.retry))
+			key := template.Problem{Template: "team", Object: "binding", Reason: reason}
+			if test.isForgotten {
+				g.Expect(memory.Failures).To(BeEmpty())
+			} else {
+				g.Expect(memory.Failures).To(Equal(failures{key: now.Add(-test.failures[key])}))
+			}
 			if !test.isRefused {
 				g.Expect(result.Refusal).To(BeNil())
 				return

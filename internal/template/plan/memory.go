@@ -28,6 +28,7 @@ type Memory struct {
 	Granted  sets.Set[types.UID]
 	Rounds   rounds
 	Absences Absences
+	Failures failures
 	Late     lateSelection
 }
 

@@ -20,8 +20,8 @@ import (
 
 // Pass is what one pass over a Namespace knows and decides. Its methods are called in this order: Begin; for each
 // template Add, SetRevision, Contain, and Decide for each object, or Keep; after the objects were written, Await for
-// those that are not effective, and Expire for each template; Removals, and Removed for each object; Conclude. Without Removed, an object remains
-// recorded.
+// those that are not effective, and Expire for each template; Removals, and Removed for each object; Conclude. Without
+// Removed, an object remains recorded.
 type Pass struct {
 	Memory         *Memory
 	Namespace      *corev1.Namespace
@@ -48,7 +48,9 @@ type Pass struct {
 	count int
 	// absent is what the Namespace no longer contains although no template has changed.
 	absent Absences
-	result Result
+	// failures has since when the Namespace has the failures of this pass.
+	failures failures
+	result   Result
 }
 
 // Selected is a template that is applied to the Namespace.
@@ -72,7 +74,7 @@ func NewPass(memory *Memory, namespace *corev1.Namespace, state template.State, 
 	p := &Pass{
 		Memory: memory, Namespace: namespace, Now: now, IsInitializing: template.AwaitsTemplates(namespace), State: state,
 		result: Result{State: template.State{}}, ownSources: sets.Set[template.ObjectKey]{}, planned: map[string]Contents{},
-		claims: map[template.ObjectKey]*Selected{},
+		claims: map[template.ObjectKey]*Selected{}, failures: failures{},
 	}
 	if p.IsInitializing {
 		p.result.Elapsed = ElapsedSince(&memory.FirstPass, now)
@@ -144,9 +146,9 @@ func (p *Pass) keep(selected *Selected) {
 	p.count += len(recorded.Objects)
 }
 
-// Contain sets the metadata and the objects of a template, which can contain only those in contents. Before the initialization ends,
-// objects that are created afterwards are omitted. An object that another template contains has an error, which is
-// reported on both. The first by name is applied.
+// Contain sets the metadata and the objects of a template, which can contain only those in contents. Before the
+// initialization ends, objects that are created afterwards are omitted. An object that another template contains has an
+// error, which is reported on both. The first by name is applied.
 func (p *Pass) Contain(selected *Selected, contents Contents, metadata []*Object, rendered []render.Object) error {
 	desired := template.DesiredIn(p.Namespace, p.IsInitializing, rendered)
 	selected.isPartial = desired.IsPartial
@@ -235,7 +237,7 @@ func (p *Pass) Conclude(
 	if p.IsInitializing {
 		p.awaitSelection(templates)
 	}
-	p.Memory.Absences = p.absent
+	p.Memory.Absences, p.Memory.Failures = p.absent, p.failures
 	result.Late = p.Memory.Late.Update(p.Namespace, lateTemplates(templates, p.Namespace, result.State), start)
 	if p.IsFull {
 		p.Memory.FullPass = p.Now.Add(fullPass)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -35,18 +36,21 @@ const (
 	// maxValidations is the number of concurrent validations. Each compiles at most what render.Compile permits,
 	// in about a second.
 	maxValidations = 1
-	// maxLookups and lookupBurst limit the requests for ServiceAccounts per second.
+	// maxLookups and lookupBurst limit the requests for ServiceAccounts and schemas per second.
 	maxLookups, lookupBurst = 10, 50
 )
 
 // Validator is the admission webhook for NamespaceTemplates. It returns the errors that ConditionValid
-// reports later, so that the author sees them immediately, and those of kinds that are not namespaced. The
-// webhook configuration selects no requests that leave the spec unchanged.
+// reports later, so that the author sees them immediately, and those of kinds that are not namespaced. It warns of a
+// missing ServiceAccount, and of kinds and keys that are unknown. The webhook configuration selects no requests that
+// leave the spec unchanged.
 type Validator struct {
 	// resourceOf returns the resource of a namespaced kind.
 	resourceOf func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error)
 	// live reads from the API server.
-	live            client.Reader
+	live client.Reader
+	// openAPI reads the OpenAPI documents of the API server.
+	openAPI         rest.Interface
 	systemNamespace string
 	validations     chan struct{}
 	lookups         *rate.Limiter
@@ -55,10 +59,10 @@ type Validator struct {
 // NewValidator returns a Validator.
 func NewValidator(
 	resourceOf func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error), live client.Reader,
-	systemNamespace string,
+	openAPI rest.Interface, systemNamespace string,
 ) *Validator {
 	return &Validator{
-		resourceOf: resourceOf, live: live, systemNamespace: systemNamespace,
+		resourceOf: resourceOf, live: live, openAPI: openAPI, systemNamespace: systemNamespace,
 		validations: make(chan struct{}, maxValidations), lookups: rate.NewLimiter(maxLookups, lookupBurst),
 	}
 }
@@ -102,9 +106,21 @@ func (v *Validator) validate(
 	if _, errs = render.Compile(spec); len(spec.Objects) > render.MaxObjects {
 		return warnings, errs
 	}
+	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+	defer cancel()
+	schemas := &schemaReader{Validator: v, documents: map[schema.GroupVersion]*document{}}
 	for i, object := range spec.Objects {
 		path := field.NewPath("spec", "objects").Index(i).Child("template")
-		warning, err := v.checkKind(path, object)
+		manifest, ok := template.ManifestOf(object)
+		if !ok {
+			continue
+		}
+		warning, err := v.checkKind(path, manifest.GroupVersionKind())
+		if warning == "" && err == nil {
+			if keys := schemas.unknownKeys(ctx, manifest); keys != "" {
+				warning = fmt.Sprintf("%s: %s", path, keys)
+			}
+		}
 		if warning != "" {
 			warnings = append(warnings, warning)
 		}
@@ -135,13 +151,8 @@ func (v *Validator) checkServiceAccount(ctx context.Context, name string) string
 	return fmt.Sprintf("ServiceAccount %q does not exist in namespace %q", name, v.systemNamespace)
 }
 
-// checkKind returns an error if the kind of an object is not namespaced, and a warning if it is unknown.
-func (v *Validator) checkKind(path *field.Path, object v1alpha1.TemplateObject) (string, *field.Error) {
-	manifest, ok := template.ManifestOf(object)
-	if !ok {
-		return "", nil
-	}
-	kind := manifest.GroupVersionKind()
+// checkKind returns an error if a kind is not namespaced, and a warning if it is unknown.
+func (v *Validator) checkKind(path *field.Path, kind schema.GroupVersionKind) (string, *field.Error) {
 	_, err := v.resourceOf(kind)
 	var known *template.ReasonError
 	if errors.As(err, &known) && known.Reason == v1alpha1.ReasonInvalidObject {

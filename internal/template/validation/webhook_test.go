@@ -5,6 +5,7 @@ package validation
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	restfake "k8s.io/client-go/rest/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -36,7 +38,7 @@ func newValidator() *Validator {
 	live := fake.NewClientBuilder().WithObjects(account).WithIndex(&metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 	}, metav1.ObjectNameField, func(object client.Object) []string { return []string{object.GetName()} }).Build()
-	return NewValidator(resourceOf, live, "system")
+	return NewValidator(resourceOf, live, &restfake.RESTClient{Err: errors.New("no schemas")}, "system")
 }
 
 func TestValidate(t *testing.T) {

@@ -307,10 +307,13 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.FailurePolicy
       default: Fail
-    - name: timeoutSeconds
+    - name: failureTimeoutSeconds
       type:
         scalar: numeric
       default: 1800
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
     - name: waitPolicy
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateWaitPolicy

@@ -12,24 +12,20 @@ import (
 // TemplateInitializationApplyConfiguration represents a declarative configuration of the TemplateInitialization type for use
 // with apply.
 //
-// TemplateInitialization specifies how long a new Namespace is Initializing because of a template.
+// TemplateInitialization specifies how long a new Namespace is Initializing because of a template. timeoutSeconds limits
+// only the wait for objects to become effective: with failurePolicy "Ignore", the Namespace is then Initialized, and the
+// operator records an Event. An object that cannot be applied is never omitted.
 type TemplateInitializationApplyConfiguration struct {
 	// waitPolicy specifies until when the Namespace is Initializing. "Effective" waits until
 	// kube-controller-manager has counted each ResourceQuota, since a quota limits nothing before, and
 	// until the API server grants the permissions of each RoleBinding. "Applied" waits only until the
 	// objects exist.
-	WaitPolicy *apiv1alpha1.TemplateWaitPolicy `json:"waitPolicy,omitempty"`
-	// timeoutSeconds is the time in seconds after which failurePolicy applies to a Namespace that waits for
-	// objects to become effective, or for objects that cannot be applied because the template, its
-	// permissions, or the labels and parameters of the Namespace are wrong. A Namespace that waits for other
-	// reasons, such as an unavailable webhook, has no deadline. The time starts when the operator observes
-	// the turn of "templates.nslifecycle.dev", so the Namespace might wait longer, but never less. A change
-	// also applies to Initializing Namespaces.
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-	// failurePolicy specifies what happens after timeoutSeconds. "Fail" fails the initialization: the
-	// Namespace gets a failure result and is deleted. "Ignore" waits no longer for objects to become
-	// effective, and the operator records an Event; it still waits for objects that cannot be applied.
-	FailurePolicy *apiv1alpha1.FailurePolicy `json:"failurePolicy,omitempty"`
+	WaitPolicy                 *apiv1alpha1.TemplateWaitPolicy `json:"waitPolicy,omitempty"`
+	DeadlineApplyConfiguration `json:""`
+	// failureTimeoutSeconds is how many seconds the same failure that waiting cannot end, such as a missing permission or
+	// an invalid object, may last: then the initialization fails, unless failurePolicy is "Ignore". The time starts when
+	// the operator observes the failure, and again when it restarts.
+	FailureTimeoutSeconds *int32 `json:"failureTimeoutSeconds,omitempty"`
 }
 
 // TemplateInitializationApplyConfiguration constructs a declarative configuration of the TemplateInitialization type for use with
@@ -50,7 +46,7 @@ func (b *TemplateInitializationApplyConfiguration) WithWaitPolicy(value apiv1alp
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TimeoutSeconds field is set to the value of the last call.
 func (b *TemplateInitializationApplyConfiguration) WithTimeoutSeconds(value int32) *TemplateInitializationApplyConfiguration {
-	b.TimeoutSeconds = &value
+	b.DeadlineApplyConfiguration.TimeoutSeconds = &value
 	return b
 }
 
@@ -58,6 +54,14 @@ func (b *TemplateInitializationApplyConfiguration) WithTimeoutSeconds(value int3
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the FailurePolicy field is set to the value of the last call.
 func (b *TemplateInitializationApplyConfiguration) WithFailurePolicy(value apiv1alpha1.FailurePolicy) *TemplateInitializationApplyConfiguration {
-	b.FailurePolicy = &value
+	b.DeadlineApplyConfiguration.FailurePolicy = &value
+	return b
+}
+
+// WithFailureTimeoutSeconds sets the FailureTimeoutSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FailureTimeoutSeconds field is set to the value of the last call.
+func (b *TemplateInitializationApplyConfiguration) WithFailureTimeoutSeconds(value int32) *TemplateInitializationApplyConfiguration {
+	b.FailureTimeoutSeconds = &value
 	return b
 }
