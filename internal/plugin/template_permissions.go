@@ -68,8 +68,8 @@ With a file, the command asks the cluster only for the namespace of the operator
 server, it uses namespace nslifecycle-system.
 
 Read the output before you apply it: all users who may impersonate the ServiceAccount, and the
-authors of its templates, get these permissions in all namespaces. Permissions to bind roles, or
-to create Pods, their controllers, or custom resources, can include all others.
+authors of its templates, get these permissions in all namespaces. With permissions to bind roles,
+to patch namespaces, or to create Pods, their controllers or custom resources, they can get others.
 
 With --check, the command compares the permissions with those in the cluster and prints what
 is missing. This requires permission to create SubjectAccessReviews and, if the ServiceAccount
