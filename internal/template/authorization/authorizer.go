@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ const (
 	// Authorizer.IsExhaustive is true.
 	maxDenied = 3
 
+	// verbImpersonate is also the prefix of the verbs of constrained impersonation.
 	verbImpersonate = "impersonate"
 )
 
@@ -291,7 +293,7 @@ func (r *reviewer) unknown(permission permissions.Permission, err error) reviewR
 
 func isImpersonationDenied(err error) bool {
 	return slices.ContainsFunc(denial.MissingPermissions(err.Error()), func(missing denial.MissingPermission) bool {
-		return missing.Verb == verbImpersonate
+		return strings.HasPrefix(missing.Verb, verbImpersonate)
 	})
 }
 

@@ -217,10 +217,13 @@ func TestCheckByOtherUser(t *testing.T) {
 		getErr, dryRunErr error
 		want              metav1.ConditionStatus
 	}{
-		"allowed":                           {nil, nil, metav1.ConditionTrue},
-		"the account is denied":             {nil, forbidden("create", "rolebindings"), metav1.ConditionFalse},
-		"a policy refuses the object":       {nil, refused, metav1.ConditionUnknown},
-		"the user cannot impersonate":       {nil, forbidden("impersonate", "serviceaccounts"), metav1.ConditionUnknown},
+		"allowed":                     {nil, nil, metav1.ConditionTrue},
+		"the account is denied":       {nil, forbidden("create", "rolebindings"), metav1.ConditionFalse},
+		"a policy refuses the object": {nil, refused, metav1.ConditionUnknown},
+		"the user cannot impersonate": {nil, forbidden("impersonate", "serviceaccounts"), metav1.ConditionUnknown},
+		"the user cannot impersonate, since Kubernetes 1.36": {
+			nil, forbidden("impersonate-on:serviceaccount:patch", "rolebindings"), metav1.ConditionUnknown,
+		},
 		"the user cannot get the namespace": {forbidden("get", "namespaces"), nil, metav1.ConditionUnknown},
 	}
 	for name, test := range tests {
