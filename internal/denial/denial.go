@@ -19,7 +19,7 @@ var (
 	webhookFailing = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
 	webhookDenied  = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
 	policyDenied   = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)' (?:with binding '[^']*' )?denied request`)
-	forbidden      = regexp.MustCompile(`User "([^"]+)" cannot (\w+) (?:` +
+	forbidden      = regexp.MustCompile(`User "([^"]+)" cannot ([\w:-]+) (?:` +
 		`resource "([^"]+)" in API group "([^"]*)"|` +
 		// The API server of Calico also requires "get" on the tier, and the verb on a resource that it does not serve.
 		`([\w-]+)\.([\w.-]+) in tier "[^"]*"(?: and namespace "[^"]*")?( \(user cannot get tier\))?)`)

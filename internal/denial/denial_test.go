@@ -49,6 +49,10 @@ func TestMissingPermissions(t *testing.T) {
 				`User "eve" cannot list resource "pods" in API group "" in the namespace "a"`,
 			[]MissingPermission{{"eve", "list", "pods", ""}},
 		},
+		"constrained impersonation": {
+			`User "eve" cannot impersonate-on:serviceaccount:patch resource "configmaps" in API group "" in the namespace "a"`,
+			[]MissingPermission{{"eve", "impersonate-on:serviceaccount:patch", "configmaps", ""}},
+		},
 		"Calico, the tier cannot be read": {
 			`User "eve" cannot list networkpolicies.projectcalico.org in tier "default" and namespace "a" (user cannot get tier)`,
 			[]MissingPermission{{"eve", "get", "tiers", "projectcalico.org"}},

@@ -9,8 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -38,12 +38,10 @@ import (
 )
 
 const (
-	// defaultSystemNamespace is the namespace of the operator if the cluster is not known.
+	// defaultSystemNamespace is the namespace of the operator if there is no API server to ask.
 	defaultSystemNamespace = "nslifecycle-system"
 	// operatorAccount is the ServiceAccount of the operator in all installations.
 	operatorAccount = "nslifecycle-controller-manager"
-	// systemNamespaceTimeout is the timeout of the request for the namespace of the operator if there is a default.
-	systemNamespaceTimeout = 5 * time.Second
 )
 
 type templatePermissionsOptions struct {
@@ -66,16 +64,19 @@ unless an expression computes a name. With a file, they are those of all Namespa
 it. With NAME, they include those of the revision that new namespaces still get.
 
 With a file, the command asks the cluster only for the namespace of the operator, unless
---system-namespace is set, and for kinds that are not part of Kubernetes.
+--system-namespace is set, and for kinds that are not part of Kubernetes. If there is no API
+server, it uses namespace nslifecycle-system.
 
-Read the output before you apply it: authors of the template, and all users who may
-impersonate the ServiceAccount, get these permissions in all namespaces.
+Read the output before you apply it: all users who may impersonate the ServiceAccount, and the
+authors of its templates, get these permissions in all namespaces. With permissions to bind roles,
+to patch namespaces, or to create Pods, their controllers or custom resources, they can get others.
 
 With --check, the command compares the permissions with those in the cluster and prints what
-is missing. This requires permission to create SubjectAccessReviews.
+is missing. This requires permission to create SubjectAccessReviews and, if the ServiceAccount
+may bind a role only because it has its permissions, to impersonate the ServiceAccount.
 
 Exit status: 0 success, 3 with --check if permissions are missing, 1 error, or unknown whether
-permissions are missing.`,
+permissions are missing, for example because you lack these.`,
 		Example: `  # Grant what a template requires, and create it
   kubectl nslifecycle template permissions -f team.yaml | kubectl apply -f -
   kubectl apply -f team.yaml
@@ -134,19 +135,24 @@ func (o *templatePermissionsOptions) readAll(ctx context.Context, args []string)
 	return found, nil
 }
 
-// findSystemNamespace returns the namespace of the operator. With a file, the cluster does not need to be available.
+// findSystemNamespace returns the namespace of the operator. With a file, the command does not need an API server.
 func (o *templatePermissionsOptions) findSystemNamespace(ctx context.Context) (string, error) {
-	if o.filename == "" || o.check {
-		return o.systemNamespace(ctx)
-	}
-	ctx, cancel := context.WithTimeout(ctx, systemNamespaceTimeout)
-	defer cancel()
 	namespace, err := o.systemNamespace(ctx)
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err == nil {
+		return namespace, nil
+	}
+	if o.filename != "" && !o.check && isUnreachable(err) {
 		o.warnf("The objects are for namespace %s; use --system-namespace for another one: %v", defaultSystemNamespace, err)
 		return defaultSystemNamespace, nil
 	}
-	return namespace, err
+	return "", fmt.Errorf("%w; use --system-namespace to set it", err)
+}
+
+// isUnreachable reports whether no connection to an API server was established. Without a configuration, clients
+// connect to localhost.
+func isUnreachable(err error) bool {
+	var operation *net.OpError
+	return errors.As(err, &operation) && operation.Op == "dial"
 }
 
 func (o *templatePermissionsOptions) operator() rbacv1.Subject {
@@ -168,9 +174,6 @@ func (o *templatePermissionsOptions) print(ctx context.Context, found []*templat
 			Spec: &one.Spec, Previous: previous, SystemNamespace: o.namespace, ResourceOf: o.resourceOf,
 		})
 		errs = append(errs, unknown...)
-		for _, permission := range permissions.Escalations(grants) {
-			o.warnf("With this permission, ServiceAccount %s can get others: %s", account, permission)
-		}
 		if !accounts.Has(account) {
 			accounts.Insert(account)
 			objects = append(objects, permissions.ServiceAccount(o.namespace, account))

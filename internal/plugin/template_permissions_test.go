@@ -4,6 +4,8 @@
 package plugin
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,9 +93,9 @@ func TestTemplatePermissions(t *testing.T) {
 		rules    map[string][]rbacv1.PolicyRule
 	}{
 		"a quota, limits, a NetworkPolicy and a RoleBinding": {
-			file: "templates/baseline.yaml", accounts: []string{"ServiceAccount lifecycle/provisioner"},
+			file: "templates/baseline.yaml", accounts: []string{"ServiceAccount lifecycle/nslifecycle-provisioner"},
 			rules: map[string][]rbacv1.PolicyRule{
-				"Role lifecycle/nslifecycle:template:baseline:operator": impersonate("provisioner"),
+				"Role lifecycle/nslifecycle:template:baseline:operator": impersonate("nslifecycle-provisioner"),
 				"ClusterRole nslifecycle:template:baseline": {
 					rule("", "limitranges resourcequotas", "baseline", all), provision,
 					rule("networking.k8s.io", "networkpolicies", "deny-ingress", all),
@@ -160,12 +162,11 @@ spec:
 		Replace(template)
 	tests := map[string]struct {
 		content string
-		stderr  string
 		err     string
 	}{
-		"the default namespace and a warning": {binding, "With this permission, ServiceAccount account can get others: bind", ""},
-		"an unknown kind":                     {binding + widget, "", "Widget"},
-		"no template":                         {"apiVersion: v1\nkind: Namespace\n", "", "contains no NamespaceTemplate"},
+		"the default namespace": {binding, ""},
+		"an unknown kind":       {binding + widget, "Widget"},
+		"no template":           {"apiVersion: v1\nkind: Namespace\n", "contains no NamespaceTemplate"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -179,10 +180,24 @@ spec:
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
-			stderr = strings.Join(strings.Fields(stderr), " ")
-			g.Expect(stderr).To(And(ContainSubstring(test.stderr), ContainSubstring("The objects are for namespace nslifecycle-system")))
+			g.Expect(stderr).To(ContainSubstring("The objects are for namespace nslifecycle-system"))
 			accounts, _ := decodeGrants(t, stdout)
 			g.Expect(accounts).To(Equal([]string{"ServiceAccount nslifecycle-system/account"}))
+		})
+	}
+}
+
+// An API server that answers has another namespace than the default one, or the user asks the wrong one.
+func TestTemplatePermissionsRequireSystemNamespace(t *testing.T) {
+	file := filepath.Join("..", "..", "config", "samples", "templates", "baseline.yaml")
+	for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusServiceUnavailable} {
+		t.Run(http.StatusText(code), func(t *testing.T) {
+			g := NewWithT(t)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+			defer server.Close()
+			stdout, _, err := printPermissions(t, "-f", file, "--server="+server.URL)
+			g.Expect(err).To(MatchError(ContainSubstring("use --system-namespace to set it")))
+			g.Expect(stdout).To(BeEmpty())
 		})
 	}
 }

@@ -113,6 +113,36 @@ var _ = Describe("template permissions", func() {
 		Expect(unknown.stdout).To(And(ContainSubstring(": unknown\n"), ContainSubstring("failed to review access")))
 	}, NodeTimeout(testTimeout))
 
+	It("is unknown to users who cannot impersonate the ServiceAccount whether it holds what it grants", func(ctx context.Context) {
+		user := newUser(plane.Admin.Config)
+		template := newTemplate(unique("bound"))
+		template.Spec.ServiceAccountName = template.Name
+		template.Spec.Objects[0].Template.Raw = []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding",
+			"metadata":{"name":"viewers"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"}}`)
+		file := writeTemplate(user, template)
+		printed := user.run(ctx, "template", "permissions", "-f", file).stdout
+		Expect(printed).To(ContainSubstring("  - bind\n"))
+		grants := filepath.Join(user.home, "grants.yaml")
+		Expect(os.WriteFile(grants, []byte(strings.ReplaceAll(printed, "  - bind\n", "  - get\n")), 0o600)).To(Succeed())
+		Expect(user.kubectl(ctx, nil, "apply", "-f", grants).code).To(BeZero())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(user.kubectl(ctx, nil, "delete", "-f", grants).code).To(BeZero())
+		})
+		reader := newRestrictedUser(ctx, plane, unique("reader"),
+			rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+			rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}})
+		Eventually(func(g Gomega) {
+			unknown := reader.run(ctx, "template", "permissions", "-f", file, "--check")
+			g.Expect(unknown.code).To(Equal(1), unknown.stdout)
+			g.Expect(strings.Join(strings.Fields(unknown.stdout), " ")).To(And(
+				ContainSubstring(`: unknown Unknown: bind clusterroles.rbac.authorization.k8s.io "view": `),
+				ContainSubstring("cannot impersonate")))
+		}).WithContext(ctx).Should(Succeed())
+		lacking := user.run(ctx, "template", "permissions", "-f", file, "--check")
+		Expect(lacking.code).To(Equal(3), lacking.stdout)
+		Expect(lacking.stdout).To(ContainSubstring("lacks:\n  bind clusterroles.rbac.authorization.k8s.io \"view\"\n"))
+	}, NodeTimeout(testTimeout))
+
 	It("asks the API server about kinds that the plugin does not know", func(ctx context.Context) {
 		user := newUser(plane.Admin.Config)
 		template := newTemplate(unique("kinds"))

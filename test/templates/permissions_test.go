@@ -86,7 +86,7 @@ func grantPrinted(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 	summary, manifests, isPrinted := strings.Cut(message, "\n")
 	Expect(isPrinted).To(BeTrue(), message)
-	Expect(len(summary)).To(BeNumerically("<", 1100))
+	Expect(len(summary)).To(BeNumerically("<", 1000))
 	GinkgoWriter.Println(message)
 	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifests, "apply", "-f", "-")
 	Expect(err).NotTo(HaveOccurred())

@@ -7,10 +7,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,7 +31,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-const teamLabel, team = "corp.example.com/kind", "team"
+const (
+	teamLabel, team = "corp.example.com/kind", "team"
+	// provisioner is the ServiceAccount of config/provisioner.
+	provisioner = "nslifecycle-provisioner"
+)
 
 var _ = Describe("The samples in config/samples/templates", func() {
 	It("create a quota, limits, a locked NetworkPolicy and a RoleBinding for the creator", func(ctx context.Context) {
@@ -131,7 +137,7 @@ var _ = Describe("The ServiceAccount of config/provisioner", func() {
 		applyProvisioner(ctx)
 		template := &v1alpha1.NamespaceTemplate{
 			ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("bind")},
-			Spec:       v1alpha1.NamespaceTemplateSpec{ServiceAccountName: "provisioner"},
+			Spec:       v1alpha1.NamespaceTemplateSpec{ServiceAccountName: provisioner},
 		}
 		bind := func(role string) {
 			template.Spec.Objects = append(template.Spec.Objects, objectNamed(role, `{"apiVersion":"rbac.authorization.k8s.io/v1",
@@ -166,7 +172,7 @@ var _ = Describe("The ServiceAccount of config/provisioner", func() {
 			return author.Create(ctx, &v1alpha1.NamespaceTemplate{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec: v1alpha1.NamespaceTemplateSpec{
-					ServiceAccountName: "provisioner",
+					ServiceAccountName: provisioner,
 					Objects:            []v1alpha1.TemplateObject{objectNamed("limits", `{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"a"}}`)},
 				},
 			}, client.DryRunAll)
@@ -176,6 +182,78 @@ var _ = Describe("The ServiceAccount of config/provisioner", func() {
 			"--role=impersonate-provisioner", "--user="+name)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(create).WithContext(ctx).Should(Succeed())
+	})
+
+	It("makes users who may impersonate it administrators only of namespaces that a template selected", func(ctx context.Context) {
+		applyProvisioner(ctx)
+		const other = "other-controller"
+		existing := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("existing")).Obj())
+		template := &v1alpha1.NamespaceTemplate{
+			ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("limits")},
+			Spec: v1alpha1.NamespaceTemplateSpec{
+				ServiceAccountName: provisioner,
+				Objects:            []v1alpha1.TemplateObject{objectNamed("limits", `{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"a"}}`)},
+			},
+		}
+		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		selected := func(name string) *corev1.Namespace {
+			return wrappers.MakeNamespace(name).Label(v1alpha1.LabelTemplate, template.Name).Obj()
+		}
+		waitUntilSelected(ctx, template.Name, selected("probe"))
+		templated := createInitialized(ctx, selected(framework.Unique("ns")))
+		refused := map[string]string{
+			metav1.NamespaceSystem: "which templates never select", metav1.NamespaceDefault: "which templates never select",
+			controlplane.SystemNamespace: "which templates never select", existing.Name: "none selected",
+		}
+		for namespace := range refused {
+			binding := &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: other},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+			}
+			Expect(cluster.Admin.Create(ctx, binding)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed()) })
+		}
+
+		name := framework.Unique("holder")
+		holder, err := cluster.User(name)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "--namespace="+controlplane.SystemNamespace, "create", "rolebinding", name,
+			"--role=impersonate-provisioner", "--user="+name)
+		Expect(err).NotTo(HaveOccurred())
+		send := func(namespace string, arguments ...string) error {
+			_, err := cluster.Kubectl(ctx, holder, append(arguments, "--namespace="+namespace,
+				"--as=system:serviceaccount:"+controlplane.SystemNamespace+":"+provisioner)...)
+			return err
+		}
+		bind := func(namespace string) error {
+			return send(namespace, "create", "rolebinding", name, "--clusterrole=admin", "--user="+name, "--dry-run=server")
+		}
+		Eventually(bind).WithContext(ctx).WithArguments(templated.Name).Should(Succeed())
+		for namespace, message := range refused {
+			Eventually(bind).WithContext(ctx).WithArguments(namespace).Should(MatchError(ContainSubstring(message)))
+			Expect(send(namespace, "delete", "rolebinding", other, "--wait=false")).To(MatchError(ContainSubstring(message)))
+			quota := send(namespace, "create", "quota", name)
+			if namespace == existing.Name {
+				Expect(quota).To(Succeed())
+			} else {
+				Expect(quota).To(MatchError(ContainSubstring(message)))
+			}
+		}
+
+		By("comparing the types of the ClusterRole with those of the policy")
+		role, policy := &rbacv1.ClusterRole{}, &admissionv1.ValidatingAdmissionPolicy{}
+		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: "nslifecycle:provisioner"}, role)).To(Succeed())
+		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: provisioner}, policy)).To(Succeed())
+		var writable, confined []string
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Verbs, "create") {
+				writable = append(writable, rule.Resources...)
+			}
+		}
+		for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+			confined = append(confined, rule.Resources...)
+		}
+		Expect(writable).To(ConsistOf(confined))
 	})
 })
 

@@ -84,6 +84,7 @@ func TestWrap(t *testing.T) {
 	for length := range 50 {
 		text := strings.Repeat("x", length) + ": kubectl delete namespace shop"
 		g.Expect(strings.Split(Wrap(text, 40), "\n")).NotTo(ContainElement(HavePrefix("  kubectl")), text)
+		g.Expect(WrapCommand(text, 40)).To(HaveSuffix("kubectl delete namespace shop"), text)
 	}
 }
 

@@ -73,7 +73,7 @@ func Wrap(text string, columns int) string {
 func WrapCommand(text string, columns int) string {
 	return wrapLines(text, columns, func(line string) (string, string) {
 		at := strings.LastIndex(line, ": "+shell.Program)
-		if at < 0 || len([]rune(line)) <= columns || !shell.IsSafe(line[at+2:]) {
+		if at < 0 || len([]rune(line)) <= columns-len(Continuation) || !shell.IsSafe(line[at+2:]) {
 			return line, ""
 		}
 		return line[:at+1], line[at+2:]

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,8 +34,9 @@ const (
 	allowedLifetime = 5 * time.Minute
 	// maxDenied is the number of denied requests after which the other requests of a role are not reviewed, unless
 	// Authorizer.IsExhaustive is true.
-	maxDenied = 5
+	maxDenied = 3
 
+	// verbImpersonate is also the prefix of the verbs of constrained impersonation.
 	verbImpersonate = "impersonate"
 )
 
@@ -267,27 +269,31 @@ func (r *reviewer) dryRun(ctx context.Context, permission permissions.Permission
 	manifest.SetNamespace(r.SystemNamespace)
 	manifest.SetName(cmp.Or(manifest.GetName(), r.template.Name))
 	namespace := &corev1.Namespace{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: r.SystemNamespace}, namespace)
-	if err == nil {
-		err = r.DryRunner.DryRun(ctx, r.template, namespace, manifest)
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: r.SystemNamespace}, namespace); err != nil {
+		return r.unknown(permission, err)
 	}
+	err := r.DryRunner.DryRun(ctx, r.template, namespace, manifest)
 	switch {
 	case err == nil, apierrors.IsInvalid(err):
 		// Another RoleBinding with this name can have another role, which cannot be changed.
 		r.setAllowed(reviewKey{r.result.account, permission.ResourceAttributes}, true)
 		return reviewAllowed
-	case isImpersonationDenied(err):
-		// The client is not the operator.
+	case isImpersonationDenied(err), denial.IsFromAdmission(err.Error()):
+		// The client is not the operator, or the API server refuses the object for another reason.
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // The ClusterRole does not exist.
 		return reviewDenied
 	}
+	return r.unknown(permission, err)
+}
+
+func (r *reviewer) unknown(permission permissions.Permission, err error) reviewResult {
 	r.result.addUnknown(fmt.Sprintf("%s: %v", permission, err))
 	return reviewUnknown
 }
 
 func isImpersonationDenied(err error) bool {
 	return slices.ContainsFunc(denial.MissingPermissions(err.Error()), func(missing denial.MissingPermission) bool {
-		return missing.Verb == verbImpersonate
+		return strings.HasPrefix(missing.Verb, verbImpersonate)
 	})
 }
 

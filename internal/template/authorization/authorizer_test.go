@@ -211,20 +211,30 @@ func TestCheckByOtherUser(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "x",
 			fmt.Errorf(`User "dana" cannot %s resource %q in API group "" in the namespace "system"`, verb, resource))
 	}
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "rolebindings"}, "x",
+		errors.New(`ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no`))
 	tests := map[string]struct {
-		err  error
-		want metav1.ConditionStatus
+		getErr, dryRunErr error
+		want              metav1.ConditionStatus
 	}{
-		"allowed":                     {nil, metav1.ConditionTrue},
-		"the account is denied":       {forbidden("create", "rolebindings"), metav1.ConditionFalse},
-		"the user cannot impersonate": {forbidden("impersonate", "serviceaccounts"), metav1.ConditionUnknown},
+		"allowed":                     {nil, nil, metav1.ConditionTrue},
+		"the account is denied":       {nil, forbidden("create", "rolebindings"), metav1.ConditionFalse},
+		"a policy refuses the object": {nil, refused, metav1.ConditionUnknown},
+		"the user cannot impersonate": {nil, forbidden("impersonate", "serviceaccounts"), metav1.ConditionUnknown},
+		"the user cannot impersonate, since Kubernetes 1.36": {
+			nil, forbidden("impersonate-on:serviceaccount:patch", "rolebindings"), metav1.ConditionUnknown,
+		},
+		"the user cannot get the namespace": {forbidden("get", "namespaces"), nil, metav1.ConditionUnknown},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var users []string
-			api := fake.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "system"}}).
+			api := fake.NewClientBuilder().
 				WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+						return test.getErr
+					},
 					Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 						review := object.(*authorizationv1.SubjectAccessReview)
 						users = append(users, review.Spec.User)
@@ -238,7 +248,7 @@ func TestCheckByOtherUser(t *testing.T) {
 					`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"}}`,
 			)}}}
 			authorizer := &Authorizer{
-				Client: api, DryRunner: dryRunner{test.err}, SystemNamespace: "system",
+				Client: api, DryRunner: dryRunner{test.dryRunErr}, SystemNamespace: "system",
 				ServiceAccounts: fake.NewClientBuilder().WithObjects(
 					&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "account"}}).Build(),
 				Operator: permissions.SubjectOf("system:serviceaccount:system:operator"), Clock: clocktesting.NewFakePassiveClock(time.Now()),

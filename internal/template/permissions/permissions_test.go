@@ -310,39 +310,6 @@ func TestForDryRun(t *testing.T) {
 	}
 }
 
-func TestEscalations(t *testing.T) {
-	tests := map[string]struct {
-		manifests []string
-		want      []string
-	}{
-		"a Role, and a RoleBinding to a known ClusterRole": {[]string{role, bindingToAdmin}, nil},
-		"a RoleBinding to cluster-admin": {
-			[]string{strings.ReplaceAll(bindingToAdmin, "admin", "cluster-admin")},
-			[]string{`bind clusterroles.rbac.authorization.k8s.io "cluster-admin"`},
-		},
-		"a RoleBinding to a computed ClusterRole": {
-			[]string{strings.ReplaceAll(bindingToAdmin, "name: admin", "name: '${params.role}'")},
-			[]string{"bind clusterroles.rbac.authorization.k8s.io"},
-		},
-		"a Role with computed rules": {
-			[]string{strings.ReplaceAll(role, "rules: [", "rules: ['${variables.x}', ")},
-			[]string{`escalate roles.rbac.authorization.k8s.io "reader"`},
-		},
-		"a Role with wildcards": {[]string{strings.ReplaceAll(role, "[get, list]", "['*']")}, []string{"* pods", "* pods/log"}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			grants, _ := For(Input{Spec: specOf(t, test.manifests...), SystemNamespace: system, ResourceOf: resourceOf})
-			var found []string
-			for _, permission := range Escalations(grants) {
-				found = append(found, permission.String())
-			}
-			g.Expect(found).To(Equal(test.want))
-		})
-	}
-}
-
 func TestImpersonation(t *testing.T) {
 	g := NewWithT(t)
 	operator := SubjectOf("system:serviceaccount:system:operator")

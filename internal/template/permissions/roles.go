@@ -4,7 +4,6 @@
 package permissions
 
 import (
-	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -119,23 +118,6 @@ func (c *collector) require(permission Permission, role target) {
 	if !role.isExplicit || len(role.held) > 0 { // A Role without rules can be created and bound by every user.
 		c.add(permission)
 	}
-}
-
-// Escalations returns the granted permissions with which a user can get permissions that are not granted, or that
-// include all of an API group, a resource or a request.
-func Escalations(grants []Grant) []Permission {
-	var found []Permission
-	for _, grant := range grants {
-		for _, permission := range explicit(grant.Permissions) {
-			switch {
-			case permission.Verb == verbEscalate,
-				permission.Verb == verbBind && (permission.Name == "" || permission.Name == "cluster-admin"),
-				slices.Contains([]string{permission.Group, permission.Resource, permission.Verb}, rbacv1.APIGroupAll):
-				found = append(found, permission)
-			}
-		}
-	}
-	return found
 }
 
 // manifestOf returns the manifest of an object with one field. The name is empty if an expression computes it.
