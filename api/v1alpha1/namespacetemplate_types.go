@@ -90,7 +90,7 @@ type NamespaceTemplateSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.pattern) || !has(p.default) || p.default.matches(p.pattern))",message="the default of a parameter must match its pattern"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.pattern) || !has(p.default) || has(p.maxItems) || p.default.matches(p.pattern))",message="the default of a parameter must match its pattern"
 	Parameters []TemplateParameter `json:"parameters,omitempty"`
 
 	// variables are named expressions that objects and later variables can use.
@@ -105,6 +105,11 @@ type NamespaceTemplateSpec struct {
 	//
 	// +optional
 	Metadata *TemplateMetadata `json:"metadata,omitempty"`
+
+	// objectMetadata specifies labels and annotations of all objects of the template.
+	//
+	// +optional
+	ObjectMetadata *TemplateObjectMetadata `json:"objectMetadata,omitempty"`
 
 	// objects are the objects that each selected Namespace contains. At most 16 of them are copies.
 	//
@@ -146,9 +151,10 @@ type NamespaceTemplateSpec struct {
 // TemplateParameter is a value that the creator of a Namespace chooses. The API server validates it
 // in the request that creates or changes the Namespace, and adds the default to new Namespaces.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.enum) || !has(self.default) || self.default in self.enum",message="the default must be one of the values in enum"
+// +kubebuilder:validation:XValidation:rule="!has(self.enum) || !has(self.default) || has(self.maxItems) || self.default in self.enum",message="the default must be one of the values in enum"
 // +kubebuilder:validation:XValidation:rule="!has(self.default) || !has(self.required) || !self.required",message="a parameter with a default cannot be required"
 // +kubebuilder:validation:XValidation:rule="!has(self.labelKey) || !has(self.default)",message="a parameter that is the value of a label cannot have a default"
+// +kubebuilder:validation:XValidation:rule="!has(self.labelKey) || !has(self.maxItems)",message="the value of a label cannot be a list"
 type TemplateParameter struct {
 	// name is the name of the parameter in expressions and, unless labelKey is set, in the annotation.
 	// +required
@@ -171,6 +177,14 @@ type TemplateParameter struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('nslifecycle.dev/')",message="a parameter cannot use a label with the prefix nslifecycle.dev/: use another key"
 	LabelKey string `json:"labelKey,omitempty"`
+
+	// maxItems makes the value a list, and is the maximum number of its elements: strings that are separated
+	// by commas, neither empty nor repeated. enum and pattern apply to each of them. The empty value is the
+	// empty list, unless the parameter is required.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=32
+	MaxItems *int32 `json:"maxItems,omitempty"`
 
 	// enum lists the permitted values. If it is not set, all values of at most 1024 characters are permitted.
 	// +optional
@@ -287,9 +301,34 @@ type TemplateMetadata struct {
 	Lock ObjectLock `json:"lock,omitempty"`
 }
 
+// TemplateObjectMetadata specifies labels and annotations of objects.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.labels) || has(self.annotations)",message="set labels, annotations, or both"
+type TemplateObjectMetadata struct {
+	// labels are added to each object that does not have them. The values, but not the keys, can contain CEL
+	// expressions as in manifests.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=16
+	Labels map[string]ObjectMetadataValue `json:"labels,omitempty"`
+
+	// annotations are added to each object that does not have them. The values, but not the keys, can contain
+	// CEL expressions as in manifests.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=16
+	Annotations map[string]ObjectMetadataValue `json:"annotations,omitempty"`
+}
+
+// ObjectMetadataValue is the value of a label or annotation of objects.
+//
+// +kubebuilder:validation:MaxLength=4096
+type ObjectMetadataValue string
+
 // TemplateObject is an object that each selected Namespace contains: either a template or a copy.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.sourceRef)",message="set either template or sourceRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.forEach) || has(self.template)",message="a copy cannot have forEach"
 type TemplateObject struct {
 	// name identifies the object in this template.
 	// +required
@@ -311,6 +350,14 @@ type TemplateObject struct {
 	// source changes. If the source is deleted, the copies remain.
 	// +optional
 	SourceRef *TemplateSourceReference `json:"sourceRef,omitempty"`
+
+	// forEach is the name of a parameter that is a list. The Namespace contains the object once for each
+	// element, which expressions in template and includeWhen read as "item". The name of the object must
+	// depend on it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ForEach string `json:"forEach,omitempty"`
 
 	// includeWhen is a CEL expression of type bool. If it is false, the Namespace does not contain the
 	// object.

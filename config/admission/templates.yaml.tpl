@@ -104,12 +104,15 @@ spec:
         (variables.labels == variables.oldLabels ||
          !(variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.oldLabels" "isUnnamed" ""}}) ||
          (variables.chosen == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.labels" "isUnnamed" ""}})
-         ? [] : ['template "' + t.name + '" locks labels or annotations, and would no longer select the namespace'])).flatten()
-  # The total length of the patterns. The limits of this and of the number of keys bound the cost of the
-  # rules below.
+         ? [] : ['template "' + t.name + '" locks labels or annotations, and would no longer select the namespace']))
+  # The total length of the patterns, and the number of lists. The limits of these and of the number of keys bound the
+  # cost of the rules below.
   - name: patternLength
     expression: >-
       variables.templates.map(t, t.?parameters.orValue([]).map(p, p.?pattern.orValue('').size()).sum()).sum()
+  - name: lists
+    expression: >-
+      variables.templates.map(t, t.?parameters.orValue([]).filter(p, has(p.maxItems)).size()).sum()
   # The following variables are lists of messages about parameters, one list for each template. A
   # parameter is checked if its template is added or if its value has changed, so that a template can
   # change without preventing updates of namespaces. Values are lists with at most one element.
@@ -125,17 +128,22 @@ spec:
         + (has(p.labelKey) ? 'label ' + p.labelKey : 'annotation parameter.nslifecycle.dev/' + p.name)))
   - name: invalid
     expression: >-
-      variables.patternLength > 16384 ? [] : variables.templates.map(t, t.?parameters.orValue([]).map(p,
+      variables.patternLength > 16384 || variables.lists > 16 ? [] : variables.templates.map(t, t.?parameters.orValue([]).map(p,
         [has(p.labelKey) ? variables.labels[?p.labelKey] : variables.annotations[?('parameter.nslifecycle.dev/' + p.name)]]
         .exists(v, v.hasValue() &&
-          (v.value().size() > 1024 || has(p.enum) && !(v.value() in p.enum) ||
-           has(p.pattern) && !v.value().matches(p.pattern)) &&
+          (v.value().size() > 1024 || (has(p.maxItems)
+            ? (v.value() == '' ? p.?required.orValue(false) : [v.value().split(',')].exists(l, l.size() > p.maxItems ||
+                l.exists(e, e == '' || has(p.enum) && !(e in p.enum) || has(p.pattern) && !e.matches(p.pattern) ||
+                  !l.exists_one(other, other == e))))
+            : has(p.enum) && !(v.value() in p.enum) || has(p.pattern) && !v.value().matches(p.pattern))) &&
           (t.name in variables.added ||
            v != (has(p.labelKey) ? variables.oldLabels[?p.labelKey]
                  : variables.oldAnnotations[?('parameter.nslifecycle.dev/' + p.name)]))),
         'the value ' + [has(p.labelKey) ? variables.labels[p.labelKey] : variables.annotations['parameter.nslifecycle.dev/' + p.name]]
           .map(v, strings.quote(v.size() > 64 ? v.substring(0, 64) + '...' : v))[0]
         + ' of parameter "' + p.name + '" of template "' + t.name + '" is not permitted: it must have at most 1024 characters'
+        + (has(p.maxItems) ? ' and at most ' + string(p.maxItems) + ' elements, separated by commas; each element must'
+            + ' be unique and not empty' : '')
         + (has(p.enum) ? [p.enum.join('", "')].map(s,
             ' and be one of "' + (s.size() > 1024 ? s.substring(0, 1024) + '...' : s) + '"')[0] : '')
         + (has(p.pattern) ? ' and match ' + strings.quote(p.pattern) : '')))
@@ -185,11 +193,14 @@ spec:
   - expression: "variables.patternLength <= 16384"
     reason: Invalid
     message: "the patterns of the NamespaceTemplates that select the namespace are longer than 16384 characters in total"
+  - expression: "variables.lists <= 16"
+    reason: Invalid
+    message: "the NamespaceTemplates that select the namespace have more than 16 parameters that are lists in total"
   - expression: >-
-      variables.locked.size() == 0 || {{include "mayProvision" "namespace" "object.metadata.name"}}
+      variables.locked.all(m, m.size() == 0) || {{include "mayProvision" "namespace" "object.metadata.name"}}
     reason: Forbidden
     messageExpression: >-
-      variables.locked[0] + ': a change requires the verb "provision" or "initialize" on namespaces, granted'
+      variables.locked.filter(m, m.size() > 0)[0][0] + ': a change requires the verb "provision" or "initialize" on namespaces, granted'
       + ' by a ClusterRoleBinding; to change it, change the template or its parameters'
   - expression: "variables.missing.all(m, m.size() == 0)"
     reason: Invalid

@@ -187,6 +187,9 @@ func parameterDescription(parameter *v1alpha1.TemplateParameter) string {
 	if parameter.LabelKey != "" {
 		text += fmt.Sprintf(" Set the label %s.", parameter.LabelKey)
 	}
+	if parameter.MaxItems != nil {
+		text += fmt.Sprintf(" A list of at most %d elements, separated by commas.", *parameter.MaxItems)
+	}
 	if parameter.Immutable {
 		text += " Immutable."
 	}

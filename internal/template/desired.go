@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -34,24 +33,12 @@ func DesiredIn(namespace *corev1.Namespace, isInitializing bool, rendered []rend
 		case object.When == v1alpha1.NamespaceStateInitialized && isInitializing:
 			desired.IsPartial = true
 		case object.Copy != nil && object.Copy.Namespace == namespace.Name:
-			desired.OwnSources.Insert(KeyOf(IdentityOfCopy(object.Copy, namespace.Name)))
+			desired.OwnSources.Insert(KeyOf(object.Manifest))
 		default:
 			desired.Objects = append(desired.Objects, object)
 		}
 	}
 	return desired
-}
-
-// IdentityOfCopy returns the manifest of a copy in a namespace without its content.
-func IdentityOfCopy(source *v1alpha1.TemplateSourceReference, namespace string) *unstructured.Unstructured {
-	manifest := &unstructured.Unstructured{Object: map[string]any{}}
-	manifest.SetAPIVersion(corev1.SchemeGroupVersion.String())
-	manifest.SetKind(source.Kind)
-	manifest.SetName(source.Name)
-	if namespace != "" {
-		manifest.SetNamespace(namespace)
-	}
-	return manifest
 }
 
 // CheckCount returns a problem if the templates of a Namespace contain too many objects. Those of templates whose names

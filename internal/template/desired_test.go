@@ -24,9 +24,9 @@ func TestDesiredIn(t *testing.T) {
 	rendered := []render.Object{
 		{Name: "now"},
 		{Name: "later", When: v1alpha1.NamespaceStateInitialized},
-		{Name: "copy", Copy: copyFrom("other")},
-		{Name: "own", Copy: copyFrom("ns")},
-		{Name: "own, later", Copy: copyFrom("ns"), When: v1alpha1.NamespaceStateInitialized},
+		{Name: "copy", Copy: copyFrom("other"), Manifest: render.IdentityOfCopy(copyFrom("other"), "ns")},
+		{Name: "own", Copy: copyFrom("ns"), Manifest: render.IdentityOfCopy(copyFrom("ns"), "ns")},
+		{Name: "own, later", Copy: copyFrom("ns"), Manifest: render.IdentityOfCopy(copyFrom("ns"), "ns"), When: v1alpha1.NamespaceStateInitialized},
 	}
 	key := ObjectKey{Kind: schema.GroupKind{Kind: "Secret"}, Name: "key"}
 

@@ -19,7 +19,9 @@ type Content struct {
 	Parameters []v1alpha1.TemplateParameter `json:"parameters,omitempty"`
 	Variables  []v1alpha1.TemplateVariable  `json:"variables,omitempty"`
 	Metadata   *v1alpha1.TemplateMetadata   `json:"metadata,omitempty"`
-	Objects    []v1alpha1.TemplateObject    `json:"objects"`
+	// ObjectMetadata are those of all objects.
+	ObjectMetadata *v1alpha1.TemplateObjectMetadata `json:"objectMetadata,omitempty"`
+	Objects        []v1alpha1.TemplateObject        `json:"objects"`
 }
 
 // ContentOf returns the content of a spec. It contains no sourceRef.namespaceUID: which namespace a template accepts
@@ -31,7 +33,10 @@ func ContentOf(spec *v1alpha1.NamespaceTemplateSpec) Content {
 			objects[i].SourceRef = ptr.To(WithoutNamespaceUID(*source))
 		}
 	}
-	return Content{Parameters: spec.Parameters, Variables: spec.Variables, Metadata: spec.Metadata, Objects: objects}
+	return Content{
+		Parameters: spec.Parameters, Variables: spec.Variables, Metadata: spec.Metadata,
+		ObjectMetadata: spec.ObjectMetadata, Objects: objects,
+	}
 }
 
 // WithoutNamespaceUID returns a reference without the field that is not part of a revision.

@@ -28,9 +28,13 @@ func TestRevision(t *testing.T) {
 		"the removal": {func(s *v1alpha1.NamespaceTemplateSpec) {
 			s.ObjectRetentionPolicy.WhenDeleted = v1alpha1.RetentionDelete
 		}, false},
-		"a default":                {func(s *v1alpha1.NamespaceTemplateSpec) { s.Parameters[0].Default = ptr.To("l") }, true},
-		"an object":                {func(s *v1alpha1.NamespaceTemplateSpec) { s.Objects[0].Template.Raw = []byte(`{"a":2}`) }, true},
-		"the lock":                 {func(s *v1alpha1.NamespaceTemplateSpec) { s.Objects[0].Lock = v1alpha1.LockAll }, true},
+		"a default": {func(s *v1alpha1.NamespaceTemplateSpec) { s.Parameters[0].Default = ptr.To("l") }, true},
+		"an object": {func(s *v1alpha1.NamespaceTemplateSpec) { s.Objects[0].Template.Raw = []byte(`{"a":2}`) }, true},
+		"the lock":  {func(s *v1alpha1.NamespaceTemplateSpec) { s.Objects[0].Lock = v1alpha1.LockAll }, true},
+		"the metadata of all objects": {func(s *v1alpha1.NamespaceTemplateSpec) {
+			s.ObjectMetadata = &v1alpha1.TemplateObjectMetadata{Labels: map[string]v1alpha1.ObjectMetadataValue{"a": "b"}}
+		}, true},
+		"a list":                   {func(s *v1alpha1.NamespaceTemplateSpec) { s.Objects[0].ForEach = "teams" }, true},
 		"a variable":               {func(s *v1alpha1.NamespaceTemplateSpec) { s.Variables = []v1alpha1.TemplateVariable{{Name: "v"}} }, true},
 		"a condition of an object": {func(s *v1alpha1.NamespaceTemplateSpec) { s.Objects[0].IncludeWhen = "true" }, true},
 	}

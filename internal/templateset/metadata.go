@@ -26,9 +26,6 @@ const (
 	maxParts      = 8
 	// maxBytes limits the metadata of a template in the set.
 	maxBytes = 4 << 10
-	// maxLength is the length of the value of a parameter, in characters, from which it is ignored. The templates policy
-	// rejects longer ones.
-	maxLength = 1024
 )
 
 // expression is an expression in a value, or an escaped "${".
@@ -79,7 +76,7 @@ func resolve(part internalv1alpha1.EffectivePart, namespace *corev1.Namespace, r
 			value = part.Default
 		}
 	}
-	if utf8.RuneCountInString(value) > maxLength {
+	if utf8.RuneCountInString(value) > MaxLength {
 		return ""
 	}
 	return value
@@ -186,6 +183,8 @@ func parsePart(text string, parameters []v1alpha1.TemplateParameter) (internalv1
 	for _, parameter := range parameters {
 		switch {
 		case parameter.Name != name:
+		case parameter.MaxItems != nil:
+			return internalv1alpha1.EffectivePart{}, fmt.Errorf("parameter %q is a list", name)
 		case parameter.LabelKey != "":
 			return internalv1alpha1.EffectivePart{Label: parameter.LabelKey}, nil
 		default:

@@ -68,11 +68,16 @@ func Size(spec *v1alpha1.NamespaceTemplateSpec) int {
 	return len(encoded)
 }
 
-// effectiveTemplate returns a template without its metadata, which can be those of another revision.
+// effectiveTemplate returns a template without its metadata, which can be those of another revision. A list has no
+// default if it is invalid: the API server would reject all new Namespaces. The schema rejects other invalid defaults.
 func effectiveTemplate(name string, spec *v1alpha1.NamespaceTemplateSpec) internalv1alpha1.EffectiveTemplate {
 	spec = spec.DeepCopy()
 	for i := range spec.Parameters {
-		spec.Parameters[i].Description = ""
+		parameter := &spec.Parameters[i]
+		parameter.Description = ""
+		if parameter.MaxItems != nil && parameter.Default != nil && CheckValue(parameter, *parameter.Default) != nil {
+			parameter.Default = nil
+		}
 	}
 	return internalv1alpha1.EffectiveTemplate{
 		Name: name, NamespaceSelector: spec.NamespaceSelector, Access: spec.Access, Parameters: spec.Parameters,

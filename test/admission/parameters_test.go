@@ -19,6 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
@@ -38,6 +39,8 @@ func team() internalv1alpha1.EffectiveTemplate {
 			{Name: "kind", LabelKey: kind, Enum: []string{"web", "db"}, Immutable: true},
 			{Name: "note"},
 			{Name: "once", Immutable: true},
+			{Name: "zones", MaxItems: new(int32(3)), Enum: []string{"a", "b", "c", "D"}, Pattern: "^[a-z]$"},
+			{Name: "teams", MaxItems: new(int32(32))},
 		},
 	}
 }
@@ -127,6 +130,10 @@ func newParameters() {
 			},
 			[]string{`parameter "size" of template "team"`},
 		},
+		"a list with too many elements": {
+			func(w *wrappers.NamespaceWrapper) { w.Annotation(v1alpha1.PrefixParameter+"zones", "a,b,c,d") },
+			[]string{`the value "a,b,c,d" of parameter "zones"`, "at most 3 elements, separated by commas", `one of "a", "b"`},
+		},
 		"an enum that is longer than a message": {
 			func(w *wrappers.NamespaceWrapper) {
 				delete(w.Annotations, owner)
@@ -147,6 +154,44 @@ func newParameters() {
 		dryRun(ctx, inTeam("shop").Annotation(size, "l").Label(kind, "db").
 			Annotation(v1alpha1.PrefixParameter+"note", strings.Repeat("\"\n", 512)))
 		dryRun(ctx, wrappers.MakeNamespace("shop").Annotation(v1alpha1.PrefixParameter+"onwer", "x").Annotation(owner, "A B"))
+	})
+
+	It("are lists with the same values as in templates", func(ctx context.Context) {
+		parameters := team().Parameters
+		zones, teams := parameters[len(parameters)-2], parameters[len(parameters)-1]
+		strict := teams
+		strict.Name, strict.Required = "strict", true
+		for _, test := range []struct {
+			parameter v1alpha1.TemplateParameter
+			value     string
+			isValid   bool
+		}{
+			{zones, "", true}, {zones, "a", true}, {zones, "c,b,a", true},
+			{zones, "a,b,c,a", false}, {zones, "a,b,a", false}, {zones, "a,x", false}, {zones, "a,D", false}, {zones, "a, b", false},
+			{teams, elements(32), true}, {teams, elements(33), false}, {teams, strings.Repeat("世", 1024), true},
+			{teams, strings.Repeat("世", 1025), false}, {teams, ",", false}, {teams, "a,,b", false}, {teams, "a,", false},
+			{teams, ",a", false}, {teams, "a,ab,abc", true}, {teams, "A B,${ns.name},\n", true}, {teams, strings.Repeat(",", 1024), false},
+			{strict, "", false}, {strict, "a", true},
+		} {
+			By(fmt.Sprintf("%s = %.20q", test.parameter.Name, test.value))
+			Expect(templateset.CheckValue(&test.parameter, test.value) == nil).To(Equal(test.isValid))
+			wrapper := inTeam("shop").Annotation(v1alpha1.PrefixParameter+test.parameter.Name, test.value)
+			if test.parameter.Required {
+				wrapper.Label("lists", "few")
+			}
+			if test.isValid {
+				dryRun(ctx, wrapper)
+			} else {
+				Expect(cluster.Ordinary.Create(ctx, wrapper.Obj(), client.DryRunAll)).
+					To(BeRefused(fmt.Sprintf("of parameter %q", test.parameter.Name)))
+			}
+		}
+	})
+
+	It("cannot contain more than 16 lists", func(ctx context.Context) {
+		dryRun(ctx, wrappers.MakeNamespace("shop").Label("lists", "few").Annotation(v1alpha1.PrefixParameter+"strict", "a"))
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace("shop").Label("lists", "many").Obj(), client.DryRunAll)).
+			To(BeRefused("more than 16 parameters that are lists"))
 	})
 
 	It("reject long values for long patterns", func(ctx context.Context) {
@@ -178,6 +223,15 @@ func newParameters() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 	})
+}
+
+// elements returns a list of different elements.
+func elements(count int) string {
+	values := make([]string, 0, count)
+	for i := range count {
+		values = append(values, strings.Repeat("a", i+1))
+	}
+	return strings.Join(values, ",")
 }
 
 func enum(count, length int) []string {
@@ -360,9 +414,13 @@ func celBudgets() {
 					template.Access = v1alpha1.AccessRestricted
 				}
 				for j := range parameters {
+					var maxItems *int32
+					if i < 2 {
+						maxItems = new(int32(32))
+					}
 					template.Parameters = append(template.Parameters, v1alpha1.TemplateParameter{
-						Name: fmt.Sprintf("p%d", j), Pattern: "^" + strings.Repeat("a*", 7) + "$", Immutable: true,
-						Default: new(strings.Repeat("a", 64)),
+						Name: fmt.Sprintf("p%d", j), Pattern: "^[a,]*[a,]*a*a*$", Immutable: true,
+						Default: new(strings.Repeat("a", 64)), MaxItems: maxItems,
 					}, v1alpha1.TemplateParameter{
 						Name: fmt.Sprintf("q%d", i%8*8+j), Enum: enum(8, 8), Default: new(enum(8, 8)[7]),
 					})
@@ -379,7 +437,8 @@ func celBudgets() {
 			wrapper.Annotation(fmt.Sprintf("nslifecycle.dev/a%d", i), "")
 		}
 		for j := range parameters {
-			wrapper.Annotation(fmt.Sprintf("%sp%d", v1alpha1.PrefixParameter, j), strings.Repeat("a", 1024))
+			value := elements(31)
+			wrapper.Annotation(fmt.Sprintf("%sp%d", v1alpha1.PrefixParameter, j), value+","+strings.Repeat("a", 1023-len(value)))
 		}
 		namespace := dryRun(ctx, wrapper)
 		Expect(initialization.SplitNames(framework.PendingOf(namespace))).To(HaveLen(internalv1alpha1.MaxInitializers))

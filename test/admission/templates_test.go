@@ -29,6 +29,10 @@ func allTemplates() []internalv1alpha1.EffectiveTemplate {
 	for i := range 32 {
 		long = append(long, v1alpha1.TemplateParameter{Name: fmt.Sprintf("p%d", i), Pattern: strings.Repeat("a*", 127)})
 	}
+	var lists []v1alpha1.TemplateParameter
+	for i := range 16 {
+		lists = append(lists, v1alpha1.TemplateParameter{Name: fmt.Sprintf("list%d", i), MaxItems: new(int32(1))})
+	}
 	templates := []internalv1alpha1.EffectiveTemplate{
 		restricted("gold", selecting("tier", "gold")),
 		restricted("bronze", selecting("tier", "bronze")),
@@ -51,6 +55,10 @@ func allTemplates() []internalv1alpha1.EffectiveTemplate {
 		team(),
 		{Name: "other"},
 		{Name: "many", Parameters: []v1alpha1.TemplateParameter{{Name: "one", Enum: enum(32, 253)}}},
+		{Name: "lists-1", NamespaceSelector: selecting("lists", "few", "many"), Parameters: []v1alpha1.TemplateParameter{
+			{Name: "strict", MaxItems: new(int32(32)), Required: true},
+		}},
+		{Name: "lists-2", NamespaceSelector: selecting("lists", "many"), Parameters: lists},
 		{Name: "long-1", NamespaceSelector: selecting("long", "two", "three"), Parameters: long},
 		{Name: "long-2", NamespaceSelector: selecting("long", "two", "three"), Parameters: long},
 		{Name: "long-3", NamespaceSelector: selecting("long", "three"), Parameters: long[:3]},

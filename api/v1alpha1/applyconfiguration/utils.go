@@ -51,6 +51,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.TemplateNamespaceCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateObject"):
 		return &apiv1alpha1.TemplateObjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateObjectMetadata"):
+		return &apiv1alpha1.TemplateObjectMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateObjectRetentionPolicy"):
 		return &apiv1alpha1.TemplateObjectRetentionPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateParameter"):

@@ -224,8 +224,7 @@ func (c *comparer) objects(
 	}
 	for i := range desired.Objects {
 		rendered := &desired.Objects[i]
-		manifest := manifestOf(*rendered, namespace.Name)
-		key := template.KeyOf(manifest)
+		key := template.KeyOf(rendered.Manifest)
 		change := ObjectChange{
 			Object: rendered.Name, Group: key.Kind.Group, Kind: key.Kind.Kind, Name: key.Name,
 			rendered: rendered, recorded: state[c.changed.Name].Find(key),
@@ -238,8 +237,8 @@ func (c *comparer) objects(
 			change.Change, change.Message = Failed, fmt.Sprintf("template %q also contains this object", other)
 		case change.Change == Changed && rendered.Copy != nil:
 			change.Message = "the data of the copy is not compared"
-		case change.Change == Changed && ok && old.Manifest != nil:
-			change.Fields = compareFields(change.Kind, old.Manifest.Object, manifest.Object)
+		case change.Change == Changed && ok && old.Copy == nil:
+			change.Fields = compareFields(change.Kind, old.Manifest.Object, rendered.Manifest.Object)
 		}
 		changes = append(changes, change)
 	}
@@ -300,7 +299,7 @@ func (c *comparer) before(ctx context.Context, namespace *corev1.Namespace) map[
 	// If it fails, the fields are not known.
 	objects, _ := c.current.Render(ctx, namespace)
 	for _, object := range objects {
-		found[template.KeyOf(manifestOf(object, namespace.Name))] = object
+		found[template.KeyOf(object.Manifest)] = object
 	}
 	return found
 }
@@ -316,7 +315,7 @@ func compareObject(
 	case rendered.Copy == nil && recorded.Content == template.ObjectContent(rendered.Manifest, rendered.Locked):
 		return Unchanged
 	case rendered.Copy != nil && hasBefore && before.Copy != nil && *before.Copy == *rendered.Copy &&
-		before.Locked == rendered.Locked:
+		before.Locked == rendered.Locked && reflect.DeepEqual(before.Manifest, rendered.Manifest):
 		// The hash of a copy identifies the version of the source, which the operator follows in any case.
 		return Unchanged
 	}

@@ -279,7 +279,7 @@ func apply(t *testing.T, g Gomega, applied *Template, namespace *corev1.Namespac
 	g.Expect(err).NotTo(HaveOccurred())
 	recorded := template.Entry{Revision: applied.Revision()}
 	for _, object := range objects {
-		manifest := manifestOf(object, namespace.Name)
+		manifest := object.Manifest
 		recorded.Objects = append(recorded.Objects, template.ObjectState{
 			Kind: manifest.GroupVersionKind().GroupKind(), Name: manifest.GetName(), UID: "uid",
 			Content: template.ObjectContent(manifest, object.Locked),

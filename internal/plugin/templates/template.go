@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -172,7 +171,7 @@ func (t *Template) WriteFor(ctx context.Context, out io.Writer, namespace *corev
 		return err
 	}
 	for _, object := range objects {
-		encoded, err := json.Marshal(manifestOf(object, namespace.Name).Object)
+		encoded, err := json.Marshal(object.Manifest.Object)
 		if err == nil {
 			encoded, err = backup.YAML(encoded)
 		}
@@ -184,14 +183,6 @@ func (t *Template) WriteFor(ctx context.Context, out io.Writer, namespace *corev
 		}
 	}
 	return nil
-}
-
-// manifestOf returns the manifest of an object. That of a copy has no data.
-func manifestOf(object render.Object, namespace string) *unstructured.Unstructured {
-	if object.Copy == nil {
-		return object.Manifest
-	}
-	return template.IdentityOfCopy(object.Copy, namespace)
 }
 
 func comment(object render.Object) string {

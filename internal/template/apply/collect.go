@@ -124,10 +124,11 @@ func (p *pass) copy(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, objec
 	if err != nil {
 		return err
 	}
-	manifest, err := copyOf(source.object, p.Namespace.Name)
+	metadata := object.Manifest.Object["metadata"]
+	manifest, err := copyOf(source.object, metadata)
 	if err != nil {
 		return err
 	}
-	object.Manifest, object.Content = manifest, template.HashOf(source.id, object.IsLocked)
+	object.Manifest, object.Content = manifest, template.HashOf(source.id, metadata, object.IsLocked)
 	return nil
 }

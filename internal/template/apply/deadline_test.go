@@ -20,6 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
 // live is what the API server returns.
@@ -73,7 +74,7 @@ func TestAwaitEffectiveIsConfirmed(t *testing.T) {
 			p.Begin([]*v1alpha1.NamespaceTemplate{tmpl}, 0)
 			selected := p.Add(tmpl)
 			selected.Objects = []*plan.Object{{Name: "quota", Own: plan.Ownership{Current: &plan.Observed{}},
-				Manifest: template.IdentityOfCopy(&v1alpha1.TemplateSourceReference{Kind: "ResourceQuota", Name: "quota"}, namespace.Name),
+				Manifest: render.IdentityOfCopy(&v1alpha1.TemplateSourceReference{Kind: "ResourceQuota", Name: "quota"}, namespace.Name),
 			}}
 			p.awaitEffective(t.Context())
 			result := p.Conclude(nil, nil, 0, now)

@@ -77,7 +77,7 @@ func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 	for _, object := range template.ContentOf(spec).Objects {
 		if object.SourceRef != nil {
 			result.copies = append(result.copies, *object.SourceRef)
-			result.contents[template.KeyOf(template.IdentityOfCopy(object.SourceRef, ""))] = sets.Empty{}
+			result.contents[template.KeyOf(render.IdentityOfCopy(object.SourceRef, ""))] = sets.Empty{}
 		} else if manifest, ok := template.ManifestOf(object); ok {
 			key := template.KeyOf(manifest)
 			key.Name, _ = render.Literal(key.Name)

@@ -247,6 +247,6 @@ func (r *Revisions) Get(
 	return &v1alpha1.NamespaceTemplateSpec{
 		ServiceAccountName: account,
 		Parameters:         stored.Parameters, Variables: stored.Variables, Metadata: stored.Metadata,
-		Objects: stored.Objects,
+		ObjectMetadata: stored.ObjectMetadata, Objects: stored.Objects,
 	}, nil
 }

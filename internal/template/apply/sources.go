@@ -27,6 +27,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
 // contentLifetime is how long the content of a source is used without another read, which fails if the
@@ -379,7 +380,7 @@ func sourceNotFound(source v1alpha1.TemplateSourceReference) error {
 // copiedFields returns the fields of a source that are copied, and its name. The copy of an immutable object must
 // follow a source that is replaced.
 func copiedFields(source *unstructured.Unstructured) *unstructured.Unstructured {
-	copied := template.IdentityOfCopy(&v1alpha1.TemplateSourceReference{
+	copied := render.IdentityOfCopy(&v1alpha1.TemplateSourceReference{
 		Kind: source.GetKind(), Name: source.GetName(),
 	}, "")
 	for _, key := range []string{"type", "data", "binaryData"} {
@@ -390,8 +391,8 @@ func copiedFields(source *unstructured.Unstructured) *unstructured.Unstructured 
 	return copied
 }
 
-// copyOf returns the manifest of a copy in a namespace.
-func copyOf(copied *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
+// copyOf returns the manifest of a copy with the given metadata.
+func copyOf(copied *unstructured.Unstructured, metadata any) (*unstructured.Unstructured, error) {
 	secretType, _, _ := unstructured.NestedString(copied.Object, "type")
 	if secretType == string(corev1.SecretTypeServiceAccountToken) {
 		return nil, template.Problemf(v1alpha1.ReasonInvalidObject,
@@ -399,6 +400,6 @@ func copyOf(copied *unstructured.Unstructured, namespace string) (*unstructured.
 	}
 	manifest := &unstructured.Unstructured{Object: maps.Clone(copied.Object)}
 	// Contents are shared by all Namespaces, so the metadata must not be changed in place.
-	manifest.Object["metadata"] = map[string]any{"name": copied.GetName(), "namespace": namespace}
+	manifest.Object["metadata"] = metadata
 	return manifest, nil
 }

@@ -24,14 +24,15 @@ func TestCopyOf(t *testing.T) {
 			"labels": map[string]any{"a": "b"}, "annotations": map[string]any{"c": "d"}, "ownerReferences": []any{},
 		},
 	}}
-	manifest, err := copyOf(copiedFields(source), "ns")
+	metadata := map[string]any{"name": "source", "namespace": "ns", "labels": map[string]any{"e": "f"}}
+	manifest, err := copyOf(copiedFields(source), metadata)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(manifest.Object).To(Equal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": map[string]any{"key": "dmFsdWU="},
-		"metadata": map[string]any{"name": "source", "namespace": "ns"},
+		"metadata": metadata,
 	}))
 	source.Object["type"] = "kubernetes.io/service-account-token"
-	_, err = copyOf(copiedFields(source), "ns")
+	_, err = copyOf(copiedFields(source), metadata)
 	g.Expect(template.ToProblem("", "", err).Reason).To(Equal(v1alpha1.ReasonInvalidObject))
 }
 

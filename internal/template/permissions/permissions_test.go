@@ -156,6 +156,24 @@ func TestFor(t *testing.T) {
 				"bind create delete patch roles.rbac.authorization.k8s.io [reader]",
 			},
 		},
+		"a Role and a RoleBinding for each element": {
+			manifests: []string{strings.Replace(role, "name: reader", `name: "${item}"`, 1), strings.Replace(bindingToRole, "name: reader", `name: "${item}"`, 1)},
+			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
+				spec.Objects[0].ForEach, spec.Objects[1].ForEach = "list", "list"
+			},
+			want: []string{
+				"get list pods,pods/log", "create delete patch rolebindings.rbac.authorization.k8s.io [team]",
+				"bind create delete patch roles.rbac.authorization.k8s.io",
+			},
+		},
+		"a RoleBinding to a Role that might be one of a list": {
+			manifests: []string{strings.Replace(role, "name: reader", `name: "${item}"`, 1), bindingToRole},
+			change:    func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects[0].ForEach = "list" },
+			want: []string{
+				"get list pods,pods/log", "create delete patch rolebindings.rbac.authorization.k8s.io [team]",
+				"create delete patch roles.rbac.authorization.k8s.io", "bind roles.rbac.authorization.k8s.io [reader]",
+			},
+		},
 		"a RoleBinding to another Role": {
 			manifests: []string{bindingToRole},
 			want: []string{

@@ -147,7 +147,7 @@ func roleOf(binding target, name string, all []target) target {
 		}
 	}
 	if name == "" || len(found) != 1 || found[0].object.IncludeWhen != binding.object.IncludeWhen ||
-		found[0].object.NamespaceState != binding.object.NamespaceState {
+		found[0].object.NamespaceState != binding.object.NamespaceState || found[0].object.ForEach != binding.object.ForEach {
 		return target{}
 	}
 	return found[0]

@@ -17,7 +17,7 @@ import (
 type Object struct {
 	// Name is the name of the object in the template.
 	Name string
-	// Manifest contains only the kind and the name of a copy whose source was not read.
+	// Manifest contains only the kind and the metadata of a copy whose source was not read.
 	Manifest *unstructured.Unstructured
 	// Copy is the source of a copy; nil if it is none.
 	Copy *v1alpha1.TemplateSourceReference
@@ -36,12 +36,12 @@ type Object struct {
 	Recorded *template.ObjectState
 }
 
-func newObject(rendered render.Object, namespace string) *Object {
-	object := &Object{Name: rendered.Name, Copy: rendered.Copy, IsLocked: rendered.Locked}
-	if rendered.Copy != nil {
-		object.Manifest = template.IdentityOfCopy(rendered.Copy, namespace)
-	} else {
-		object.Manifest, object.Content = rendered.Manifest, template.ObjectContent(rendered.Manifest, rendered.Locked)
+func newObject(rendered render.Object) *Object {
+	object := &Object{
+		Name: rendered.Name, Manifest: rendered.Manifest, Copy: rendered.Copy, IsLocked: rendered.Locked,
+	}
+	if rendered.Copy == nil {
+		object.Content = template.ObjectContent(rendered.Manifest, rendered.Locked)
 	}
 	return object
 }

@@ -159,7 +159,7 @@ func (p *Pass) Contain(selected *Selected, contents Contents, metadata []*Object
 	}
 	selected.contents, selected.Objects = contents, metadata
 	for _, object := range desired.Objects {
-		selected.Objects = append(selected.Objects, newObject(object, p.Namespace.Name))
+		selected.Objects = append(selected.Objects, newObject(object))
 	}
 	for _, object := range selected.Objects {
 		p.claim(selected, object)

@@ -141,7 +141,8 @@ func TestPass(t *testing.T) {
 	state := template.State{"a": recorded("a", one, two)}
 	late := rendered("late")
 	late[0].When = v1alpha1.NamespaceStateInitialized
-	ownSource := []render.Object{{Name: "two", Copy: &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Namespace: "ns", Name: "two"}}}
+	source := &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Namespace: "ns", Name: "two"}
+	ownSource := []render.Object{{Name: "two", Copy: source, Manifest: render.IdentityOfCopy(source, "ns")}}
 	var many []string
 	for i := range template.MaxObjects {
 		many = append(many, strconv.Itoa(i))

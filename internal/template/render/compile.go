@@ -5,6 +5,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,23 +24,21 @@ func Compile(spec *v1alpha1.NamespaceTemplateSpec) (*Program, field.ErrorList) {
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(path, err)}
 	}
-	program := &Program{}
+	program := &Program{parameters: spec.DeepCopy().Parameters}
 	errs := checkParameters(path.Child("parameters"), spec.Parameters)
-	for _, parameter := range spec.Parameters {
-		program.parameters = append(program.parameters, parameter.Name)
-	}
 	variables, variableErrs := compiler.compileVariables(path.Child("variables"), spec.Variables)
 	errs = append(errs, templateset.CheckMetadata(path.Child("metadata"), spec)...)
+	metadata, metadataErrs := compiler.compileMetadata(path.Child("objectMetadata"), spec.ObjectMetadata)
 	objects, objectErrs := compiler.compileObjects(path.Child("objects"), spec.Objects)
 	if size := templateset.Size(spec); size > templateset.MaxTemplateBytes {
 		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the selector and the parameters have %d bytes, more than %d",
 			size, templateset.MaxTemplateBytes)))
 	}
-	if errs = append(append(errs, variableErrs...), objectErrs...); len(errs) > 0 {
+	if errs = slices.Concat(errs, variableErrs, metadataErrs, objectErrs); len(errs) > 0 {
 		return nil, errs[:min(len(errs), maxErrors)]
 	}
 	sortObjects(objects)
-	program.variables, program.objects = variables, objects
+	program.variables, program.metadata, program.objects = variables, metadata, objects
 	program.usesLabels, program.usesAnnotations = compiler.used[fieldLabels], compiler.used[fieldAnnotations]
 	return program, nil
 }
@@ -72,6 +71,37 @@ func (c *compiler) compileVariables(
 	return result, errs
 }
 
+// compileMetadata compiles the metadata of all objects.
+func (c *compiler) compileMetadata(
+	path *field.Path, spec *v1alpha1.TemplateObjectMetadata,
+) (node, field.ErrorList) {
+	if spec == nil {
+		return &literal{value: map[string]any{}}, nil
+	}
+	check := &manifestCheck{template: true}
+	values := map[string]any{}
+	if len(spec.Labels) > 0 {
+		values[keyLabels] = valuesOf(spec.Labels)
+		check.labels(path.Child(keyLabels), values[keyLabels])
+	}
+	if len(spec.Annotations) > 0 {
+		values[keyAnnotations] = valuesOf(spec.Annotations)
+		check.annotations(path.Child(keyAnnotations), values[keyAnnotations])
+	}
+	if len(check.errs) > 0 {
+		return nil, check.errs
+	}
+	return c.compileMap(path, values)
+}
+
+func valuesOf(metadata map[string]v1alpha1.ObjectMetadataValue) map[string]any {
+	values := make(map[string]any, len(metadata))
+	for key, value := range metadata {
+		values[key] = string(value)
+	}
+	return values
+}
+
 func (c *compiler) compileObjects(
 	path *field.Path, specs []v1alpha1.TemplateObject,
 ) ([]object, field.ErrorList) {
@@ -82,6 +112,7 @@ func (c *compiler) compileObjects(
 	var errs field.ErrorList
 	names := map[string]bool{}
 	always := map[identity]string{}
+	count := 0
 	for i := range specs {
 		if len(errs) >= maxErrors {
 			break
@@ -93,6 +124,7 @@ func (c *compiler) compileObjects(
 		names[specs[i].Name] = true
 		compiled, objectErrs := c.compileObject(path, &specs[i])
 		errs = append(errs, objectErrs...)
+		count += max(c.lists[specs[i].ForEach], 1)
 		if len(objectErrs) == 0 && compiled.includeWhen == nil && compiled.name != "" {
 			id := compiled.identity(nil)
 			if other, ok := always[id]; ok {
@@ -102,12 +134,22 @@ func (c *compiler) compileObjects(
 		}
 		result = append(result, compiled)
 	}
+	if count > MaxObjects {
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf(msgTooManyObjects, count, MaxObjects)))
+	}
 	return result, errs
 }
 
 func (c *compiler) compileObject(path *field.Path, spec *v1alpha1.TemplateObject) (object, field.ErrorList) {
 	result := object{spec: spec.DeepCopy()}
 	var errs field.ErrorList
+	if spec.ForEach != "" {
+		if c.lists[spec.ForEach] == 0 {
+			return result, field.ErrorList{field.Invalid(path.Child("forEach"), spec.ForEach, msgNotAList)}
+		}
+		c.repetitions = c.lists[spec.ForEach]
+		defer func() { c.repetitions = 0 }()
+	}
 	if spec.IncludeWhen != "" {
 		compiled, err := c.compile(spec.IncludeWhen)
 		if err == nil && !compiled.output.IsExactType(types.BoolType) {
@@ -125,9 +167,13 @@ func (c *compiler) compileObject(path *field.Path, spec *v1alpha1.TemplateObject
 		result.kind = schema.GroupKind{Kind: spec.SourceRef.Kind}
 		result.name = spec.SourceRef.Name
 		result.spec.SourceRef.NamespaceUID = "" // The identity of the source does not depend on it.
-		return result, errs
+	} else if templateErrs := c.compileTemplate(path.Child("template"), &result); len(templateErrs) > 0 {
+		return result, append(errs, templateErrs...)
 	}
-	return result, append(errs, c.compileTemplate(path.Child("template"), &result)...)
+	if spec.ForEach != "" && !usesItem(nameOf(result.manifest)) {
+		errs = append(errs, field.Invalid(path.Child("forEach"), spec.ForEach, msgNameOfItem))
+	}
+	return result, errs
 }
 
 func (c *compiler) compileTemplate(path *field.Path, result *object) field.ErrorList {
@@ -156,26 +202,40 @@ func (c *compiler) compileTemplate(path *field.Path, result *object) field.Error
 
 // staticName returns the name in a manifest, or "" if it contains an expression.
 func staticName(manifest node) string {
-	switch manifest := manifest.(type) {
-	case *literal:
-		content, _ := manifest.value.(map[string]any)
-		metadata, _ := content[keyMetadata].(map[string]any)
-		name, _ := metadata[keyName].(string)
-		return name
-	case *mapping:
-		switch metadata := manifest.values[keyMetadata].(type) {
+	known, ok := nameOf(manifest).(*literal)
+	if !ok {
+		return ""
+	}
+	name, _ := known.value.(string)
+	return name
+}
+
+// nameOf returns the name in a manifest; nil if there is none.
+func nameOf(manifest node) node {
+	for _, key := range []string{keyMetadata, keyName} {
+		switch parent := manifest.(type) {
 		case *literal:
-			values, _ := metadata.value.(map[string]any)
-			name, _ := values[keyName].(string)
-			return name
+			values, _ := parent.value.(map[string]any)
+			manifest = &literal{value: values[key]}
 		case *mapping:
-			known, _ := metadata.values[keyName].(*literal)
-			if known == nil {
-				return ""
-			}
-			name, _ := known.value.(string)
-			return name
+			manifest = parent.values[key]
+		default:
+			return nil
 		}
 	}
-	return ""
+	return manifest
+}
+
+// usesItem reports whether a string contains an expression that uses the element of forEach.
+func usesItem(manifest node) bool {
+	switch value := manifest.(type) {
+	case *whole:
+		return value.expression.usesItem
+	case *text:
+		return slices.ContainsFunc(value.parts, func(part textPart) bool {
+			return part.expression != nil && part.expression.usesItem
+		})
+	default:
+		return false
+	}
 }

@@ -14,9 +14,10 @@
 // Variables:
 //
 //	ns           name, labels and annotations of the Namespace, without those of nslifecycle.dev
-//	params       a string for each parameter, "" if it has no value
+//	params       a string for each parameter, "" if it has no value, or a list of strings if it is a list
 //	variables    the variables of the template; each can use those before it
 //	requestedBy  the name of the user who created the Namespace, "" if it is not known
+//	item         in an object with forEach, the element of the list
 //
 // Functions: the operators and conversions of CEL without time, the macros has, all, exists, existsOne, map,
 // filter, transformList, transformMap and transformMapEntry, optional values, the string, list, set and

@@ -26,6 +26,7 @@ const (
 	varParameters  = "params"
 	varVariables   = "variables"
 	varRequestedBy = "requestedBy"
+	varItem        = "item"
 )
 
 // The fields of varNamespace.
@@ -93,6 +94,9 @@ func newEnvironment(parameters []v1alpha1.TemplateParameter) (*cel.Env, map[stri
 	}}
 	for _, parameter := range parameters {
 		provider.fields[typeParameters.TypeName()][parameter.Name] = cel.StringType
+		if parameter.MaxItems != nil {
+			provider.fields[typeParameters.TypeName()][parameter.Name] = cel.ListType(cel.StringType)
+		}
 	}
 	env, err := base.Extend(cel.CustomTypeProvider(provider))
 	return env, variables, err

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // costNode is the cost of evaluating a node of an expression, apart from the sizes of its operands.
@@ -50,7 +52,7 @@ func estimate(compiled *cel.Ast, objects map[string]map[string]*size) (*size, fl
 	e := &estimator{
 		expression: compiled.NativeRep(),
 		objects:    objects,
-		scope:      map[string]*size{varRequestedBy: stringSize(maxUser)},
+		scope:      map[string]*size{varRequestedBy: stringSize(maxUser), varItem: stringSize(templateset.MaxLength)},
 	}
 	result, err := e.visit(e.expression.Expr())
 	return result, e.cost, err

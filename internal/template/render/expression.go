@@ -19,17 +19,23 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // compiler compiles the expressions of one template.
 type compiler struct {
-	env *cel.Env
+	// env is the environment, and itemEnv that of objects with forEach.
+	env, itemEnv *cel.Env
 	// variables are the types of the variables that are compiled already.
 	variables map[string]*types.Type
 	// bounds are the bounds of the fields of ns, params and variables.
 	bounds map[string]map[string]*size
 	// used are the fields of ns that an expression uses.
 	used map[string]bool
+	// lists are the maximum numbers of elements of the parameters that are lists.
+	lists map[string]int
+	// repetitions is how often the current object can be rendered; 0 if it has no forEach.
+	repetitions int
 
 	count      int
 	source     int
@@ -48,12 +54,20 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 	entries := func(longest, total float64) *size {
 		return mapSize(maxEntries, stringSize(maxKey), stringSize(longest)).within(total + maxEntries*2*sizeEntry)
 	}
-	parameters := map[string]*size{}
+	parameters, lists := map[string]*size{}, map[string]int{}
 	for _, parameter := range spec.Parameters {
-		parameters[parameter.Name] = stringSize(maxParameter)
+		parameters[parameter.Name] = stringSize(templateset.MaxLength)
+		if parameter.MaxItems != nil {
+			lists[parameter.Name] = int(*parameter.MaxItems)
+			parameters[parameter.Name] = partsSize(templateset.MaxLength, float64(*parameter.MaxItems))
+		}
+	}
+	itemEnv, err := env.Extend(cel.Variable(varItem, cel.StringType))
+	if err != nil {
+		return nil, fmt.Errorf("failed to create the CEL environment: %w", err)
 	}
 	return &compiler{
-		env: env, variables: variables, used: map[string]bool{},
+		env: env, itemEnv: itemEnv, variables: variables, used: map[string]bool{}, lists: lists,
 		bounds: map[string]map[string]*size{
 			varNamespace: {
 				fieldName:        stringSize(maxName),
@@ -71,6 +85,8 @@ type expression struct {
 	program cel.Program
 	output  *types.Type
 	bound   *size
+	// usesItem is true if it uses the element of forEach.
+	usesItem bool
 }
 
 // errSkipped means that earlier errors suffice.
@@ -110,7 +126,12 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	if c.complexity += complexity(source, parsed); c.complexity > maxComplexity {
 		return nil, errors.New(msgTooComplex)
 	}
-	compiled, issues := c.env.Check(parsed)
+	env, usesItem := c.env, false
+	compiled, issues := env.Check(parsed)
+	if issues.Err() != nil && c.repetitions > 0 {
+		env, usesItem = c.itemEnv, true
+		compiled, issues = env.Check(parsed)
+	}
 	if issues.Err() != nil {
 		return nil, issuesError(issues)
 	}
@@ -121,11 +142,11 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	if err != nil {
 		return nil, located(compiled, err)
 	}
-	if c.cost += cost; c.cost > maxTotalCost {
+	if c.cost += cost * float64(max(c.repetitions, 1)); c.cost > maxTotalCost {
 		return nil, fmt.Errorf(msgTemplateTooExpensive, c.cost, maxTotalCost)
 	}
 	// The program folds constants, and so evaluates parts of the expression.
-	program, err := c.env.Program(compiled,
+	program, err := env.Program(compiled,
 		cel.EvalOptions(cel.OptOptimize),
 		cel.CostTracking(&library.CostEstimator{}),
 		cel.CostLimit(maxActualCost),
@@ -134,7 +155,7 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to plan the expression: %w", err)
 	}
-	return &expression{program: program, output: compiled.OutputType(), bound: bound}, nil
+	return &expression{program: program, output: compiled.OutputType(), bound: bound, usesItem: usesItem}, nil
 }
 
 // admit counts an expression.

@@ -230,9 +230,7 @@ func replace(o *operands) (*size, float64, error) {
 
 func splitString(o *operands) (*size, float64, error) {
 	length := o.sizes[0].length
-	result := listSize(length+1, stringSize(length))
-	result.total = length + (length+2)*(sizeEntry+sizeScalar)
-	result.text = length
+	result := partsSize(length, length+1)
 	return result, costPerSize * result.total, nil
 }
 

@@ -5,6 +5,7 @@ package render_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strconv"
 	"strings"
@@ -305,10 +306,21 @@ func TestTemplateLimits(t *testing.T) {
 		}
 		return spec
 	}
+	forEach := func(maxItems, n int) *v1alpha1.NamespaceTemplateSpec {
+		source := fmt.Sprintf("parameters: [{name: list, maxItems: %d}]\nobjects:\n", maxItems)
+		for i := range n {
+			source += fmt.Sprintf("- {name: x%[1]d, forEach: list, template: {apiVersion: v1, kind: ConfigMap, "+
+				"metadata: {name: \"%[1]d-${item}\"}, data: {x: \"${item}\"}}}\n", i)
+		}
+		return parse(t, source)
+	}
 	for name, c := range map[string]struct {
 		spec *v1alpha1.NamespaceTemplateSpec
 		want int
 	}{
+		"most elements": {forEach(32, 4), 0},
+		"many elements": {forEach(32, 5), 1},
+
 		"most objects":     {objects(128), 0},
 		"many objects":     {objects(200), 1},
 		"most expressions": {configMap(map[string]any{"x": repeated("${1}", 512)}), 0},

@@ -36,7 +36,6 @@ const (
 
 // Limits of the input.
 const (
-	maxParameter       = 1024
 	maxUser            = 1024
 	maxName            = 63
 	maxEntries         = 256

@@ -55,6 +55,10 @@ const (
 	msgOtherNamespace  = "must be %q"
 	msgSourceAndCopy   = "set either template or copy"
 	msgDuplicateObject = "another object of the template has the same group, kind and name: %s"
+	msgNotAList        = "the template has no parameter with this name that is a list: set its maxItems"
+	msgNameOfItem      = "the name must contain item: it must be different for each element"
+	msgTooManyObjects  = "the template can contain %d objects, with one for each element of forEach; at most %d are permitted"
+	msgItem            = "element %q of %s: %w"
 )
 
 // Messages about the input, with the parameters.
@@ -62,7 +66,4 @@ const (
 	msgInputTooLarge     = "%s: the %s of the namespace exceed a limit: %d entries, %d bytes in a value, %d bytes in total"
 	msgUserTooLong       = "the name of the user who created the namespace has %d characters; at most %d are permitted"
 	msgParameterRequired = "the parameter %s is required: set the %s"
-	msgParameterTooLong  = "the parameter %s has %d characters; at most %d are permitted"
-	msgParameterEnum     = "the parameter %s is %q, but must be one of: %s"
-	msgParameterPattern  = "the parameter %s is %q, but must match the regular expression %s"
 )

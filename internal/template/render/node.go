@@ -29,6 +29,9 @@ type node interface {
 type evaluation struct {
 	variables map[string]any
 	converter converter
+	// metadata are the labels and annotations of all objects, and metadataSize is their size.
+	metadata     map[string]any
+	metadataSize int
 }
 
 // literal is a part without expressions.

@@ -6,15 +6,12 @@ package render
 import (
 	"errors"
 	"fmt"
-	"regexp"
-	"slices"
-	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // ResolveParameters returns the values that a Namespace has for the parameters. The map contains each
@@ -45,34 +42,14 @@ func resolveParameter(parameter *v1alpha1.TemplateParameter, namespace *corev1.N
 	}
 	switch {
 	case ok:
-		return value, checkValue(parameter, value)
+		return value, templateset.CheckValue(parameter, value)
 	case parameter.Default != nil:
-		return *parameter.Default, checkValue(parameter, *parameter.Default)
+		return *parameter.Default, templateset.CheckValue(parameter, *parameter.Default)
 	case parameter.Required:
 		return "", fmt.Errorf(msgParameterRequired, parameter.Name, source)
 	default:
 		return "", nil
 	}
-}
-
-func checkValue(parameter *v1alpha1.TemplateParameter, value string) error {
-	if n := utf8.RuneCountInString(value); n > maxParameter {
-		return fmt.Errorf(msgParameterTooLong, parameter.Name, n, maxParameter)
-	}
-	if len(parameter.Enum) > 0 && !slices.Contains(parameter.Enum, value) {
-		return fmt.Errorf(msgParameterEnum, parameter.Name, abbreviate(value), strings.Join(parameter.Enum, ", "))
-	}
-	if parameter.Pattern == "" {
-		return nil
-	}
-	pattern, err := regexp.Compile(parameter.Pattern)
-	if err != nil {
-		return fmt.Errorf("%s: %w", msgPatternInvalid, err)
-	}
-	if !pattern.MatchString(value) {
-		return fmt.Errorf(msgParameterPattern, parameter.Name, abbreviate(value), parameter.Pattern)
-	}
-	return nil
 }
 
 // checkParameters validates what the schema of the API cannot.
@@ -92,7 +69,7 @@ func checkParameters(path *field.Path, parameters []v1alpha1.TemplateParameter) 
 			}
 		}
 		if parameter.Default != nil {
-			if err := checkValue(parameter, *parameter.Default); err != nil {
+			if err := templateset.CheckValue(parameter, *parameter.Default); err != nil {
 				errs = append(errs, field.Invalid(path.Child("default"), *parameter.Default, err.Error()))
 			}
 		}

@@ -17,13 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // Program is a compiled template. Goroutines can use it concurrently.
 type Program struct {
-	parameters []string
+	parameters []v1alpha1.TemplateParameter
 	variables  []variable
-	objects    []object
+	// metadata are the labels and annotations of all objects.
+	metadata node
+	objects  []object
 	// usesLabels and usesAnnotations report whether expressions can read them.
 	usesLabels, usesAnnotations bool
 }
@@ -56,7 +59,7 @@ type Input struct {
 type Object struct {
 	// Name is the name of the object in the template.
 	Name string
-	// Manifest is the object. It is nil if Copy is set. Its namespace is the Namespace of the Input.
+	// Manifest is the object; a copy without its content. Its namespace is the Namespace of the Input.
 	Manifest *unstructured.Unstructured
 	// Copy is the source of a copy.
 	Copy *v1alpha1.TemplateSourceReference
@@ -84,25 +87,48 @@ func (p *Program) render(ctx context.Context, in Input) ([]Object, error) {
 	rendered := map[identity]string{}
 	for i := range p.objects {
 		object := &p.objects[i]
-		manifest, ok, err := object.render(ctx, evaluation, in.Namespace.Name)
-		if err != nil {
-			return nil, err
+		for _, item := range object.items(in) {
+			evaluation.variables[varItem] = item
+			manifest, err := object.render(ctx, evaluation, in.Namespace.Name)
+			if manifest == nil && err == nil {
+				continue
+			}
+			id := object.identity(manifest)
+			if other, ok := rendered[id]; ok && err == nil {
+				err = &Error{
+					Object: object.spec.Name, Reason: v1alpha1.ReasonInvalidObject, Err: fmt.Errorf(msgDuplicateObject, other),
+				}
+			}
+			if err != nil {
+				return nil, object.withItem(err, item)
+			}
+			rendered[id] = object.spec.Name
+			result = append(result, Object{
+				Name: object.spec.Name, Manifest: manifest, Copy: object.spec.SourceRef.DeepCopy(),
+				When: object.spec.NamespaceState, Locked: object.spec.Lock == v1alpha1.LockAll,
+			})
 		}
-		if !ok {
-			continue
-		}
-		id := object.identity(manifest)
-		if other, ok := rendered[id]; ok {
-			err := fmt.Errorf(msgDuplicateObject, other)
-			return nil, &Error{Object: object.spec.Name, Reason: v1alpha1.ReasonInvalidObject, Err: err}
-		}
-		rendered[id] = object.spec.Name
-		result = append(result, Object{
-			Name: object.spec.Name, Manifest: manifest, Copy: object.spec.SourceRef.DeepCopy(),
-			When: object.spec.NamespaceState, Locked: object.spec.Lock == v1alpha1.LockAll,
-		})
 	}
 	return result, nil
+}
+
+// items returns the elements of forEach; without it, one that is not used.
+func (o *object) items(in Input) []string {
+	if o.spec.ForEach == "" {
+		return []string{""}
+	}
+	return templateset.Elements(in.Parameters[o.spec.ForEach])
+}
+
+// withItem adds the element of forEach to an error.
+func (o *object) withItem(err error, item string) error {
+	failed := (*Error)(nil)
+	if o.spec.ForEach == "" || !errors.As(err, &failed) {
+		return err
+	}
+	return &Error{
+		Object: failed.Object, Reason: failed.Reason, Err: fmt.Errorf(msgItem, abbreviate(item), o.spec.ForEach, failed.Err),
+	}
 }
 
 // evaluation checks the input and computes the variables.
@@ -114,13 +140,17 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 	if n := len([]rune(in.RequestedBy)); n > maxUser {
 		return nil, &Error{Reason: v1alpha1.ReasonInputTooLarge, Err: fmt.Errorf(msgUserTooLong, n, maxUser)}
 	}
-	parameters := make(map[string]string, len(p.parameters))
-	for _, name := range p.parameters {
-		if n := len([]rune(in.Parameters[name])); n > maxParameter {
-			err := fmt.Errorf(msgParameterTooLong, name, n, maxParameter)
+	parameters := make(map[string]any, len(p.parameters))
+	for i := range p.parameters {
+		parameter := &p.parameters[i]
+		value := in.Parameters[parameter.Name]
+		if err := templateset.CheckSize(parameter, value); err != nil {
 			return nil, &Error{Reason: v1alpha1.ReasonInvalidParameter, Err: err}
 		}
-		parameters[name] = in.Parameters[name]
+		parameters[parameter.Name] = value
+		if parameter.MaxItems != nil {
+			parameters[parameter.Name] = templateset.Elements(value)
+		}
 	}
 	variables := make(map[string]any, len(p.variables))
 	output := budget(maxOutput)
@@ -141,6 +171,13 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 		}
 		variables[variable.name] = value
 	}
+	before := output
+	metadata, _, err := p.metadata.render(ctx, result)
+	if err != nil {
+		return nil, newError("", err)
+	}
+	result.metadata, _ = metadata.(map[string]any)
+	result.metadataSize = int(before - output)
 	return result, nil
 }
 
@@ -188,39 +225,79 @@ func boundedEntries(kind string, entries map[string]string, longest, limit int) 
 	return result, nil
 }
 
-// render returns the manifest, which is nil for a copy. ok is false if the Namespace does not contain the
-// object.
+// render returns the manifest; nil if the Namespace does not contain the object.
 func (o *object) render(
 	ctx context.Context, in *evaluation, namespace string,
-) (manifest *unstructured.Unstructured, ok bool, err error) {
+) (*unstructured.Unstructured, error) {
 	if o.includeWhen != nil {
 		value, err := o.includeWhen.evaluate(ctx, in.variables)
 		if err != nil {
-			return nil, false, newError(o.spec.Name, fmt.Errorf("includeWhen: %w", err))
+			return nil, newError(o.spec.Name, fmt.Errorf("includeWhen: %w", err))
 		}
 		if value != types.True {
-			return nil, false, nil
+			return nil, nil
 		}
 	}
-	if o.manifest == nil {
-		return nil, true, nil
-	}
-	value, _, err := o.manifest.render(ctx, in)
+	manifest, err := o.renderManifest(ctx, in, namespace)
 	if err != nil {
-		return nil, false, newError(o.spec.Name, err)
-	}
-	content, ok := value.(map[string]any)
-	if !ok {
-		return nil, false, newError(o.spec.Name, errors.New(msgNotAnObject))
-	}
-	manifest = &unstructured.Unstructured{Object: content}
-	if metadata, ok := content[keyMetadata].(map[string]any); ok {
-		metadata[keyNamespace] = namespace
+		return nil, newError(o.spec.Name, err)
 	}
 	if err := CheckManifest(manifest, namespace); err != nil {
-		return nil, false, &Error{Object: o.spec.Name, Reason: v1alpha1.ReasonInvalidObject, Err: err}
+		return nil, &Error{Object: o.spec.Name, Reason: v1alpha1.ReasonInvalidObject, Err: err}
 	}
-	return manifest, true, nil
+	return manifest, nil
+}
+
+func (o *object) renderManifest(
+	ctx context.Context, in *evaluation, namespace string,
+) (*unstructured.Unstructured, error) {
+	manifest := &unstructured.Unstructured{}
+	if o.spec.SourceRef != nil {
+		manifest = IdentityOfCopy(o.spec.SourceRef, namespace)
+	} else {
+		value, _, err := o.manifest.render(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		content, ok := value.(map[string]any)
+		if !ok {
+			return nil, errors.New(msgNotAnObject)
+		}
+		manifest.Object = content
+	}
+	if metadata, ok := manifest.Object[keyMetadata].(map[string]any); ok {
+		metadata[keyNamespace] = namespace
+		in.addMetadata(metadata)
+	}
+	return manifest, in.converter.budget.spend(in.metadataSize)
+}
+
+// addMetadata adds the labels and annotations of all objects that the metadata of one object do not have.
+func (e *evaluation) addMetadata(metadata map[string]any) {
+	for kind, common := range e.metadata {
+		if metadata[kind] == nil {
+			metadata[kind] = map[string]any{}
+		}
+		own, isMap := metadata[kind].(map[string]any)
+		values, _ := common.(map[string]any)
+		for key, value := range values {
+			if _, ok := own[key]; !ok && isMap {
+				own[key] = value
+			}
+		}
+	}
+}
+
+// IdentityOfCopy returns the manifest of a copy in a namespace without its content.
+func IdentityOfCopy(source *v1alpha1.TemplateSourceReference, namespace string) *unstructured.Unstructured {
+	manifest := &unstructured.Unstructured{Object: map[string]any{}}
+	manifest.SetAPIVersion(corev1.SchemeGroupVersion.String())
+	manifest.SetKind(source.Kind)
+	manifest.SetName(source.Name)
+	if namespace != "" {
+		manifest.SetNamespace(namespace)
+	}
+	return manifest
 }
 
 // identity identifies an object in a Namespace.

@@ -114,12 +114,12 @@ func TestRenderTeam(t *testing.T) {
 	var names []string
 	for _, object := range objects {
 		names = append(names, object.Name)
-		if object.Manifest != nil {
-			g.Expect(object.Manifest.GetNamespace()).To(Equal("shop"))
-		}
+		g.Expect(object.Manifest.GetNamespace()).To(Equal("shop"))
 	}
 	g.Expect(names).To(Equal([]string{"pull-secret", "limits", "quota", "policy", "admin"}))
-	g.Expect(objects[0].Manifest).To(BeNil())
+	g.Expect(objects[0].Manifest.Object).To(Equal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "regcred", "namespace": "shop"},
+	}))
 	g.Expect(objects[0].Copy.Name).To(Equal("regcred"))
 	g.Expect(objects[1].Manifest.Object).To(Equal(map[string]any{
 		"apiVersion": "v1", "kind": "LimitRange",
@@ -209,6 +209,7 @@ func TestValues(t *testing.T) {
 func TestCompileErrors(t *testing.T) {
 	const object = "\nobjects:\n- name: x\n  template: "
 	const meta = "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}"
+	const lists, each = "parameters: [{name: teams, maxItems: 3}]\n", "\nobjects:\n- name: x\n  forEach: teams\n  template: "
 	for name, c := range map[string]struct{ spec, path, text string }{
 		"misspelt parameter": {
 			"parameters: [{name: size}]" + object + meta + `, data: {a.b: "${ns.name} ${params.sise}"}}`,
@@ -271,7 +272,47 @@ func TestCompileErrors(t *testing.T) {
 		},
 		"large pattern": {`parameters: [{name: a, pattern: ".{1000}.{1000}.{1000}"}]` + object + meta + "}", "spec.parameters[0].pattern", "instructions"},
 		"default":       {`parameters: [{name: a, pattern: "^a", default: b}]` + object + meta + "}", "spec.parameters[0].default", "must match"},
-		"optMap":        {object + meta + `, data: {x: "${optional.of(1).optMap(v, v)}"}}`, "spec.objects[0].template.data.x", "optMap is not available"},
+		"default of a list": {
+			`parameters: [{name: a, maxItems: 2, enum: [b], default: "b,c"}]` + object + meta + "}", "spec.parameters[0].default", `"c"`,
+		},
+		"repeated default of a list": {
+			`parameters: [{name: a, maxItems: 2, default: "b,b"}]` + object + meta + "}", "spec.parameters[0].default", "repeated",
+		},
+		"list in a label of the namespace": {
+			"parameters: [{name: a, maxItems: 2}]\nmetadata: {labels: {a: '${params.a}'}}" + object + meta + "}",
+			"spec.metadata.labels[a]", "is a list",
+		},
+		"list as a string": {
+			"parameters: [{name: a, maxItems: 2}]" + object + meta + `, data: {x: "${params.a + 'b'}"}}`,
+			"spec.objects[0].template.data.x", "no matching overload",
+		},
+		"item without forEach": {object + meta + `, data: {x: "${item}"}}`, "spec.objects[0].template.data.x", "undeclared reference to 'item'"},
+		"item in a variable": {
+			"variables: [{name: a, expression: item}]" + object + meta + "}", "spec.variables[0].expression", "undeclared reference to 'item'",
+		},
+		"item in the metadata of all objects": {
+			lists + "objectMetadata: {labels: {a: '${item}'}}" + each + "{apiVersion: v1, kind: ConfigMap, metadata: {name: '${item}'}}",
+			"spec.objectMetadata.labels.a", "undeclared reference to 'item'",
+		},
+		"forEach over a string":             {"parameters: [{name: teams}]" + each + meta + "}", "spec.objects[0].forEach", "no parameter"},
+		"forEach over an unknown parameter": {each + meta + "}", "spec.objects[0].forEach", "no parameter"},
+		"forEach with a static name":        {lists + each + meta + "}", "spec.objects[0].forEach", "name must contain item"},
+		"forEach with a name that depends on other values": {
+			lists + each + `{apiVersion: v1, kind: ConfigMap, metadata: {name: "x${['a'].map(item, item)[0]}${ns.name}"}}`,
+			"spec.objects[0].forEach", "name must contain item",
+		},
+		"forEach with a copy": {
+			lists + "objects: [{name: x, forEach: teams, sourceRef: {kind: ConfigMap, namespace: a, name: y}}]",
+			"spec.objects[0].forEach", "name must contain item",
+		},
+		"reserved key for all objects": {
+			"objectMetadata: {annotations: {nslifecycle.dev/a: b}}" + object + meta + "}",
+			`spec.objectMetadata.annotations["nslifecycle.dev/a"]`, "reserved",
+		},
+		"invalid label of all objects": {
+			"objectMetadata: {labels: {a: 'b c'}}" + object + meta + "}", "spec.objectMetadata.labels.a", "b c",
+		},
+		"optMap": {object + meta + `, data: {x: "${optional.of(1).optMap(v, v)}"}}`, "spec.objects[0].template.data.x", "optMap is not available"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

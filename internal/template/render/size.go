@@ -41,6 +41,14 @@ func listSize(length float64, element *size) *size {
 	}
 }
 
+// partsSize returns a bound of a list of at most a number of parts of a string: it has either many or long ones.
+func partsSize(length, parts float64) *size {
+	result := listSize(parts, stringSize(length))
+	result.total = length + (parts+1)*(sizeEntry+sizeScalar)
+	result.text = length
+	return result
+}
+
 func mapSize(length float64, key, element *size) *size {
 	entry := key.total + element.total + 2*sizeEntry
 	return &size{

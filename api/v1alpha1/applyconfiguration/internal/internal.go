@@ -183,6 +183,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceSelector
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+    - name: objectMetadata
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectMetadata
     - name: objectRetentionPolicy
       type:
         namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectRetentionPolicy
@@ -264,6 +267,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.ObjectLock
+  scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.ObjectMetadataValue
   scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.RetentionPolicy
   scalar: string
@@ -358,6 +363,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObject
   map:
     fields:
+    - name: forEach
+      type:
+        scalar: string
     - name: includeWhen
       type:
         scalar: string
@@ -388,6 +396,19 @@ var schemaYAML = typed.YAMLObject(`types:
               elementType:
                 namedType: __untyped_deduced_
               elementRelationship: separable
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectMetadata
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.ObjectMetadataValue
+    - name: labels
+      type:
+        map:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.ObjectMetadataValue
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.TemplateObjectRetentionPolicy
   map:
     fields:
@@ -425,6 +446,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: labelKey
       type:
         scalar: string
+    - name: maxItems
+      type:
+        scalar: numeric
     - name: name
       type:
         scalar: string

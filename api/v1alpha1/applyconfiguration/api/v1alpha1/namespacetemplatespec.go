@@ -43,6 +43,8 @@ type NamespaceTemplateSpecApplyConfiguration struct {
 	Variables []TemplateVariableApplyConfiguration `json:"variables,omitempty"`
 	// metadata specifies labels and annotations of each selected Namespace.
 	Metadata *TemplateMetadataApplyConfiguration `json:"metadata,omitempty"`
+	// objectMetadata specifies labels and annotations of all objects of the template.
+	ObjectMetadata *TemplateObjectMetadataApplyConfiguration `json:"objectMetadata,omitempty"`
 	// objects are the objects that each selected Namespace contains. At most 16 of them are copies.
 	Objects []TemplateObjectApplyConfiguration `json:"objects,omitempty"`
 	// sync specifies how the operator handles changes by other clients.
@@ -134,6 +136,14 @@ func (b *NamespaceTemplateSpecApplyConfiguration) WithVariables(values ...*Templ
 // If called multiple times, the Metadata field is set to the value of the last call.
 func (b *NamespaceTemplateSpecApplyConfiguration) WithMetadata(value *TemplateMetadataApplyConfiguration) *NamespaceTemplateSpecApplyConfiguration {
 	b.Metadata = value
+	return b
+}
+
+// WithObjectMetadata sets the ObjectMetadata field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObjectMetadata field is set to the value of the last call.
+func (b *NamespaceTemplateSpecApplyConfiguration) WithObjectMetadata(value *TemplateObjectMetadataApplyConfiguration) *NamespaceTemplateSpecApplyConfiguration {
+	b.ObjectMetadata = value
 	return b
 }
 

@@ -24,6 +24,10 @@ type TemplateObjectApplyConfiguration struct {
 	// sourceRef refers to a Secret or ConfigMap. The object is a copy of it, and is updated when the
 	// source changes. If the source is deleted, the copies remain.
 	SourceRef *TemplateSourceReferenceApplyConfiguration `json:"sourceRef,omitempty"`
+	// forEach is the name of a parameter that is a list. The Namespace contains the object once for each
+	// element, which expressions in template and includeWhen read as "item". The name of the object must
+	// depend on it.
+	ForEach *string `json:"forEach,omitempty"`
 	// includeWhen is a CEL expression of type bool. If it is false, the Namespace does not contain the
 	// object.
 	IncludeWhen *string `json:"includeWhen,omitempty"`
@@ -62,6 +66,14 @@ func (b *TemplateObjectApplyConfiguration) WithTemplate(value runtime.RawExtensi
 // If called multiple times, the SourceRef field is set to the value of the last call.
 func (b *TemplateObjectApplyConfiguration) WithSourceRef(value *TemplateSourceReferenceApplyConfiguration) *TemplateObjectApplyConfiguration {
 	b.SourceRef = value
+	return b
+}
+
+// WithForEach sets the ForEach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ForEach field is set to the value of the last call.
+func (b *TemplateObjectApplyConfiguration) WithForEach(value string) *TemplateObjectApplyConfiguration {
+	b.ForEach = &value
 	return b
 }
 

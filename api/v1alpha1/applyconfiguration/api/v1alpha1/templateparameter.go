@@ -17,6 +17,10 @@ type TemplateParameterApplyConfiguration struct {
 	Description *string `json:"description,omitempty"`
 	// labelKey is the key of a label of the Namespace that contains the value, instead of the annotation.
 	LabelKey *string `json:"labelKey,omitempty"`
+	// maxItems makes the value a list, and is the maximum number of its elements: strings that are separated
+	// by commas, neither empty nor repeated. enum and pattern apply to each of them. The empty value is the
+	// empty list, unless the parameter is required.
+	MaxItems *int32 `json:"maxItems,omitempty"`
 	// enum lists the permitted values. If it is not set, all values of at most 1024 characters are permitted.
 	Enum []string `json:"enum,omitempty"`
 	// pattern is a regular expression (RE2) that the value must match. It is not anchored.
@@ -56,6 +60,14 @@ func (b *TemplateParameterApplyConfiguration) WithDescription(value string) *Tem
 // If called multiple times, the LabelKey field is set to the value of the last call.
 func (b *TemplateParameterApplyConfiguration) WithLabelKey(value string) *TemplateParameterApplyConfiguration {
 	b.LabelKey = &value
+	return b
+}
+
+// WithMaxItems sets the MaxItems field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxItems field is set to the value of the last call.
+func (b *TemplateParameterApplyConfiguration) WithMaxItems(value int32) *TemplateParameterApplyConfiguration {
+	b.MaxItems = &value
 	return b
 }
 
