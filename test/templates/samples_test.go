@@ -430,9 +430,9 @@ func templateIn(sample string) *v1alpha1.NamespaceTemplate {
 	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join(controlplane.Root(), "config", "samples", "migration", sample+".yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	documents := strings.Split(string(content), "---\napiVersion:")
+	documents := strings.Split(string(content), "\n---\n")
 	template := &v1alpha1.NamespaceTemplate{}
-	Expect(yaml.UnmarshalStrict([]byte("apiVersion:"+documents[len(documents)-1]), template)).To(Succeed())
+	Expect(yaml.UnmarshalStrict([]byte(documents[len(documents)-1]), template)).To(Succeed())
 	template.Spec.Access = v1alpha1.AccessOpen
 	return template
 }
