@@ -104,7 +104,7 @@ func TestAnswer(t *testing.T) {
 func TestMessages(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(pendingMessage(makeNamespace())).To(And(
-		ContainSubstring(`"shop"`), ContainSubstring("a.example.com, b.example.com."), ContainSubstring("namespace/shop")))
+		ContainSubstring(`"shop"`), ContainSubstring("a.example.com, b.example.com."), ContainSubstring("kubectl get namespace shop")))
 	many := makeNamespace(func(n *corev1.Namespace) {
 		n.Annotations[v1alpha1.AnnotationPendingInitializers] = "a,b,c,d,e,f,g"
 	})
