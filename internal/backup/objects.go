@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -67,7 +68,13 @@ func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if namespace := clean.GetNamespace(); namespace != "" {
 		metadata["namespace"] = namespace
 	}
-	if labels := without(clean.GetLabels(), serverLabels); len(labels) > 0 {
+	labels := without(clean.GetLabels(), serverLabels)
+	for _, key := range initialization.SettableLabels {
+		if value, ok := clean.GetLabels()[key]; ok && groupKind(clean).String() == "Namespace" {
+			labels[key] = value
+		}
+	}
+	if len(labels) > 0 {
 		metadata["labels"] = labels
 	}
 	if annotations := without(clean.GetAnnotations(), serverAnnotations); len(annotations) > 0 {

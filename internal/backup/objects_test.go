@@ -33,9 +33,9 @@ func TestClean(t *testing.T) {
 		},
 		"a Namespace loses its initialization state": {
 			given: `{apiVersion: v1, kind: Namespace, spec: {finalizers: [kubernetes]}, status: {phase: Active}, metadata: {
-        name: nn, labels: {kubernetes.io/metadata.name: nn, nslifecycle.dev/initializing: "true"},
+        name: nn, labels: {kubernetes.io/metadata.name: nn, nslifecycle.dev/initializing: "true", nslifecycle.dev/template: team},
         annotations: {nslifecycle.dev/pending-initializers: a.b.c}}}`,
-			want: `{apiVersion: v1, kind: Namespace, metadata: {name: nn}}`,
+			want: `{apiVersion: v1, kind: Namespace, metadata: {name: nn, labels: {nslifecycle.dev/template: team}}}`,
 		},
 		"a Service loses its addresses": {
 			given: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1],

@@ -79,9 +79,16 @@ func readyCondition(valid, authorized, progressing metav1.Condition) metav1.Cond
 		ready = valid
 	case authorized.Status == metav1.ConditionFalse:
 		ready = authorized
+		ready.Message = firstLine(authorized.Message)
 	}
 	isReady := ready.Type == v1alpha1.ConditionProgressing && progressing.Status == metav1.ConditionFalse
 	return condition(v1alpha1.ConditionReady, isReady, ready.Reason, ready.Reason, ready.Message, ready.Message)
+}
+
+// firstLine returns the message of Authorized without the objects that it contains.
+func firstLine(message string) string {
+	line, _, _ := strings.Cut(message, "\n")
+	return line
 }
 
 // isStalled reports whether a template that is not ready for a reason cannot become ready unless a user acts. A user

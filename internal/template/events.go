@@ -33,11 +33,14 @@ func Events(before, after *v1alpha1.NamespaceTemplateStatus) []Event {
 		if now.Status != metav1.ConditionFalse || now.Reason == old.Reason {
 			continue
 		}
-		reason := now.Reason
-		if reason == v1alpha1.ReasonInvalid {
-			reason = v1alpha1.ReasonInvalidTemplate
+		event := Event{Type: corev1.EventTypeWarning, Reason: now.Reason, Note: now.Message}
+		switch {
+		case conditionType == v1alpha1.ConditionAuthorized:
+			event.Note = firstLine(now.Message)
+		case now.Reason == v1alpha1.ReasonInvalid:
+			event.Reason = v1alpha1.ReasonInvalidTemplate
 		}
-		events = append(events, Event{Type: corev1.EventTypeWarning, Reason: reason, Note: now.Message})
+		events = append(events, event)
 	}
 	events = append(events, failureEvents(before.Failures, after.Failures)...)
 	return append(events, rolloutEvents(before, after)...)

@@ -4,6 +4,7 @@
 package template
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -24,17 +25,23 @@ type Content struct {
 	Objects        []v1alpha1.TemplateObject        `json:"objects"`
 }
 
-// ContentOf returns the content of a spec. It contains no sourceRef.namespaceUID: which namespace a template accepts
-// must not depend on the progress of a rollout.
+// ContentOf returns the content of a spec, with the defaults of the schema. It contains no sourceRef.namespaceUID: which
+// namespace a template accepts must not depend on the progress of a rollout.
 func ContentOf(spec *v1alpha1.NamespaceTemplateSpec) Content {
 	objects := slices.Clone(spec.Objects)
 	for i := range objects {
 		if source := objects[i].SourceRef; source != nil {
 			objects[i].SourceRef = ptr.To(WithoutNamespaceUID(*source))
 		}
+		objects[i].NamespaceState = cmp.Or(objects[i].NamespaceState, v1alpha1.NamespaceStateInitializing)
+		objects[i].Lock = cmp.Or(objects[i].Lock, v1alpha1.LockNone)
+	}
+	metadata := spec.Metadata.DeepCopy()
+	if metadata != nil {
+		metadata.Lock = cmp.Or(metadata.Lock, v1alpha1.LockNone)
 	}
 	return Content{
-		Parameters: spec.Parameters, Variables: spec.Variables, Metadata: spec.Metadata,
+		Parameters: spec.Parameters, Variables: spec.Variables, Metadata: metadata,
 		ObjectMetadata: spec.ObjectMetadata, Objects: objects,
 	}
 }

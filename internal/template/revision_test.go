@@ -30,7 +30,10 @@ func TestRevision(t *testing.T) {
 		}, false},
 		"a default": {func(s *v1alpha1.NamespaceTemplateSpec) { s.Parameters[0].Default = ptr.To("l") }, true},
 		"an object": {func(s *v1alpha1.NamespaceTemplateSpec) { s.Objects[0].Template.Raw = []byte(`{"a":2}`) }, true},
-		"the lock":  {func(s *v1alpha1.NamespaceTemplateSpec) { s.Objects[0].Lock = v1alpha1.LockAll }, true},
+		"defaults": {func(s *v1alpha1.NamespaceTemplateSpec) {
+			s.Objects[0].Lock, s.Objects[0].NamespaceState = v1alpha1.LockNone, v1alpha1.NamespaceStateInitializing
+		}, false},
+		"the lock": {func(s *v1alpha1.NamespaceTemplateSpec) { s.Objects[0].Lock = v1alpha1.LockAll }, true},
 		"the metadata of all objects": {func(s *v1alpha1.NamespaceTemplateSpec) {
 			s.ObjectMetadata = &v1alpha1.TemplateObjectMetadata{Labels: map[string]v1alpha1.ObjectMetadataValue{"a": "b"}}
 		}, true},
