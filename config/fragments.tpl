@@ -45,7 +45,7 @@ object.metadata.?annotations.orValue({}).exists(k, {{include "isReserved" "setta
 v.?parts.orValue([]).map(p,
   has(p.text) ? string(p.text) :
   has(p.label) ? variables.labels[?p.label].orValue('') :
-  has(p.annotation) ? object.metadata.annotations[?p.annotation].orValue('') :
+  has(p.annotation) ? object.metadata.annotations[?p.annotation].orValue(string(p.?default.orValue(''))) :
   request.userInfo.username).map(s, s.size() > 1024 ? '' : s)
 {{- end}}
 
@@ -114,8 +114,8 @@ variables.expired.all(c, c in variables.oldExpired ||
   variables.newWrites.all(t, timestamp(c.lastTransitionTime) <= timestamp(t)))
 {{- end}}
 
-{{/* Whether the record of the templates in a Namespace contains one. It starts with a revision, so that no name of a field
-     or of an object is like the name of a template. */}}
-{{define "isRecorded" -}}
-({{.record}}.contains('"' + {{.name}} + '":{"revision"') || {{.record}}.contains('"' + {{.name}} + '":{"target"'))
+{{/* The names of the templates in the record of a Namespace. Each has an object that starts with a revision, so no name of
+     a field or of an object is found. */}}
+{{define "recordedTemplates" -}}
+{{.record}}.findAll('"[-.a-z0-9]+":[{]"(revision|target)"').map(s, s.split('"')[1])
 {{- end}}

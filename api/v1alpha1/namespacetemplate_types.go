@@ -91,6 +91,7 @@ type NamespaceTemplateSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.pattern) || !has(p.default) || has(p.maxItems) || p.default.matches(p.pattern))",message="the default of a parameter must match its pattern"
+	// +kubebuilder:validation:XValidation:rule="self.filter(p, has(p.maxItems)).size() <= 8",message="at most 8 parameters can be lists"
 	Parameters []TemplateParameter `json:"parameters,omitempty"`
 
 	// variables are named expressions that objects and later variables can use.
@@ -262,7 +263,7 @@ const (
 )
 
 // TemplateMetadataValue is the value of a label or an annotation. It can contain "${params.<name>}" and, in an
-// annotation, "${requestedBy}". If one of them is empty, the key is not set. "$${" is replaced by "${".
+// annotation, "${requestedBy}". If one of them is empty, the key is absent. "$${" is replaced by "${".
 //
 // +kubebuilder:validation:MaxLength=1024
 type TemplateMetadataValue string
@@ -295,7 +296,7 @@ type TemplateMetadata struct {
 
 	// lock specifies which changes of these labels and annotations the API server rejects, unless a
 	// ClusterRoleBinding grants the user the verb "provision" or "initialize" on namespaces. "All" rejects every
-	// change. Otherwise, the operator restores them.
+	// change. Otherwise, the operator restores them as specified in sync.
 	// +optional
 	// +kubebuilder:default=None
 	Lock ObjectLock `json:"lock,omitempty"`

@@ -50,7 +50,7 @@ spec:
   # The record does not contain a template that was deleted.
   - name: isApplied
     expression: >-
-      {{include "isRecorded" "record" "variables.record" "name" "variables.template"}}
+      variables.template in {{include "recordedTemplates" "record" "variables.record"}}
   # The declared type of namespaceObject contains the field "UID", but the value has "uid".
   - name: namespaceUID
     expression: "dyn(namespaceObject).metadata.uid"

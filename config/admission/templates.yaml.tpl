@@ -86,20 +86,26 @@ spec:
     expression: >-
       variables.oldLabels[?'nslifecycle.dev/initializing'].hasValue()
       ? variables.oldAnnotations[?'nslifecycle.dev/selected-templates'].orValue('').split(',') : []
+  - name: recorded
+    expression: >-
+      {{include "recordedTemplates" "record" "variables.record"}}
   # The templates in the namespace that lock its labels and annotations.
   - name: locking
     expression: >-
       variables.isCreate ? [] : params.?templates.orValue([]).filter(t, t.?lock.orValue('') == 'All' &&
-        (t.name in variables.awaited || {{include "isRecorded" "record" "variables.record" "name" "t.name"}}))
-  # What the request changes although it is locked. A new namespace has all keys, and the record of any other namespace lists them.
+        (t.name in variables.awaited || t.name in variables.recorded))
+  # What the request changes although it is locked: all keys of a new namespace and those in the record. Others cannot be
+  # added, which a template sets when their parameters have values.
   - name: locked
     expression: >-
       variables.locking.map(t,
         t.?labels.orValue([]).filter(v, variables.labels[?v.key] != variables.oldLabels[?v.key] &&
-          (t.name in variables.awaited || variables.record.contains('"' + v.key + '":"')))
+          (t.name in variables.awaited || !(v.key in variables.oldLabels) ||
+           variables.record.contains('"' + v.key + '":"')))
           .map(v, 'label ' + v.key + ': template "' + t.name + '" sets and locks it') +
         t.?annotations.orValue([]).filter(v, variables.annotations[?v.key] != variables.oldAnnotations[?v.key] &&
-          (t.name in variables.awaited || variables.record.contains('"' + v.key + '":"')))
+          (t.name in variables.awaited || !(v.key in variables.oldAnnotations) ||
+           variables.record.contains('"' + v.key + '":"')))
           .map(v, 'annotation ' + v.key + ': template "' + t.name + '" sets and locks it') +
         (variables.labels == variables.oldLabels ||
          !(variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.oldLabels" "isUnnamed" ""}}) ||

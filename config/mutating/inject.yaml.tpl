@@ -73,11 +73,19 @@ spec:
     expression: >-
       variables.selected.exists(i, i.name == 'templates.nslifecycle.dev')
       ? variables.templates.map(t, t.name).join(',') : ''
-  # The templates that the first mutation has written, reversed.
+  # The templates that the first mutation has written, reversed, and the labels and annotations that they set.
   - name: settingTemplates
     expression: >-
       [object.metadata.?annotations[?'nslifecycle.dev/selected-templates'].orValue('')].filter(s, s != '')
         .map(s, s.split(',')).map(names, params.?templates.orValue([]).reverse().filter(t, t.name in names)).flatten()
+  - name: labelsToSet
+    expression: >-
+      variables.settingTemplates.map(t, t.?labels.orValue([])).flatten()
+      .map(v, {'key': v.key, 'parts': dyn({{include "partsOfMetadata"}})})
+  - name: annotationsToSet
+    expression: >-
+      variables.settingTemplates.map(t, t.?annotations.orValue([])).flatten()
+      .map(v, {'key': v.key, 'parts': dyn({{include "partsOfMetadata"}})})
   # The initializers' namespace finalizers that are not in the request.
   - name: finalizers
     expression: >-
@@ -122,18 +130,18 @@ spec:
               value: object.spec.?finalizers.orValue([]) + variables.finalizers}
           : JSONPatch{op: 'add', path: '/spec', value: {'finalizers': variables.finalizers}}]))
   # The labels and annotations that the selected templates set, in the reverse order of the templates, as above. The
-  # object is that after the first mutation, so it has the defaults of parameters. A value is not set if one of its parts
-  # is empty. internal/templateset implements the same rules.
+  # object is that after the first mutation, so it has the defaults of parameters. If a part of a value is empty, the key
+  # is removed. internal/templateset implements the same rules.
   - patchType: JSONPatch
     jsonPatch:
       expression: >-
-        variables.settingTemplates.map(t, t.?labels.orValue([])).flatten()
-        .map(v, {'key': v.key, 'parts': dyn({{include "partsOfMetadata"}})}).filter(v, !('' in v.parts))
-        .map(v, JSONPatch{op: 'add',
+        variables.labelsToSet.filter(v, '' in v.parts && v.key in variables.labels).map(v, v.key).distinct()
+        .map(k, JSONPatch{op: 'remove', path: '/metadata/labels/' + jsonpatch.escapeKey(k)}) +
+        variables.labelsToSet.filter(v, !('' in v.parts)).map(v, JSONPatch{op: 'add',
           path: '/metadata/labels/' + jsonpatch.escapeKey(v.key), value: v.parts.join('')}) +
-        variables.settingTemplates.map(t, t.?annotations.orValue([])).flatten()
-        .map(v, {'key': v.key, 'parts': dyn({{include "partsOfMetadata"}})}).filter(v, !('' in v.parts))
-        .map(v, JSONPatch{op: 'add',
+        variables.annotationsToSet.filter(v, '' in v.parts && v.key in object.metadata.annotations).map(v, v.key).distinct()
+        .map(k, JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
+        variables.annotationsToSet.filter(v, !('' in v.parts)).map(v, JSONPatch{op: 'add',
           path: '/metadata/annotations/' + jsonpatch.escapeKey(v.key), value: v.parts.join('')})
 ---
 apiVersion: admissionregistration.k8s.io/v1

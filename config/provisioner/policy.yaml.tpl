@@ -1,6 +1,6 @@
 # Limits where the ServiceAccount can write. Users who may impersonate it can send any request that role.yaml permits,
 # also without a template. In each namespace in which it can create a RoleBinding, they can become administrators, who
-# can use all ServiceAccounts of the namespace. Therefore it binds roles only in namespaces that are initialized with
+# can use all ServiceAccounts of the namespace. Therefore it writes only to namespaces that are initialized with
 # templates: no user can set the annotation, and it never changes.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -35,19 +35,11 @@ spec:
       request.userInfo.username.startsWith('system:serviceaccount:') &&
       request.userInfo.username.endsWith(':nslifecycle-provisioner')
   validations:
-  # Templates never select these namespaces.
-  - expression: >-
-      !(request.namespace in [{{.requiredNamespaces}}, request.userInfo.username.split(':')[2]])
+  - expression: "namespaceObject.metadata.?annotations[?'nslifecycle.dev/selected-templates'].hasValue()"
     reason: Forbidden
     messageExpression: >-
-      'ServiceAccount nslifecycle-provisioner cannot write to namespace "' + request.namespace + '", which templates never select'
-  - expression: >-
-      request.resource.resource != 'rolebindings' ||
-      namespaceObject.metadata.?annotations[?'nslifecycle.dev/selected-templates'].hasValue()
-    reason: Forbidden
-    messageExpression: >-
-      'ServiceAccount nslifecycle-provisioner can change RoleBindings only in namespaces that a template selected when they'
-      + ' were created, and none selected "' + request.namespace + '": use another ServiceAccount'
+      'ServiceAccount nslifecycle-provisioner can write only to namespaces that a template selected when they were created,'
+      + ' and none selected "' + request.namespace + '": use another ServiceAccount'
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

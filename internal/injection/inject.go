@@ -68,19 +68,29 @@ func addDefaults(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceIni
 	}
 }
 
-// addMetadata adds the labels and annotations that templates set. Those of the first template are used.
+// addMetadata sets the labels and annotations of templates. Those of the first template are used. It removes others with
+// these keys.
 func addMetadata(
 	namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitializerSet, selected []string, username string,
 ) {
 	request := namespace.DeepCopy()
-	for _, template := range slices.Backward(set.Templates) {
-		if slices.Contains(selected, template.Name) {
-			for key, value := range templateset.Evaluate(template.Labels, request, username) {
-				setLabel(namespace, key, value)
-			}
-			for key, value := range templateset.Evaluate(template.Annotations, request, username) {
-				setAnnotation(namespace, key, value)
-			}
+	setting := slices.DeleteFunc(slices.Clone(set.Templates), func(template internalv1alpha1.EffectiveTemplate) bool {
+		return !slices.Contains(selected, template.Name)
+	})
+	for _, template := range setting {
+		for _, value := range template.Labels {
+			delete(namespace.Labels, value.Key)
+		}
+		for _, value := range template.Annotations {
+			delete(namespace.Annotations, value.Key)
+		}
+	}
+	for _, template := range slices.Backward(setting) {
+		for key, value := range templateset.Evaluate(template.Labels, request, username) {
+			setLabel(namespace, key, value)
+		}
+		for key, value := range templateset.Evaluate(template.Annotations, request, username) {
+			setAnnotation(namespace, key, value)
 		}
 	}
 }

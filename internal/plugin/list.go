@@ -226,7 +226,7 @@ func expirationText(at *metav1.Time, now time.Time) string {
 	return "in " + duration.HumanDuration(at.Sub(now))
 }
 
-// namespaceSummary is the state of a namespace. It is computed only from the Namespace object.
+// namespaceSummary is the state of a namespace.
 type namespaceSummary struct {
 	Metadata summaryMetadata `json:"metadata"`
 	State    diagnosis.State `json:"state"`

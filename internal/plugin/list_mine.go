@@ -29,19 +29,23 @@ func (o *listOptions) listMine(ctx context.Context, selector string) ([]corev1.N
 	if err != nil {
 		return nil, err
 	}
+	// Problems of the record concern only some namespaces.
+	var recorded []createdlist.Namespace
 	list, err := o.createdList(user)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		recorded, err = list.Namespaces()
 	}
-	recorded, err := list.Namespaces()
 	if err != nil {
-		return nil, err
+		o.warnf("%v", err)
 	}
 	namespaces, err := o.listNamespaces(ctx, selector)
 	if apierrors.IsForbidden(err) {
 		printf(o.ErrOut, "User %q cannot list namespaces: only those that %s has created on this computer are known.",
 			user, displayName)
-		namespaces, err = o.readRecorded(ctx, list, recorded, selector)
+		if namespaces, err = o.readRecorded(ctx, list, recorded, selector); err != nil {
+			o.warnf("%v", err)
+		}
+		err = ctx.Err()
 	}
 	return slices.DeleteFunc(namespaces, func(namespace corev1.Namespace) bool {
 		return !isCreatedBy(&namespace, user, recorded)

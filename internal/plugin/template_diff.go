@@ -91,11 +91,15 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 	}
 	result := templates.Compare(ctx, changed, current, namespaces)
 	if *o.flags.Namespace != "" {
-		relations, err := o.readRelations(ctx)
+		reader, err := o.templates()
 		if err != nil {
 			return err
 		}
-		result.Match = changed.Match(&namespaces[0], relations.all)
+		all, err := reader.list(ctx)
+		if err != nil {
+			o.warnf("%v", err)
+		}
+		result.Match = changed.Match(&namespaces[0], all)
 	}
 	untested, err := o.dryRun(ctx, changed, result, result.Examples(o.limit()))
 	if err != nil {
@@ -195,7 +199,7 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 		return err
 	}
 	width := printer.TextWidth(out)
-	for _, note := range comparisonNotes(result) {
+	for _, note := range comparisonNotes(result, len(examples)) {
 		fmt.Fprintln(&text, printer.Wrap(note, width))
 	}
 	if result.Existing > 0 {
@@ -217,8 +221,8 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 	return err
 }
 
-// comparisonNotes returns why the template is not applied to the only namespace, and what dry runs have shown.
-func comparisonNotes(result *templates.Comparison) []string {
+// comparisonNotes returns why the template is not applied to the only namespace, and what dry runs of some have shown.
+func comparisonNotes(result *templates.Comparison, examples int) []string {
 	var notes []string
 	if match := result.Match; match != nil && match.Reason != "" {
 		notes = append(notes, printer.Sentence(matchTexts[match.Result]+": "+match.Reason))
@@ -234,7 +238,7 @@ func comparisonNotes(result *templates.Comparison) []string {
 		notes = append(notes, fmt.Sprintf("Likely to fail, not tried: %s with an object that fails wherever it was tried.",
 			printable.Count(likely, "namespace")))
 	}
-	if result.MayFail() {
+	if examples < len(result.Items) && result.MayFail() {
 		notes = append(notes, "Some namespaces that were tried fail, so the rest can fail, too: use --all to try all.")
 	}
 	return notes

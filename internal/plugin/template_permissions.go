@@ -260,7 +260,7 @@ func (o *templatePermissionsOptions) authorizer() (*authorization.Authorizer, er
 	return &authorization.Authorizer{
 		Client: reader, ServiceAccounts: reader, Revisions: o.revisions(reader), SystemNamespace: o.namespace,
 		DryRunner: apply.NewWriter(config, mapper, discoverer, o.namespace, clock.RealClock{}),
-		Operator:  o.operator(), IsExhaustive: true, Clock: clock.RealClock{},
+		Operator:  o.operator(), Clock: clock.RealClock{},
 	}, nil
 }
 

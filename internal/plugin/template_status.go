@@ -73,13 +73,13 @@ or has failures, 1 error.`,
 }
 
 func (o *templateStatusOptions) run(ctx context.Context, name string) error {
-	_, object, err := o.template(ctx, name)
+	reader, object, err := o.template(ctx, name)
 	if err != nil {
 		return err
 	}
-	relations, err := o.readRelations(ctx)
+	all, err := reader.list(ctx)
 	if err != nil {
-		return err
+		o.warnf("%v", err)
 	}
 	status := &templateStatus{
 		Metadata: metav1.ObjectMeta{
@@ -101,7 +101,7 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 			if err != nil {
 				continue
 			}
-			switch match := template.ComputeMatch(object, namespace, state, relations.all); match.Result {
+			switch match := template.ComputeMatch(object, namespace, state, all); match.Result {
 			case template.MatchNotApplied:
 				status.Late = append(status.Late, namespace.Name)
 			case template.MatchNearlySelected:

@@ -40,7 +40,7 @@ func newWaitCommand(session *session) *cobra.Command {
 
 Unlike "kubectl wait", the command requires only permission to get the namespace.
 
-Exit status: 0 success, 3 waiting cannot help, 1 error.`,
+Exit status: 0 success, 3 waiting cannot help or the deletion is blocked at the timeout, 1 error.`,
 		Example: `  # Wait until a namespace is initialized
   kubectl nslifecycle wait shop
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // MatchResult states whether a template is applied to a Namespace.
@@ -93,7 +94,7 @@ func reasonNotSelected(template *v1alpha1.NamespaceTemplate, labels map[string]s
 		reasons = append(reasons, reason)
 	}
 	if more := len(unmet) - len(reasons); more > 0 {
-		reasons = append(reasons, fmt.Sprintf("%d more requirements are not met", more))
+		reasons = append(reasons, "not met: "+printable.Count(more, "more requirement"))
 	}
 	return strings.Join(reasons, "; ")
 }

@@ -146,7 +146,7 @@ func TestComputeMatch(t *testing.T) {
 		"no labels": {
 			labels: map[string]string{"exempt": ""}, want: MatchNotSelected,
 			reason: "the template requires label corp.example.com/kind=platform; the template requires label environment; " +
-				"the template requires no label exempt; 1 more requirements are not met",
+				"the template requires no label exempt; not met: 1 more requirement",
 		},
 		"no selector": {
 			labels: matching(), change: func(t *v1alpha1.NamespaceTemplate) { t.Spec.NamespaceSelector = nil },

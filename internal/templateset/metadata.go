@@ -101,11 +101,19 @@ func CheckMetadata(path *field.Path, spec *v1alpha1.NamespaceTemplateSpec) field
 		}
 	}
 	annotations, annotationErrs := valuesOf(path.Child("annotations"), spec.Metadata.Annotations, spec)
-	encoded, _ := json.Marshal([][]internalv1alpha1.EffectiveValue{labels, annotations}) // This cannot fail.
-	if len(encoded) > maxBytes {
-		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the metadata have %d bytes, more than %d", len(encoded), maxBytes)))
+	if size := sizeOfMetadata(labels, annotations); size > maxBytes {
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the metadata have %d bytes, more than %d", size, maxBytes)))
 	}
 	return append(errs, annotationErrs...)
+}
+
+// sizeOfMetadata returns the size of labels and annotations in the set, in bytes.
+func sizeOfMetadata(labels, annotations []internalv1alpha1.EffectiveValue) int {
+	if len(labels)+len(annotations) == 0 {
+		return 0
+	}
+	encoded, _ := json.Marshal([][]internalv1alpha1.EffectiveValue{labels, annotations}) // This cannot fail.
+	return len(encoded)
 }
 
 // selectsBy reports whether a selector, which can be nil, depends on a label.

@@ -23,6 +23,9 @@ const MaxTemplateBytes = 16 << 10
 // the metadata have 512 KiB.
 const MaxBytes = 512 << 10
 
+// MaxMetadataBytes limits the metadata of all templates in the set, which bounds the cost of new Namespaces.
+const MaxMetadataBytes = 64 << 10
+
 // Compute returns the part of the templates that the admission policies use, sorted by name. It omits templates that
 // do not fit. New Namespaces get the metadata in the current specs, by template, if they are not those of the template;
 // none if a spec is nil.
@@ -98,13 +101,13 @@ func fit(
 	slices.SortFunc(oldest, func(a, b *v1alpha1.NamespaceTemplate) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	sum := 0
+	sum, sumOfMetadata := 0, 0
 	fitting := slices.DeleteFunc(oldest, func(template *v1alpha1.NamespaceTemplate) bool {
-		bytes := size(template)
-		if bytes > MaxTemplateBytes || sum+bytes > MaxBytes {
+		bytes, bytesOfMetadata := size(template), sizeOfMetadata(Values(&template.Spec))
+		if bytes > MaxTemplateBytes || sum+bytes > MaxBytes || sumOfMetadata+bytesOfMetadata > MaxMetadataBytes {
 			return true
 		}
-		sum += bytes
+		sum, sumOfMetadata = sum+bytes, sumOfMetadata+bytesOfMetadata
 		return false
 	})
 	return fitting[:min(len(fitting), internalv1alpha1.MaxTemplates)]

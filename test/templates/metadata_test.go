@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,14 +149,17 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 
 	It("cannot be changed by users while they are locked", func(ctx context.Context) {
 		template, namespace := createSelecting(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
-			Labels: labelsOf("zone", "${params.size}"), Annotations: labelsOf("example.com/note", "a"), Lock: v1alpha1.LockAll,
-		}))
+			Labels:      labelsOf("zone", "${params.size}", "team", "x-${params.team}"),
+			Annotations: labelsOf("example.com/note", "a"), Lock: v1alpha1.LockAll,
+		}), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Parameters = append(spec.Parameters, v1alpha1.TemplateParameter{Name: "team"})
+		})
 		clientset, err := kubernetes.NewForConfig(creator.Config)
 		Expect(err).NotTo(HaveOccurred())
 		for _, patch := range []string{
 			`{"metadata":{"labels":{"zone":"other"}}}`, `{"metadata":{"labels":{"zone":null}}}`, `{"metadata":{"labels":null}}`,
 			`{"metadata":{"annotations":{"example.com/note":"b"}}}`,
-			`{"metadata":{"labels":{"kind":"other","zone":"other"}}}`,
+			`{"metadata":{"labels":{"kind":"other","zone":"other"}}}`, `{"metadata":{"labels":{"team":"other"}}}`,
 		} {
 			err := creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(patch))
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s: %v", patch, err)
@@ -170,6 +174,18 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
 			`{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`size":"l"}}}`))).To(Succeed())
 		expectLabel(ctx, namespace, "zone", "l")
+		By("a parameter without a value")
+		other := selectedBy(template.Name)
+		other.Labels["team"] = "other"
+		Expect(createAs(ctx, creator, other).Labels).NotTo(HaveKey("team"))
+		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
+			`{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`team":"a"}}}`))).To(Succeed())
+		expectLabel(ctx, namespace, "team", "x-a")
+		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
+			`{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`team":null}}}`))).To(Succeed())
+		expectLabel(ctx, namespace, "team", "")
+		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
+			`{"metadata":{"labels":{"team":"other"}}}`))).To(MatchError(ContainSubstring("sets and locks it")))
 	})
 
 	It("are locked while the namespace is initializing, and keep their template", func(ctx context.Context) {
@@ -207,15 +223,17 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		fresh := selectedBy(template.Name)
 		Expect(createAs(ctx, creator, fresh).Labels).To(HaveKeyWithValue("zone", "a"))
 		expectInitialized(ctx, fresh)
-		Consistently(func() string {
-			return cluster.GetNamespace(Default, ctx, namespace.Name).Labels["zone"]
-		}).WithContext(ctx).Should(Equal("a"))
+		Consistently(func(g Gomega) {
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Labels).To(HaveKeyWithValue("zone", "a"))
+		}).WithContext(ctx).Should(Succeed())
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Rollout.Paused = false })
 		expectLabel(ctx, namespace, "zone", "b")
 		expectLabel(ctx, fresh, "zone", "b")
-		Eventually(func() string {
-			return createAs(ctx, creator, selectedBy(template.Name)).Labels["zone"]
-		}).WithContext(ctx).Should(Equal("b"))
+		Eventually(func(g Gomega) {
+			probe := selectedBy(template.Name)
+			g.Expect(creator.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			g.Expect(probe.Labels).To(HaveKeyWithValue("zone", "b"))
+		}).WithContext(ctx).Should(Succeed())
 	})
 
 	It("are never absent", func(ctx context.Context) {
@@ -230,7 +248,9 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		go func() {
 			for event := range watched.ResultChan() {
 				if namespace, ok := event.Object.(*corev1.Namespace); ok && event.Type != watch.Deleted {
-					seen.Add(1)
+					if event.Type == watch.Added {
+						seen.Add(1)
+					}
 					if namespace.Labels[podSecurity] != "restricted" {
 						absent.Add(1)
 					}
@@ -259,10 +279,10 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 	It("of all templates together are within the limits of the API server", func(ctx context.Context) {
 		name := framework.Unique("metadata")
 		full := func(i int) *v1alpha1.NamespaceTemplate {
-			metadata := v1alpha1.TemplateMetadata{Labels: labelsOf(), Annotations: labelsOf(), Lock: v1alpha1.LockAll}
-			for j := range 7 { // The guard policy limits the labels and annotations to 2000.
-				key := fmt.Sprintf("%03d.example.com/%02d", i, j)
-				metadata.Labels[key], metadata.Annotations[key] = "x-${params.size}-y", "x-${params.size}-y-${requestedBy}"
+			metadata := v1alpha1.TemplateMetadata{Annotations: labelsOf(), Lock: v1alpha1.LockAll}
+			for j := range 16 {
+				metadata.Annotations[fmt.Sprintf("%03d.example.com/%02d", i, j)] =
+					v1alpha1.TemplateMetadataValue(strings.Repeat("${requestedBy}", 8))
 			}
 			template := newTemplate(fmt.Sprintf("%s-%03d", name, i), withMetadata(metadata))
 			template.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"kind": v1alpha1.LabelValue(name)}
@@ -274,8 +294,9 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			Eventually(func(g Gomega) { g.Expect(cluster.EffectiveSet(g, ctx).Templates).To(BeEmpty()) }).
 				WithContext(ctx).Should(Succeed())
 		})
-		cluster.StopManager() // It would publish a set for each template.
-		for i := range internalv1alpha1.MaxTemplates {
+		cluster.StopManager()                           // It would publish a set for each template.
+		const count = internalv1alpha1.MaxTemplates / 2 // Their metadata have almost 64 KiB.
+		for i := range count + 1 {
 			Expect(cluster.Admin.Create(ctx, full(i))).To(Succeed())
 		}
 		restoreManager(ctx)
@@ -284,8 +305,9 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			probe := namespace.DeepCopy()
 			g.Expect(creator.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Annotations).To(HaveKeyWithValue(
-				fmt.Sprintf("%03d.example.com/06", internalv1alpha1.MaxTemplates-1), "x-s-y-"+alice))
+				fmt.Sprintf("%03d.example.com/15", count-1), strings.Repeat(alice, 8)))
 		}).WithContext(ctx).Should(Succeed(), "the policies have read the set")
+		expectCondition(ctx, full(count).Name, v1alpha1.ConditionValid, metav1.ConditionFalse, "64 KiB of metadata")
 		createAs(ctx, creator, namespace)
 		Expect(creator.Patch(ctx, namespace, framework.MergePatch(`{"metadata":{"labels":{"other":"x"}}}`))).To(Succeed())
 	})

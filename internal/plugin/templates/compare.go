@@ -94,8 +94,8 @@ type ObjectChange struct {
 
 	rendered *render.Object
 	recorded *template.ObjectState
-	// inferred is the change before the dry run of the object; empty if there was none.
-	inferred Change
+	// beforeTry is the change before the dry run of the object; empty if there was none.
+	beforeTry Change
 }
 
 // Compare returns what a template would change in Namespaces. current is the template in the cluster, or

@@ -55,13 +55,13 @@ func (r *DryRunner) Run(ctx context.Context, of *Template, result *Comparison, i
 			continue
 		}
 		count++
-		object.inferred = object.Change
+		object.beforeTry = object.Change
 		if err := r.dryRun(ctx, of, item.namespace, object); err != nil {
 			untested = append(untested, fmt.Sprintf("dry run of %s in namespace %s: %v", object.Kind, item.Namespace, err))
-			object.inferred = ""
+			object.beforeTry = ""
 		}
 		if object.Change == Failed {
-			result.Objects[object.inferred]--
+			result.Objects[object.beforeTry]--
 			result.Objects[Failed]++
 			hasFailed = true
 		}
@@ -91,8 +91,8 @@ func (c *Comparison) setFailed(item *NamespaceChange, change Change) {
 
 // triedObject identifies an object of a template, and what happens to it without a failure.
 type triedObject struct {
-	name     string
-	inferred Change
+	name      string
+	beforeTry Change
 }
 
 // triedResult has the numbers of dry runs.
@@ -107,7 +107,7 @@ func (c *Comparison) Infer() {
 		for j := range item.Objects {
 			object := &item.Objects[j]
 			result := tried[triedObject{object.Object, object.Change}]
-			if object.inferred != "" || result.count == 0 || result.failed < result.count {
+			if object.beforeTry != "" || result.count == 0 || result.failed < result.count {
 				continue
 			}
 			c.Objects[object.Change]--
@@ -127,7 +127,7 @@ func (c *Comparison) Infer() {
 // fail, too.
 func (c *Comparison) MayFail() bool {
 	for _, result := range c.tried() {
-		if result.failed > 0 && result.failed < result.count && c.Tried < len(c.Items) {
+		if result.failed > 0 && result.failed < result.count {
 			return true
 		}
 	}
@@ -138,10 +138,10 @@ func (c *Comparison) tried() map[triedObject]triedResult {
 	tried := map[triedObject]triedResult{}
 	for _, item := range c.Items {
 		for _, object := range item.Objects {
-			if object.inferred == "" {
+			if object.beforeTry == "" {
 				continue
 			}
-			key := triedObject{object.Object, object.inferred}
+			key := triedObject{object.Object, object.beforeTry}
 			result := tried[key]
 			if result.count++; object.Change == Failed {
 				result.failed++

@@ -32,8 +32,8 @@ const (
 	// allowedLifetime is how long the API server is not asked again about an allowed request. Denied requests
 	// are reviewed each time.
 	allowedLifetime = 5 * time.Minute
-	// maxDenied is the number of denied requests after which the other requests of a role are not reviewed, unless
-	// Authorizer.IsExhaustive is true.
+	// maxDenied is the number of denied requests after which the other requests of a role are not reviewed if
+	// Authorizer.IsOperator is true.
 	maxDenied = 3
 
 	// verbImpersonate is also the prefix of the verbs of constrained impersonation.
@@ -67,11 +67,10 @@ type Authorizer struct {
 	SystemNamespace string
 	// Operator is the user of the operator.
 	Operator rbacv1.Subject
-	// IsOperator is true if the client is that of the operator. Otherwise, Operator must be a ServiceAccount.
+	// IsOperator is true if the client is that of the operator. Otherwise, Operator must be a ServiceAccount, and all
+	// requests are reviewed, however many are denied.
 	IsOperator bool
-	// IsExhaustive is true if all requests are reviewed, however many are denied.
-	IsExhaustive bool
-	Clock        clock.PassiveClock
+	Clock      clock.PassiveClock
 
 	mutex sync.Mutex
 	// allowed has the times at which requests were allowed.
@@ -159,7 +158,7 @@ func (r *reviewer) impersonation(ctx context.Context, account []permissions.Gran
 func (r *reviewer) check(ctx context.Context, grant permissions.Grant) {
 	denied, isUnknown := 0, false
 	for _, permission := range grant.Permissions {
-		if denied == maxDenied && !r.IsExhaustive || r.result.hasFailed {
+		if denied == maxDenied && r.IsOperator || r.result.hasFailed {
 			break
 		}
 		switch r.checkPermission(ctx, grant, permission) {
@@ -262,7 +261,7 @@ func (a *Authorizer) send(ctx context.Context, key reviewKey) (authorizationv1.S
 // object grants. No review shows this. The object is not stored. It is for the operator's namespace: the owners of
 // other namespaces could influence the response, for example with a quota.
 func (r *reviewer) dryRun(ctx context.Context, permission permissions.Permission) reviewResult {
-	if r.result.IsAccountMissing || r.result.isImpersonationDenied {
+	if r.result.IsAccountMissing || len(r.result.DeniedToOperator) > 0 {
 		return reviewDenied
 	}
 	manifest := permission.DryRun.DeepCopy()

@@ -190,7 +190,7 @@ func TestCheckIsBounded(t *testing.T) {
 		denied := authorizer.Check(t.Context(), tmpl, isFresh)
 		g.Expect(denied.Denied).To(HaveLen(maxDenied), "a revoked permission")
 	}
-	authorizer.IsExhaustive = true
+	authorizer.IsOperator = false
 	exhaustive := authorizer.Check(t.Context(), tmpl, true)
 	g.Expect(exhaustive.Denied).To(HaveLen(128))
 	clock.SetTime(clock.Now().Add(allowedLifetime))

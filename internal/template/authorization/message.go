@@ -28,8 +28,7 @@ const (
 type Authorization struct {
 	account, systemNamespace string
 	// grants are the roles of which permissions are missing, with all their permissions.
-	grants                []permissions.Grant
-	isImpersonationDenied bool
+	grants []permissions.Grant
 	// hasFailed is true if a review has failed. No more are sent.
 	hasFailed bool
 
@@ -43,7 +42,6 @@ type Authorization struct {
 
 func (a *Authorization) addDenied(grant permissions.Grant, permission permissions.Permission) {
 	if grant.IsForOperator {
-		a.isImpersonationDenied = true
 		a.DeniedToOperator = append(a.DeniedToOperator, permission.String())
 		return
 	}

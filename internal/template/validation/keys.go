@@ -101,16 +101,22 @@ func (r *schemaReader) read(ctx context.Context, of schema.GroupVersion) (*docum
 	return decoded, json.Unmarshal(content, decoded)
 }
 
+// maxReferences limits how often a schema refers to another one: an aggregated API server could return a cycle.
+const maxReferences = 16
+
 // resolve returns the schema to which a schema refers.
 func (d *document) resolve(of *keySchema) *keySchema {
-	for of != nil && len(of.Properties) == 0 && (of.Ref != "" || len(of.AllOf) == 1) {
-		if of.Ref != "" {
+	for range maxReferences {
+		switch {
+		case of == nil || len(of.Properties) > 0 || of.Ref == "" && len(of.AllOf) != 1:
+			return of
+		case of.Ref != "":
 			of = d.Components.Schemas[strings.TrimPrefix(of.Ref, refPrefix)]
-		} else {
+		default:
 			of = of.AllOf[0]
 		}
 	}
-	return of
+	return nil
 }
 
 // collect calls add for each key in a value that its schema does not have.

@@ -24,7 +24,7 @@ type TemplateMetadataApplyConfiguration struct {
 	Annotations map[string]apiv1alpha1.TemplateMetadataValue `json:"annotations,omitempty"`
 	// lock specifies which changes of these labels and annotations the API server rejects, unless a
 	// ClusterRoleBinding grants the user the verb "provision" or "initialize" on namespaces. "All" rejects every
-	// change. Otherwise, the operator restores them.
+	// change. Otherwise, the operator restores them as specified in sync.
 	Lock *apiv1alpha1.ObjectLock `json:"lock,omitempty"`
 }
 
