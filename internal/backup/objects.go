@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -69,7 +68,7 @@ func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 		metadata["namespace"] = namespace
 	}
 	labels := without(clean.GetLabels(), serverLabels)
-	for _, key := range initialization.SettableLabels {
+	for _, key := range []string{v1alpha1.LabelDeletionProtection, v1alpha1.LabelTemplate} { // Users set them.
 		if value, ok := clean.GetLabels()[key]; ok && groupKind(clean).String() == "Namespace" {
 			labels[key] = value
 		}
