@@ -45,8 +45,7 @@ func (r *TemplatedNamespaceReconciler) write(
 	var patched *corev1.Namespace
 	var removal initialization.PendingRemoval
 	err = nsobject.RetryOnConflict(ctx, r.Live, &namespace, func(current *corev1.Namespace, version string) error {
-		if current.UID != processed.UID || current.Annotations[v1alpha1.AnnotationAppliedTemplates] != recorded ||
-			template.AwaitsTemplates(current) != isInitializing || isInitializing && !result.State.HasMetadata(current) {
+		if !isAsProcessed(current, processed) || isInitializing && !result.State.HasMetadata(current) {
 			return nil
 		}
 		annotations := map[string]string{}
@@ -76,4 +75,11 @@ func (r *TemplatedNamespaceReconciler) write(
 		recordEvents(r.Recorder, processed, removal.Events)
 	}
 	return true, nil
+}
+
+// isAsProcessed reports whether a Namespace has the record and the state of the one that a pass has processed.
+func isAsProcessed(current, processed *corev1.Namespace) bool {
+	const key = v1alpha1.AnnotationAppliedTemplates
+	return current.UID == processed.UID && current.Annotations[key] == processed.Annotations[key] &&
+		template.AwaitsTemplates(current) == template.AwaitsTemplates(processed)
 }

@@ -68,8 +68,8 @@ func addDefaults(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceIni
 	}
 }
 
-// addMetadata sets the labels and annotations of templates. Those of the first template are used. It removes others with
-// these keys.
+// addMetadata sets the labels and annotations of templates. Those of the first template are used. It removes others
+// with these keys.
 func addMetadata(
 	namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitializerSet, selected []string, username string,
 ) {

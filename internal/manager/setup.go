@@ -141,7 +141,8 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 	return setupTemplates(mgr, options, self, objects, revisions)
 }
 
-// setupInitializers adds the reconcilers of initializers. The cache and the revisions of templates are nil without them.
+// setupInitializers adds the reconcilers of initializers. The cache and the revisions of templates are nil without
+// them.
 func setupInitializers(
 	mgr ctrl.Manager, options Options, self string, templates cache.Cache, revisions *apply.Revisions,
 ) error {

@@ -106,8 +106,9 @@ func isStalled(reason string, unauthorizedFor time.Duration) bool {
 func validCondition(in ConditionInput) metav1.Condition {
 	if in.IsOmitted && len(in.Errors) == 0 {
 		return condition(v1alpha1.ConditionValid, false, "", v1alpha1.ReasonTooManyTemplates, "", fmt.Sprintf(
-			"The template is not added to namespaces: the older templates are %d, or have %d KiB of selectors and parameters, or "+
-				"%d KiB of metadata.", internalv1alpha1.MaxTemplates, templateset.MaxBytes>>10, templateset.MaxMetadataBytes>>10))
+			"The template is not added to namespaces: the older templates are %d, or have %d KiB of selectors and parameters, "+
+				"or %d KiB of metadata.",
+			internalv1alpha1.MaxTemplates, templateset.MaxBytes>>10, templateset.MaxMetadataBytes>>10))
 	}
 	return condition(v1alpha1.ConditionValid, len(in.Errors) == 0, v1alpha1.ReasonValid, v1alpha1.ReasonInvalid,
 		"The template is valid.", errorsMessage(in.Errors))

@@ -51,9 +51,9 @@ func CheckCount(count int) error {
 		"the templates of the namespace contain more than %d objects", MaxObjects)
 }
 
-// MayRemove reports whether a recorded object that a template no longer contains is deleted after all others were applied.
-// It remains if the template contains no object at all, which is more likely to be a mistake. Labels and annotations of
-// the Namespace are removed nevertheless, because they would be wrong.
+// MayRemove reports whether a recorded object that a template no longer contains is deleted after all others were
+// applied. It remains if the template contains no object at all, which is more likely to be a mistake. Labels and
+// annotations of the Namespace are removed nevertheless, because they would be wrong.
 func MayRemove(template *v1alpha1.NamespaceTemplate, kind schema.GroupKind, desired int) bool {
 	return (desired > 0 || IsMetadata(kind)) && template.Spec.ObjectRetentionPolicy.WhenRemoved != v1alpha1.RetentionRetain
 }

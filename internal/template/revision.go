@@ -25,8 +25,8 @@ type Content struct {
 	Objects        []v1alpha1.TemplateObject        `json:"objects"`
 }
 
-// ContentOf returns the content of a spec, with the defaults of the schema. It contains no sourceRef.namespaceUID: which
-// namespace a template accepts must not depend on the progress of a rollout.
+// ContentOf returns the content of a spec, with the defaults of the schema. It contains no sourceRef.namespaceUID:
+// which namespace a template accepts must not depend on the progress of a rollout.
 func ContentOf(spec *v1alpha1.NamespaceTemplateSpec) Content {
 	objects := slices.Clone(spec.Objects)
 	for i := range objects {

@@ -31,8 +31,8 @@ const (
 // expression is an expression in a value, or an escaped "${".
 var expression = regexp.MustCompile(`\$\$\{|\$\{([^}]*)\}`)
 
-// Values returns the labels and annotations that a spec sets on Namespaces, sorted by key; none if CheckMetadata returns
-// an error: an API server would reject all new Namespaces, or set a part of the metadata.
+// Values returns the labels and annotations that a spec sets on Namespaces, sorted by key; none if CheckMetadata
+// returns an error: an API server would reject all new Namespaces, or set a part of the metadata.
 func Values(spec *v1alpha1.NamespaceTemplateSpec) (labels, annotations []internalv1alpha1.EffectiveValue) {
 	if spec.Metadata == nil || len(CheckMetadata(nil, spec)) > 0 {
 		return nil, nil

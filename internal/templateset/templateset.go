@@ -19,8 +19,8 @@ import (
 // MaxTemplateBytes limits Size. Without this limit, the author of an old template could displace many newer ones.
 const MaxTemplateBytes = 16 << 10
 
-// MaxBytes limits the sum of Size of the templates in the set. The API server stores at most 1.5 MiB in an object, of which
-// the metadata have 512 KiB.
+// MaxBytes limits the sum of Size of the templates in the set. The API server stores at most 1.5 MiB in an object, of
+// which the metadata have 512 KiB.
 const MaxBytes = 512 << 10
 
 // MaxMetadataBytes limits the metadata of all templates in the set, which bounds the cost of new Namespaces.

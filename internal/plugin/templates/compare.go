@@ -207,13 +207,7 @@ func (c *comparer) objects(
 	if err != nil {
 		return nil, err
 	}
-	count := len(desired.Objects)
-	for name, entry := range state {
-		if name < c.changed.Name {
-			count += len(entry.Objects)
-		}
-	}
-	if err := template.CheckCount(count); err != nil {
+	if err := template.CheckCount(len(desired.Objects) + c.countEarlier(state)); err != nil {
 		return nil, err
 	}
 	before := c.before(ctx, namespace)
@@ -250,6 +244,17 @@ func (c *comparer) objects(
 		}
 	}
 	return changes, nil
+}
+
+// countEarlier returns the number of objects of the templates before this one in a Namespace.
+func (c *comparer) countEarlier(state template.State) int {
+	count := 0
+	for name, entry := range state {
+		if name < c.changed.Name {
+			count += len(entry.Objects)
+		}
+	}
+	return count
 }
 
 // metadata returns what the template does to the labels and annotations of a Namespace.

@@ -45,8 +45,8 @@ func (p *pass) observeMetadata(key template.ObjectKey) *plan.Observed {
 	return &plan.Observed{UID: p.Namespace.UID, NamespaceUID: p.Namespace.UID, Fields: template.HashOf(value)}
 }
 
-// writeMetadata sets the labels and annotations of a template in one request, if this is necessary. It returns errors that
-// concern the whole pass.
+// writeMetadata sets the labels and annotations of a template in one request, if this is necessary. It returns errors
+// that concern the whole pass.
 func (p *pass) writeMetadata(ctx context.Context, selected *plan.Selected) error {
 	changes := metadataChanges{}
 	var written []*plan.Object

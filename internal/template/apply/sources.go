@@ -392,7 +392,7 @@ func copiedFields(source *unstructured.Unstructured) *unstructured.Unstructured 
 }
 
 // copyOf returns the manifest of a copy with the given metadata.
-func copyOf(copied *unstructured.Unstructured, metadata any) (*unstructured.Unstructured, error) {
+func copyOf(copied *unstructured.Unstructured, ownMetadata any) (*unstructured.Unstructured, error) {
 	secretType, _, _ := unstructured.NestedString(copied.Object, "type")
 	if secretType == string(corev1.SecretTypeServiceAccountToken) {
 		return nil, template.Problemf(v1alpha1.ReasonInvalidObject,
@@ -400,6 +400,6 @@ func copyOf(copied *unstructured.Unstructured, metadata any) (*unstructured.Unst
 	}
 	manifest := &unstructured.Unstructured{Object: maps.Clone(copied.Object)}
 	// Contents are shared by all Namespaces, so the metadata must not be changed in place.
-	manifest.Object["metadata"] = metadata
+	manifest.Object["metadata"] = ownMetadata
 	return manifest, nil
 }

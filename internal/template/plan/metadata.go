@@ -13,9 +13,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// CheckMetadata returns a problem if a label or annotation of the Namespace must not be set: if it existed before with
-// another value, which the template does not adopt, if its parameters make it invalid, or if it changes again and again,
-// because of another client or because templates depend on each other's labels.
+// CheckMetadata returns a problem if a label or annotation of the Namespace must not be set: if it existed before
+// with another value, which the template does not adopt, if its parameters make it invalid, or if it changes again
+// and again, because of another client or because templates depend on each other's labels.
 func (p *Pass) CheckMetadata(tmpl *v1alpha1.NamespaceTemplate, object *Object, now time.Time) error {
 	kind, name, own := strings.ToLower(object.Manifest.GetKind()), object.Manifest.GetName(), object.Own
 	exists := own.Current != nil && own.Created != own.Current.UID && !p.IsInitializing
@@ -28,7 +28,8 @@ func (p *Pass) CheckMetadata(tmpl *v1alpha1.NamespaceTemplate, object *Object, n
 			return template.Problemf(v1alpha1.ReasonConflict, "%s %q exists already with another value", kind, name)
 		}
 	}
-	if problems := validation.IsValidLabelValue(object.Value); object.Key().Kind == template.KindLabel && len(problems) > 0 {
+	problems := validation.IsValidLabelValue(object.Value)
+	if object.Key().Kind == template.KindLabel && len(problems) > 0 {
 		return template.Problemf(v1alpha1.ReasonInvalidParameter,
 			"the parameters make the value of %s %q invalid: %s", kind, name, strings.Join(problems, "; "))
 	}

@@ -96,7 +96,7 @@ func TestMetadata(t *testing.T) {
 			p.AppliedMetadata(label, isChanged, now)
 			g.Expect(label.Recorded).To(Equal(recorded(wanted, test.isAdopted)))
 			_, rounds := p.Memory.Rounds.Next(label.Key(), v1alpha1.ConflictReport, now)
-			g.Expect(rounds == 1).To(Equal(isChanged))
+			g.Expect(rounds).To(Equal(map[bool]int{true: 1}[isChanged]))
 		})
 	}
 }

@@ -57,7 +57,7 @@ const (
 	msgDuplicateObject = "another object of the template has the same group, kind and name: %s"
 	msgNotAList        = "the template has no parameter with this name that is a list: set its maxItems"
 	msgNameOfItem      = "the name must contain item: it must be different for each element"
-	msgTooManyObjects  = "the template can contain %d objects, with one for each element of forEach; at most %d are permitted"
+	msgTooManyObjects  = "the template can contain %d objects, one for each element of forEach; at most %d are permitted"
 	msgItem            = "element %q of %s: %w"
 )
 
