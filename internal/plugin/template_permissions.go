@@ -221,7 +221,7 @@ func (o *templatePermissionsOptions) resourceOf(kind schema.GroupVersionKind) (s
 	return template.ResourceOf(mapper, kind)
 }
 
-// mapper returns a mapper that asks the API server once, and the client that it uses.
+// mapper returns a mapper that asks the API server once, and a discovery client.
 func (o *templatePermissionsOptions) mapper() (meta.ResettableRESTMapper, *discovery.DiscoveryClient, error) {
 	discoverer, _, err := o.contentClients()
 	if err != nil {

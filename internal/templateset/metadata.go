@@ -101,14 +101,14 @@ func CheckMetadata(path *field.Path, spec *v1alpha1.NamespaceTemplateSpec) field
 		}
 	}
 	annotations, annotationErrs := valuesOf(path.Child("annotations"), spec.Metadata.Annotations, spec)
-	if size := sizeOfMetadata(labels, annotations); size > maxBytes {
+	if size := SizeOfMetadata(labels, annotations); size > maxBytes {
 		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the metadata have %d bytes, more than %d", size, maxBytes)))
 	}
 	return append(errs, annotationErrs...)
 }
 
-// sizeOfMetadata returns the size of labels and annotations in the set, in bytes.
-func sizeOfMetadata(labels, annotations []internalv1alpha1.EffectiveValue) int {
+// SizeOfMetadata returns the size of labels and annotations in the set, in bytes.
+func SizeOfMetadata(labels, annotations []internalv1alpha1.EffectiveValue) int {
 	if len(labels)+len(annotations) == 0 {
 		return 0
 	}

@@ -32,7 +32,9 @@ const MaxMetadataBytes = 64 << 10
 func Compute(
 	templates []v1alpha1.NamespaceTemplate, current map[string]*v1alpha1.NamespaceTemplateSpec,
 ) []internalv1alpha1.EffectiveTemplate {
-	fitting := fit(templates, func(t *v1alpha1.NamespaceTemplate) int { return Size(&t.Spec) })
+	fitting := fit(templates, func(t *v1alpha1.NamespaceTemplate) (int, int) {
+		return Size(&t.Spec), SizeOfMetadata(Values(&t.Spec))
+	})
 	effective := make([]internalv1alpha1.EffectiveTemplate, 0, len(fitting))
 	for _, template := range fitting {
 		next, spec := effectiveTemplate(template.Name, &template.Spec), &template.Spec
@@ -49,9 +51,10 @@ func Compute(
 	return effective
 }
 
-// Omitted returns the names of the templates that do not fit. The function size returns Size.
+// Omitted returns the names of the templates that do not fit. The function size returns Size and
+// SizeOfMetadata.
 func Omitted(
-	templates []v1alpha1.NamespaceTemplate, size func(*v1alpha1.NamespaceTemplate) int,
+	templates []v1alpha1.NamespaceTemplate, size func(*v1alpha1.NamespaceTemplate) (bytes, metadata int),
 ) sets.Set[string] {
 	omitted := sets.New[string]()
 	for i := range templates {
@@ -90,7 +93,7 @@ func effectiveTemplate(name string, spec *v1alpha1.NamespaceTemplateSpec) intern
 // fit returns the templates that fit, the oldest first: the author of a new template can neither displace older ones
 // nor make the set too large to be written. Templates that are being deleted are omitted.
 func fit(
-	templates []v1alpha1.NamespaceTemplate, size func(*v1alpha1.NamespaceTemplate) int,
+	templates []v1alpha1.NamespaceTemplate, size func(*v1alpha1.NamespaceTemplate) (bytes, metadata int),
 ) []*v1alpha1.NamespaceTemplate {
 	oldest := make([]*v1alpha1.NamespaceTemplate, 0, len(templates))
 	for i := range templates {
@@ -103,7 +106,7 @@ func fit(
 	})
 	sum, sumOfMetadata := 0, 0
 	fitting := slices.DeleteFunc(oldest, func(template *v1alpha1.NamespaceTemplate) bool {
-		bytes, bytesOfMetadata := size(template), sizeOfMetadata(Values(&template.Spec))
+		bytes, bytesOfMetadata := size(template)
 		if bytes > MaxTemplateBytes || sum+bytes > MaxBytes || sumOfMetadata+bytesOfMetadata > MaxMetadataBytes {
 			return true
 		}

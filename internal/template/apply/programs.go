@@ -195,7 +195,10 @@ func (p *Programs) Errors(tmpl *v1alpha1.NamespaceTemplate) field.ErrorList {
 // Omitted returns the names of the templates that the admission policies do not know, because they do not fit into the
 // set.
 func (p *Programs) Omitted(templates []v1alpha1.NamespaceTemplate) sets.Set[string] {
-	return templateset.Omitted(templates, func(t *v1alpha1.NamespaceTemplate) int { return p.latest(t).size })
+	return templateset.Omitted(templates, func(t *v1alpha1.NamespaceTemplate) (int, int) {
+		latest := p.latest(t)
+		return latest.size, templateset.SizeOfMetadata(latest.labels, latest.annotations)
+	})
 }
 
 // HasCopyOf reports whether a compiled revision of a template copies a source.
