@@ -23,7 +23,8 @@ const (
 	// maxListed is the maximum length of a list of causes, or of missing permissions, in bytes.
 	maxListed = 480
 
-	quoted = `"(?:[^"\\]|\\.)*"`
+	quoted         = `"(?:[^"\\]|\\.)*"`
+	escalationText = `attempting to grant RBAC permissions`
 )
 
 var (
@@ -36,7 +37,7 @@ var (
 	// serviceAccount matches the user name of a ServiceAccount, whose namespace and name are DNS names.
 	serviceAccount = regexp.MustCompile(`"?system:serviceaccount:[a-z0-9-]+:([a-z0-9.-]*[a-z0-9])"?`)
 	// missingRules matches the rules that a user may not grant, one in each line.
-	missingRules = regexp.MustCompile(`(?s)^(.*attempting to grant RBAC permissions not currently held:)\n(\{.*\})(.*)$`)
+	missingRules = regexp.MustCompile(`(?s)^(.*` + escalationText + ` not currently held:)\n(\{.*\})(.*)$`)
 	// addresses matches the hosts and ports in errors of connections, such as those to webhooks.
 	addresses = regexp.MustCompile(`\b(?:Get|Head|Post|Put|Patch|Delete) ` + quoted + `: |` +
 		`\b(?:dial|proxyconnect|read|write) (?:tcp|udp)[46]?(?: [^\s"]+)?: `)
@@ -52,6 +53,9 @@ var (
 // object, of permissions or of policies: for example, because admission is not ready, or what the request needs does
 // not exist yet.
 func IsTransient(text string) bool { return transient.MatchString(text) }
+
+// IsEscalation reports whether the API server denied a request because the user may not grant permissions.
+func IsEscalation(err error) bool { return strings.Contains(err.Error(), escalationText) }
 
 // IsQuotaUnknown reports whether the API server denied a request because a ResourceQuota is not counted yet.
 func IsQuotaUnknown(err error) bool {

@@ -46,7 +46,7 @@ func IsMetadata(kind schema.GroupKind) bool { return kind == KindLabel || kind =
 func (s State) HasMetadata(namespace *corev1.Namespace) bool {
 	for _, entry := range s {
 		for _, object := range entry.Objects {
-			if IsMetadata(object.Kind) && HashOf(MetadataOf(namespace, object.Kind)[object.Name]) != object.Fields {
+			if IsMetadata(object.Kind) && MetadataHash(namespace, object.Key()) != object.Fields {
 				return false
 			}
 		}
@@ -54,12 +54,16 @@ func (s State) HasMetadata(namespace *corev1.Namespace) bool {
 	return true
 }
 
-// MetadataOf returns the labels or annotations of a Namespace.
-func MetadataOf(namespace *corev1.Namespace, kind schema.GroupKind) map[string]string {
-	if kind == KindLabel {
-		return namespace.Labels
+// MetadataHash returns the hash of the value of a label or annotation of a Namespace; empty if it does not exist.
+func MetadataHash(namespace *corev1.Namespace, key ObjectKey) string {
+	metadata := namespace.Annotations
+	if key.Kind == KindLabel {
+		metadata = namespace.Labels
 	}
-	return namespace.Annotations
+	if value, ok := metadata[key.Name]; ok {
+		return HashOf(value)
+	}
+	return ""
 }
 
 // ObjectKey identifies an object in a Namespace. The version does not matter.

@@ -34,11 +34,10 @@ var expression = regexp.MustCompile(`\$\$\{|\$\{([^}]*)\}`)
 // Values returns the labels and annotations that a spec sets on Namespaces, sorted by key; none if CheckMetadata
 // returns an error: an API server would reject all new Namespaces, or set a part of the metadata.
 func Values(spec *v1alpha1.NamespaceTemplateSpec) (labels, annotations []internalv1alpha1.EffectiveValue) {
-	if spec.Metadata == nil || len(CheckMetadata(nil, spec)) > 0 {
+	labels, annotations, errs := parse(nil, spec)
+	if len(errs) > 0 {
 		return nil, nil
 	}
-	labels, _ = valuesOf(nil, spec.Metadata.Labels, spec)
-	annotations, _ = valuesOf(nil, spec.Metadata.Annotations, spec)
 	return labels, annotations
 }
 
@@ -84,10 +83,17 @@ func resolve(part internalv1alpha1.EffectivePart, namespace *corev1.Namespace, r
 
 // CheckMetadata validates what the schema of the API cannot. The errors are sorted.
 func CheckMetadata(path *field.Path, spec *v1alpha1.NamespaceTemplateSpec) field.ErrorList {
+	_, _, errs := parse(path, spec)
+	return errs
+}
+
+func parse(
+	path *field.Path, spec *v1alpha1.NamespaceTemplateSpec,
+) (labels, annotations []internalv1alpha1.EffectiveValue, errs field.ErrorList) {
 	if spec.Metadata == nil {
-		return nil
+		return nil, nil, nil
 	}
-	labels, errs := valuesOf(path.Child("labels"), spec.Metadata.Labels, spec)
+	labels, errs = valuesOf(path.Child("labels"), spec.Metadata.Labels, spec)
 	for _, label := range labels {
 		path := path.Child("labels").Key(label.Key)
 		switch value, isSet := Evaluate([]internalv1alpha1.EffectiveValue{label}, &corev1.Namespace{}, "")[label.Key]; {
@@ -104,7 +110,7 @@ func CheckMetadata(path *field.Path, spec *v1alpha1.NamespaceTemplateSpec) field
 	if size := SizeOfMetadata(labels, annotations); size > maxBytes {
 		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the metadata have %d bytes, more than %d", size, maxBytes)))
 	}
-	return append(errs, annotationErrs...)
+	return labels, annotations, append(errs, annotationErrs...)
 }
 
 // SizeOfMetadata returns the size of labels and annotations in the set, in bytes.

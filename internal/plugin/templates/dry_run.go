@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -265,5 +264,5 @@ func (r *dryRun) checkReplacement(ctx context.Context, rejected error) error {
 // PolicyTemplateObjects. A policy that depends only on the object more likely returns Invalid, the default.
 func dependsOnUser(err error) bool {
 	return denial.IsMissingPermission(err) || len(denial.DenyingPolicies(err.Error())) > 0 ||
-		strings.Contains(err.Error(), "attempting to grant RBAC permissions")
+		denial.IsEscalation(err)
 }

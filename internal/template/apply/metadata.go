@@ -38,11 +38,11 @@ func (p *pass) metadata(revision *compiled) []*plan.Object {
 
 // observeMetadata returns a label or annotation of the Namespace; nil if it does not exist.
 func (p *pass) observeMetadata(key template.ObjectKey) *plan.Observed {
-	value, ok := template.MetadataOf(p.Namespace, key.Kind)[key.Name]
-	if !ok {
+	hash := template.MetadataHash(p.Namespace, key)
+	if hash == "" {
 		return nil
 	}
-	return &plan.Observed{UID: p.Namespace.UID, NamespaceUID: p.Namespace.UID, Fields: template.HashOf(value)}
+	return &plan.Observed{UID: p.Namespace.UID, NamespaceUID: p.Namespace.UID, Fields: hash}
 }
 
 // writeMetadata sets the labels and annotations of a template in one request, if this is necessary. It returns errors
