@@ -120,7 +120,7 @@ func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string
 	})}); err != nil {
 		return err
 	}
-	if err := rotator.AddRotator(resilient{mgr}, &rotator.CertRotator{
+	if err := rotator.AddRotator(&resilient{Manager: mgr}, &rotator.CertRotator{
 		SecretKey:      types.NamespacedName{Namespace: systemNamespace, Name: SecretName},
 		CertDir:        directory,
 		CAName:         "nslifecycle-webhook-ca",
@@ -151,10 +151,14 @@ func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 // resilient is a manager that does not stop, and with it all controllers, when the rotator fails. Its configuration
 // restricts the rotator, which lists all Secrets of a namespace, to the one in its permissions.
-type resilient struct{ ctrl.Manager }
+type resilient struct {
+	ctrl.Manager
+	// informers is the cache of the rotator, which the rotator adds before itself.
+	informers cache.Informers
+}
 
 // GetConfig implements cluster.Cluster.
-func (m resilient) GetConfig() *rest.Config {
+func (m *resilient) GetConfig() *rest.Config {
 	config := rest.CopyConfig(m.Manager.GetConfig())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return selectSecret{next} })
 	return config
@@ -175,9 +179,12 @@ func (s selectSecret) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // Add implements manager.Manager.
-func (m resilient) Add(runnable manager.Runnable) error {
-	if _, ok := runnable.(*rotator.CertRotator); ok {
-		runnable = restartable{runnable, m.GetLogger().WithName("webhooks")}
+func (m *resilient) Add(runnable manager.Runnable) error {
+	switch typed := runnable.(type) {
+	case cache.Informers:
+		m.informers = typed
+	case *rotator.CertRotator:
+		runnable = restartable{runnable, m.informers, m.GetLogger().WithName("webhooks")}
 	}
 	return m.Manager.Add(runnable)
 }
@@ -190,27 +197,23 @@ func (m resilient) Add(runnable manager.Runnable) error {
 // hours.
 type restartable struct {
 	manager.Runnable
-	log logr.Logger
+	informers cache.Informers
+	log       logr.Logger
 }
 
-// Start implements manager.Runnable. It does not wait for the rotator after the context is done: the rotator reads the
-// Secret without the context, and waits forever if its cache was stopped before it had listed the Secret.
+// Start implements manager.Runnable. The rotator reads the Secret without a context: if the manager stops before the
+// Secret is in the cache, the rotator would wait forever.
 func (r restartable) Start(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = wait.PollUntilContextCancel(ctx, rotationRetry, true, func(ctx context.Context) (bool, error) {
-			err := r.Runnable.Start(ctx)
-			if err != nil {
-				r.log.Error(err, messageRotationFailed)
-			}
-			// The errors of the first refresh: the Secret does not exist, or cannot be written.
-			return !apierrors.IsNotFound(err) && !wait.Interrupted(err), nil
-		})
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	_ = wait.PollUntilContextCancel(ctx, rotationRetry, true, func(ctx context.Context) (bool, error) {
+		if _, err := r.informers.GetInformer(ctx, &corev1.Secret{}); err != nil {
+			return false, nil // The context is done, or the API server does not answer.
+		}
+		err := r.Runnable.Start(ctx)
+		if err != nil {
+			r.log.Error(err, messageRotationFailed)
+		}
+		// The errors of the first refresh: the Secret does not exist, or cannot be written.
+		return !apierrors.IsNotFound(err) && !wait.Interrupted(err), nil
+	})
 	return nil
 }

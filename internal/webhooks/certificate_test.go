@@ -19,6 +19,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -40,7 +43,7 @@ func TestRestart(t *testing.T) {
 				runnable := restartable{manager.RunnableFunc(func(context.Context) error {
 					starts++
 					return test.results[starts-1]
-				}), logr.Discard()}
+				}), &informertest.FakeInformers{}, logr.Discard()}
 				if err := runnable.Start(t.Context()); err != nil {
 					t.Errorf("got %v, which stops the manager", err)
 				}
@@ -52,38 +55,46 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestRestartableStops verifies that the rotator is not started without the Secret, which it reads without a context.
 func TestRestartableStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan struct{})
-		defer close(stopped)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		runnable := restartable{manager.RunnableFunc(func(context.Context) error {
-			<-stopped // Without the context.
+			t.Error("started the rotator")
 			return nil
-		}), logr.Discard()}
-		cancel()
+		}), unsynced{}, logr.Discard()}
 		if err := runnable.Start(ctx); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
+// unsynced is a cache that was stopped before it has listed objects.
+type unsynced struct{ cache.Informers }
+
+func (unsynced) GetInformer(ctx context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 // TestResilient verifies that only the rotator is wrapped, and runs only on the leader.
 func TestResilient(t *testing.T) {
 	added := &recordingManager{}
-	mgr := resilient{Manager: added}
+	mgr := &resilient{Manager: added}
 	other := manager.RunnableFunc(func(context.Context) error { return nil })
-	if err := errors.Join(mgr.Add(&rotator.CertRotator{}), mgr.Add(onEveryReplica{other})); err != nil {
+	informers := &informertest.FakeInformers{}
+	if err := errors.Join(mgr.Add(informers), mgr.Add(&rotator.CertRotator{}), mgr.Add(onEveryReplica{other})); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := added.runnables[0].(restartable); !ok {
-		t.Errorf("added the rotator as %T", added.runnables[0])
+	if wrapped, ok := added.runnables[1].(restartable); !ok || wrapped.informers != cache.Informers(informers) {
+		t.Errorf("added the rotator as %T", added.runnables[1])
 	}
-	if _, ok := added.runnables[0].(manager.LeaderElectionRunnable); ok {
+	if _, ok := added.runnables[1].(manager.LeaderElectionRunnable); ok {
 		t.Error("the rotator does not run only on the leader")
 	}
-	if _, ok := added.runnables[1].(onEveryReplica); !ok {
-		t.Errorf("added another runnable as %T", added.runnables[1])
+	if _, ok := added.runnables[2].(onEveryReplica); !ok {
+		t.Errorf("added another runnable as %T", added.runnables[2])
 	}
 }
 
