@@ -91,7 +91,7 @@ func TestAnswer(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			outcome, response := answer(makeNamespace(), test.after)
+			outcome, response := answer(makeNamespace(), test.after, false)
 			g.Expect(outcome).To(Equal(test.want))
 			g.Expect(response.Allowed).To(BeFalse())
 			g.Expect(response.Result.Code).To(Equal(test.wantCode))

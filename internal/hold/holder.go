@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// Namespaces reads from the informer cache.
 	Namespaces client.Reader
-	// Duration is the maximum time that a write waits.
+	// Duration is the maximum time that a write waits, and the size of the budget of a likely controller.
 	Duration time.Duration
 	Limits   Limits
 	Metrics  Recorder
@@ -64,12 +64,15 @@ type Holder struct {
 	config  Config
 	changes changes
 	slots   slots
+	budgets budgets
 }
 
 // wait returns when the initialization of a Namespace has ended, when the time limit has expired, when the context
 // is done, and when the manager stops. It returns the Namespace that it has read last, which can be nil.
-func (h *Holder) wait(ctx context.Context, before *corev1.Namespace) (*corev1.Namespace, error) {
-	limit := time.NewTimer(h.config.Duration)
+func (h *Holder) wait(
+	ctx context.Context, before *corev1.Namespace, duration time.Duration,
+) (*corev1.Namespace, error) {
+	limit := time.NewTimer(duration)
 	defer limit.Stop()
 	for {
 		changed := h.changes.next(before.Name)

@@ -65,7 +65,7 @@ func TestWait(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				cache := &memory{namespace: initializing}
-				holder := &Holder{config: Config{Namespaces: cache, Duration: time.Minute}}
+				holder := &Holder{config: Config{Namespaces: cache}}
 				go func() {
 					for _, namespace := range test.events {
 						time.Sleep(time.Second)
@@ -74,7 +74,7 @@ func TestWait(t *testing.T) {
 					}
 				}()
 				start := time.Now()
-				_, err := holder.wait(t.Context(), initializing)
+				_, err := holder.wait(t.Context(), initializing, time.Minute)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(time.Since(start)).To(Equal(test.want))
 			})

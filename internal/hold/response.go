@@ -29,13 +29,19 @@ func retryAfter(namespace *corev1.Namespace, now time.Time) time.Duration {
 
 // tryAgain asks the client to send the write again. client-go does so by itself.
 func tryAgain(namespace string, after time.Duration, message string) *admissionv1.AdmissionResponse {
+	response := reject(namespace, message)
+	response.Result.Details.RetryAfterSeconds = int32(after.Round(time.Second).Seconds())
+	return response
+}
+
+// reject does not ask the client to send the write again. client-go returns the error, and a controller works on
+// other objects before it tries again.
+func reject(namespace, message string) *admissionv1.AdmissionResponse {
 	return denied(metav1.Status{
 		Code:    http.StatusTooManyRequests,
 		Reason:  metav1.StatusReasonTooManyRequests,
 		Message: message,
-		Details: &metav1.StatusDetails{
-			Kind: "namespaces", Name: namespace, RetryAfterSeconds: int32(after.Round(time.Second).Seconds()),
-		},
+		Details: &metav1.StatusDetails{Kind: "namespaces", Name: namespace},
 	})
 }
 

@@ -21,7 +21,7 @@ const path = "/hold"
 
 // Register registers the webhook at a server. It serves on every replica, whichever is the leader.
 func Register(ctx context.Context, server *webhooks.Server, informers cache.Informers, config Config) error {
-	holder := &Holder{config: config, slots: slots{limits: config.Limits}}
+	holder := &Holder{config: config, slots: slots{limits: config.Limits}, budgets: budgets{size: config.Duration}}
 	if err := holder.changes.watch(ctx, informers); err != nil {
 		return err
 	}
@@ -52,14 +52,23 @@ func (h *Holder) Handle(ctx context.Context, request *webhooks.Request) (*admiss
 func (h *Holder) hold(
 	ctx context.Context, request *webhooks.Request, before *corev1.Namespace,
 ) (*admissionv1.AdmissionResponse, error) {
-	if !h.slots.acquire(request.Username) {
-		h.config.Metrics.Answered(OutcomeOverLimit)
-		return tryAgain(before.Name, retryAfter(before, time.Now()), overLimitMessage(before)), nil
+	user, start, limit := request.Username, time.Now(), h.config.Duration
+	isController := isLikelyController(user, before)
+	if isController {
+		limit = h.budgets.remaining(user, start)
 	}
-	defer h.slots.release(request.Username)
+	if limit == 0 || !h.slots.acquire(user) {
+		h.config.Metrics.Answered(OutcomeOverLimit)
+		return overLimit(before, isController, start), nil
+	}
+	defer h.slots.release(user)
 	request.Serving()
 	done := h.config.Metrics.Held()
-	after, err := h.wait(ctx, before)
+	after, err := h.wait(ctx, before, limit)
+	if isController {
+		// The client waits for Retry-After, too.
+		defer func() { now := time.Now(); h.budgets.spend(user, now.Sub(start)+resendDelay, now) }()
+	}
 	if err == nil && errors.Is(ctx.Err(), context.Canceled) {
 		err = ctx.Err()
 	}
@@ -67,14 +76,24 @@ func (h *Holder) hold(
 		done(OutcomeCanceled)
 		return nil, fmt.Errorf("failed to wait for Namespace %q: %w", before.Name, err)
 	}
-	outcome, response := answer(before, after)
+	outcome, response := answer(before, after, isController)
 	done(outcome)
 	return response, nil
 }
 
+// overLimit returns the response to a write that is not held because of the limits.
+func overLimit(namespace *corev1.Namespace, isController bool, now time.Time) *admissionv1.AdmissionResponse {
+	if isController {
+		return reject(namespace.Name, pendingMessage(namespace))
+	}
+	return tryAgain(namespace.Name, retryAfter(namespace, now), overLimitMessage(namespace))
+}
+
 // answer returns the response to a write that was held.
-func answer(before, after *corev1.Namespace) (Outcome, *admissionv1.AdmissionResponse) {
+func answer(before, after *corev1.Namespace, isController bool) (Outcome, *admissionv1.AdmissionResponse) {
 	switch {
+	case !hasEnded(before, after) && isController:
+		return OutcomeTimedOut, reject(before.Name, pendingMessage(after))
 	case !hasEnded(before, after):
 		return OutcomeTimedOut, tryAgain(before.Name, resendDelay, pendingMessage(after))
 	case after != nil && after.UID == before.UID && decide(admissionv1.Create, after) == decideFail:
