@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command docs generates the pages of docs/reference: the commands of the plugin, the flags and
-// metrics of the manager, and the conditions and causes.
+// metrics of the manager, the conditions and causes, and controllers that write into new namespaces.
 //
 // It is a separate module, so that its dependencies do not become dependencies of the project.
 package main
@@ -52,6 +52,7 @@ func run(root string) error {
 		{"flags.md", func() (string, error) { return renderFlags(root) }},
 		{"metrics.md", func() (string, error) { return renderMetrics(source) }},
 		{"conditions.md", func() (string, error) { return renderConditions(source) }},
+		{"controllers.md", func() (string, error) { return renderControllers(), nil }},
 	} {
 		text, err := page.render()
 		if err != nil {

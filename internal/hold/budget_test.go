@@ -73,8 +73,10 @@ func TestControllerWaits(t *testing.T) {
 		want []time.Duration
 		// wantRetryAfter is the Retry-After in seconds of all responses.
 		wantRetryAfter int32
+		// overBudget is the number of writes that are rejected at once.
+		overBudget int
 	}{
-		"a controller": {user: controller, want: []time.Duration{duration, 0, 0}},
+		"a controller": {user: controller, want: []time.Duration{duration, 0, 0}, overBudget: 2},
 		"the creator":  {user: "system:serviceaccount:ci:deployer", want: []time.Duration{duration, duration}, wantRetryAfter: 1},
 		"a person":     {user: "bob", want: []time.Duration{duration, duration}, wantRetryAfter: 1},
 	}
@@ -82,10 +84,11 @@ func TestControllerWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
+				outcomes := &recorder{}
 				holder := &Holder{
 					config: Config{
 						Namespaces: &memory{namespace: makeNamespace(createdBy("system:serviceaccount:ci:deployer"))},
-						Duration:   duration, Metrics: &recorder{},
+						Duration:   duration, Metrics: outcomes,
 					},
 					slots: slots{limits: Limits{PerUser: 1, Total: 1}}, budgets: budgets{size: duration},
 				}
@@ -100,6 +103,8 @@ func TestControllerWaits(t *testing.T) {
 					g.Expect(response.Result.Details.RetryAfterSeconds).To(Equal(test.wantRetryAfter))
 					g.Expect(response.Result.Message).To(ContainSubstring("is being initialized"))
 				}
+				g.Expect(outcomes.answered).To(HaveLen(test.overBudget))
+				g.Expect(outcomes.answered).To(Or(BeEmpty(), HaveEach(OutcomeOverBudget)))
 			})
 		})
 	}

@@ -24,5 +24,6 @@
 //
 // # Peers
 //
-// Any Pod that reaches the server can send it reviews. Such reviews take a slot only if the Namespace is initializing.
+// Any Pod that reaches the server can send it reviews. Such reviews take a slot, and time from a budget, only if the
+// Namespace is initializing. The API server then rejects more writes, and never admits one.
 package hold

@@ -47,6 +47,9 @@ const (
 	OutcomeAllowed Outcome = "Allowed"
 	// OutcomeOverLimit: the write was rejected because of the limits.
 	OutcomeOverLimit Outcome = "OverLimit"
+	// OutcomeOverBudget: the write was rejected at once, because earlier writes of this ServiceAccount, which has not
+	// created the Namespace, have waited as long as they may.
+	OutcomeOverBudget Outcome = "OverBudget"
 	// OutcomeCanceled: the API server canceled the webhook call, for example because the client
 	// canceled its request.
 	OutcomeCanceled Outcome = "Canceled"
@@ -55,7 +58,8 @@ const (
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{
-		OutcomeResend, OutcomeTimedOut, OutcomeFailed, OutcomeAllowed, OutcomeOverLimit, OutcomeCanceled,
+		OutcomeResend, OutcomeTimedOut, OutcomeFailed, OutcomeAllowed, OutcomeOverLimit, OutcomeOverBudget,
+		OutcomeCanceled,
 	}
 }
 

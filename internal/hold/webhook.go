@@ -57,9 +57,16 @@ func (h *Holder) hold(
 	if isController {
 		limit = h.budgets.remaining(user, start)
 	}
-	if limit == 0 || !h.slots.acquire(user) {
+	if limit == 0 {
+		h.config.Metrics.Answered(OutcomeOverBudget)
+		return reject(before.Name, pendingMessage(before)), nil
+	}
+	if !h.slots.acquire(user) {
 		h.config.Metrics.Answered(OutcomeOverLimit)
-		return overLimit(before, isController, start), nil
+		if isController {
+			return reject(before.Name, overLimitMessage(before)), nil
+		}
+		return tryAgain(before.Name, retryAfter(before, start), overLimitMessage(before)), nil
 	}
 	defer h.slots.release(user)
 	request.Serving()
@@ -79,14 +86,6 @@ func (h *Holder) hold(
 	outcome, response := answer(before, after, isController)
 	done(outcome)
 	return response, nil
-}
-
-// overLimit returns the response to a write that is not held because of the limits.
-func overLimit(namespace *corev1.Namespace, isController bool, now time.Time) *admissionv1.AdmissionResponse {
-	if isController {
-		return reject(namespace.Name, pendingMessage(namespace))
-	}
-	return tryAgain(namespace.Name, retryAfter(namespace, now), overLimitMessage(namespace))
 }
 
 // answer returns the response to a write that was held.

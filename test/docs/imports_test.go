@@ -36,8 +36,9 @@ var layers = []string{
 	"cmd examples",
 }
 
-const sharedPackages = "internal/denial internal/limitedhttp internal/metadataclient internal/nscache internal/nsobject " +
-	"internal/printable internal/resourcetypes internal/scheme internal/servertime internal/shell internal/version"
+const sharedPackages = "internal/denial internal/knownwriters internal/limitedhttp internal/metadataclient internal/nscache " +
+	"internal/nsobject internal/printable internal/resourcetypes internal/scheme " +
+	"internal/servertime internal/shell internal/version"
 
 // place is the layer of a package, and the entry of layers that contains it.
 type place struct {

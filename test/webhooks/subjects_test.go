@@ -159,16 +159,22 @@ const (
 // addGitOps returns a ServiceAccount whose ClusterRole contains every verb on every resource.
 func addGitOps(ctx context.Context) *framework.User {
 	GinkgoHelper()
+	return addAccount(ctx, gitopsNamespace, gitopsAccount,
+		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+}
+
+// addAccount returns a ServiceAccount with a permission in all namespaces.
+func addAccount(ctx context.Context, namespace, name string, rule rbacv1.PolicyRule) *framework.User {
+	GinkgoHelper()
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gitopsNamespace}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: gitopsAccount, Namespace: gitopsNamespace}},
+		wrappers.MakeNamespace(namespace).Obj(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}},
 	} {
 		Expect(client.IgnoreAlreadyExists(cluster.Admin.Create(ctx, object))).To(Succeed())
 	}
-	rule := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
-	cluster.Bind(ctx, gitopsAccount, []rbacv1.PolicyRule{rule},
-		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: gitopsNamespace, Name: gitopsAccount})
-	config, err := cluster.ServiceAccountConfig(ctx, gitopsNamespace, gitopsAccount)
+	cluster.Bind(ctx, name, []rbacv1.PolicyRule{rule},
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name})
+	config, err := cluster.ServiceAccountConfig(ctx, namespace, name)
 	Expect(err).NotTo(HaveOccurred())
 	framework.ExpectAllowed(ctx, config, rule)
 	return framework.NewUser(config)

@@ -6,6 +6,7 @@ package webhooks
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -47,7 +49,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	cluster.StartObserver(ctx, func(o *framework.Observation) {
 		// Independent of permissions, which the specs remove.
 		o.Rules.MayWrite = func(user authenticationv1.UserInfo, _ string, _ ...string) bool {
-			return user.Username != framework.OrdinaryUser && user.Username != otherUser
+			return user.Username != framework.OrdinaryUser && user.Username != otherUser &&
+				!strings.HasPrefix(user.Username, serviceaccount.MakeUsername(writersNamespace, ""))
 		}
 		o.Resources = append(o.Resources, v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"))
 	})
