@@ -11,10 +11,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
@@ -51,7 +53,7 @@ func (r *HoldReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&internalv1alpha1.NamespaceInitializerSet{}, handler.EnqueueRequestsFromMapFunc(
 			func(context.Context, client.Object) []reconcile.Request {
 				return []reconcile.Request{requestFor(internalv1alpha1.HoldConfiguration)}
-			})).
+			}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
 		Complete(r)
 }
