@@ -213,6 +213,8 @@ spec:
       {'inject.nslifecycle.dev': ['rules', 'matchConditions', 'failurePolicy'],
        'complete.nslifecycle.dev': ['rules', 'matchConditions', 'failurePolicy'],
        'restore.nslifecycle.dev': ['rules', 'matchConditions'],
+       'hold.nslifecycle.dev': ['rules'],
+       'hold-fallback.nslifecycle.dev': ['rules'],
        'hold-waiting-subjects.nslifecycle.dev': ['rules', 'matchConditions'],
        'hold-fallback-waiting-subjects.nslifecycle.dev': ['rules', 'matchConditions']}
 
@@ -379,17 +381,18 @@ spec:
     messageExpression: >-
       variables.refusal + ': the operator does not replace the Service of a webhook with another or with a URL, and changes'
       + ' only the path in nslifecycle-inject'
-  # The webhooks that hold writes get rules from each other. Their namespaceSelector, which cannot be changed, selects
-  # initializing namespaces.
+  # The namespaceSelector of the webhooks that hold writes, which cannot be changed, selects initializing namespaces.
   - expression: >-
-      variables.webhooks.all(w, w.?rules.orValue([]).all(r, request.name == 'nslifecycle-inject'
-        ? r.apiGroups == [''] && r.apiVersions == ['v1'] && r.operations.all(o, o in ['CREATE', 'UPDATE']) &&
-          r.resources.all(p, p in ['namespaces', 'namespaces/status', 'namespaces/finalize'])
-        : variables.oldWebhooks.exists(o, r in o.?rules.orValue([]))))
+      variables.webhooks.all(w, variables.oldWebhooks.exists(o, o.name == w.name && o.?rules == w.?rules) ||
+        w.?rules.orValue([]).all(r, request.name == 'nslifecycle-inject'
+          ? r.apiGroups == [''] && r.apiVersions == ['v1'] && r.operations.all(o, o in ['CREATE', 'UPDATE']) &&
+            r.resources.all(p, p in ['namespaces', 'namespaces/status', 'namespaces/finalize'])
+          : r.operations.all(o, o in ['CREATE', 'UPDATE', 'DELETE']) && r.resources == ['*'] &&
+            r.?scope.orValue('') == 'Namespaced'))
     reason: Forbidden
     messageExpression: >-
-      variables.refusal + ': the rules in nslifecycle-inject select only creations and updates of namespaces, and the'
-      + ' other configurations get no new rules'
+      variables.refusal + ': the rules in nslifecycle-inject select only creations and updates of namespaces, and those'
+      + ' in nslifecycle-hold only creations, updates and deletions of namespaced objects'
   # An administrator can add match conditions.
   - expression: >-
       request.name != 'nslifecycle-inject' ||

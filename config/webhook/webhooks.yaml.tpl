@@ -2,9 +2,12 @@
 # is the same as the first: the API server calls it only if the first call failed, for example because a replica
 # of the manager crashed.
 #
-# The other two webhooks do the same for the waitingSubjects of configurations, which the first two do
-# not select. The operator adds their rules and match conditions. Without rules, a webhook selects no
-# request.
+# The next two webhooks do the same for the waitingSubjects of configurations, which the first two do not select. The
+# operator adds their match conditions.
+#
+# The operator adds the rules of all four, and removes them while the last webhook, which the same server serves, does
+# not answer in time, for example behind a firewall: each write would wait for timeoutSeconds. Without rules, a webhook
+# selects no request. They are not in this manifest, so that applying it again does not change them.
 #
 # failurePolicy Ignore: without the webhooks, the gate policy rejects the writes.
 apiVersion: admissionregistration.k8s.io/v1
@@ -26,14 +29,6 @@ webhooks:
       name: webhook
       namespace: system
       path: /hold
-  # exec and other subresources are not held: clients that create a namespace and fill it do not need
-  # them.
-  rules: &rules
-  - apiGroups: ["*"]
-    apiVersions: ["*"]
-    operations: [CREATE, UPDATE, DELETE]
-    resources: ["*"]
-    scope: Namespaced
   namespaceSelector: &initializing
     matchExpressions:
     - key: nslifecycle.dev/initializing
@@ -56,7 +51,6 @@ webhooks:
       name: webhook
       namespace: system
       path: /hold
-  rules: *rules
   namespaceSelector: *initializing
   matchConditions: *waiting
 - name: hold-waiting-subjects.nslifecycle.dev
@@ -81,3 +75,24 @@ webhooks:
       namespace: system
       path: /hold
   namespaceSelector: *initializing
+# Selects only dry runs of the operator.
+- name: probe.nslifecycle.dev
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Fail
+  timeoutSeconds: 2
+  clientConfig:
+    service:
+      name: webhook
+      namespace: system
+      path: /probe
+  rules:
+  - apiGroups: [""]
+    apiVersions: [v1]
+    operations: [CREATE]
+    resources: [namespaces]
+    scope: Cluster
+  matchConditions:
+  - name: probe
+    expression: >-
+      request.?dryRun.orValue(false) && object.metadata.?generateName.orValue('') == 'nslifecycle-webhook-probe-'

@@ -11,19 +11,31 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
+)
+
+const (
+	// webhookProbeInterval is the time between two probes of the webhooks, and webhookProbeRetry the time after a probe
+	// that failed.
+	webhookProbeInterval = 10 * time.Second
+	webhookProbeRetry    = time.Second
 )
 
 // HoldReconciler configures the webhooks that hold writes: it selects the writes by the
-// waitingSubjects of the effective set, and sets the URL of the webhooks, if there is one.
+// waitingSubjects of the effective set, and sets the URL of the webhooks, if there is one. While API servers
+// get no response from them, for example because a firewall drops packets, they select no writes: each
+// would wait for the timeoutSeconds of the webhooks before the gate policy rejects it.
 //
 // Its permissions are in config/webhook.
 type HoldReconciler struct {
@@ -41,7 +53,7 @@ func (r *HoldReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&internalv1alpha1.NamespaceInitializerSet{}, handler.EnqueueRequestsFromMapFunc(
 			func(context.Context, client.Object) []reconcile.Request {
 				return []reconcile.Request{requestFor(internalv1alpha1.HoldConfiguration)}
-			})).
+			}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
 		Complete(r)
 }
@@ -57,10 +69,34 @@ func (r *HoldReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err := r.Get(ctx, client.ObjectKey{Name: name}, set); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", name, err)
 	}
+	isHolding, delay, err := r.probe(ctx, configuration)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	current := configuration.DeepCopy()
-	hold.Configure(configuration, r.URL, set.WaitingSubjects)
-	return updateIfChanged(ctx, r.Client, current, configuration,
-		"Updated the webhooks that hold writes", "waitingSubjects", len(set.WaitingSubjects))
+	hold.Configure(configuration, r.URL, isHolding, set.WaitingSubjects)
+	result, err := updateIfChanged(ctx, r.Client, current, configuration,
+		"Updated the webhooks that hold writes", "waitingSubjects", len(set.WaitingSubjects), "isHolding", isHolding)
+	if err == nil && result.RequeueAfter == 0 {
+		result.RequeueAfter = delay
+	}
+	return result, err
+}
+
+// probe reports whether the webhooks are to hold writes, and returns the time until the next probe.
+func (r *HoldReconciler) probe(
+	ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration,
+) (isHolding bool, delay time.Duration, err error) {
+	state := policyverifier.WebhooksTimeOut
+	for attempt := 0; attempt < 2 && state == policyverifier.WebhooksTimeOut; attempt++ { // One can be lost.
+		if state, err = policyverifier.ProbeWebhook(ctx, r.Client, hold.ProbeWebhook); err != nil {
+			return false, 0, err
+		}
+	}
+	if state == policyverifier.WebhooksFail { // The configuration is not complete yet, or no replica is running.
+		return hold.IsHolding(configuration), webhookProbeRetry, nil
+	}
+	return state == policyverifier.WebhooksAnswer, webhookProbeInterval, nil
 }
 
 // updateIfChanged updates an object that a reconciler has changed, and then logs the message.

@@ -17,6 +17,9 @@ import (
 
 // Names of webhooks and match conditions in config/webhook.
 const (
+	// ProbeWebhook is the webhook that shows whether API servers get responses from the server of the other webhooks.
+	ProbeWebhook = "probe.nslifecycle.dev"
+
 	holdWebhook = "hold.nslifecycle.dev"
 	// waitingSubjectsSuffix is the end of the names of the webhooks for waitingSubjects.
 	waitingSubjectsSuffix = "-waiting-subjects.nslifecycle.dev"
@@ -24,27 +27,58 @@ const (
 )
 
 // Configure sets the fields of the webhook configuration that depend on the cluster: the URL, unless
-// it is empty, and which requests the webhooks for waitingSubjects select. The manifest does not
+// it is empty, and which requests the webhooks select: none if isHolding is false. The manifest does not
 // contain the latter, so that applying it again does not change them.
 func Configure(
-	configuration *admissionregistrationv1.MutatingWebhookConfiguration, base string, subjects []v1alpha1.Subject,
+	configuration *admissionregistrationv1.MutatingWebhookConfiguration, base string, isHolding bool,
+	subjects []v1alpha1.Subject,
 ) {
-	var rules []admissionregistrationv1.RuleWithOperations
+	var rules, waitingRules []admissionregistrationv1.RuleWithOperations
 	var conditions []admissionregistrationv1.MatchCondition
+	if isHolding {
+		rules = heldRules()
+	}
+	if len(subjects) > 0 {
+		waitingRules = rules
+	}
 	for i := range configuration.Webhooks {
 		webhook := &configuration.Webhooks[i]
 		if base != "" {
 			webhooks.SetURL(&webhook.ClientConfig, base)
 		}
 		if webhook.Name == holdWebhook && len(subjects) > 0 {
-			rules, conditions = webhook.Rules, waitingConditions(webhook.MatchConditions, subjects)
+			conditions = waitingConditions(webhook.MatchConditions, subjects)
 		}
 	}
 	for i := range configuration.Webhooks {
-		if webhook := &configuration.Webhooks[i]; strings.HasSuffix(webhook.Name, waitingSubjectsSuffix) {
-			webhook.Rules, webhook.MatchConditions = rules, conditions
+		switch webhook := &configuration.Webhooks[i]; {
+		case strings.HasSuffix(webhook.Name, waitingSubjectsSuffix):
+			webhook.Rules, webhook.MatchConditions = waitingRules, conditions
+		case webhook.Name != ProbeWebhook:
+			webhook.Rules = rules
 		}
 	}
+}
+
+// IsHolding reports whether the webhooks select requests.
+func IsHolding(configuration *admissionregistrationv1.MutatingWebhookConfiguration) bool {
+	return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionregistrationv1.MutatingWebhook) bool {
+		return webhook.Name == holdWebhook && len(webhook.Rules) > 0
+	})
+}
+
+// heldRules selects the requests that are held. exec and other subresources are not: clients that create a namespace
+// and fill it do not need them.
+func heldRules() []admissionregistrationv1.RuleWithOperations {
+	return []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{
+			admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete,
+		},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
+			Scope: new(admissionregistrationv1.NamespacedScope),
+		},
+	}}
 }
 
 // waitingConditions returns the match conditions with the one that excludes initializers replaced by

@@ -16,7 +16,7 @@ func TestConfigure(t *testing.T) {
 	g := NewWithT(t)
 	configuration := makeWebhooks()
 
-	Configure(configuration, "https://localhost:9443", []v1alpha1.Subject{
+	Configure(configuration, "https://localhost:9443", true, []v1alpha1.Subject{
 		{Kind: v1alpha1.SubjectServiceAccount, Namespace: "argocd", Name: "controller"},
 		{Kind: v1alpha1.SubjectGroup, Name: `a"b`},
 		{Kind: v1alpha1.SubjectUser, Name: "jürgen"},
@@ -24,7 +24,9 @@ func TestConfigure(t *testing.T) {
 	waiting := configuration.Webhooks[1]
 	g.Expect(waiting.ClientConfig.URL).To(HaveValue(Equal("https://localhost:9443/hold")))
 	g.Expect(waiting.ClientConfig.Service).To(BeNil())
-	g.Expect(waiting.Rules).To(Equal(configuration.Webhooks[0].Rules))
+	g.Expect(waiting.Rules).To(HaveExactElements(HaveField("Operations", HaveLen(3))))
+	g.Expect(configuration.Webhooks[0].Rules).To(Equal(waiting.Rules))
+	g.Expect(IsHolding(configuration)).To(BeTrue())
 	g.Expect(waiting.MatchConditions).To(Equal([]admissionregistrationv1.MatchCondition{
 		{Name: "not-an-event", Expression: "true"},
 		{Name: "waiting-subject", Expression: `request.userInfo.username in ["system:serviceaccount:argocd:controller", "j\u00fcrgen"] || ` +
@@ -32,13 +34,19 @@ func TestConfigure(t *testing.T) {
 	}))
 	g.Expect(configuration.Webhooks[0].MatchConditions).To(HaveLen(2), "the first webhook is unchanged")
 
-	Configure(configuration, "https://localhost:9444", nil)
+	Configure(configuration, "https://localhost:9444", true, nil)
+	g.Expect(IsHolding(configuration)).To(BeTrue())
 	g.Expect(configuration.Webhooks[1].ClientConfig.URL).To(HaveValue(Equal("https://localhost:9444/hold")))
 	g.Expect(configuration.Webhooks[1].Rules).To(BeEmpty())
 	g.Expect(configuration.Webhooks[1].MatchConditions).To(BeEmpty())
+
+	Configure(configuration, "", false, []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: "dana"}})
+	g.Expect(IsHolding(configuration)).To(BeFalse())
+	g.Expect(configuration.Webhooks[1].Rules).To(BeEmpty())
+	g.Expect(configuration.Webhooks[2].Rules).To(HaveLen(1), "the probe is unchanged")
 }
 
-// makeWebhooks returns a webhook and the one for its waiting subjects.
+// makeWebhooks returns a webhook, the one for its waiting subjects, and the one for probes.
 func makeWebhooks() *admissionregistrationv1.MutatingWebhookConfiguration {
 	target := admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Name: "hold", Namespace: "system", Path: new("/hold")},
@@ -46,14 +54,16 @@ func makeWebhooks() *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "hold.nslifecycle.dev", ClientConfig: *target.DeepCopy(),
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			}},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "not-an-event", Expression: "true"}, {Name: "not-an-initializer", Expression: "true"},
 			},
 		}, {
 			Name: "hold-waiting-subjects.nslifecycle.dev", ClientConfig: *target.DeepCopy(),
+		}, {
+			Name: "probe.nslifecycle.dev", ClientConfig: *target.DeepCopy(),
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			}},
 		}},
 	}
 }

@@ -16,17 +16,26 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// path is the path of the webhook in config/webhook.
-const path = "/hold"
+// Paths of the webhooks in config/webhook.
+const (
+	path      = "/hold"
+	probePath = "/probe"
+)
 
-// Register registers the webhook at a server. It serves on every replica, whichever is the leader.
+// Register registers the webhooks at a server. They serve on every replica, whichever is the leader.
 func Register(ctx context.Context, server *webhooks.Server, informers cache.Informers, config Config) error {
 	holder := &Holder{config: config, slots: slots{limits: config.Limits}, budgets: budgets{size: config.Duration}}
 	if err := holder.changes.watch(ctx, informers); err != nil {
 		return err
 	}
 	server.Register(webhooks.Webhook{Path: path, Handle: holder.Handle})
+	server.Register(webhooks.Webhook{Path: probePath, Handle: admit})
 	return nil
+}
+
+// admit answers dry runs of the operator.
+func admit(context.Context, *webhooks.Request) (*admissionv1.AdmissionResponse, error) {
+	return &admissionv1.AdmissionResponse{Allowed: true}, nil
 }
 
 // Handle implements webhooks.Webhook. If the Namespace cannot be read, the gate decides.

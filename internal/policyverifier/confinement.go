@@ -133,9 +133,9 @@ const probePrefix = "nslifecycle-probe-"
 // dryRun creates a Namespace as a dry run. It returns the Namespace that the API server would
 // create, or the refusal if admission rejects the request.
 func dryRun(
-	ctx context.Context, c client.Client, labels map[string]string,
+	ctx context.Context, c client.Client, generateName string, labels map[string]string,
 ) (namespace *corev1.Namespace, refusal, err error) {
-	namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix, Labels: maps.Clone(labels)}}
+	namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: generateName, Labels: maps.Clone(labels)}}
 	switch err := c.Create(ctx, namespace, client.DryRunAll, client.FieldOwner(nsobject.FieldOwner)); {
 	case IsRefusal(err):
 		return nil, err, nil

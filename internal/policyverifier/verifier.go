@@ -212,7 +212,7 @@ func (v *Verifier) waitForInjection(
 	// server.
 	err = wait.PollUntilContextTimeout(ctx, probeInterval, probeTimeout, true, func(context.Context) (bool, error) {
 		for _, labels := range probes {
-			namespace, denied, err := dryRun(ctx, v.Client, labels)
+			namespace, denied, err := dryRun(ctx, v.Client, probePrefix, labels)
 			if denied != nil {
 				injected, refusal = false, denied
 				return true, nil

@@ -143,8 +143,8 @@ func (h *handler) receive(w http.ResponseWriter, r *http.Request, limit int) (*R
 	return request, nil
 }
 
-// responseTime is reserved for the response to reach the API server before its timeout. The API server would
-// then ignore the webhook.
+// responseTime, but at most half of the timeout, is reserved for the response to reach the API server before its timeout.
+// The API server would then ignore the webhook.
 const responseTime = time.Second
 
 // withTimeout limits a context to the timeout of the API server.
@@ -153,5 +153,6 @@ func withTimeout(ctx context.Context, r *http.Request) (context.Context, context
 	if err != nil {
 		timeout = limitedhttp.AnswerTimeout
 	}
-	return context.WithTimeout(ctx, min(timeout, limitedhttp.AnswerTimeout)-responseTime)
+	timeout = min(timeout, limitedhttp.AnswerTimeout)
+	return context.WithTimeout(ctx, timeout-min(responseTime, timeout/2))
 }

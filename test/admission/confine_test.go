@@ -197,7 +197,12 @@ func confinedWebhooks() {
 		w.MatchConditions = append(w.MatchConditions, admissionv1.MatchCondition{Name: "is-initializer", Expression: "true"})
 	}
 	noCondition := func(w *admissionv1.MutatingWebhook) { w.MatchConditions = nil }
-	rulesOfHold := func(c *configuration) { c.Webhooks[2].Rules = c.Webhooks[0].Rules }
+	held := func(resource string, scope admissionv1.ScopeType, operations ...admissionv1.OperationType) func(*admissionv1.MutatingWebhook) {
+		return func(w *admissionv1.MutatingWebhook) {
+			rule("*", "*", resource, operations...)(w)
+			w.Rules[0].Scope = &scope
+		}
+	}
 	const create, updateOperation = admissionv1.Create, admissionv1.Update
 
 	DescribeTable("of the operator gets what the cluster requires", func(ctx context.Context, name string, change func(*configuration)) {
@@ -211,7 +216,8 @@ func confinedWebhooks() {
 		Entry("rule", inject, of(0, rule("", "v1", "namespaces", create))),
 		Entry("rule for a subresource", inject, of(2, rule("", "v1", "namespaces/finalize", updateOperation, create))),
 		Entry("failurePolicy", inject, of(0, failurePolicy(admissionv1.Ignore))),
-		Entry("rules of waiting subjects", hold, rulesOfHold),
+		Entry("rules of hold", hold, of(0, held("*", admissionv1.NamespacedScope, create, updateOperation, admissionv1.Delete))),
+		Entry("rules of waiting subjects", hold, of(2, held("*", admissionv1.NamespacedScope, create))),
 		Entry("conditions of waiting subjects", hold, of(3, condition)),
 	)
 
@@ -235,7 +241,10 @@ func confinedWebhooks() {
 		Entry("rule for all operations", inject, of(0, rule("", "v1", "namespaces", admissionv1.OperationAll))),
 		Entry("rule for all subresources", inject, of(0, rule("", "v1", "namespaces/*", updateOperation))),
 		Entry("rule of hold", hold, of(0, rule("", "v1", "nodes", create))),
-		Entry("removed rules of hold", hold, of(0, func(w *admissionv1.MutatingWebhook) { w.Rules = nil })),
+		Entry("rule of hold for subresources", hold, of(0, held("*/*", admissionv1.NamespacedScope, create))),
+		Entry("rule of hold for cluster-scoped objects", hold, of(1, held("*", admissionv1.AllScopes, create))),
+		Entry("rule of hold for connections", hold, of(0, held("*", admissionv1.NamespacedScope, admissionv1.Connect))),
+		Entry("rule of the probe", hold, of(4, held("*", admissionv1.NamespacedScope, create))),
 		Entry("rule of waiting subjects", hold, of(2, rule("*", "*", "*/*", create))),
 		Entry("rule of templates", templates, of(0, rule("", "v1", "secrets", create))),
 		Entry("failurePolicy of restore", inject, of(2, failurePolicy(admissionv1.Fail))),

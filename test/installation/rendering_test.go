@@ -52,6 +52,7 @@ var _ = Describe("The manifest and the chart", func() {
 	},
 		Entry("separate finalization", "separate-finalization", "--set=finalization.separate=true", SpecTimeout(5*time.Minute)),
 		Entry("no finalization", "without-finalization", "--set=finalization.enabled=false", SpecTimeout(5*time.Minute)),
+		Entry("host network", "host-network", "--set=webhooks.hostNetwork=true", SpecTimeout(5*time.Minute)),
 	)
 })
 

@@ -194,7 +194,7 @@ func setURL(ctx context.Context, url string) {
 	GinkgoHelper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: internalv1alpha1.HoldConfiguration}, configuration)).To(Succeed())
-	hold.Configure(configuration, url, nil)
+	hold.Configure(configuration, url, true, nil)
 	Expect(cluster.Admin.Update(ctx, configuration)).To(Succeed())
 	// The API server reads webhook configurations with an informer.
 	time.Sleep(time.Second)

@@ -177,6 +177,13 @@ var _ = Describe("On an API server without MutatingAdmissionPolicy, the operator
 		}
 	}, SpecTimeout(5*time.Minute))
 
+	It("costs a write at most 2 s behind a firewall that drops packets", func(ctx context.Context) {
+		cluster.StopManager()
+		DeferCleanup(func(ctx context.Context) { startManager(ctx) })
+		proxy, _ := startManagerBehind(ctx)
+		expectUnreachable(ctx, proxy)
+	}, SpecTimeout(5*time.Minute))
+
 	// The API server cannot reach the Service of the webhooks, which the manifest contains.
 	It("keeps the settings of webhooks with a Service if the manifest is applied again", func(ctx context.Context) {
 		cluster.StopManager()

@@ -26,7 +26,7 @@ control-plane: {{ . }}
 {{- define "nslifecycle.mainFlags" -}}
 - {{ printf "--controllers=%s,-admission" .Values.controllers | quote }}
 {{- if .Values.webhooks.enabled }}
-- --webhook-bind-address=:9443
+- --webhook-bind-address=:{{ .Values.webhooks.port }}
 {{- if ne .Values.hold.duration "10s" }}
 - --hold-duration={{ .Values.hold.duration }}
 {{- end }}

@@ -34,6 +34,12 @@ metadata:
     control-plane: {{ $part.name }}
 spec:
   replicas: {{ .Values.replicas }}
+  {{- if and $part.webhooks .Values.webhooks.hostNetwork }}
+  strategy:
+    rollingUpdate:
+      maxSurge: 0
+      maxUnavailable: 1
+  {{- end }}
   selector:
     matchLabels:
       {{- include "nslifecycle.selector" $part.name | nindent 6 }}
@@ -54,6 +60,10 @@ spec:
         {{- end }}
     spec:
       serviceAccountName: nslifecycle-{{ $part.name }}
+      {{- if and $part.webhooks .Values.webhooks.hostNetwork }}
+      hostNetwork: true
+      dnsPolicy: ClusterFirstWithHostNet
+      {{- end }}
       {{- with .Values.imagePullSecrets }}
       imagePullSecrets:
       {{- toYaml . | nindent 6 }}
@@ -122,7 +132,7 @@ spec:
           protocol: TCP
         {{- if $part.webhooks }}
         - name: webhook
-          containerPort: 9443
+          containerPort: {{ .Values.webhooks.port }}
           protocol: TCP
         {{- end }}
         {{- if $part.metrics }}

@@ -253,7 +253,7 @@ func HoldOptions() (*hold.Options, error) {
 	}, nil
 }
 
-// WaitForHold waits until the webhook configurations contain the given URL and the certificate.
+// WaitForHold waits until the webhook configurations contain the given URL, the certificate and rules.
 func (c *ControlPlane) WaitForHold(ctx context.Context, url string) error {
 	api, err := client.New(c.Admin, client.Options{})
 	if err != nil {
@@ -270,6 +270,9 @@ func (c *ControlPlane) WaitForHold(ctx context.Context, url string) error {
 					if target.URL == nil || !strings.HasPrefix(*target.URL, url) || len(target.CABundle) == 0 {
 						return false, nil
 					}
+				}
+				if mutating, ok := configuration.(*admissionv1.MutatingWebhookConfiguration); ok && !hold.IsHolding(mutating) {
+					return false, nil
 				}
 			}
 			return true, nil
