@@ -31,7 +31,7 @@ objects do not depend on the release.
 
 // value is a value of the chart with the comment above it.
 type value struct {
-	path                  []string
+	path                   []string
 	defaultTo, description string
 }
 
