@@ -616,11 +616,11 @@ fi
 endef
 
 # Deletes bindings before policies, and both before all other objects, so that no policy refers to a
-# missing object: API servers reload policies once a second. API servers before 1.36 do not serve all
-# four kinds. `kubectl api-resources` would fail if the API server of any APIService is unavailable.
+# missing object: API servers reload policies once a second. The operator does not apply its policies again without the
+# bindings of the gate. API servers before 1.36 do not serve all four kinds. `kubectl api-resources` would fail if the API server of any APIService is unavailable.
 define delete-policies
 served="$$($(KUBECTL) get --raw /apis/admissionregistration.k8s.io/v1)"; \
-for kind in mutatingwebhookconfigurations mutatingadmissionpolicybindings validatingadmissionpolicybindings mutatingadmissionpolicies validatingadmissionpolicies; do \
+for kind in mutatingwebhookconfigurations validatingadmissionpolicybindings mutatingadmissionpolicybindings mutatingadmissionpolicies validatingadmissionpolicies; do \
 	if ! grep -q "\"name\": *\"$$kind\"" <<<"$$served"; then continue; fi; \
 	$(KUBECTL) delete "$$kind.admissionregistration.k8s.io" -l app.kubernetes.io/name=nslifecycle --ignore-not-found; \
 done; \

@@ -95,6 +95,7 @@ func TestNewLogger(t *testing.T) {
 				g.Expect(bytes.Contains(out.Bytes(), []byte("Debug message"))).To(Equal(level == "debug"))
 				g.Expect(bytes.Contains(out.Bytes(), []byte("Info message"))).To(Equal(level != "error"))
 				g.Expect(out.String()).To(And(ContainSubstring("Error message"), Not(ContainSubstring("\u202e"))))
+				g.Expect(out.String()).NotTo(ContainSubstring("TestNewLogger"), "a stack")
 				last := out.Bytes()[bytes.LastIndexByte(bytes.TrimSpace(out.Bytes()), '\n')+1:]
 				g.Expect(json.Valid(last)).To(Equal(format == formatJSON))
 			})

@@ -31,7 +31,10 @@ func newLogger(out io.Writer, level, format string) (logr.Logger, error) {
 	if !ok {
 		return logr.Logger{}, fmt.Errorf("--log-level %q is neither debug, info nor error", level)
 	}
-	settings := []zap.Opts{zap.WriteTo(printable.Log{Writer: out}), zap.Level(lowest)}
+	// The stacks of errors are those of libraries, for example of controller-runtime after a conflict.
+	settings := []zap.Opts{
+		zap.WriteTo(printable.Log{Writer: out}), zap.Level(lowest), zap.StacktraceLevel(zapcore.PanicLevel),
+	}
 	switch format {
 	case formatJSON:
 	case formatText:

@@ -44,8 +44,7 @@ const noWebhooks = "The manager serves no webhooks, so the gate policy rejects e
 	"and --webhook-url if the API server cannot reach Services"
 
 func main() {
-	// Print invalid flags and a missing cluster instead of logging them: the log would add a stack
-	// trace.
+	// A user reads about invalid flags and a missing cluster: they are printed instead of logged.
 	opts, err := parseOptions(os.Args[1:])
 	switch {
 	case errors.Is(err, pflag.ErrHelp):

@@ -10,11 +10,12 @@ metadata:
     app.kubernetes.io/name: nslifecycle
     nslifecycle.dev/policy: inject
 spec:
-  # This is the initial value. An API server can take up to 30 s to recognize a new parameter kind;
-  # with Fail, namespaces could not be created during that time. When every API server recognizes
-  # the kind, the operator sets Fail, so that a restarted API server rejects new namespaces instead
-  # of creating them without the pending list.
-  failurePolicy: Ignore
+  # A restarted API server rejects new namespaces until it has read the parameters, instead of creating them without
+  # the pending list. The same applies for up to 30 s after the installation, until an API server recognizes the new
+  # parameter kind. Therefore, the operator creates the binding (config/mutating/binding), without which the policy has
+  # no effect, after a minute. If it applies the policy itself, it creates the binding at once, and the policy has
+  # Ignore in the first minute.
+  failurePolicy: Fail
   # Later admission plugins must not change the injected state. The guard policy checks the result.
   reinvocationPolicy: Never
   paramKind:
@@ -143,28 +144,3 @@ spec:
         .map(k, JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
         variables.annotationsToSet.filter(v, !('' in v.parts)).map(v, JSONPatch{op: 'add',
           path: '/metadata/annotations/' + jsonpatch.escapeKey(v.key), value: v.parts.join('')})
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata:
-  name: nslifecycle-inject
-  labels:
-    app.kubernetes.io/name: nslifecycle
-    nslifecycle.dev/policy: inject
-spec:
-  policyName: nslifecycle-inject
-  paramRef:
-    name: effective
-    # If the set does not exist, no initializers are registered, and no list is added.
-    parameterNotFoundAction: Allow
-  # These rules repeat the policy's match constraints. The manager is allowed to patch the policy,
-  # to change its failurePolicy, and RBAC cannot limit a patch to one field. Without config/webhook, the
-  # manager is not allowed to change the binding, so a compromised manager cannot make the API server
-  # mutate other objects.
-  matchResources:
-    resourceRules:
-    - apiGroups: [""]
-      apiVersions: ["v1"]
-      operations: ["CREATE"]
-      resources: ["namespaces"]
-      scope: "*"

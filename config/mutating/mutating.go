@@ -16,4 +16,7 @@ var (
 	RequireSet []byte
 	//go:embed inject.yaml
 	Inject []byte
+	// InjectBinding is not in the directory that an administrator applies.
+	//go:embed binding/inject.yaml
+	InjectBinding []byte
 )

@@ -3,7 +3,8 @@
 
 // Command chart writes the static files of the Helm chart: CRDs, RBAC and admission policies. It
 // extracts them from the output of kustomize, so that both installations contain the same objects.
-// It also extracts optional objects from a second manifest, and writes one file for each option.
+// It also extracts optional objects from a second manifest, and writes one file for each option, and describes the values
+// in README.md and values.schema.json.
 //
 //	go run ./hack/chart dist/install.yaml optional.yaml dist/chart/files
 //
@@ -128,7 +129,7 @@ func run(args []string) error {
 			return fmt.Errorf("failed to write a file of the chart: %w", err)
 		}
 	}
-	return nil
+	return describeValues(filepath.Dir(args[2]))
 }
 
 // separator is the line between the objects in the output of kustomize, which indents multi-line

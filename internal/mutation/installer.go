@@ -21,6 +21,7 @@ import (
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 )
 
 const (
@@ -80,7 +81,8 @@ func (s State) String() string {
 // The permissions are in config/webhook.
 
 // Ensure applies the policies, or configures the webhooks for the set, and returns the resulting state. If the set is
-// nil, it changes nothing.
+// nil, it changes nothing. Without the configuration of the webhooks, it only binds a policy that an administrator has
+// applied.
 func (i *Installer) Ensure(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (State, error) {
 	var state State
 	var err error
@@ -91,7 +93,7 @@ func (i *Installer) Ensure(ctx context.Context, set *internalv1alpha1.NamespaceI
 	switch err := i.Live.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, configuration); {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
 		i.log(ctx, state)
-		return state, nil
+		return state, i.bind(ctx, state, set)
 	case err != nil:
 		return state, fmt.Errorf("failed to get MutatingWebhookConfiguration %q: %w",
 			internalv1alpha1.InjectConfiguration, err)
@@ -111,12 +113,42 @@ func (i *Installer) Ensure(ctx context.Context, set *internalv1alpha1.NamespaceI
 		if err := i.watch(Objects()...); err != nil {
 			return state, err
 		}
-		if err := i.applyPolicies(ctx, configuration); err != nil {
+		if _, err := policyapply.Apply(ctx, i.Client, i.Live, configuration, Policies()); err != nil {
 			return state, err
 		}
 	}
 	i.log(ctx, state)
-	return state, nil
+	return state, i.bind(ctx, state, set)
+}
+
+// bind creates the binding of inject, unless the policy could reject namespaces because an API server does not recognize
+// the parameter kind yet. The policy is its owner: an administrator can have applied it.
+func (i *Installer) bind(ctx context.Context, state State, set *internalv1alpha1.NamespaceInitializerSet) error {
+	if set == nil || !state.ServesPolicies {
+		return nil
+	}
+	inject, err := i.inject(ctx)
+	if inject == nil || err != nil {
+		return err
+	}
+	isStrict := ptr.Deref(inject.Spec.FailurePolicy, admissionv1.Fail) == admissionv1.Fail
+	if isStrict && i.Clock.Since(set.CreationTimestamp.Time) < policyapply.RecognizedAfter {
+		return nil
+	}
+	_, err = policyapply.Apply(ctx, i.Client, i.Live, inject, Binding())
+	return err
+}
+
+// inject returns the policy, or nil if it does not exist.
+func (i *Installer) inject(ctx context.Context) (*admissionv1.MutatingAdmissionPolicy, error) {
+	inject := &admissionv1.MutatingAdmissionPolicy{}
+	switch err := i.Live.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, inject); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("failed to get MutatingAdmissionPolicy %q: %w", internalv1alpha1.InjectConfiguration, err)
+	}
+	return inject, nil
 }
 
 func (i *Installer) watch(objects ...client.Object) error {
@@ -148,12 +180,11 @@ func (i *Installer) log(ctx context.Context, state State) {
 func (i *Installer) configure(ctx context.Context, state State, set *internalv1alpha1.NamespaceInitializerSet) error {
 	isNeeded, isOptional := !state.ServesPolicies || state.HasWebhooks(), false
 	if state.ServesPolicies && isNeeded {
-		inject := &admissionv1.MutatingAdmissionPolicy{}
-		err := i.Live.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, inject)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to get MutatingAdmissionPolicy %q: %w", internalv1alpha1.InjectConfiguration, err)
+		inject, err := i.inject(ctx)
+		if err != nil {
+			return err
 		}
-		isOptional = err == nil && i.Clock.Since(inject.CreationTimestamp.Time) >= optionalAfter
+		isOptional = inject != nil && i.Clock.Since(inject.CreationTimestamp.Time) >= optionalAfter
 	}
 	before := state.Configuration.DeepCopy()
 	configure(state.Configuration, settings{

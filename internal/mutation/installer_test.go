@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -124,6 +125,42 @@ func TestEnsureWithPolicies(t *testing.T) {
 	g.Expect(api.Get(ctx, client.ObjectKeyFromObject(inject), inject)).To(Succeed())
 	g.Expect(inject.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
 	g.Expect(inject.Labels).To(HaveKeyWithValue(internalv1alpha1.LabelPolicy, internalv1alpha1.PolicyInject))
+}
+
+func TestEnsureBindsPolicyOfAdministrator(t *testing.T) {
+	for name, test := range map[string]struct {
+		age           time.Duration
+		failurePolicy *admissionv1.FailurePolicyType
+		isMissing     bool
+		want          bool
+	}{
+		"an API server may not recognize the parameter kind": {age: policyapply.RecognizedAfter - time.Second},
+		"every API server recognizes the parameter kind":     {age: policyapply.RecognizedAfter, want: true},
+		"a policy that rejects nothing":                      {failurePolicy: ptr.To(admissionv1.Ignore), want: true},
+		"no policy":                                          {age: time.Hour, isMissing: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ctx := NewWithT(t), t.Context()
+			var objects []client.Object
+			if !test.isMissing {
+				inject := policy(internalv1alpha1.InjectConfiguration)
+				inject.UID, inject.Spec.FailurePolicy = "inject-uid", test.failurePolicy
+				objects = append(objects, inject)
+			}
+			api := newServer(true, objects...)
+			effective := set("rbac.corp.com")
+			effective.CreationTimestamp = metav1.NewTime(now.Add(-test.age))
+			_, err := api.installer().Ensure(ctx, effective)
+			g.Expect(err).NotTo(HaveOccurred())
+			var bindings admissionv1.MutatingAdmissionPolicyBindingList
+			g.Expect(api.List(ctx, &bindings)).To(Succeed())
+			if !test.want {
+				g.Expect(bindings.Items).To(BeEmpty())
+				return
+			}
+			g.Expect(bindings.Items).To(ConsistOf(HaveField("OwnerReferences", ConsistOf(HaveField("UID", BeEquivalentTo("inject-uid"))))))
+		})
+	}
 }
 
 func TestEnsureWithWebhooks(t *testing.T) {

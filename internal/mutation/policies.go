@@ -5,26 +5,22 @@ package mutation
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/config/mutating"
-	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 )
 
 const policyKind = "MutatingAdmissionPolicy"
@@ -59,105 +55,28 @@ func MissingResources(
 	}), nil
 }
 
-// manifests returns the policies in config/mutating, each before its binding.
-func manifests() []*unstructured.Unstructured {
-	var objects []*unstructured.Unstructured
-	for _, manifest := range [][]byte{mutating.Complete, mutating.RequireSet, mutating.Inject} {
-		decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(manifest)), len(manifest))
-		for {
-			object := &unstructured.Unstructured{}
-			err := decoder.Decode(object)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			utilruntime.Must(err) // The manifests are part of the program.
-			objects = append(objects, object)
+// Policies returns the policies in config/mutating with their bindings, except that of inject, which does not reject
+// namespaces yet.
+func Policies() []*unstructured.Unstructured {
+	objects := policyapply.Decode(mutating.Complete, mutating.RequireSet, mutating.Inject)
+	for _, object := range objects {
+		if object.GetName() == internalv1alpha1.InjectConfiguration {
+			utilruntime.Must(unstructured.SetNestedField(object.Object, string(admissionv1.Ignore), "spec", "failurePolicy"))
 		}
 	}
 	return objects
 }
 
+// Binding returns the binding of inject.
+func Binding() []*unstructured.Unstructured { return policyapply.Decode(mutating.InjectBinding) }
+
 // policy returns a policy in config/mutating.
 func policy(name string) *admissionv1.MutatingAdmissionPolicy {
 	decoded := &admissionv1.MutatingAdmissionPolicy{}
-	for _, object := range manifests() {
+	for _, object := range Policies() {
 		if object.GetKind() == policyKind && object.GetName() == name {
 			utilruntime.Must(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, decoded))
 		}
 	}
 	return decoded
-}
-
-// applyPolicies applies the policies and bindings that differ from config/mutating.
-func (i *Installer) applyPolicies(ctx context.Context, owner *admissionv1.MutatingWebhookConfiguration) error {
-	for _, desired := range manifests() {
-		key := desired.GetKind() + "/" + desired.GetName()
-		live := &unstructured.Unstructured{}
-		live.SetGroupVersionKind(desired.GroupVersionKind())
-		err := i.Live.Get(ctx, client.ObjectKeyFromObject(desired), live)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to get %s: %w", key, err)
-		}
-		// The operator sets failurePolicy of inject to Fail later, and must not reset it.
-		if current, found, _ := unstructured.NestedString(live.Object, "spec", "failurePolicy"); found {
-			utilruntime.Must(unstructured.SetNestedField(desired.Object, current, "spec", "failurePolicy"))
-		}
-		desired.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration",
-			Name: owner.Name, UID: owner.UID,
-		}})
-		if err == nil && isCurrent(desired, live) {
-			continue
-		}
-		err = i.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
-			client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
-		if apierrors.IsForbidden(err) {
-			return nil // An administrator applies the policies. The caller verifies that they exist.
-		}
-		if err != nil {
-			return fmt.Errorf("failed to apply %s: %w", key, err)
-		}
-	}
-	return nil
-}
-
-// isCurrent reports whether applying the desired object would change nothing.
-func isCurrent(desired, live *unstructured.Unstructured) bool {
-	labels := live.GetLabels()
-	for key, value := range desired.GetLabels() {
-		if labels[key] != value {
-			return false
-		}
-	}
-	return apiequality.Semantic.DeepEqual(desired.GetOwnerReferences(), live.GetOwnerReferences()) &&
-		isEqual(desired.Object["spec"], live.Object["spec"])
-}
-
-// isEqual compares JSON values. The live value can also contain default values.
-func isEqual(desired, live any) bool {
-	switch desired := desired.(type) {
-	case map[string]any:
-		live, ok := live.(map[string]any)
-		for key, value := range live {
-			if _, isDesired := desired[key]; !isDesired && !isDefault(value) {
-				return false
-			}
-		}
-		for key, value := range desired {
-			if !ok || !isEqual(value, live[key]) {
-				return false
-			}
-		}
-		return ok
-	case []any:
-		live, ok := live.([]any)
-		return ok && slices.EqualFunc(desired, live, isEqual)
-	}
-	return desired == live
-}
-
-// isDefault reports whether the API server adds a value: an empty selector, or matchPolicy Equivalent.
-func isDefault(value any) bool {
-	object, ok := value.(map[string]any)
-	return ok && len(object) == 0 || value == string(admissionv1.Equivalent)
 }

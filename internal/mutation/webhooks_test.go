@@ -113,30 +113,10 @@ func TestConfigureURL(t *testing.T) {
 // The webhooks take their rules and conditions from the policies.
 func TestManifests(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(manifests()).To(HaveLen(6))
+	g.Expect(Policies()).To(HaveLen(5))
+	g.Expect(Binding()).To(HaveLen(1))
 	for _, name := range []string{internalv1alpha1.InjectConfiguration, completePolicy} {
 		g.Expect(policy(name).Spec.MatchConstraints.ResourceRules).To(HaveLen(1), name)
 		g.Expect(policy(name).Spec.MatchConditions).To(HaveLen(1), name)
-	}
-}
-
-func TestIsEqual(t *testing.T) {
-	list := func(values ...any) any { return values }
-	type object = map[string]any
-	desired := object{"rules": list(object{"scope": "*"}), "failurePolicy": "Fail"}
-	for name, test := range map[string]struct {
-		live any
-		want bool
-	}{
-		"equal":         {live: object{"rules": list(object{"scope": "*"}), "failurePolicy": "Fail"}, want: true},
-		"with defaults": {live: object{"rules": list(object{"scope": "*"}), "failurePolicy": "Fail", "matchPolicy": "Equivalent", "namespaceSelector": object{}}, want: true},
-		"another value": {live: object{"rules": list(object{"scope": "Namespaced"}), "failurePolicy": "Fail"}},
-		"a selector":    {live: object{"rules": list(object{"scope": "*"}), "failurePolicy": "Fail", "objectSelector": object{"matchLabels": object{"a": "b"}}}},
-		"another list":  {live: object{"rules": list(), "failurePolicy": "Fail"}},
-		"a field less":  {live: object{"rules": list(object{"scope": "*"})}},
-		"another type":  {live: list()},
-		"nothing":       {},
-	} {
-		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(isEqual(desired, test.live)).To(Equal(test.want)) })
 	}
 }

@@ -45,7 +45,7 @@ func (v *Verifier) ensureConfinement(
 	case len(subjects) == 0:
 		err = v.deleteConfinement(ctx, binding, policy)
 	case len(found.missing(protecting())) == 0:
-		err = v.applyConfinement(ctx, policy, binding, found.validating[internalv1alpha1.PolicyGate][0])
+		err = v.applyConfinement(ctx, policy, binding, found.gate())
 	}
 	if apierrors.IsForbidden(err) {
 		return msgNotConfined(len(subjects)), nil

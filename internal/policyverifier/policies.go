@@ -138,14 +138,20 @@ func mutating() []policy {
 	}
 }
 
-// protecting returns the policies that protect the state of an initialization.
-func protecting() []policy {
+// installedFirst returns the policies in config/admission without which the operator applies no policies: an
+// administrator might be removing all of them.
+func installedFirst() []policy {
 	return []policy{
 		{kind: validatingKind, label: internalv1alpha1.PolicyGate},
-		{kind: validatingKind, label: internalv1alpha1.PolicyWaitingSubjects},
-		{kind: validatingKind, label: internalv1alpha1.PolicyInitializerSubjects},
 		{kind: validatingKind, label: internalv1alpha1.PolicyGuard},
 	}
+}
+
+// protecting returns the policies that protect the state of an initialization.
+func protecting() []policy {
+	return append(installedFirst(),
+		policy{kind: validatingKind, label: internalv1alpha1.PolicyWaitingSubjects},
+		policy{kind: validatingKind, label: internalv1alpha1.PolicyInitializerSubjects})
 }
 
 // forTemplates returns the policies for NamespaceTemplates. Initializers do not depend on them.
@@ -215,6 +221,11 @@ func enforcing(set *internalv1alpha1.NamespaceInitializerSet) []string {
 		enforced = append(enforced, internalv1alpha1.PolicyInitializerSubjects)
 	}
 	return enforced
+}
+
+// gate returns the gate policy. The caller has verified that it exists.
+func (i installed) gate() *admissionv1.ValidatingAdmissionPolicy {
+	return i.validating[internalv1alpha1.PolicyGate][0]
 }
 
 // missing describes the policies and bindings that are not installed.

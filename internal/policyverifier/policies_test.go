@@ -35,8 +35,8 @@ func TestMissingPolicies(t *testing.T) {
 			want: []string{
 				`MutatingAdmissionPolicy "inject"`, `MutatingAdmissionPolicy "complete"`,
 				`MutatingAdmissionPolicy "require-set"`,
-				`ValidatingAdmissionPolicy "gate"`, `ValidatingAdmissionPolicy "waiting-subjects"`,
-				`ValidatingAdmissionPolicy "initializer-subjects"`, `ValidatingAdmissionPolicy "guard"`,
+				`ValidatingAdmissionPolicy "gate"`, `ValidatingAdmissionPolicy "guard"`,
+				`ValidatingAdmissionPolicy "waiting-subjects"`, `ValidatingAdmissionPolicy "initializer-subjects"`,
 			},
 		},
 		"a policy is missing, but not its binding": {
@@ -95,12 +95,49 @@ func TestMissingPolicies(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, found, err := newVerifier(interceptor.Funcs{}, test.installed...).find(t.Context(), policytest.Set())
+			unauthorized := interceptor.Funcs{Apply: policytest.FailingApply(errForbidden)}
+			_, found, err := newVerifier(unauthorized, test.installed...).find(t.Context(), policytest.Set())
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(found.missingWith(mutation.State{ServesPolicies: true})).To(Equal(test.want))
 			if len(test.want) == 0 {
 				g.Expect(found.inject.Name).To(Equal("nslifecycle-inject"))
 				g.Expect(found.injectBinding.Name).To(Equal("inject-binding"))
+			}
+		})
+	}
+}
+
+func TestApplyPolicies(t *testing.T) {
+	fromManifests := func() []client.Object {
+		return []client.Object{
+			policytest.ValidatingPolicy("prefix-gate", internalv1alpha1.PolicyGate),
+			policytest.ValidatingBinding("gate", internalv1alpha1.PolicyGate, "prefix-gate"),
+			policytest.ValidatingBinding("gate-resources", internalv1alpha1.PolicyGate, "prefix-gate"),
+			policytest.ValidatingPolicy("prefix-guard", internalv1alpha1.PolicyGuard),
+			policytest.ValidatingBinding("guard", internalv1alpha1.PolicyGuard, "prefix-guard"),
+		}
+	}
+	all := append(protecting(), policy{kind: validatingKind, label: internalv1alpha1.PolicyTemplates})
+	for name, test := range map[string]struct {
+		installed   []client.Object
+		wantMissing int
+	}{
+		"applied with the manifests":            {installed: fromManifests()},
+		"an administrator removes the policies": {installed: policytest.Without(fromManifests(), "gate"), wantMissing: 4},
+		"nothing is installed":                  {wantMissing: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, found, err := newVerifier(interceptor.Funcs{}, test.installed...).find(t.Context(), policytest.Set())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.missing(all)).To(HaveLen(test.wantMissing))
+			for _, label := range []string{
+				internalv1alpha1.PolicyWaitingSubjects, internalv1alpha1.PolicyInitializerSubjects, internalv1alpha1.PolicyTemplates,
+			} {
+				for _, policy := range found.validating[label] {
+					g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Ignore)))
+					g.Expect(policy.OwnerReferences).To(ConsistOf(HaveField("Name", "prefix-gate")))
+				}
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
@@ -21,18 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/config/validating"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 )
 
 const (
-	// failAfter is the age of the set after which every API server recognizes its type: admission
-	// looks up parameter kinds in a discovery cache that is refreshed every 30 s (k8s.io/apiserver,
-	// pkg/server/options/admission.go).
-	failAfter = 60 * time.Second
-
 	// probeTimeout is how long Verify waits for the API server to enforce a new set. It repeats the
 	// dry runs every probeInterval.
 	probeTimeout  = time.Second
@@ -51,7 +49,7 @@ type Verifier struct {
 	// Client reads the validating policies from its cache, and writes.
 	client.Client
 	Clock clock.PassiveClock
-	// Live reads the mutating policies from the API server.
+	// Live reads the mutating policies, and those that Verify has applied, from the API server.
 	Live     client.Reader
 	Mutation Mutation
 
@@ -81,11 +79,12 @@ type PolicyStatus struct {
 // The API server requires get of those who write a policy with the set as its parameter.
 // +kubebuilder:rbac:groups=internal.nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=internal.nslifecycle.dev,resources=namespaceinitializersets/status,verbs=patch
-// The operator changes only the failurePolicy of these policies; see ensureFail.
+// The operator applies the policies in config/validating and the binding of inject. The permissions for config/mutating
+// are in config/webhook.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list;watch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies,resourceNames=nslifecycle-templates;nslifecycle-waiting-subjects;nslifecycle-waiting-subjects-resources-named-namespaces;nslifecycle-initializer-subjects,verbs=patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicybindings,resourceNames=nslifecycle-inject,verbs=create;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=nslifecycle-templates;nslifecycle-waiting-subjects;nslifecycle-waiting-subjects-resources-named-namespaces;nslifecycle-initializer-subjects,verbs=create;patch
 // The operator creates Namespaces only as dry runs.
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 
@@ -139,6 +138,9 @@ func (v *Verifier) find(
 	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet,
 ) (mutation.State, installed, error) {
 	found, err := list(ctx, v.Client)
+	if err == nil {
+		found, err = v.applyPolicies(ctx, found)
+	}
 	if err != nil {
 		return mutation.State{}, found, err
 	}
@@ -150,6 +152,24 @@ func (v *Verifier) find(
 		err = found.addMutating(ctx, v.Live)
 	}
 	return state, found, err
+}
+
+// Policies returns the policies in config/validating with their bindings.
+func Policies() []*unstructured.Unstructured {
+	return policyapply.Decode(validating.WaitingSubjects, validating.InitializerSubjects, validating.Templates)
+}
+
+// applyPolicies applies the policies in config/validating, and returns the installed policies. With the gate policy as
+// their owner, they are removed together with the policies in the manifests.
+func (v *Verifier) applyPolicies(ctx context.Context, found installed) (installed, error) {
+	if len(found.missing(installedFirst())) > 0 {
+		return found, nil
+	}
+	hasApplied, err := policyapply.Apply(ctx, v.Client, v.Client, found.gate(), Policies())
+	if err != nil || !hasApplied {
+		return found, err
+	}
+	return list(ctx, v.Live) // The cache does not contain them yet.
 }
 
 // missingWith describes the missing policies, and the webhooks if the API server requires them.
@@ -257,9 +277,9 @@ func hasInitializers(
 
 // ensureFail sets the failure policy of the inject policy to Fail, and that of the policies for templates,
 // waitingSubjects and subjects if the set contains any. The API server then denies requests while it cannot
-// read the set, for example shortly after a restart. The manifest cannot contain Fail: no Namespace could be
-// created until the API server has discovered the set's type. ensureFail adds a missing permission, and the
-// time until every API server has discovered the type, to the given status.
+// read the set, for example shortly after a restart. The manifests of package policyapply cannot contain Fail: no
+// Namespace could be created until the API server has discovered the set's type. ensureFail adds a missing permission, and
+// the time until every API server has discovered the type, to the given status.
 func (v *Verifier) ensureFail(
 	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, found installed, status PolicyStatus,
 ) (PolicyStatus, error) {
@@ -267,7 +287,7 @@ func (v *Verifier) ensureFail(
 	if len(policies) == 0 {
 		return status, nil
 	}
-	if left := failAfter - v.Clock.Since(set.CreationTimestamp.Time); left > 0 {
+	if left := policyapply.RecognizedAfter - v.Clock.Since(set.CreationTimestamp.Time); left > 0 {
 		status.retryAfter(left)
 		return status, nil
 	}

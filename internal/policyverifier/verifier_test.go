@@ -24,6 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
+	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
@@ -219,23 +220,23 @@ func TestEnsureFail(t *testing.T) {
 		want       PolicyStatus
 		wantFail   []string
 	}{
-		"with neither templates nor subjects": {age: failAfter, set: func(*internalv1alpha1.NamespaceInitializerSet) {}},
+		"with neither templates nor subjects": {age: policyapply.RecognizedAfter, set: func(*internalv1alpha1.NamespaceInitializerSet) {}},
 		"the set is too young": {
-			age: failAfter - 5*time.Second, set: templates, want: PolicyStatus{RetryAfter: 5 * time.Second},
+			age: policyapply.RecognizedAfter - 5*time.Second, set: templates, want: PolicyStatus{RetryAfter: 5 * time.Second},
 		},
-		"with a template": {age: failAfter, set: templates, wantFail: []string{"nslifecycle-templates"}},
+		"with a template": {age: policyapply.RecognizedAfter, set: templates, wantFail: []string{"nslifecycle-templates"}},
 		"with a waiting subject": {
-			age: failAfter, set: func(set *internalv1alpha1.NamespaceInitializerSet) { set.WaitingSubjects = waiting },
+			age: policyapply.RecognizedAfter, set: func(set *internalv1alpha1.NamespaceInitializerSet) { set.WaitingSubjects = waiting },
 			wantFail: []string{
 				"nslifecycle-initializer-subjects", "nslifecycle-waiting-subjects", "nslifecycle-waiting-subjects-resources",
 			},
 		},
 		"with the subject of an initializer": {
-			age: failAfter, set: func(set *internalv1alpha1.NamespaceInitializerSet) { set.Initializers[1].Subjects = waiting },
+			age: policyapply.RecognizedAfter, set: func(set *internalv1alpha1.NamespaceInitializerSet) { set.Initializers[1].Subjects = waiting },
 			wantFail: []string{"nslifecycle-initializer-subjects"},
 		},
 		"not authorized": {
-			age: failAfter, set: templates, patchError: errForbidden,
+			age: policyapply.RecognizedAfter, set: templates, patchError: errForbidden,
 			want: PolicyStatus{Message: msgFailurePolicyForbidden("nslifecycle-templates"), RetryAfter: time.Minute},
 		},
 	}
@@ -364,7 +365,8 @@ func TestVerifyWithoutPoliciesForTemplates(t *testing.T) {
 	g := NewWithT(t)
 	installed := policytest.Without(policytest.Default(admissionv1.Fail), "nslifecycle-templates")
 	server := &policytest.DryRuns{Responses: []policytest.DryRun{{}}}
-	verifier := newVerifier(interceptor.Funcs{Create: server.Create}, installed...)
+	unauthorized := policytest.FailingApply(errForbidden)
+	verifier := newVerifier(interceptor.Funcs{Create: server.Create, Apply: unauthorized}, installed...)
 	set := policytest.Set()
 	status, err := verifier.Verify(t.Context(), set)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -83,7 +83,7 @@ var _ = Describe("Without a manager", Ordered, ContinueOnFailure, func() {
 func install(ctx context.Context) {
 	GinkgoHelper()
 	cluster.Install(ctx, "default")
-	Expect(cluster.InstallMutating(ctx)).To(Succeed())
+	Expect(cluster.InstallPolicies(ctx)).To(Succeed())
 }
 
 // publish replaces the effective set by one with the templates of all specs. See publishSet.

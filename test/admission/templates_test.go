@@ -108,7 +108,7 @@ func restrictedTemplates() {
 		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metaOf("", "nslifecycle-inject")}
 		Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(cluster.InstallMutating(ctx)).To(Succeed())
+			Expect(cluster.InstallPolicies(ctx)).To(Succeed())
 			publish(ctx)
 		})
 		send := func(selected string) error {

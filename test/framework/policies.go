@@ -37,15 +37,15 @@ func SkipWithoutPolicies(ctx context.Context, config *rest.Config, reason string
 }
 
 // PolicyKinds returns the types of webhook configurations and admission policies that an API server serves, in the
-// order in which they must be deleted: without the configuration of the webhooks, the operator does not apply the
-// mutating policies again.
+// order in which they must be deleted: without the bindings of the gate policy, the operator does not apply its policies
+// again.
 func PolicyKinds(ctx context.Context, config *rest.Config) string {
 	GinkgoHelper()
-	kinds := []string{"mutatingwebhookconfigurations"}
+	kinds := []string{"mutatingwebhookconfigurations", "validatingadmissionpolicybindings"}
 	if ServesPolicies(ctx, config) {
 		kinds = append(kinds, "mutatingadmissionpolicybindings", "mutatingadmissionpolicies")
 	}
-	return strings.Join(append(kinds, "validatingadmissionpolicybindings", "validatingadmissionpolicies"), ",")
+	return strings.Join(append(kinds, "validatingadmissionpolicies"), ",")
 }
 
 // DenyByPolicy makes a policy deny the requests that a CEL expression matches, with a message. It returns the

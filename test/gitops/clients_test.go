@@ -24,6 +24,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -176,7 +177,11 @@ func startInitializer(ctx context.Context, duration time.Duration) {
 // newFlux returns the code of kustomize-controller that applies objects, for the ordinary user. The health checks are
 // the field spec.healthCheckExprs of a Kustomization.
 func newFlux(healthChecks []kustomize.CustomHealthCheck) (*ssa.ResourceManager, error) {
-	c, err := client.New(controlplane.Unlimited(cluster.Ordinary.Config), client.Options{})
+	return newFluxAs(cluster.Ordinary.Config, healthChecks)
+}
+
+func newFluxAs(config *rest.Config, healthChecks []kustomize.CustomHealthCheck) (*ssa.ResourceManager, error) {
+	c, err := client.New(controlplane.Unlimited(config), client.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ package webhooks
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -159,7 +160,8 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 			policies, bindings := installed(Default, ctx)
 			Expect(append(policies, bindings...)).To(BeEmpty())
 
-			Expect(cluster.InstallMutating(ctx)).To(Succeed())
+			_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-f", filepath.Join(controlplane.Root(), "config", "mutating"))
+			Expect(err).NotTo(HaveOccurred())
 			cluster.ExpectActive(ctx, "manual")
 			cluster.ExpectInjected(ctx)
 			for _, name := range policyNames {

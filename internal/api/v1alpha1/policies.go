@@ -10,7 +10,7 @@ import "github.com/nslifecycle/nslifecycle/api/v1alpha1"
 // add a prefix to their names.
 const LabelPolicy = v1alpha1.Prefix + "policy"
 
-// The admission policies in config/admission and config/mutating.
+// The admission policies in config/admission, config/mutating and config/validating.
 const (
 	// PolicyInject adds the list of pending initializers to a new Namespace.
 	PolicyInject = "inject"

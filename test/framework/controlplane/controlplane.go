@@ -26,9 +26,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
 // The names of the operator's objects in config/default.
@@ -221,10 +224,19 @@ func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error 
 	return err
 }
 
-// InstallMutating applies config/mutating, as the manager does, for tests without a manager.
-func (c *ControlPlane) InstallMutating(ctx context.Context) error {
-	_, err := c.Kubectl(ctx, c.Admin, "apply", "-f", filepath.Join(Root(), "config", "mutating"))
-	return err
+// InstallPolicies applies config/mutating and config/validating, as the manager does, for tests without a manager.
+func (c *ControlPlane) InstallPolicies(ctx context.Context) error {
+	admin, err := NewClient(c.Admin)
+	if err != nil {
+		return err
+	}
+	for _, policy := range slices.Concat(policyverifier.Policies(), mutation.Policies(), mutation.Binding()) {
+		err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(policy), client.FieldOwner("test"), client.ForceOwnership)
+		if err != nil {
+			return fmt.Errorf("failed to apply %s %q: %w", policy.GetKind(), policy.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // InstallHold applies the given directory in config, such as default, as described in the

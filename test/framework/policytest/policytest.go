@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -204,6 +205,15 @@ func FailingPatch(err error) func(
 	context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption,
 ) error {
 	return func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return err
+	}
+}
+
+// FailingApply is like FailingPatch for server-side apply.
+func FailingApply(err error) func(
+	context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption,
+) error {
+	return func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 		return err
 	}
 }

@@ -1,5 +1,3 @@
-# Generated from initializer_subjects.yaml.tpl by `make manifests`. Do not edit.
-
 # Enforces the subjects of initializers: only they can remove the initializer from the pending list,
 # and only when it is first. Users that must wait (waitingSubjects) cannot change the state of an
 # initialization. Only the operator can write the start of a turn, from which timeouts are counted; it is removed in the
@@ -7,8 +5,9 @@
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
-  name: initializer-subjects
+  name: nslifecycle-initializer-subjects
   labels:
+    app.kubernetes.io/name: nslifecycle
     nslifecycle.dev/policy: initializer-subjects
 spec:
   # This is the initial value, as in the inject policy. The operator sets Fail when every API server
@@ -57,10 +56,7 @@ spec:
   # The initializers with subjects that the user does not implement.
   - name: foreign
     expression: >-
-      variables.removed.filter(i, !i.subjects.exists(s,
-        s.kind == 'Group' ? s.name in request.userInfo.?groups.orValue([]) :
-        s.kind == 'User' ? s.name == request.userInfo.username :
-        'system:serviceaccount:' + s.?namespace.orValue('') + ':' + s.name == request.userInfo.username))
+      variables.removed.filter(i, !{{include "containsUser" "subjects" "i.subjects"}})
       .map(i, i.name)
   # The initializers with subjects that are removed although an earlier one remains in the list.
   - name: early
@@ -70,10 +66,7 @@ spec:
       .filter(n, variables.oldPending.indexOf(n) > variables.oldPending.indexOf(variables.pending[0]))
   validations:
   - expression: >-
-      !params.?waitingSubjects.orValue([]).exists(s,
-        s.kind == 'Group' ? s.name in request.userInfo.?groups.orValue([]) :
-        s.kind == 'User' ? s.name == request.userInfo.username :
-        'system:serviceaccount:' + s.?namespace.orValue('') + ':' + s.name == request.userInfo.username)
+      !{{include "containsUser" "subjects" "params.?waitingSubjects.orValue([])"}}
     reason: Forbidden
     messageExpression: >-
       'user "' + request.userInfo.username + '" is not allowed to change the initialization of namespace "'
@@ -102,26 +95,14 @@ spec:
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
-  name: initializer-subjects
+  name: nslifecycle-initializer-subjects
   labels:
+    app.kubernetes.io/name: nslifecycle
     nslifecycle.dev/policy: initializer-subjects
 spec:
-  policyName: initializer-subjects
+  policyName: nslifecycle-initializer-subjects
   validationActions: ["Deny"]
   # Without a set, no initializer has subjects.
   paramRef:
     name: effective
     parameterNotFoundAction: Allow
-  # These rules repeat the policy's match constraints, as in the inject policy: the manager is allowed to
-  # patch the policy, but not the binding.
-  matchResources:
-    resourceRules:
-    - apiGroups: [""]
-      apiVersions: ["v1"]
-      operations: ["UPDATE"]
-      resources: ["namespaces", "namespaces/status", "namespaces/finalize"]
-      scope: "*"
-    objectSelector:
-      matchExpressions:
-      - key: nslifecycle.dev/initializing
-        operator: Exists

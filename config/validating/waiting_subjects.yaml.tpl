@@ -24,8 +24,9 @@ validations:
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
-  name: waiting-subjects
+  name: nslifecycle-waiting-subjects
   labels:
+    app.kubernetes.io/name: nslifecycle
     nslifecycle.dev/policy: waiting-subjects
 spec:
   # This is the initial value, as in the inject policy. The operator sets Fail when every API server
@@ -52,37 +53,26 @@ spec:
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
-  name: waiting-subjects
+  name: nslifecycle-waiting-subjects
   labels:
+    app.kubernetes.io/name: nslifecycle
     nslifecycle.dev/policy: waiting-subjects
 spec:
-  policyName: waiting-subjects
+  policyName: nslifecycle-waiting-subjects
   validationActions: ["Deny"]
   # Without a set, there are no waitingSubjects.
   paramRef:
     name: effective
     parameterNotFoundAction: Allow
-  # These rules repeat the policy's match constraints, as in the inject policy: the manager is allowed to
-  # patch the policy, but not the binding.
-  matchResources:
-    namespaceSelector:
-      matchExpressions:
-      - key: nslifecycle.dev/initializing
-        operator: Exists
-    resourceRules:
-    - apiGroups: ["*"]
-      apiVersions: ["*"]
-      operations: ["*"]
-      resources: ["*/*"]
-      scope: Namespaced
 ---
 # The same for custom resources named "namespaces", to which the namespaceSelector does not apply, as in
 # the gate policy. It is a policy of its own, because the first one must have the namespaceSelector.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
-  name: waiting-subjects-resources-named-namespaces
+  name: nslifecycle-waiting-subjects-resources-named-namespaces
   labels:
+    app.kubernetes.io/name: nslifecycle
     nslifecycle.dev/policy: waiting-subjects
 spec:
   failurePolicy: Ignore
@@ -101,19 +91,13 @@ spec:
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
-  name: waiting-subjects-resources-named-namespaces
+  name: nslifecycle-waiting-subjects-resources-named-namespaces
   labels:
+    app.kubernetes.io/name: nslifecycle
     nslifecycle.dev/policy: waiting-subjects
 spec:
-  policyName: waiting-subjects-resources-named-namespaces
+  policyName: nslifecycle-waiting-subjects-resources-named-namespaces
   validationActions: ["Deny"]
   paramRef:
     name: effective
     parameterNotFoundAction: Allow
-  matchResources:
-    resourceRules:
-    - apiGroups: ["*"]
-      apiVersions: ["*"]
-      operations: ["CREATE", "UPDATE"]
-      resources: ["namespaces"]
-      scope: Namespaced

@@ -1,5 +1,3 @@
-# Generated from templates.yaml.tpl by `make manifests`. Do not edit.
-
 # Validates the templates and the parameters that users choose for a namespace, and protects the labels and annotations
 # that templates lock. The templates come from
 # NamespaceInitializerSet/effective, which the operator writes. The inject policy adds the defaults
@@ -7,8 +5,9 @@
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
-  name: templates
+  name: nslifecycle-templates
   labels:
+    app.kubernetes.io/name: nslifecycle
     nslifecycle.dev/policy: templates
 spec:
   # This is the initial value, as in the inject policy. The operator sets Fail when every API server
@@ -38,8 +37,7 @@ spec:
       (oldObject == null || object.metadata.?labels != oldObject.metadata.?labels ||
        object.metadata.?annotations != oldObject.metadata.?annotations) &&
       request.userInfo.username != params.?operator.orValue('') &&
-      !(object.metadata.?name.orValue('') in
-      ['default', 'kube-node-lease', 'kube-public', 'kube-system', string(params.?systemNamespace.orValue('-'))])
+      !({{include "isExempt"}})
   variables:
   - name: isCreate
     expression: "oldObject == null"
@@ -71,27 +69,13 @@ spec:
       ? [variables.annotations['nslifecycle.dev/selected-templates'].split(',')].map(names,
           params.?templates.orValue([]).filter(t, t.name in names))[0] :
       params.?templates.orValue([]).filter(t,
-        variables.chosen == t.name || has(t.namespaceSelector) &&
-        t.namespaceSelector.?matchLabels.orValue({}).all(k,
-          k in variables.labels && variables.labels[k] == t.namespaceSelector.matchLabels[k]) &&
-        t.namespaceSelector.?matchExpressions.orValue([]).all(r,
-          r.operator == 'In' ? r.key in variables.labels && variables.labels[r.key] in r.?values.orValue([]) :
-          r.operator == 'NotIn' ? !(r.key in variables.labels && variables.labels[r.key] in r.?values.orValue([])) :
-          r.operator == 'Exists' ? r.key in variables.labels :
-          r.operator == 'DoesNotExist' ? !(r.key in variables.labels) : true))
+        variables.chosen == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.labels" "isUnnamed" ""}})
   # The names of those that did not select it before the request.
   - name: added
     expression: >-
       (variables.isCreate ? variables.templates : variables.labels == variables.oldLabels ? [] :
        variables.templates.filter(t,
-        !(variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == t.name || has(t.namespaceSelector) &&
-        t.namespaceSelector.?matchLabels.orValue({}).all(k,
-          k in variables.oldLabels && variables.oldLabels[k] == t.namespaceSelector.matchLabels[k]) &&
-        t.namespaceSelector.?matchExpressions.orValue([]).all(r,
-          r.operator == 'In' ? r.key in variables.oldLabels && variables.oldLabels[r.key] in r.?values.orValue([]) :
-          r.operator == 'NotIn' ? !(r.key in variables.oldLabels && variables.oldLabels[r.key] in r.?values.orValue([])) :
-          r.operator == 'Exists' ? r.key in variables.oldLabels :
-          r.operator == 'DoesNotExist' ? !(r.key in variables.oldLabels) : true))))
+        !(variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.oldLabels" "isUnnamed" ""}})))
       .map(t, t.name)
   - name: restricted
     expression: >-
@@ -105,7 +89,7 @@ spec:
       ? variables.oldAnnotations[?'nslifecycle.dev/selected-templates'].orValue('').split(',') : []
   - name: recorded
     expression: >-
-      variables.record.findAll('"[-.a-z0-9]+":[{]"(revision|target)"').map(s, s.split('"')[1])
+      {{include "recordedTemplates" "record" "variables.record"}}
   # The templates in the namespace that lock its labels and annotations.
   - name: locking
     expression: >-
@@ -125,22 +109,8 @@ spec:
            variables.record.contains('"' + v.key + '":"')))
           .map(v, 'annotation ' + v.key + ': template "' + t.name + '" sets and locks it') +
         (variables.labels == variables.oldLabels ||
-         !(variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == t.name || has(t.namespaceSelector) &&
-         t.namespaceSelector.?matchLabels.orValue({}).all(k,
-           k in variables.oldLabels && variables.oldLabels[k] == t.namespaceSelector.matchLabels[k]) &&
-         t.namespaceSelector.?matchExpressions.orValue([]).all(r,
-           r.operator == 'In' ? r.key in variables.oldLabels && variables.oldLabels[r.key] in r.?values.orValue([]) :
-           r.operator == 'NotIn' ? !(r.key in variables.oldLabels && variables.oldLabels[r.key] in r.?values.orValue([])) :
-           r.operator == 'Exists' ? r.key in variables.oldLabels :
-           r.operator == 'DoesNotExist' ? !(r.key in variables.oldLabels) : true)) ||
-         (variables.chosen == t.name || has(t.namespaceSelector) &&
-         t.namespaceSelector.?matchLabels.orValue({}).all(k,
-           k in variables.labels && variables.labels[k] == t.namespaceSelector.matchLabels[k]) &&
-         t.namespaceSelector.?matchExpressions.orValue([]).all(r,
-           r.operator == 'In' ? r.key in variables.labels && variables.labels[r.key] in r.?values.orValue([]) :
-           r.operator == 'NotIn' ? !(r.key in variables.labels && variables.labels[r.key] in r.?values.orValue([])) :
-           r.operator == 'Exists' ? r.key in variables.labels :
-           r.operator == 'DoesNotExist' ? !(r.key in variables.labels) : true))
+         !(variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.oldLabels" "isUnnamed" ""}}) ||
+         (variables.chosen == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.labels" "isUnnamed" ""}})
          ? [] : ['template "' + t.name + '" locks labels or annotations, and would no longer select the namespace']))
   # The total length of the patterns, and the number of lists. The limits of these and of the number of keys bound the
   # cost of the rules below.
@@ -234,8 +204,7 @@ spec:
     reason: Invalid
     message: "the NamespaceTemplates that select the namespace have more than 16 parameters that are lists in total"
   - expression: >-
-      variables.locked.all(m, m.size() == 0) || authorizer.group('').resource('namespaces').name(object.metadata.name).check('initialize').allowed() ||
-        authorizer.group('').resource('namespaces').name(object.metadata.name).check('provision').allowed()
+      variables.locked.all(m, m.size() == 0) || {{include "mayProvision" "namespace" "object.metadata.name"}}
     reason: Forbidden
     messageExpression: >-
       variables.locked.filter(m, m.size() > 0)[0][0] + ': a change requires the verb "provision" or "initialize" on namespaces, granted'
@@ -263,82 +232,27 @@ spec:
     reason: Forbidden
     messageExpression: >-
       'the request chooses ' + string(variables.restricted.size()) + ' restricted templates, and at most 8 are possible'
+{{- range $i := 8}}
   - expression: >-
-      variables.restricted.size() <= 0 || authorizer.group('nslifecycle.dev').resource('namespacetemplates')
-      .name(variables.restricted[0]).check('use').allowed()
+      variables.restricted.size() <= {{$i}} || authorizer.group('nslifecycle.dev').resource('namespacetemplates')
+      .name(variables.restricted[{{$i}}]).check('use').allowed()
     reason: Forbidden
     messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[0]
+      'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[{{$i}}]
       + '": this requires the verb "use" on this NamespaceTemplate'
-  - expression: >-
-      variables.restricted.size() <= 1 || authorizer.group('nslifecycle.dev').resource('namespacetemplates')
-      .name(variables.restricted[1]).check('use').allowed()
-    reason: Forbidden
-    messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[1]
-      + '": this requires the verb "use" on this NamespaceTemplate'
-  - expression: >-
-      variables.restricted.size() <= 2 || authorizer.group('nslifecycle.dev').resource('namespacetemplates')
-      .name(variables.restricted[2]).check('use').allowed()
-    reason: Forbidden
-    messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[2]
-      + '": this requires the verb "use" on this NamespaceTemplate'
-  - expression: >-
-      variables.restricted.size() <= 3 || authorizer.group('nslifecycle.dev').resource('namespacetemplates')
-      .name(variables.restricted[3]).check('use').allowed()
-    reason: Forbidden
-    messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[3]
-      + '": this requires the verb "use" on this NamespaceTemplate'
-  - expression: >-
-      variables.restricted.size() <= 4 || authorizer.group('nslifecycle.dev').resource('namespacetemplates')
-      .name(variables.restricted[4]).check('use').allowed()
-    reason: Forbidden
-    messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[4]
-      + '": this requires the verb "use" on this NamespaceTemplate'
-  - expression: >-
-      variables.restricted.size() <= 5 || authorizer.group('nslifecycle.dev').resource('namespacetemplates')
-      .name(variables.restricted[5]).check('use').allowed()
-    reason: Forbidden
-    messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[5]
-      + '": this requires the verb "use" on this NamespaceTemplate'
-  - expression: >-
-      variables.restricted.size() <= 6 || authorizer.group('nslifecycle.dev').resource('namespacetemplates')
-      .name(variables.restricted[6]).check('use').allowed()
-    reason: Forbidden
-    messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[6]
-      + '": this requires the verb "use" on this NamespaceTemplate'
-  - expression: >-
-      variables.restricted.size() <= 7 || authorizer.group('nslifecycle.dev').resource('namespacetemplates')
-      .name(variables.restricted[7]).check('use').allowed()
-    reason: Forbidden
-    messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[7]
-      + '": this requires the verb "use" on this NamespaceTemplate'
+{{- end}}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
-  name: templates
+  name: nslifecycle-templates
   labels:
+    app.kubernetes.io/name: nslifecycle
     nslifecycle.dev/policy: templates
 spec:
-  policyName: templates
+  policyName: nslifecycle-templates
   validationActions: ["Deny"]
   # Without a set, the operator has not started, and no template is effective.
   paramRef:
     name: effective
     parameterNotFoundAction: Allow
-  # These rules repeat the policy's match constraints, as in the inject policy: the manager is allowed to
-  # patch the policy, but not the binding.
-  matchResources:
-    resourceRules:
-    - apiGroups: [""]
-      apiVersions: ["v1"]
-      operations: ["CREATE", "UPDATE"]
-      resources: ["namespaces", "namespaces/status"]
-      scope: "*"
