@@ -22,7 +22,14 @@
 // Therefore, the webhook needs no read from the API server, and it does not matter whether its cache or the one
 // of the API server is behind: the API server calls the webhook until it has observed the end of the initialization.
 //
+// # Authorization
+//
+// RBAC is evaluated before admission. Therefore, a second, optional webhook (config/authorization) holds requests that
+// RBAC does not allow, of the user who has requested the Namespace. It never decides itself: after the initialization,
+// it repeats the answer of the API server to a SubjectAccessReview.
+//
 // # Peers
 //
-// Any Pod that reaches the server can send it reviews. Such reviews take a slot only if the Namespace is initializing.
+// Any Pod that reaches the server can send it reviews of writes. Such reviews take a slot only if the Namespace is
+// initializing. Access reviews are answered only if they contain the token of API servers.
 package hold

@@ -16,16 +16,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// path is the path of the webhook in config/webhook.
-const path = "/hold"
+// The paths of the webhooks in config/webhook and config/authorization.
+const (
+	path          = "/hold"
+	authorizePath = "/authorize"
+)
 
-// Register registers the webhook at a server. It serves on every replica, whichever is the leader.
+// Register registers the webhooks at a server. They serve on every replica, whichever is the leader.
 func Register(ctx context.Context, server *webhooks.Server, informers cache.Informers, config Config) error {
 	holder := &Holder{config: config, slots: slots{limits: config.Limits}}
 	if err := holder.changes.watch(ctx, informers); err != nil {
 		return err
 	}
 	server.Register(webhooks.Webhook{Path: path, Handle: holder.Handle})
+	server.RegisterAuthorizer(webhooks.Authorizer{Path: authorizePath, Handle: holder.Authorize})
 	return nil
 }
 
@@ -59,7 +63,7 @@ func (h *Holder) hold(
 	defer h.slots.release(request.Username)
 	request.Serving()
 	done := h.config.Metrics.Held()
-	after, err := h.wait(ctx, before)
+	after, err := h.wait(ctx, before.Name, func(now *corev1.Namespace) bool { return hasEnded(before, now) })
 	if err == nil && errors.Is(ctx.Err(), context.Canceled) {
 		err = ctx.Err()
 	}
