@@ -31,51 +31,66 @@ var reviewBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Ste
 var errStopping = errors.New("the manager is stopping")
 
 // Authorize implements webhooks.Authorizer. If the user has requested the Namespace, and it is initializing, the request
-// is held, and allowed if the API server allows it afterwards. In all other cases, the webhook has no opinion.
+// is held, and allowed if the API server allows it afterwards. In all other cases, the webhook has no opinion. Only the
+// requester learns a reason.
 //
 // The Namespace is read from the API server, because clients send the next request before the cache contains the
 // Namespace. It is read for each request, so that the time of the response does not depend on whether the Namespace
 // exists.
-func (h *Holder) Authorize(ctx context.Context, review *webhooks.AccessReview) (bool, error) {
+func (h *Holder) Authorize(ctx context.Context, review *webhooks.AccessReview) (bool, string, error) {
 	attributes := review.Spec.ResourceAttributes
 	if _, isOwn := review.Spec.Extra[extraReviewed]; isOwn || attributes == nil || attributes.Namespace == "" {
-		return false, nil
+		return false, "", nil
 	}
 	if !h.slots.acquire(review.Spec.User) {
-		return false, nil
+		return false, "", nil
 	}
 	defer h.slots.release(review.Spec.User)
 	review.Serving()
-	isAllowed, err := h.authorize(ctx, review.Spec)
+	isAllowed, reason, err := h.authorize(ctx, review.Spec)
 	if err != nil && !errors.Is(err, errStopping) {
 		// The request was not allowed before, and the cause is not its user's.
 		log.FromContext(ctx).Error(err, messageNotAuthorized, "namespace", attributes.Namespace)
-		return false, nil
+		return false, "", nil
 	}
-	return isAllowed, err
+	return isAllowed, reason, err
 }
 
-func (h *Holder) authorize(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+func (h *Holder) authorize(
+	ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec,
+) (isAllowed bool, reason string, err error) {
 	before, err := getFrom(ctx, h.config.Live, spec.ResourceAttributes.Namespace)
 	if err != nil {
-		return false, fmt.Errorf("failed to get the Namespace: %w", err)
+		return false, "", fmt.Errorf("failed to get the Namespace: %w", err)
 	}
-	if !isWaiting(before) || before.Annotations[v1alpha1.AnnotationRequestedBy] != spec.User {
-		return false, nil
+	if before == nil || before.Annotations[v1alpha1.AnnotationRequestedBy] != spec.User {
+		return false, "", nil
 	}
-	after, err := h.wait(ctx, before.Name, hasEndedSince(before))
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("failed to wait for the Namespace: %w", err)
-	case !isInitialized(before, after):
-		return false, h.stopError()
+	after := before
+	if decide(admissionv1.Create, before) == decideHold {
+		if after, err = h.wait(ctx, before.Name, hasEndedSince(before)); err != nil {
+			return false, "", fmt.Errorf("failed to wait for the Namespace: %w", err)
+		}
+		if isInitialized(before, after) {
+			isAllowed, err = h.isAllowed(ctx, spec)
+			return isAllowed, "", err
+		}
 	}
-	return h.isAllowed(ctx, spec)
+	return false, reasonOf(before, after), h.stopError()
 }
 
-// isWaiting reports whether the initialization of a Namespace can still complete.
-func isWaiting(namespace *corev1.Namespace) bool {
-	return namespace != nil && decide(admissionv1.Create, namespace) == decideHold
+// reasonOf returns why a Namespace has not been initialized, or nothing if it no longer exists or has been initialized.
+func reasonOf(before, after *corev1.Namespace) string {
+	if after == nil || after.UID != before.UID {
+		return ""
+	}
+	switch decide(admissionv1.Create, after) {
+	case decideHold:
+		return pendingMessage(after)
+	case decideFail:
+		return failedMessage(after)
+	}
+	return ""
 }
 
 // hasEndedSince is like hasEnded for a Namespace that the cache can be without.

@@ -58,6 +58,7 @@ func TestAuthorize(t *testing.T) {
 		reviewer    reviewer
 		want        bool
 		wantReviews int
+		wantReason  string
 		wantTime    time.Duration
 	}{
 		"initialized": {
@@ -92,13 +93,19 @@ func TestAuthorize(t *testing.T) {
 			cached: []*corev1.Namespace{byAlice(), byAlice(recreated, initialized)}, reviewer: reviewer{allowFrom: 1},
 			wantTime: time.Second,
 		},
-		"failed":  {cached: []*corev1.Namespace{byAlice(), byAlice(withFailure)}, reviewer: reviewer{allowFrom: 1}, wantTime: time.Second},
+		"failed": {
+			cached: []*corev1.Namespace{byAlice(), byAlice(withFailure)}, reviewer: reviewer{allowFrom: 1},
+			wantTime: time.Second, wantReason: "no room for another team",
+		},
 		"deleted": {cached: []*corev1.Namespace{byAlice(), byAlice(deleted)}, reviewer: reviewer{allowFrom: 1}, wantTime: time.Second},
 		"initialized and deleted": {
 			cached: []*corev1.Namespace{byAlice(), byAlice(initialized, deleted)}, reviewer: reviewer{allowFrom: 1}, wantTime: time.Second,
 		},
-		"removed":           {cached: []*corev1.Namespace{byAlice(), nil}, reviewer: reviewer{allowFrom: 1}, wantTime: time.Second},
-		"never initialized": {cached: []*corev1.Namespace{byAlice()}, reviewer: reviewer{allowFrom: 1}, wantTime: limit},
+		"removed": {cached: []*corev1.Namespace{byAlice(), nil}, reviewer: reviewer{allowFrom: 1}, wantTime: time.Second},
+		"never initialized": {
+			cached: []*corev1.Namespace{byAlice()}, reviewer: reviewer{allowFrom: 1}, wantTime: limit,
+			wantReason: "a.example.com, b.example.com",
+		},
 		"of another user": {
 			live: makeNamespace(requestedBy("bob")), cached: []*corev1.Namespace{makeNamespace(requestedBy("bob"))},
 			reviewer: reviewer{allowFrom: 1},
@@ -109,6 +116,7 @@ func TestAuthorize(t *testing.T) {
 		},
 		"already failed": {
 			live: byAlice(withFailure), cached: []*corev1.Namespace{byAlice(withFailure)}, reviewer: reviewer{allowFrom: 1},
+			wantReason: "no room for another team",
 		},
 		"already deleted": {live: byAlice(deleted), cached: []*corev1.Namespace{byAlice(deleted)}, reviewer: reviewer{allowFrom: 1}},
 	}
@@ -134,9 +142,11 @@ func TestAuthorize(t *testing.T) {
 					}
 				}()
 				begin := time.Now()
-				got, err := holder.Authorize(t.Context(), makeReview())
+				got, reason, err := holder.Authorize(t.Context(), makeReview())
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(got).To(Equal(test.want))
+				g.Expect(reason).To(ContainSubstring(test.wantReason))
+				g.Expect(reason == "").To(Equal(test.wantReason == ""))
 				g.Expect(time.Since(begin)).To(Equal(test.wantTime))
 				g.Expect(test.reviewer.reviews).To(HaveLen(test.wantReviews))
 				g.Expect(holder.slots.total).To(BeZero())
@@ -156,9 +166,13 @@ func TestAuthorizeReview(t *testing.T) {
 		slots:  slots{limits: Limits{PerUser: 1, Total: 1}},
 	}
 	review := makeReview()
-	g.Expect(holder.Authorize(t.Context(), review)).To(BeTrue())
+	isAllowed, _, err := holder.Authorize(t.Context(), review)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(isAllowed).To(BeTrue())
 	asked := reviewer.reviews[0]
-	g.Expect(holder.Authorize(t.Context(), &webhooks.AccessReview{Spec: *asked.DeepCopy()})).To(BeFalse())
+	isAllowed, _, err = holder.Authorize(t.Context(), &webhooks.AccessReview{Spec: *asked.DeepCopy()})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(isAllowed).To(BeFalse())
 	g.Expect(reviewer.reviews).To(HaveLen(1))
 
 	delete(asked.Extra, extraReviewed)
@@ -199,7 +213,10 @@ func TestAuthorizeWithoutOpinion(t *testing.T) {
 			}
 			review := makeReview()
 			test.change(review, holder)
-			isAllowed, err := holder.Authorize(t.Context(), review)
+			isAllowed, reason, err := holder.Authorize(t.Context(), review)
+			if !test.wantErr {
+				g.Expect(reason).To(BeEmpty())
+			}
 			g.Expect(isAllowed).To(BeFalse())
 			g.Expect(err != nil).To(Equal(test.wantErr))
 			g.Expect(reviewer.reviews).To(BeEmpty())

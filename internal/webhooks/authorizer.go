@@ -28,9 +28,10 @@ const TokenKey = "authorization-token"
 // in the Secret: its responses depend on the permissions of users, and it sends requests to the API server.
 type Authorizer struct {
 	Path string
-	// Handle reports whether a request is allowed. If not, the webhook has no opinion; it never denies a request. After
-	// an error, the API server sends the review again, up to four times within about 4 s.
-	Handle func(context.Context, *AccessReview) (bool, error)
+	// Handle reports whether a request is allowed. If not, the webhook has no opinion; it never denies a request. The API
+	// server adds the reason, which may be empty, to the message with which it rejects the request. After an error, it
+	// sends the review again, up to four times within about 4 s.
+	Handle func(context.Context, *AccessReview) (isAllowed bool, reason string, err error)
 }
 
 // AccessReview is a request to an API server that no earlier authorizer allows.
@@ -61,14 +62,14 @@ func (a Authorizer) decode(body io.Reader, limit int) (review, error) {
 
 func (a *AccessReview) respond(ctx context.Context, _ *http.Request, serving func()) (any, *refusal) {
 	a.serving = serving
-	isAllowed, err := a.authorizer.Handle(ctx, a)
+	isAllowed, reason, err := a.authorizer.Handle(ctx, a)
 	if err != nil {
 		// The API server retries only after some errors (DefaultShouldRetry in apiserver, pkg/util/webhook/webhook.go).
 		return nil, &refusal{http.StatusInternalServerError, fmt.Errorf("failed to authorize: %w", err)}
 	}
 	return &authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SubjectAccessReview"},
-		Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: isAllowed},
+		Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: isAllowed, Reason: reason},
 	}, nil
 }
 

@@ -42,16 +42,16 @@ func TestAuthorizer(t *testing.T) {
 	server := newServer("", nil, logr.Discard())
 	server.RegisterAuthorizer(Authorizer{
 		Path: "/authorize",
-		Handle: func(_ context.Context, review *AccessReview) (bool, error) {
+		Handle: func(_ context.Context, review *AccessReview) (bool, string, error) {
 			review.Serving()
 			switch review.Spec.User {
 			case "alice":
 				g.Expect(review.Spec).To(Equal(spec))
-				return true, nil
+				return true, "", nil
 			case "bob":
-				return false, nil
+				return false, "wait", nil
 			}
-			return false, errors.New("no")
+			return false, "", errors.New("no")
 		},
 	})
 	address := serveAuthorizer(t, server)
@@ -62,8 +62,9 @@ func TestAuthorizer(t *testing.T) {
 		want         int
 		wantStatus   authorizationv1.SubjectAccessReviewStatus
 	}{
-		"allowed":    {body: valid, want: http.StatusOK, wantStatus: authorizationv1.SubjectAccessReviewStatus{Allowed: true}},
-		"no opinion": {body: encodeAccess(g, authorizationv1.SubjectAccessReviewSpec{User: "bob"}), want: http.StatusOK},
+		"allowed": {body: valid, want: http.StatusOK, wantStatus: authorizationv1.SubjectAccessReviewStatus{Allowed: true}},
+		"no opinion": {body: encodeAccess(g, authorizationv1.SubjectAccessReviewSpec{User: "bob"}), want: http.StatusOK,
+			wantStatus: authorizationv1.SubjectAccessReviewStatus{Reason: "wait"}},
 		"an error, which is retried": {
 			body: encodeAccess(g, authorizationv1.SubjectAccessReviewSpec{User: "eve"}), want: http.StatusInternalServerError,
 		},

@@ -39,8 +39,8 @@ type HandlerFunc func(context.Context, *Request) (*admissionv1.AdmissionResponse
 // handler receives reviews for a webhook, and limits what their peers can make it do before it knows them.
 type handler struct {
 	path string
-	// isKnown reports whether a request is from an API server. It is nil if a webhook also answers other peers.
-	isKnown func(*http.Request) bool
+	// authenticate reports whether a request is from an API server. It is nil if a webhook also answers other peers.
+	authenticate func(*http.Request) bool
 	// limit is the size of the parts of a review that decode returns.
 	limit  int
 	decode func(body io.Reader, limit int) (review, error)
@@ -88,8 +88,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const contentType = "application/json"
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) (any, *refusal) {
-	if h.isKnown != nil && !h.isKnown(r) {
-		return nil, &refusal{http.StatusUnauthorized, errors.New(messageUnknownPeer)}
+	if h.authenticate != nil && !h.authenticate(r) {
+		return nil, &refusal{http.StatusUnauthorized, errors.New(messageUnauthenticated)}
 	}
 	if refused := refuse(r); refused != nil {
 		return nil, refused

@@ -60,7 +60,7 @@ func (s *Server) Register(webhook Webhook) {
 
 // RegisterAuthorizer adds an authorization webhook, before the server is started.
 func (s *Server) RegisterAuthorizer(authorizer Authorizer) {
-	s.handle(handler{path: authorizer.Path, isKnown: s.token.isIn, limit: maxHead, decode: authorizer.decode})
+	s.handle(handler{path: authorizer.Path, authenticate: s.token.isIn, limit: maxHead, decode: authorizer.decode})
 }
 
 func (s *Server) handle(h handler) {

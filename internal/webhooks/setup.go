@@ -195,7 +195,7 @@ const (
 	messageNotServing         = "the webhook server has not been started"
 	messagePanic              = "Webhook panicked"
 	messageRefused            = "Refused a review; further refusals are logged once per minute"
-	messageUnknownPeer        = "the request has no valid token"
+	messageUnauthenticated    = "the request has no valid token"
 	messageRotationFailed     = "Failed to rotate the certificate"
 )
 
