@@ -148,12 +148,12 @@ func (o *options) bindWebhookServer(flags *pflag.FlagSet) {
 
 func (o *options) bindHold(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.hold.Duration, "hold-duration", 10*time.Second,
-		"The maximum duration that a write to an initializing namespace is held. "+
-			"It must be shorter than the timeoutSeconds of the webhooks.")
+		"The maximum duration that a request to an initializing namespace is held. It must be shorter than the "+
+			"timeoutSeconds of the webhooks and the timeout of the authorizer.")
 	flags.IntVar(&o.hold.Limits.Total, "hold-max-writes", 25,
-		"The number of writes that are held concurrently. Each occupies a seat of API Priority and Fairness.")
+		"The number of requests that are held concurrently. Each occupies a seat of API Priority and Fairness.")
 	flags.IntVar(&o.hold.Limits.PerUser, "hold-max-writes-per-user", 5,
-		"The number of writes of one user that are held concurrently.")
+		"The number of requests of one user that are held concurrently.")
 }
 
 func (o *options) bindFinalization(flags *pflag.FlagSet) {

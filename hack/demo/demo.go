@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -126,7 +127,11 @@ func (d *demo) stayUp(ctx context.Context) error {
 // start starts the control plane, the operator and the initializers.
 func (d *demo) start(ctx context.Context) error {
 	d.out.say("Starting kube-apiserver and etcd ...")
-	controlPlane, err := controlplane.Start(ctx)
+	authorization, err := d.authorization()
+	if err != nil {
+		return err
+	}
+	controlPlane, err := controlplane.Start(ctx, controlplane.WithAuthorization(authorization))
 	if err != nil {
 		return err
 	}
@@ -160,6 +165,10 @@ func (d *demo) start(ctx context.Context) error {
 	if err := controlPlane.WaitForHold(ctx, options.URL); err != nil {
 		return fmt.Errorf("the API server cannot call the webhooks: %w", err)
 	}
+	d.out.say("Enabling the authorization webhook: config/authorization")
+	if err := controlPlane.EnableAuthorization(ctx, authorization, options.URL); err != nil {
+		return err
+	}
 
 	d.out.say("Starting two initializers, each with its own ServiceAccount")
 	if err := d.startInitializer(ctx, ownerName, initializers.OwnerAccount, initializers.OwnerManifest,
@@ -171,6 +180,16 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	return d.addActors(ctx)
+}
+
+// authorization returns the files with which the API server asks the authorization webhook.
+func (d *demo) authorization() (*controlplane.Authorization, error) {
+	dir, err := os.MkdirTemp("", "nslifecycle-authorization-")
+	if err != nil {
+		return nil, fmt.Errorf("failed to create a directory for the authorization: %w", err)
+	}
+	d.stops = append(d.stops, func() error { return os.RemoveAll(dir) })
+	return controlplane.NewAuthorization(dir)
 }
 
 // stop stops all components. It stops the control plane last, so that no client request fails.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
 )
 
 // waitingFor is the prefix of the message of the Initializing condition while it is True.
@@ -34,10 +35,11 @@ var (
 // initializers finish, and shows the condition's message.
 func (d *demo) showEarlyWrite(ctx context.Context) error {
 	d.out.heading("An early write waits")
-	// Wait for the RoleBinding. Without it, RBAC would reject the write.
-	if err := d.poll(ctx, func(ctx context.Context) (bool, error) {
-		return d.mayWriteTo(ctx, namespaceName)
-	}); err != nil {
+	// Wait for the RoleBinding. Without it, the authorization webhook would hold the write, and also the check.
+	if err := inTurn(ctx, func(ctx context.Context) error { return d.poll(ctx, d.hasOwner) },
+		func(ctx context.Context) error {
+			return d.poll(ctx, func(ctx context.Context) (bool, error) { return d.mayWriteTo(ctx, namespaceName) })
+		}); err != nil {
 		return fmt.Errorf("initializer %s did not grant user %s any permissions: %w", ownerName, userName, err)
 	}
 	d.out.say("The first initializer has made %s an administrator of the\n"+
@@ -61,6 +63,15 @@ func (d *demo) showEarlyWrite(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// hasOwner reports whether the first initializer has created its RoleBinding.
+func (d *demo) hasOwner(ctx context.Context) (bool, error) {
+	_, err := d.run(ctx, d.admin, "get", "rolebinding", initializers.OwnerBindingName, "--namespace="+namespaceName)
+	if err != nil && strings.Contains(err.Error(), "NotFound") {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // writeAndWatch runs the early write and a concurrent watch of the condition's message.

@@ -24,6 +24,8 @@ import (
 
 const (
 	namespaceName = "team-a"
+	// shopFile is relative to the root of the repository.
+	shopFile = "hack/demo/manifests/shop.yaml"
 	// stepTimeout is the maximum duration of a step of the tour.
 	stepTimeout  = time.Minute
 	pollInterval = 50 * time.Millisecond
@@ -42,7 +44,7 @@ var writeCommand = []string{
 func (d *demo) tour(ctx context.Context) error {
 	if err := inTurn(ctx,
 		d.showRegistration, d.showCreation, d.showEarlyWrite, d.showResult,
-		d.showNamespaceFinalizers, d.showDeletion, d.showRelease, d.showAgent,
+		d.showApply, d.showNamespaceFinalizers, d.showDeletion, d.showRelease, d.showAgent,
 	); err != nil {
 		return err
 	}
@@ -180,4 +182,13 @@ func (d *demo) showResult(ctx context.Context) error {
 		return fmt.Errorf("RoleBinding %q does not have user %s as a subject", binding.Name, userName)
 	}
 	return nil
+}
+
+// showApply creates a namespace and its content with one command.
+func (d *demo) showApply(ctx context.Context) error {
+	d.out.heading("A namespace and its content, with one command")
+	d.out.say("The user has no permissions in the new namespace until its first initializer grants them. The\n" +
+		"API server asks the authorization webhook, which waits, and then repeats the answer of RBAC.")
+	_, err := d.show(ctx, d.user, "apply", "-f", shopFile)
+	return err
 }

@@ -22,8 +22,15 @@
 // Therefore, the webhook needs no read from the API server, and it does not matter whether its cache or the one
 // of the API server is behind: the API server calls the webhook until it has observed the end of the initialization.
 //
+// # Authorization
+//
+// RBAC is evaluated before admission. Therefore, a second, optional webhook (config/authorization) holds requests that
+// RBAC does not allow, of the user who has requested the Namespace. It never decides itself: after the initialization,
+// it repeats the answer of the API server to a SubjectAccessReview.
+//
 // # Peers
 //
-// Any Pod that reaches the server can send it reviews. Such reviews take a slot, and time from a budget, only if the
-// Namespace is initializing. The API server then rejects more writes, and never admits one.
+// Any Pod that reaches the server can send it reviews of writes. Such reviews take a slot, and time from a budget, only if
+// the Namespace is initializing. The API server then rejects more writes, and never admits one. Access reviews are
+// answered only if they contain the token of API servers.
 package hold

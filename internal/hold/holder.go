@@ -16,12 +16,21 @@ import (
 type Config struct {
 	// Namespaces reads from the informer cache.
 	Namespaces client.Reader
+	// Live reads from the API server.
+	Live client.Reader
+	// AccessReviews creates SubjectAccessReviews.
+	AccessReviews Creator
 	// Duration is the maximum time that a write waits, and the size of the budget of a likely controller.
 	Duration time.Duration
 	Limits   Limits
 	Metrics  Recorder
 	// Stopping is closed when the manager stops. Held writes are then sent again to another replica.
 	Stopping <-chan struct{}
+}
+
+// Creator creates objects.
+type Creator interface {
+	Create(context.Context, client.Object, ...client.CreateOption) error
 }
 
 // Recorder records the writes that the webhook receives.
@@ -63,7 +72,7 @@ func Outcomes() []Outcome {
 	}
 }
 
-// Holder holds writes.
+// Holder holds writes, and requests that RBAC does not allow yet.
 type Holder struct {
 	config  Config
 	changes changes
@@ -71,17 +80,18 @@ type Holder struct {
 	budgets budgets
 }
 
-// wait returns when the initialization of a Namespace has ended, when the time limit has expired, when the context
-// is done, and when the manager stops. It returns the Namespace that it has read last, which can be nil.
+// wait returns when the initialization of a Namespace has ended according to the function, when the time limit has
+// expired, when the context is done, and when the manager stops. It returns the Namespace that it has read last, which
+// can be nil.
 func (h *Holder) wait(
-	ctx context.Context, before *corev1.Namespace, duration time.Duration,
+	ctx context.Context, name string, duration time.Duration, hasEnded func(now *corev1.Namespace) bool,
 ) (*corev1.Namespace, error) {
 	limit := time.NewTimer(duration)
 	defer limit.Stop()
 	for {
-		changed := h.changes.next(before.Name)
-		now, err := h.get(ctx, before.Name)
-		if err != nil || hasEnded(before, now) {
+		changed := h.changes.next(name)
+		now, err := h.get(ctx, name)
+		if err != nil || hasEnded(now) {
 			return now, err
 		}
 		select {
@@ -95,10 +105,14 @@ func (h *Holder) wait(
 	}
 }
 
-// get returns nil if the Namespace does not exist.
+// get returns a Namespace from the cache, or nil if that does not contain it.
 func (h *Holder) get(ctx context.Context, name string) (*corev1.Namespace, error) {
+	return getFrom(ctx, h.config.Namespaces, name)
+}
+
+func getFrom(ctx context.Context, reader client.Reader, name string) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{}
-	err := h.config.Namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -74,7 +74,8 @@ func TestWait(t *testing.T) {
 					}
 				}()
 				start := time.Now()
-				_, err := holder.wait(t.Context(), initializing, time.Minute)
+				_, err := holder.wait(t.Context(), initializing.Name, time.Minute,
+					func(now *corev1.Namespace) bool { return hasEnded(initializing, now) })
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(time.Since(start)).To(Equal(test.want))
 			})

@@ -19,6 +19,8 @@ const (
 	msgInvalidLimits   = "--hold-max-writes and --hold-max-writes-per-user must be at least 1"
 )
 
+const messageNotAuthorized = "Failed to authorize a request after the initialization"
+
 // maxNames is the number of initializers that a message names, as in the message of the gate.
 const maxNames = 5
 

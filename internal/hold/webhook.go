@@ -16,10 +16,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// Paths of the webhooks in config/webhook.
+// The paths of the webhooks in config/webhook and config/authorization.
 const (
-	path      = "/hold"
-	probePath = "/probe"
+	path          = "/hold"
+	probePath     = "/probe"
+	authorizePath = "/authorize"
 )
 
 // Register registers the webhooks at a server. They serve on every replica, whichever is the leader.
@@ -30,6 +31,7 @@ func Register(ctx context.Context, server *webhooks.Server, informers cache.Info
 	}
 	server.Register(webhooks.Webhook{Path: path, Handle: holder.Handle})
 	server.Register(webhooks.Webhook{Path: probePath, Handle: admit})
+	server.RegisterAuthorizer(webhooks.Authorizer{Path: authorizePath, Handle: holder.Authorize})
 	return nil
 }
 
@@ -80,7 +82,7 @@ func (h *Holder) hold(
 	defer h.slots.release(user)
 	request.Serving()
 	done := h.config.Metrics.Held()
-	after, err := h.wait(ctx, before, limit)
+	after, err := h.wait(ctx, before.Name, limit, func(now *corev1.Namespace) bool { return hasEnded(before, now) })
 	if isController {
 		// The client waits for Retry-After, too.
 		defer func() { now := time.Now(); h.budgets.spend(user, now.Sub(start)+resendDelay, now) }()

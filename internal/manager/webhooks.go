@@ -17,6 +17,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
 // setupWebhooks adds the webhooks that inject initializers and hold writes, and the one for templates unless
 // validator is nil, if the options enable them. It adds the check of their server to those of the readiness probe.
 func setupWebhooks(
@@ -38,11 +40,11 @@ func setupWebhooks(
 		validator.Register(server)
 	}
 	if err := hold.Register(ctx, server, mgr.GetCache(), hold.Config{
-		Namespaces: mgr.GetClient(),
-		Duration:   options.Hold.Duration, Limits: options.Hold.Limits, Metrics: metrics.HoldRecorder{},
+		Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(), AccessReviews: mgr.GetClient(),
+		Duration: options.Hold.Duration, Limits: options.Hold.Limits, Metrics: metrics.HoldRecorder{},
 		Stopping: ctx.Done(),
 	}); err != nil {
-		return fmt.Errorf("failed to set up the hold webhook: %w", err)
+		return fmt.Errorf("failed to set up the webhooks that hold requests: %w", err)
 	}
 	return nil
 }

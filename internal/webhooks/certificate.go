@@ -43,9 +43,8 @@ type Certificate struct {
 	log     logr.Logger
 }
 
-// watchCertificate loads the certificate from a Secret whenever it changes.
-func watchCertificate(ctx context.Context, mgr ctrl.Manager, secret types.NamespacedName) (*Certificate, error) {
-	certificate := &Certificate{log: mgr.GetLogger().WithName("webhooks")}
+// watchSecret calls a function with a Secret whenever it changes, and with an empty one when it is deleted.
+func watchSecret(ctx context.Context, mgr ctrl.Manager, secret types.NamespacedName, load func(*corev1.Secret)) error {
 	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {
@@ -55,19 +54,20 @@ func watchCertificate(ctx context.Context, mgr ctrl.Manager, secret types.Namesp
 		}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("failed to create a cache for the certificate: %w", err)
+		return fmt.Errorf("failed to create a cache for the certificate: %w", err)
 	}
 	informer, err := secrets.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, fmt.Errorf("failed to start the informer of the certificate: %w", err)
+		return fmt.Errorf("failed to start the informer of the certificate: %w", err)
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    certificate.load,
-		UpdateFunc: func(_, secret any) { certificate.load(secret) },
+		AddFunc:    func(object any) { load(object.(*corev1.Secret)) },
+		UpdateFunc: func(_, object any) { load(object.(*corev1.Secret)) },
+		DeleteFunc: func(any) { load(&corev1.Secret{}) },
 	}); err != nil {
-		return nil, fmt.Errorf("failed to watch the certificate: %w", err)
+		return fmt.Errorf("failed to watch the certificate: %w", err)
 	}
-	return certificate, mgr.Add(onEveryReplica{secrets})
+	return mgr.Add(onEveryReplica{secrets})
 }
 
 // Get implements tls.Config.GetCertificate.
@@ -79,9 +79,8 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // load keeps the current certificate if the Secret contains none, or an invalid one.
-func (c *Certificate) load(object any) {
-	secret, ok := object.(*corev1.Secret)
-	if !ok || len(secret.Data[corev1.TLSCertKey]) == 0 {
+func (c *Certificate) load(secret *corev1.Secret) {
+	if len(secret.Data[corev1.TLSCertKey]) == 0 {
 		return
 	}
 	certificate, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])

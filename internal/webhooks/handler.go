@@ -12,13 +12,11 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/internal/limitedhttp"
@@ -40,11 +38,24 @@ type HandlerFunc func(context.Context, *Request) (*admissionv1.AdmissionResponse
 
 // handler receives reviews for a webhook, and limits what their peers can make it do before it knows them.
 type handler struct {
-	Webhook
+	path string
+	// authenticate reports whether a request is from an API server. It is nil if a webhook also answers other peers.
+	authenticate func(*http.Request) bool
+	// limit is the size of the parts of a review that decode returns.
+	limit  int
+	decode func(body io.Reader, limit int) (review, error)
+
 	buffers *limitedhttp.Quota
 	log     logr.Logger
 	// refusals limits the number of log lines about refused reviews.
 	refusals *rate.Sometimes
+}
+
+// review is a decoded review.
+type review interface {
+	// respond returns the response to a request whose body has been received. It calls serving when the handler of the
+	// webhook begins to work on it.
+	respond(ctx context.Context, r *http.Request, serving func()) (any, *refusal)
 }
 
 // refusal is an error with the status of the response.
@@ -57,35 +68,37 @@ type refusal struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			h.log.Error(fmt.Errorf("%v", panicked), messagePanic, "path", h.Path, "stack", string(debug.Stack()))
+			h.log.Error(fmt.Errorf("%v", panicked), messagePanic, "path", h.path, "stack", string(debug.Stack()))
 			http.Error(w, messagePanic, http.StatusInternalServerError)
 		}
 	}()
-	review, refused := h.serve(w, r)
+	response, refused := h.serve(w, r)
 	if refused != nil {
 		h.refusals.Do(func() {
-			h.log.Info(messageRefused, "path", h.Path, "peer", r.RemoteAddr, "reason", refused.err.Error())
+			h.log.Info(messageRefused, "path", h.path, "peer", r.RemoteAddr, "reason", refused.err.Error())
 		})
 		w.Header().Set("Connection", "close")
 		http.Error(w, refused.err.Error(), refused.code)
 		return
 	}
 	w.Header().Set("Content-Type", contentType)
-	_ = json.NewEncoder(w).Encode(review) // Fails only if the connection has failed.
+	_ = json.NewEncoder(w).Encode(response) // Fails only if the connection has failed.
 }
 
 const contentType = "application/json"
 
-func (h *handler) serve(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReview, *refusal) {
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) (any, *refusal) {
+	if h.authenticate != nil && !h.authenticate(r) {
+		return nil, &refusal{http.StatusUnauthorized, errors.New(messageUnauthenticated)}
+	}
 	if refused := refuse(r); refused != nil {
 		return nil, refused
 	}
 	conn := limitedhttp.ConnectionFrom(r.Context())
 	conn.AllowBody(2 * maxBody) // net/http limits the body to its Content-Length.
-	limit := maxHead + len(h.Fields)*maxObject
-	buffer := h.buffers.Add(conn.Peer(), int(min(r.ContentLength, int64(limit))), func() { _ = conn.Close() })
+	buffer := h.buffers.Add(conn.Peer(), int(min(r.ContentLength, int64(h.limit))), func() { _ = conn.Close() })
 	defer buffer.Release()
-	request, err := h.receive(w, r, limit)
+	review, err := h.receive(w, r)
 	switch {
 	case errors.Is(err, errTooLarge):
 		// With this status, the message of the API server contains the error.
@@ -93,22 +106,12 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) (*admissionv1.Ad
 	case err != nil:
 		return nil, &refusal{http.StatusBadRequest, err}
 	}
-	request.Subpath = strings.TrimPrefix(r.URL.Path, h.Path)
-	request.serving = func() {
-		buffer.Release()
-		conn.Serving()
-	}
 	ctx, cancel := withTimeout(log.IntoContext(r.Context(), h.log), r)
 	defer cancel()
-	response, err := h.Handle(ctx, request)
-	if err != nil {
-		return nil, &refusal{http.StatusServiceUnavailable, err}
-	}
-	response.UID = request.UID
-	return &admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
-		Response: response,
-	}, nil
+	return review.respond(ctx, r, func() {
+		buffer.Release()
+		conn.Serving()
+	})
 }
 
 func refuse(r *http.Request) *refusal {
@@ -125,10 +128,10 @@ func refuse(r *http.Request) *refusal {
 	return nil
 }
 
-// receive decodes the fields at the beginning of the body and drops the rest, so that net/http notices when the API
+// receive decodes the parts at the beginning of the body and drops the rest, so that net/http notices when the API
 // server cancels the request.
-func (h *handler) receive(w http.ResponseWriter, r *http.Request, limit int) (*Request, error) {
-	request, err := decodeReview(r.Body, h.Fields, limit)
+func (h *handler) receive(w http.ResponseWriter, r *http.Request) (review, error) {
+	review, err := h.decode(r.Body, h.limit)
 	if err != nil && !errors.Is(err, errTooLarge) {
 		return nil, fmt.Errorf("failed to decode the review: %w", err)
 	}
@@ -140,7 +143,7 @@ func (h *handler) receive(w http.ResponseWriter, r *http.Request, limit int) (*R
 	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("failed to set the deadline of the request: %w", err)
 	}
-	return request, nil
+	return review, nil
 }
 
 // responseTime, but at most half of the timeout, is reserved for the response to reach the API server before its timeout.

@@ -5,10 +5,13 @@ package webhooks
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +42,30 @@ func (r *Request) Serving() {
 	if r.serving != nil {
 		r.serving()
 	}
+}
+
+// admissionReview is a decoded AdmissionReview.
+type admissionReview struct {
+	*Request
+	webhook Webhook
+}
+
+func (w Webhook) decode(body io.Reader, limit int) (review, error) {
+	request, err := decodeReview(body, w.Fields, limit)
+	return &admissionReview{request, w}, err
+}
+
+func (a *admissionReview) respond(ctx context.Context, r *http.Request, serving func()) (any, *refusal) {
+	a.Subpath, a.serving = strings.TrimPrefix(r.URL.Path, a.webhook.Path), serving
+	response, err := a.webhook.Handle(ctx, a.Request)
+	if err != nil {
+		return nil, &refusal{http.StatusServiceUnavailable, err}
+	}
+	response.UID = a.UID
+	return &admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Response: response,
+	}, nil
 }
 
 var errNoReview = errors.New("the body is not an AdmissionReview with a request")

@@ -39,6 +39,7 @@ type Server struct {
 	mux      *http.ServeMux
 	refusals *rate.Sometimes
 	buffers  *limitedhttp.Quota
+	token    *token
 
 	isServing atomic.Bool
 }
@@ -46,13 +47,25 @@ type Server struct {
 func newServer(address string, config *tls.Config, log logr.Logger) *Server {
 	return &Server{
 		address: address, tls: config, log: log, mux: http.NewServeMux(),
-		refusals: &rate.Sometimes{Interval: refusalInterval}, buffers: limitedhttp.NewQuota(maxBuffered),
+		refusals: &rate.Sometimes{Interval: refusalInterval}, buffers: limitedhttp.NewQuota(maxBuffered), token: &token{},
 	}
 }
 
 // Register adds a webhook, before the server is started.
 func (s *Server) Register(webhook Webhook) {
-	s.mux.Handle(webhook.Path, &handler{Webhook: webhook, buffers: s.buffers, log: s.log, refusals: s.refusals})
+	s.handle(handler{
+		path: webhook.Path, limit: maxHead + len(webhook.Fields)*maxObject, decode: webhook.decode,
+	})
+}
+
+// RegisterAuthorizer adds an authorization webhook, before the server is started.
+func (s *Server) RegisterAuthorizer(authorizer Authorizer) {
+	s.handle(handler{path: authorizer.Path, authenticate: s.token.isIn, limit: maxHead, decode: authorizer.decode})
+}
+
+func (s *Server) handle(h handler) {
+	h.buffers, h.log, h.refusals = s.buffers, s.log, s.refusals
+	s.mux.Handle(h.path, &h)
 }
 
 // NewHandler returns webhooks, for a server of limitedhttp.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -95,19 +96,23 @@ func (o *Options) names(systemNamespace string) ([]string, error) {
 	return []string{host, service}, err // The rotator compares the certificate only with the first name.
 }
 
-// NewServer adds the server of the webhooks, and the watch of its certificate, to a manager. The caller registers the
+// NewServer adds the server of the webhooks, and the watch of its Secret, to a manager. The caller registers the
 // webhooks.
 func NewServer(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespace string) (*Server, error) {
-	secret := types.NamespacedName{Namespace: systemNamespace, Name: SecretName}
-	certificate, err := watchCertificate(ctx, mgr, secret)
-	if err != nil {
-		return nil, err
-	}
+	log := mgr.GetLogger().WithName("webhooks")
+	certificate := &Certificate{log: log}
 	config, err := tlsConfig(options, certificate)
 	if err != nil {
 		return nil, err
 	}
-	server := newServer(options.Address, config, mgr.GetLogger().WithName("webhooks"))
+	server := newServer(options.Address, config, log)
+	secret := types.NamespacedName{Namespace: systemNamespace, Name: SecretName}
+	if err := watchSecret(ctx, mgr, secret, func(secret *corev1.Secret) {
+		certificate.load(secret)
+		server.token.load(secret)
+	}); err != nil {
+		return nil, err
+	}
 	server.IsReady = readyCheck(certificate, server.check(certificate))
 	return server, mgr.Add(server)
 }
@@ -190,6 +195,7 @@ const (
 	messageNotServing         = "the webhook server has not been started"
 	messagePanic              = "Webhook panicked"
 	messageRefused            = "Refused a review; further refusals are logged once per minute"
+	messageUnauthenticated    = "the request has no valid token"
 	messageRotationFailed     = "Failed to rotate the certificate"
 )
 

@@ -1,0 +1,112 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package authorization
+
+import (
+	"context"
+	_ "embed"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
+)
+
+//go:embed testdata/template.yaml
+var template []byte
+
+var (
+	// cluster is shared by all specs.
+	cluster *framework.Cluster
+	options *hold.Options
+	files   *controlplane.Authorization
+	// requester and other may create and view Namespaces, and nothing else.
+	requester, other *framework.User
+)
+
+func TestAuthorization(t *testing.T) { framework.RunSuite(t, "Authorization") }
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	framework.ExpectNoLeaks()
+	var err error
+	files, err = controlplane.NewAuthorization(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	cluster = framework.Start(ctx, controlplane.WithAuthorization(files))
+	Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
+	namespaces := rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch"},
+	}
+	requester = cluster.AddUserWithRules(ctx, "user1@corp.example.com", namespaces)
+	other = cluster.AddUserWithRules(ctx, "user2@corp.example.com", namespaces)
+	options = cluster.StartHoldingManager(ctx)
+	cluster.AddTemplateAccount(ctx, "administrators")
+	administrators := &v1alpha1.NamespaceTemplate{}
+	Expect(yaml.UnmarshalStrict(template, administrators)).To(Succeed())
+	cluster.CreateTemplate(ctx, administrators)
+	cluster.CreateInitializing(ctx, "first") // Registers framework.Absent.
+}, NodeTimeout(15*time.Minute))
+
+// enable makes the API server ask the webhook of the manager.
+func enable(ctx context.Context, changes ...*strings.Replacer) {
+	GinkgoHelper()
+	Expect(cluster.EnableAuthorization(ctx, files, options.URL, changes...)).To(Succeed())
+}
+
+// createInitializing creates a namespace that is initializing until finish is called.
+func createInitializing(ctx context.Context, user *framework.User) string {
+	GinkgoHelper()
+	name := framework.Unique("shop")
+	Expect(user.Create(ctx, framework.MakeInitializing(name).Obj())).To(Succeed())
+	return name
+}
+
+// finish completes the initialization after the template has been applied.
+func finish(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, name))).To(Equal(framework.Absent))
+	}).WithContext(ctx).Should(Succeed())
+	cluster.Finish(ctx, name)
+}
+
+// result is the response to a request.
+type result struct {
+	Err      error
+	Duration time.Duration
+}
+
+// createOnce creates a ConfigMap without the retries of client-go.
+func createOnce(ctx context.Context, user *framework.User, namespace string) result {
+	start := time.Now()
+	err := user.Clientset().CoreV1().RESTClient().Post().MaxRetries(0).Namespace(namespace).Resource("configmaps").
+		Body(wrappers.MakeConfigMap(namespace, framework.Unique("web"))).Do(ctx).Error()
+	return result{Err: err, Duration: time.Since(start)}
+}
+
+// start calls a function in the background, and expects that the API server does not respond immediately.
+func start(ctx context.Context, request func() result) <-chan result {
+	GinkgoHelper()
+	done := make(chan result, 1)
+	go func() { done <- request() }()
+	Consistently(done).WithContext(ctx).ShouldNot(Receive())
+	return done
+}
+
+// expectResult returns the result of a request that ends before the time limit.
+func expectResult(ctx context.Context, done <-chan result) error {
+	GinkgoHelper()
+	var got result
+	Eventually(done).WithContext(ctx).Should(Receive(&got))
+	Expect(got.Duration).To(BeNumerically("<", options.Duration))
+	return got.Err
+}
