@@ -59,7 +59,7 @@ var _ = Describe("trust-manager", Ordered, func() {
 		trusted := &trustv1alpha1.Bundle{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: trustv1alpha1.BundleSpec{
-				Sources: []trustv1alpha1.BundleSource{{InLine: ptr.To(string(cluster.Admin.Config.CAData))}},
+				Sources: []trustv1alpha1.BundleSource{{InLine: string(cluster.Admin.Config.CAData)}},
 				Target: trustv1alpha1.BundleTarget{
 					ConfigMap:         &trustv1alpha1.TargetTemplate{Key: "ca.crt"},
 					NamespaceSelector: selector,
