@@ -28,8 +28,9 @@ const regain = 10
 // while its write waits, neither for other initializing Namespaces nor for initialized ones. Each user can wait for
 // the size of a budget at first, and then for a tenth of the time.
 //
-// There are few budgets, also if peers invent users: a budget that n seconds are missing from is forgotten after
-// 10*n seconds, and the slots limit how many writes wait for these n seconds.
+// There are few budgets, and their keys are short, also if peers invent users: a budget from which n seconds are
+// missing is forgotten after 10*n seconds, the slots limit how many writes wait for n seconds, and names of
+// ServiceAccounts have at most 253 characters.
 type budgets struct {
 	size time.Duration
 

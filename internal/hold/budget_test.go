@@ -109,3 +109,30 @@ func TestControllerWaits(t *testing.T) {
 		})
 	}
 }
+
+// TestControllerRepeats verifies that the Retry-After of writes that are repeated counts: a controller with one worker
+// waits for it after each of many short initializations.
+func TestControllerRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		cache, outcomes := &memory{}, &recorder{}
+		holder := &Holder{
+			config: Config{Namespaces: cache, Duration: 10 * time.Second, Metrics: outcomes},
+			slots:  slots{limits: Limits{PerUser: 1, Total: 1}}, budgets: budgets{size: 10 * time.Second},
+		}
+		request := &webhooks.Request{Namespace: "shop", Operation: admissionv1.Create, Username: controller}
+		held := 0
+		for ; len(outcomes.answered) == 0; held++ {
+			cache.set(makeNamespace())
+			time.AfterFunc(100*time.Millisecond, func() {
+				cache.set(makeNamespace(initialized))
+				holder.changes.notify("shop")
+			})
+			response, err := holder.Handle(t.Context(), request)
+			g.Expect(err).NotTo(HaveOccurred())
+			time.Sleep(time.Duration(response.Result.Details.RetryAfterSeconds) * time.Second)
+		}
+		g.Expect(held).To(Equal(11), "10 are held, and the next one is rejected at once")
+		g.Expect(outcomes.answered).To(Equal([]Outcome{OutcomeOverBudget}))
+	})
+}

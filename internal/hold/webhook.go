@@ -84,8 +84,12 @@ func (h *Holder) hold(
 	done := h.config.Metrics.Held()
 	after, err := h.wait(ctx, before.Name, limit, func(now *corev1.Namespace) bool { return hasEnded(before, now) })
 	if isController {
-		// The client waits for Retry-After, too.
-		defer func() { now := time.Now(); h.budgets.spend(user, now.Sub(start)+resendDelay, now) }()
+		now := time.Now()
+		waited := now.Sub(start)
+		if hasEnded(before, after) {
+			waited += resendDelay // The client waits for Retry-After, too.
+		}
+		h.budgets.spend(user, waited, now)
 	}
 	if err == nil && errors.Is(ctx.Err(), context.Canceled) {
 		err = ctx.Err()

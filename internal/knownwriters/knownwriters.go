@@ -53,6 +53,7 @@ type Writer struct {
 const (
 	sameAsForbidden = "the same"
 	backsOff        = "repeats it with a backoff of 5 ms to 1,000 s"
+	waitsForLabels  = "logs it; tries again when the labels of the namespace change, as after the initialization"
 )
 
 // All returns all writers, sorted by name.
@@ -117,7 +118,7 @@ func All() []Writer {
 		ServiceAccounts:   []types.NamespacedName{{Namespace: "kube-system", Name: "replicator-kubernetes-replicator"}},
 		HoldsVerb:         true,
 		Writes:            "copies of Secrets, ConfigMaps, Roles, RoleBindings and ServiceAccounts",
-		OnForbidden:       "logs it; tries again when the labels of the namespace change, as they do after the initialization",
+		OnForbidden:       waitsForLabels,
 		OnTooManyRequests: sameAsForbidden,
 		Advice:            Wait,
 		Source: "mittwald/kubernetes-replicator@f535dd9d8b49:replicate/common/generic-replicator.go " +
@@ -191,7 +192,7 @@ func All() []Writer {
 		Name:              "Reflector",
 		ServiceAccounts:   []types.NamespacedName{{Name: "reflector"}},
 		Writes:            "copies of Secrets and ConfigMaps",
-		OnForbidden:       "logs it; tries again when the labels of the namespace change, as they do after the initialization",
+		OnForbidden:       waitsForLabels,
 		OnTooManyRequests: sameAsForbidden,
 		IsSerial:          true,
 		Advice:            Wait,
@@ -201,7 +202,7 @@ func All() []Writer {
 		Name:              "trust-manager",
 		ServiceAccounts:   []types.NamespacedName{{Namespace: "cert-manager", Name: "trust-manager"}},
 		Writes:            "the ConfigMap or Secret of each Bundle",
-		OnForbidden:       "ends the pass over all namespaces, in random order; repeats it with a backoff, and when a namespace changes",
+		OnForbidden:       "ends the pass over all namespaces, in random order; repeats it with a backoff",
 		OnTooManyRequests: sameAsForbidden,
 		IsSerial:          true,
 		Advice:            Exclude,
