@@ -17,6 +17,8 @@ metadata:
   labels:
     app.kubernetes.io/name: nslifecycle
     app.kubernetes.io/managed-by: kustomize
+  annotations:
+    admissions.enforcer/disabled: "true"
 webhooks:
 - name: hold.nslifecycle.dev
   admissionReviewVersions: [v1]

@@ -298,8 +298,8 @@ func expectCertManager(named map[string]*unstructured.Unstructured) {
 		"MutatingWebhookConfiguration/nslifecycle-hold", "MutatingWebhookConfiguration/nslifecycle-inject",
 		"ValidatingWebhookConfiguration/nslifecycle-templates",
 	} {
-		Expect(named[name].GetAnnotations()).To(
-			HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-webhook"))
+		Expect(named[name].GetAnnotations()).To(And(HaveKeyWithValue("admissions.enforcer/disabled", "true"),
+			HaveKeyWithValue("cert-manager.io/inject-ca-from", controlplane.SystemNamespace+"/nslifecycle-webhook")))
 	}
 	Expect(deploymentOf(named, "nslifecycle-admission").Spec.Template.Spec.Containers[0].Args).To(
 		ContainElement("--webhook-certificate-rotation=false"))
