@@ -28,7 +28,8 @@ import (
 )
 
 // RecognizedAfter is the age of a parameter after which every API server recognizes its type: admission looks up
-// parameter kinds in a discovery cache that is refreshed every 30 s (k8s.io/apiserver, pkg/server/options/admission.go).
+// parameter kinds in a discovery cache that is refreshed every 30 s (k8s.io/apiserver,
+// pkg/server/options/admission.go).
 const RecognizedAfter = 60 * time.Second
 
 // Decode returns the objects in manifests, in their order.
