@@ -106,3 +106,15 @@ spec:
   paramRef:
     name: effective
     parameterNotFoundAction: Allow
+  # These rules repeat the policy's match constraints: the operator restores only fields that it sets.
+  matchResources:
+    resourceRules:
+    - apiGroups: [""]
+      apiVersions: ["v1"]
+      operations: ["UPDATE"]
+      resources: ["namespaces", "namespaces/status", "namespaces/finalize"]
+      scope: "*"
+    objectSelector:
+      matchExpressions:
+      - key: nslifecycle.dev/initializing
+        operator: Exists

@@ -256,3 +256,11 @@ spec:
   paramRef:
     name: effective
     parameterNotFoundAction: Allow
+  # These rules repeat the policy's match constraints: the operator restores only fields that it sets.
+  matchResources:
+    resourceRules:
+    - apiGroups: [""]
+      apiVersions: ["v1"]
+      operations: ["CREATE", "UPDATE"]
+      resources: ["namespaces", "namespaces/status"]
+      scope: "*"

@@ -64,6 +64,18 @@ spec:
   paramRef:
     name: effective
     parameterNotFoundAction: Allow
+  # These rules repeat the policy's match constraints: the operator restores only fields that it sets.
+  matchResources:
+    namespaceSelector:
+      matchExpressions:
+      - key: nslifecycle.dev/initializing
+        operator: Exists
+    resourceRules:
+    - apiGroups: ["*"]
+      apiVersions: ["*"]
+      operations: ["*"]
+      resources: ["*/*"]
+      scope: Namespaced
 ---
 # The same for custom resources named "namespaces", to which the namespaceSelector does not apply, as in
 # the gate policy. It is a policy of its own, because the first one must have the namespaceSelector.
@@ -101,3 +113,11 @@ spec:
   paramRef:
     name: effective
     parameterNotFoundAction: Allow
+  # These rules repeat the policy's match constraints: the operator restores only fields that it sets.
+  matchResources:
+    resourceRules:
+    - apiGroups: ["*"]
+      apiVersions: ["*"]
+      operations: ["CREATE", "UPDATE"]
+      resources: ["namespaces"]
+      scope: Namespaced

@@ -3,8 +3,8 @@
 
 // Command chart writes the static files of the Helm chart: CRDs, RBAC and admission policies. It
 // extracts them from the output of kustomize, so that both installations contain the same objects.
-// It also extracts optional objects from a second manifest, and writes one file for each option, and describes the values
-// in README.md and values.schema.json.
+// It also extracts optional objects from a second manifest, and writes one file for each option, and describes the
+// values in README.md and values.schema.json.
 //
 //	go run ./hack/chart dist/install.yaml optional.yaml dist/chart/files
 //

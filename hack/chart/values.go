@@ -22,8 +22,8 @@ Generated from values.yaml by ` + "`make build-installer`" + `. Do not edit.
 helm install nslifecycle dist/chart --namespace=nslifecycle-system --create-namespace
 ` + "```" + `
 
-See [Install, upgrade and uninstall](../../docs/install.md). A cluster can have only one installation, so the names of the
-objects do not depend on the release.
+See [Install, upgrade and uninstall](../../docs/install.md). A cluster can have only one installation, so the names of
+the objects do not depend on the release.
 
 | Value | Default | Description |
 |---|---|---|

@@ -12,6 +12,6 @@
 // upgrade can be taken back. After optionalAfter, new namespaces no longer depend on them. An administrator can remove
 // the rules; where API servers have always served the type, there are none.
 //
-// The MutatingWebhookConfiguration is the owner of the policies, so they are deleted with it. Without it, an administrator
-// can apply config/mutating, and the operator creates only the binding of inject.
+// The MutatingWebhookConfiguration is the owner of the policies, so they are deleted with it. Without it, an
+// administrator can apply config/mutating, and the operator creates only the binding of inject.
 package mutation

@@ -121,8 +121,8 @@ func (i *Installer) Ensure(ctx context.Context, set *internalv1alpha1.NamespaceI
 	return state, i.bind(ctx, state, set)
 }
 
-// bind creates the binding of inject, unless the policy could reject namespaces because an API server does not recognize
-// the parameter kind yet. The policy is its owner: an administrator can have applied it.
+// bind creates the binding of inject, unless the policy could reject namespaces because an API server does not
+// recognize the parameter kind yet. The policy is its owner: an administrator can have applied it.
 func (i *Installer) bind(ctx context.Context, state State, set *internalv1alpha1.NamespaceInitializerSet) error {
 	if set == nil || !state.ServesPolicies {
 		return nil

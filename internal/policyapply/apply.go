@@ -27,8 +27,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
-// RecognizedAfter is the age of a parameter after which every API server recognizes its type: admission looks up parameter
-// kinds in a discovery cache that is refreshed every 30 s (k8s.io/apiserver, pkg/server/options/admission.go).
+// RecognizedAfter is the age of a parameter after which every API server recognizes its type: admission looks up
+// parameter kinds in a discovery cache that is refreshed every 30 s (k8s.io/apiserver,
+// pkg/server/options/admission.go).
 const RecognizedAfter = 60 * time.Second
 
 // Decode returns the objects in manifests, in their order.
@@ -49,9 +50,9 @@ func Decode(manifests ...[]byte) []*unstructured.Unstructured {
 	return objects
 }
 
-// Apply applies the policies and bindings that differ from what the reader returns, with an owner: the garbage collector
-// deletes them with it. It preserves their failurePolicy. It returns whether it has applied any. A missing permission is
-// not an error: an administrator applies the policies then, and the caller verifies that they exist.
+// Apply applies the policies and bindings that differ from what the reader returns, with an owner: the garbage
+// collector deletes them with it. It preserves their failurePolicy. It returns whether it has applied any. A missing
+// permission is not an error: an administrator applies the policies then, and the caller verifies that they exist.
 func Apply(
 	ctx context.Context, writer client.Client, reader client.Reader, owner client.Object,
 	policies []*unstructured.Unstructured,

@@ -278,8 +278,8 @@ func hasInitializers(
 // ensureFail sets the failure policy of the inject policy to Fail, and that of the policies for templates,
 // waitingSubjects and subjects if the set contains any. The API server then denies requests while it cannot
 // read the set, for example shortly after a restart. The manifests of package policyapply cannot contain Fail: no
-// Namespace could be created until the API server has discovered the set's type. ensureFail adds a missing permission, and
-// the time until every API server has discovered the type, to the given status.
+// Namespace could be created until the API server has discovered the set's type. ensureFail adds a missing permission,
+// and the time until every API server has discovered the type, to the given status.
 func (v *Verifier) ensureFail(
 	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, found installed, status PolicyStatus,
 ) (PolicyStatus, error) {

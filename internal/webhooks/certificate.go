@@ -27,13 +27,18 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
-// rotationRetry is the time between attempts to start the rotation.
-const rotationRetry = time.Minute
+const (
+	// rotationRetry is the time between attempts to start the rotation.
+	rotationRetry = time.Minute
+	// certificateInterval is the time between reads of the first certificate from a cache.
+	certificateInterval = 100 * time.Millisecond
+)
 
 // Certificate is the serving certificate of the webhooks. It is read from a Secret of type
 // kubernetes.io/tls by a watch, so that a new certificate is used immediately, without the delay of
@@ -119,8 +124,9 @@ func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string
 	})}); err != nil {
 		return err
 	}
-	if err := rotator.AddRotator(&resilient{Manager: mgr}, &rotator.CertRotator{
-		SecretKey:      types.NamespacedName{Namespace: systemNamespace, Name: SecretName},
+	secret := types.NamespacedName{Namespace: systemNamespace, Name: SecretName}
+	if err := rotator.AddRotator(&resilient{Manager: mgr, secret: secret}, &rotator.CertRotator{
+		SecretKey:      secret,
 		CertDir:        directory,
 		CAName:         "nslifecycle-webhook-ca",
 		CAOrganization: "nslifecycle",
@@ -152,8 +158,10 @@ func (onEveryReplica) NeedLeaderElection() bool { return false }
 // restricts the rotator, which lists all Secrets of a namespace, to the one in its permissions.
 type resilient struct {
 	ctrl.Manager
-	// informers is the cache of the rotator, which the rotator adds before itself.
-	informers cache.Informers
+	// secret contains the certificate.
+	secret types.NamespacedName
+	// objects is the cache of the rotator, which the rotator adds before itself and its controller.
+	objects cache.Cache
 }
 
 // GetConfig implements cluster.Cluster.
@@ -180,12 +188,35 @@ func (s selectSecret) RoundTrip(request *http.Request) (*http.Response, error) {
 // Add implements manager.Manager.
 func (m *resilient) Add(runnable manager.Runnable) error {
 	switch typed := runnable.(type) {
-	case cache.Informers:
-		m.informers = typed
+	case cache.Cache:
+		m.objects = typed
 	case *rotator.CertRotator:
-		runnable = restartable{runnable, m.informers, m.GetLogger().WithName("webhooks")}
+		runnable = restartable{runnable, m.objects, m.GetLogger().WithName("webhooks")}
+	case controller.Controller:
+		runnable = afterCertificate{runnable, m.objects, m.secret}
 	}
 	return m.Manager.Add(runnable)
+}
+
+// afterCertificate starts the controller of the rotator when the Secret contains a certificate. Otherwise, the rotator
+// and its controller would both issue the first one, and log the conflict as an error.
+type afterCertificate struct {
+	manager.Runnable
+	objects client.Reader
+	secret  types.NamespacedName
+}
+
+// Start implements manager.Runnable.
+func (a afterCertificate) Start(ctx context.Context) error {
+	err := wait.PollUntilContextCancel(ctx, certificateInterval, true, func(ctx context.Context) (bool, error) {
+		secret := &corev1.Secret{}
+		err := a.objects.Get(ctx, a.secret, secret) // Fails while the cache has not started.
+		return err == nil && len(secret.Data[corev1.TLSCertKey]) > 0, nil
+	})
+	if err != nil {
+		return nil // The context is done.
+	}
+	return a.Runnable.Start(ctx)
 }
 
 // restartable restarts the rotator until it has read the Secret and, if necessary, written a certificate to it. After

@@ -17,11 +17,13 @@ import (
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -96,6 +98,29 @@ func TestResilient(t *testing.T) {
 	if _, ok := added.runnables[2].(onEveryReplica); !ok {
 		t.Errorf("added another runnable as %T", added.runnables[2])
 	}
+}
+
+// TestAfterCertificate verifies that the controller of the rotator waits for the certificate.
+func TestAfterCertificate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: SecretName}}
+		objects := fake.NewClientBuilder().WithObjects(secret).Build()
+		started := false
+		runnable := afterCertificate{manager.RunnableFunc(func(context.Context) error {
+			started = true
+			return nil
+		}), objects, client.ObjectKeyFromObject(secret)}
+
+		stopped, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := runnable.Start(stopped); err != nil || started {
+			t.Errorf("started = %v without a certificate, error %v", started, err)
+		}
+		secret.Data = map[string][]byte{corev1.TLSCertKey: []byte("certificate")}
+		if err := errors.Join(objects.Update(t.Context(), secret), runnable.Start(t.Context())); err != nil || !started {
+			t.Errorf("started = %v with a certificate, error %v", started, err)
+		}
+	})
 }
 
 type recordingManager struct {

@@ -37,8 +37,8 @@ func SkipWithoutPolicies(ctx context.Context, config *rest.Config, reason string
 }
 
 // PolicyKinds returns the types of webhook configurations and admission policies that an API server serves, in the
-// order in which they must be deleted: without the bindings of the gate policy, the operator does not apply its policies
-// again.
+// order in which they must be deleted: without the bindings of the gate policy, the operator does not apply its
+// policies again.
 func PolicyKinds(ctx context.Context, config *rest.Config) string {
 	GinkgoHelper()
 	kinds := []string{"mutatingwebhookconfigurations", "validatingadmissionpolicybindings"}

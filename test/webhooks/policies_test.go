@@ -96,12 +96,16 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 			Name: internalv1alpha1.InjectConfiguration, UID: configuration(Default, ctx).UID,
 		}
 		for _, name := range policyNames {
-			for _, object := range []client.Object{
-				&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{},
-			} {
-				Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, object)).To(Succeed())
-				Expect(object.GetOwnerReferences()).To(ConsistOf(owner), name)
+			policy, binding := policyObject(name), bindingObject(name)
+			for _, object := range []client.Object{policy, binding} {
+				Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 			}
+			Expect(policy.OwnerReferences).To(ConsistOf(owner), name)
+			ownerOfBinding := owner
+			if name == internalv1alpha1.InjectConfiguration { // An administrator can have applied the policy.
+				ownerOfBinding.Kind, ownerOfBinding.UID = "MutatingAdmissionPolicy", policy.UID
+			}
+			Expect(binding.OwnerReferences).To(ConsistOf(ownerOfBinding), name)
 		}
 	}, SpecTimeout(5*time.Minute))
 
@@ -132,6 +136,12 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 			"objectSelector":{"matchLabels":{"none":"none"}}}}}`),
 		Entry("the label that identifies a policy", policyObject("nslifecycle-inject"),
 			`{"metadata":{"labels":{"nslifecycle.dev/policy":null}}}`),
+		Entry("a deleted validating policy", validatingPolicy("nslifecycle-templates"), ""),
+		Entry("a deleted binding of one", validatingBinding("nslifecycle-waiting-subjects"), ""),
+		Entry("the rules of one", validatingPolicy("nslifecycle-initializer-subjects"),
+			`{"spec":{"matchConditions":null,"validations":[{"expression":"true"}]}}`),
+		Entry("the requests of its binding", validatingBinding("nslifecycle-templates"), `{"spec":{"matchResources":{
+			"objectSelector":{"matchLabels":{"none":"none"}}}}}`),
 	)
 
 	It("does not change the policies of other projects", func(ctx context.Context) {
@@ -208,11 +218,23 @@ func bindingObject(name string) *admissionv1.MutatingAdmissionPolicyBinding {
 	return &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
+func validatingPolicy(name string) *admissionv1.ValidatingAdmissionPolicy {
+	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func validatingBinding(name string) *admissionv1.ValidatingAdmissionPolicyBinding {
+	return &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
 func specOf(object client.Object) any {
 	switch object := object.(type) {
 	case *admissionv1.MutatingAdmissionPolicy:
 		return object.Spec
 	case *admissionv1.MutatingAdmissionPolicyBinding:
+		return object.Spec
+	case *admissionv1.ValidatingAdmissionPolicy:
+		return object.Spec
+	case *admissionv1.ValidatingAdmissionPolicyBinding:
 		return object.Spec
 	}
 	return nil

@@ -231,7 +231,8 @@ func (c *ControlPlane) InstallPolicies(ctx context.Context) error {
 		return err
 	}
 	for _, policy := range slices.Concat(policyverifier.Policies(), mutation.Policies(), mutation.Binding()) {
-		err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(policy), client.FieldOwner("test"), client.ForceOwnership)
+		err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(policy), client.FieldOwner("test"),
+			client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("failed to apply %s %q: %w", policy.GetKind(), policy.GetName(), err)
 		}
