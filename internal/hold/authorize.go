@@ -20,8 +20,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// extraReviewed marks the SubjectAccessReviews of the webhook. The API server sends them to the webhook if RBAC does not
-// allow them, and the webhook must not wait for itself.
+// extraReviewed marks the SubjectAccessReviews of the webhook. The API server sends them to the webhook if RBAC does
+// not allow them, and the webhook must not wait for itself.
 const extraReviewed = "nslifecycle.dev/after-initialization"
 
 // reviewBackoff are the times of the SubjectAccessReviews, which end after 0.75 s: the caches of the API server can be
@@ -30,9 +30,9 @@ var reviewBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Ste
 
 var errStopping = errors.New("the manager is stopping")
 
-// Authorize implements webhooks.Authorizer. If the user has requested the Namespace, and it is initializing, the request
-// is held, and allowed if the API server allows it afterwards. In all other cases, the webhook has no opinion. Only the
-// requester learns a reason.
+// Authorize implements webhooks.Authorizer. If the user has requested the Namespace, and it is initializing, the
+// request is held, and allowed if the API server allows it afterwards. In all other cases, the webhook has no opinion.
+// Only the requester learns a reason.
 //
 // The Namespace is read from the API server, because clients send the next request before the cache contains the
 // Namespace. It is read for each request, so that the time of the response does not depend on whether the Namespace

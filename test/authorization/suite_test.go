@@ -85,10 +85,10 @@ type result struct {
 	Duration time.Duration
 }
 
-// createOnce creates a ConfigMap without the retries of client-go.
-func createOnce(ctx context.Context, user *framework.User, namespace string) result {
+// create creates a ConfigMap, with the retries of client-go: a write can be held after its authorization, too.
+func create(ctx context.Context, user *framework.User, namespace string) result {
 	start := time.Now()
-	err := user.Clientset().CoreV1().RESTClient().Post().MaxRetries(0).Namespace(namespace).Resource("configmaps").
+	err := user.Clientset().CoreV1().RESTClient().Post().Namespace(namespace).Resource("configmaps").
 		Body(wrappers.MakeConfigMap(namespace, framework.Unique("web"))).Do(ctx).Error()
 	return result{Err: err, Duration: time.Since(start)}
 }

@@ -68,8 +68,8 @@ func (c *ControlPlane) DisableAuthorization(ctx context.Context, authorization *
 	return c.setAuthorization(ctx, authorization, configuration)
 }
 
-// EnableAuthorization makes the API server ask the authorization webhook at a URL, as config/authorization describes. It
-// returns when the API server uses the configuration after the changes.
+// EnableAuthorization makes the API server ask the authorization webhook at a URL, as config/authorization describes.
+// It returns when the API server uses the configuration after the changes.
 func (c *ControlPlane) EnableAuthorization(
 	ctx context.Context, authorization *Authorization, url string, changes ...*strings.Replacer,
 ) error {
