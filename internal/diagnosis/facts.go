@@ -100,8 +100,8 @@ type Facts struct {
 type RegisteredInitializer struct {
 	Name, Finalizer, Configuration string
 	Subjects                       []v1alpha1.Subject
-	// Timeout is how long a turn of the initializer can last; 0 means that there is no limit. IsSkipped reports whether the
-	// operator then skips the initializer, instead of failing the initialization.
+	// Timeout is how long a turn of the initializer can last; 0 means that there is no limit. IsSkipped reports
+	// whether the operator then skips the initializer, instead of failing the initialization.
 	Timeout   time.Duration
 	IsSkipped bool
 }

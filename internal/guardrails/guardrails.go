@@ -29,7 +29,8 @@ var objectSelectors = map[string]*metav1.LabelSelector{
 // IsEnforced reports whether the API server enforces the optional policy with a label for all requests and namespaces:
 // it is not enforced if it is not installed, does not fail closed, only warns, or has exceptions.
 func IsEnforced(
-	label string, policies []admissionv1.ValidatingAdmissionPolicy, bindings []admissionv1.ValidatingAdmissionPolicyBinding,
+	label string, policies []admissionv1.ValidatingAdmissionPolicy,
+	bindings []admissionv1.ValidatingAdmissionPolicyBinding,
 ) bool {
 	return slices.ContainsFunc(policies, func(policy admissionv1.ValidatingAdmissionPolicy) bool {
 		return policy.Labels[internalv1alpha1.LabelPolicy] == label && matchesEverything(label, &policy.Spec) &&

@@ -83,8 +83,8 @@ func (r *policyReader) texts(ctx context.Context, namespace *corev1.Namespace) [
 	case enforced:
 		texts = append(texts, fmt.Sprintf(msgProtection, "the API server rejects the deletion"))
 	case notEnforced:
-		texts = append(texts, fmt.Sprintf(msgProtection, fmt.Sprintf("not enforced: the API server does not enforce the policy "+
-			"%q, so users can delete the namespace", internalv1alpha1.PolicyProtection)))
+		texts = append(texts, fmt.Sprintf(msgProtection, "not enforced: the API server does not enforce the policy \""+
+			internalv1alpha1.PolicyProtection+"\", so users can delete the namespace"))
 	case enforcementUnknown:
 		texts = append(texts, fmt.Sprintf(msgProtection, "whether the API server rejects the deletion is unknown"))
 	}

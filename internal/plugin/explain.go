@@ -293,7 +293,7 @@ func (o *explainOptions) print(explainers []*explainer, isComplete bool) error {
 		for _, result := range explainer.explanations {
 			explainer.warnUnread(result.Namespace, result.Unread)
 		}
-		if len(explainer.explanations) == 0 && explainer.relations != nil {
+		if len(explainer.explanations) == 0 && isComplete {
 			explainer.warnEach(explainer.inContext(msgTemplatesUnread), explainer.relations.unread)
 		}
 	}

@@ -117,15 +117,16 @@ func (o *listOptions) run(ctx context.Context, names []string) error {
 	for _, lister := range listers {
 		summaries = append(summaries, lister.summaries...)
 	}
-	print := o.newListPrinter()
-	if err := print(summaries); err != nil {
+	hasFailed := slices.ContainsFunc(listers, func(lister *lister) bool { return lister.err != nil })
+	show := o.newListPrinter(hasFailed)
+	if err := show(summaries); err != nil {
 		return err
 	}
 	for _, lister := range listers {
 		lister.warnUnread()
 	}
 	if o.watch {
-		o.watchAll(ctx, listers, print)
+		o.watchAll(ctx, listers, show)
 	}
 	errs := []error{ctx.Err()}
 	for _, lister := range listers {
@@ -135,7 +136,7 @@ func (o *listOptions) run(ctx context.Context, names []string) error {
 }
 
 // newListPrinter returns a function that prints namespaces, first those of the list and then those that have changed.
-func (o *listOptions) newListPrinter() func([]namespaceSummary) error {
+func (o *listOptions) newListPrinter(hasFailed bool) func([]namespaceSummary) error {
 	var text bytes.Buffer
 	table, isFirst, colors := o.output.NewTable(&text), true, printer.NewPalette(o.Out)
 	return func(summaries []namespaceSummary) error {
@@ -157,7 +158,7 @@ func (o *listOptions) newListPrinter() func([]namespaceSummary) error {
 			}
 			return nil
 		case len(summaries) == 0:
-			if isList {
+			if isList && !hasFailed {
 				fmt.Fprintln(o.ErrOut, "No namespaces found.")
 			}
 			return nil

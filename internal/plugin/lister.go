@@ -125,7 +125,7 @@ func (l *lister) warnUnread() {
 }
 
 // watchAll prints the namespaces that change until the context is canceled or no cluster can be watched.
-func (o *listOptions) watchAll(ctx context.Context, listers []*lister, print func([]namespaceSummary) error) {
+func (o *listOptions) watchAll(ctx context.Context, listers []*lister, show func([]namespaceSummary) error) {
 	var printing sync.Mutex
 	var watching sync.WaitGroup
 	for _, one := range listers {
@@ -136,14 +136,14 @@ func (o *listOptions) watchAll(ctx context.Context, listers []*lister, print fun
 			one.err = one.watch(ctx, func(summary *namespaceSummary) error {
 				printing.Lock()
 				defer printing.Unlock()
-				return print([]namespaceSummary{*summary})
+				return show([]namespaceSummary{*summary})
 			})
 		})
 	}
 	watching.Wait()
 }
 
-// watch calls a function for each change. The states of templates are those of the list, unless a change shows others.
+// watch calls a function for each change.
 func (l *lister) watch(ctx context.Context, changed func(*namespaceSummary) error) error {
 	client, err := l.namespaces()
 	if err != nil {

@@ -110,10 +110,11 @@ func usageTemplate(template string) string {
 	} {
 		template = strings.ReplaceAll(template, change[0], change[1])
 	}
-	return template
+	return template + "{{if not .HasParent}}" + msgSeeOptions + "\n{{end}}"
 }
 
-const msgSeeOptions = `Use "` + displayName + ` options" for a list of global command-line options (applies to all commands).`
+const msgSeeOptions = `Use "` + displayName + ` options" for a list of global command-line options ` +
+	`(applies to all commands).`
 
 func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{

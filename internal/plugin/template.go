@@ -190,7 +190,9 @@ func (s *session) templateNamespaces(ctx context.Context, name string) ([]corev1
 		return nil, err
 	}
 	isExempt := s.isExempt(ctx)
-	return slices.DeleteFunc(namespaces.Items, func(namespace corev1.Namespace) bool { return isExempt(namespace.Name) }), nil
+	return slices.DeleteFunc(namespaces.Items, func(namespace corev1.Namespace) bool {
+		return isExempt(namespace.Name)
+	}), nil
 }
 
 // isExempt returns a function that reports whether a Namespace is exempt from initialization. Without permission to

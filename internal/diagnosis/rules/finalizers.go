@@ -299,8 +299,8 @@ func (f view) setOwnerNotFound(finding *diagnosis.Finding, c ownerCase) {
 	}
 }
 
-// pauses describes the settings that make the owner ignore the objects. If the owner is unknown, they are the annotations
-// with which any of the known controllers ignores an object: its controller can have the same.
+// pauses describes the settings that make the owner ignore the objects. If the owner is unknown, they are the
+// annotations with which any of the known controllers ignores an object: its controller can have the same.
 func (f view) pauses(c ownerCase) []string {
 	pauses := knowncontrollers.PauseAnnotations()
 	if c.isKnown() {
