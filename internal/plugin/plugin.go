@@ -236,7 +236,7 @@ func splitErrors(err error) []error {
 	return all
 }
 
-// errorText formats an error as kubectl does (k8s.io/kubectl/pkg/cmd/util, StandardErrorMessage).
+// errorText formats an error as kubectl does (k8s.io/kubectl/pkg/cmd/util/helpers.go).
 func errorText(err error) string {
 	var status apierrors.APIStatus
 	var request *url.Error
