@@ -157,7 +157,7 @@ const (
 
 	// ConditionExpiring is True from the warning that the operator will delete the Namespace until the deletion,
 	// also while the API server rejects the deletion and the operator retries it. It is False before the warning,
-	// and while the operator does not delete the Namespace, for example because it is protected. The message
+	// and while the operator does not delete the Namespace, for example because of LabelDeletionProtection. The message
 	// contains the time of the deletion or the reason why there is none. The condition does not exist on a Namespace
 	// that has never had an expiry.
 	ConditionExpiring = Prefix + "Expiring"

@@ -119,32 +119,39 @@ func (r *AdmissionReconciler) Reconcile(ctx context.Context, request ctrl.Reques
 	if status.Reason == "" {
 		return ctrl.Result{}, err
 	}
-	statusErr := r.writeStatus(ctx, set, status)
+	conditions, optionalErr := policyverifier.OptionalConditions(ctx, r.Client)
+	statusErr := r.writeStatus(ctx, set, append([]metav1.Condition{enforcedCondition(status)}, conditions...))
 	if nsobject.IsConflict(statusErr) {
 		// The cache is stale, and the predicate drops the watch events of status changes.
 		status.RetryAfter, statusErr = conflictRetry, nil
 	}
-	if err := errors.Join(err, statusErr); err != nil {
+	if err := errors.Join(err, optionalErr, statusErr); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: status.RetryAfter}, nil
 }
 
-// writeStatus writes the status of the set if it has changed.
-func (r *AdmissionReconciler) writeStatus(
-	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, status policyverifier.PolicyStatus,
-) error {
+func enforcedCondition(status policyverifier.PolicyStatus) metav1.Condition {
 	condition := metav1.Condition{
-		Type: internalv1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: set.Generation,
+		Type: internalv1alpha1.ConditionEnforced, Status: metav1.ConditionFalse,
 		Reason: status.Reason, Message: printable.Escape(status.Message),
-		LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	}
 	if status.Reason == v1alpha1.ReasonEnforced {
 		condition.Status = metav1.ConditionTrue
 	}
-	base := set.DeepCopy()
-	hasChanged := meta.SetStatusCondition(&set.Status.Conditions, condition)
-	if !hasChanged && set.Status.ObservedGeneration == set.Generation {
+	return condition
+}
+
+// writeStatus writes the status of the set if it has changed.
+func (r *AdmissionReconciler) writeStatus(
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, conditions []metav1.Condition,
+) error {
+	base, hasChanged := set.DeepCopy(), set.Status.ObservedGeneration != set.Generation
+	for _, condition := range conditions {
+		condition.ObservedGeneration, condition.LastTransitionTime = set.Generation, metav1.NewTime(r.Clock.Now())
+		hasChanged = meta.SetStatusCondition(&set.Status.Conditions, condition) || hasChanged
+	}
+	if !hasChanged {
 		return nil
 	}
 	set.Status.ObservedGeneration = set.Generation
@@ -155,6 +162,6 @@ func (r *AdmissionReconciler) writeStatus(
 	case err != nil:
 		return fmt.Errorf("failed to update the status of NamespaceInitializerSet %q: %w", set.Name, err)
 	}
-	log.FromContext(ctx).Info("Updated the status of the effective set", "reason", status.Reason)
+	log.FromContext(ctx).Info("Updated the status of the effective set", "reason", conditions[0].Reason)
 	return nil
 }

@@ -102,7 +102,7 @@ func TestExpiryReconcile(t *testing.T) {
 			cached: warned(), live: warned().Label(v1alpha1.LabelDeletionProtection, ""),
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/DeletionProtected" + withdrawn},
 			wantEvents: []string{"Warning DeletionProtected the namespace expired at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h), " +
-				"but is not deleted: the label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
+				"but is not deleted: the operator deletes no namespace with the label nslifecycle.dev/deletion-protection; to allow its deletion, run: " +
 				"kubectl label namespace x nslifecycle.dev/deletion-protection-"},
 		},
 		"terminating in the meantime":                      {cached: warned(), live: warned().Terminating(now)},

@@ -100,6 +100,10 @@ type Facts struct {
 type RegisteredInitializer struct {
 	Name, Finalizer, Configuration string
 	Subjects                       []v1alpha1.Subject
+	// Timeout is how long a turn of the initializer can last; 0 means that there is no limit. IsSkipped reports
+	// whether the operator then skips the initializer, instead of failing the initialization.
+	Timeout   time.Duration
+	IsSkipped bool
 }
 
 // Source identifies the origin of facts: a resource type as kubectl names it, or a kind of request.

@@ -49,3 +49,11 @@ func isRecorded(namespace *corev1.Namespace, expires Expiry) bool {
 	have := nsobject.FindCondition(namespace, v1alpha1.ConditionExpired)
 	return have != nil && have.Status == corev1.ConditionTrue && !have.LastTransitionTime.Time.Before(expires.At)
 }
+
+// IsScheduled reports whether the operator reports in a condition of a Namespace that it will delete the Namespace
+// after the expiry.
+func IsScheduled(namespace *corev1.Namespace) bool {
+	condition := nsobject.FindCondition(namespace, v1alpha1.ConditionExpiring)
+	return condition != nil &&
+		(condition.Status == corev1.ConditionTrue || condition.Reason == v1alpha1.ReasonExpiryScheduled)
+}

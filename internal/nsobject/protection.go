@@ -12,20 +12,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// IsProtected reports whether a Namespace is protected from deletion: it has the label, with any value, as in
-// config/protection/protection.yaml. The operator and the plugin respect the label even if the policy is not installed.
+// IsProtected reports whether a Namespace has the label for deletion protection, with any value, as in
+// config/protection/protection.yaml. The operator deletes no such Namespace, even if the policy is not installed.
 func IsProtected(namespace *corev1.Namespace) bool {
 	_, ok := namespace.Labels[v1alpha1.LabelDeletionProtection]
 	return ok
 }
 
-// ProtectionMessage returns why a Namespace must not be deleted and the command that allows the deletion. It
+// ProtectionMessage returns why the operator does not delete a Namespace and the command that allows the deletion. It
 // returns "" if the Namespace is not protected.
 func ProtectionMessage(namespace *corev1.Namespace) string {
 	if !IsProtected(namespace) {
 		return ""
 	}
-	return fmt.Sprintf("the label %s protects the namespace; to allow its deletion, run: %s",
+	return fmt.Sprintf("the operator deletes no namespace with the label %s; to allow its deletion, run: %s",
 		v1alpha1.LabelDeletionProtection, ProtectionRemovalCommand(namespace.Name))
 }
 

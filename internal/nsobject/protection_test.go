@@ -12,7 +12,7 @@ import (
 )
 
 func TestProtectionMessage(t *testing.T) {
-	const protected = "the label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
+	const protected = "the operator deletes no namespace with the label nslifecycle.dev/deletion-protection; to allow its deletion, run: " +
 		"kubectl label namespace shop nslifecycle.dev/deletion-protection-"
 	tests := map[string]struct {
 		labels map[string]string

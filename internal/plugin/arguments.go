@@ -29,6 +29,14 @@ func (s *session) completeNamespace(
 	return s.completeNamespaces(command, args, func(*corev1.Namespace) bool { return true })
 }
 
+// completeManyNamespaces is like completeNamespace, for all arguments.
+func (s *session) completeManyNamespaces(
+	command *cobra.Command, args []string, text string,
+) ([]string, cobra.ShellCompDirective) {
+	names, directive := s.completeNamespace(command, nil, text)
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
+}
+
 // completeTerminating is like completeNamespace, but only for namespaces that are being deleted.
 func (s *session) completeTerminating(
 	command *cobra.Command, args []string, _ string,
@@ -42,11 +50,14 @@ func (s *session) completeNamespaces(
 	command *cobra.Command, args []string, isProposed func(*corev1.Namespace) bool,
 ) ([]string, cobra.ShellCompDirective) {
 	return completeNames(command, args, func(ctx context.Context) []string {
-		namespaces, _ := s.listNamespaces(ctx, "")
+		namespaces, err := s.listNamespaces(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil
+		}
 		var names []string
-		for i := range namespaces {
-			if isProposed(&namespaces[i]) {
-				names = append(names, namespaces[i].Name)
+		for i := range namespaces.Items {
+			if isProposed(&namespaces.Items[i]) {
+				names = append(names, namespaces.Items[i].Name)
 			}
 		}
 		return names

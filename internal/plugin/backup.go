@@ -20,7 +20,8 @@ import (
 type backupOptions struct {
 	*session
 	backup.Options
-	filename string
+	filename  string
+	overwrite bool
 }
 
 func newBackupCommand(session *session) *cobra.Command {
@@ -37,8 +38,8 @@ recreates: objects that have a controller, such as the Pods of a ReplicaSet, End
 Events, Leases and the root CA. Unless --include-secrets is given, it skips Secrets. The
 backup does not contain the data in volumes.
 
-If some objects cannot be read, the backup contains the others, and the exit status is 1. An
-incomplete backup does not replace an existing file.`,
+If some objects cannot be read, the backup contains the others, and the exit status is 1. The
+command replaces an existing file only with --overwrite, and never by an incomplete backup.`,
 		Example: `  # Back up a namespace without its Secrets
   kubectl nslifecycle backup shop -f shop.yaml
 
@@ -60,6 +61,7 @@ incomplete backup does not replace an existing file.`,
 	}
 	flags := command.Flags()
 	flags.StringVarP(&options.filename, "filename", "f", "-", "File for the backup, or - for stdout.")
+	flags.BoolVar(&options.overwrite, "overwrite", false, "If true, replace an existing file.")
 	flags.StringSliceVar(&options.Types, "types", nil, "If set, only back up these resource types, for example "+
 		"configmaps,deployments.apps. The Namespace itself is not included.")
 	flags.BoolVar(&options.All, "all", false,
@@ -69,6 +71,10 @@ incomplete backup does not replace an existing file.`,
 }
 
 func (o *backupOptions) run(ctx context.Context, name string) error {
+	// Before the requests, which can take minutes.
+	if o.filename != "-" && files.Exists(o.filename) && !o.overwrite {
+		return fmt.Errorf("file %s already exists; use --overwrite to replace it", o.filename)
+	}
 	config, err := o.restConfig()
 	if err != nil {
 		return err

@@ -248,7 +248,7 @@ const lastingProblem = 3 * time.Second
 
 const (
 	msgInitializationFailed = "initialization of namespace %q failed: %s; the operator deletes the namespace unless it " +
-		"is protected"
+		"has the label " + v1alpha1.LabelDeletionProtection
 	msgTemplateFailed              = "namespace %q cannot be initialized: %s: %s; to continue, %s; to delete it, run: %s"
 	msgDeletedDuringInitialization = "namespace %q was deleted during its initialization"
 )

@@ -42,24 +42,24 @@ type deleteOptions struct {
 func newDeleteCommand(session *session) *cobra.Command {
 	options := &deleteOptions{session: session}
 	command := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a namespace and show what blocks the deletion",
-		Long: `Delete a namespace and show the remaining objects until the namespace is deleted. If the
+		Use:   "delete NAME...",
+		Short: "Delete namespaces and show what blocks the deletion",
+		Long: `Delete namespaces and show the remaining objects until the namespaces are deleted. If a
 deletion has already started, the command only shows its progress.
 
-If the deletion makes no progress within --progress-deadline, the command diagnoses the
-namespace and prints the causes.
+If a deletion makes no progress within --progress-deadline, the command diagnoses the
+namespace and prints the causes. The timeout applies to each namespace.
 
-Ctrl-C stops the command but not the deletion, which cannot be undone.`,
+Ctrl-C stops the command but not the deletions, which cannot be undone.`,
 		Example: `  # Delete a namespace and show the remaining objects
   kubectl nslifecycle delete shop
 
-  # Delete a namespace in a script
-  kubectl nslifecycle delete shop --timeout=5m`,
-		Args:              oneNamespace,
-		ValidArgsFunction: session.completeNamespace,
+  # Delete two namespaces in a script
+  kubectl nslifecycle delete shop stage --timeout=5m`,
+		Args:              namespaces,
+		ValidArgsFunction: session.completeManyNamespaces,
 		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args[0])
+			return options.run(command.Context(), args)
 		},
 	}
 	options.dryRun.addFlag(command)
@@ -74,36 +74,57 @@ Ctrl-C stops the command but not the deletion, which cannot be undone.`,
 	return command
 }
 
-func (o *deleteOptions) run(ctx context.Context, name string) error {
+func (o *deleteOptions) run(ctx context.Context, names []string) error {
 	if err := o.dryRun.validate(); err != nil {
 		return err
 	}
 	if o.progressDeadline <= 0 {
 		return fmt.Errorf("--progress-deadline must be greater than 0, got %s", o.progressDeadline)
 	}
-	// The system namespaces are the namespaces that the operator never initializes.
-	if initialization.IsExempt(name, "") {
-		return fmt.Errorf("namespace %q is a system namespace and must not be deleted", name)
+	for _, name := range names {
+		// The system namespaces are the namespaces that the operator never initializes.
+		if initialization.IsExempt(name, "") {
+			return fmt.Errorf("namespace %q is a system namespace and must not be deleted", name)
+		}
 	}
 	client, err := o.namespaces()
 	if err != nil {
 		return err
 	}
+	// All deletions start before the command waits for the first.
+	var deleted []*corev1.Namespace
+	var errs []error
+	for _, name := range names {
+		namespace, err := o.start(ctx, client, name)
+		if errs = append(errs, err); namespace != nil {
+			deleted = append(deleted, namespace)
+		}
+	}
+	for _, namespace := range deleted {
+		if !o.wait || o.dryRun != dryRunNone {
+			fmt.Fprintf(o.Out, "namespace %q deleted%s\n", namespace.Name, o.dryRun.suffix())
+			continue
+		}
+		errs = append(errs, o.waitUntilDeleted(ctx, client, namespace))
+	}
+	return errors.Join(errs...)
+}
+
+// start starts the deletion of a Namespace. It returns nil if the Namespace is not being deleted.
+func (o *deleteOptions) start(
+	ctx context.Context, client corev1client.NamespaceInterface, name string,
+) (*corev1.Namespace, error) {
 	namespace, err := client.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && o.ignoreNotFound:
-		return nil
+		return nil, nil
 	case err != nil:
-		return err
+		return nil, err
 	}
 	if err := o.delete(ctx, client, namespace); err != nil {
-		return err
+		return nil, err
 	}
-	if !o.wait || o.dryRun != dryRunNone {
-		fmt.Fprintf(o.Out, "namespace %q deleted%s\n", name, o.dryRun.suffix())
-		return nil
-	}
-	return o.waitUntilDeleted(ctx, client, namespace)
+	return namespace, nil
 }
 
 // delete deletes the Namespace if it still has the same UID and is not being deleted.

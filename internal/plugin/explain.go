@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
@@ -32,6 +33,7 @@ type explainOptions struct {
 	*session
 	output           printer.Output
 	all              bool
+	contexts         []string
 	progressDeadline time.Duration
 }
 
@@ -48,7 +50,8 @@ were removed by force. A namespace that makes progress has no findings.
 
 Unless the namespace is terminating, the command also prints for each NamespaceTemplate whether
 it selects the namespace or would without a typing error in a label, why it is not applied, the
-revision that the namespace contains, failures and conflicts.
+revision that the namespace contains, failures and conflicts. It also prints when the operator will
+delete the namespace.
 
 The command changes nothing. Without NAME, it explains the namespace of the current context.
 
@@ -57,8 +60,8 @@ unknown because objects cannot be read.`,
 		Example: `  # Explain why a namespace is stuck
   kubectl nslifecycle explain shop
 
-  # Explain all namespaces that are not Initialized, or in which a template fails
-  kubectl nslifecycle explain --all
+  # Explain all namespaces of two clusters that are not Initialized, or in which a template fails
+  kubectl nslifecycle explain --all --contexts=east,west
 
   # Print the most likely cause
   kubectl nslifecycle explain shop -o json | jq -r '.findings[0].cause'`,
@@ -72,67 +75,127 @@ unknown because objects cannot be read.`,
 	flags := command.Flags()
 	flags.BoolVarP(&options.all, "all", "A", false,
 		"If true, explain all namespaces that are not in the state Initialized, or in which a template fails.")
+	session.addContextsFlag(command, &options.contexts)
 	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline,
 		"The length of time without progress after which a namespace is considered stuck.")
 	return command
 }
 
 func (o *explainOptions) run(ctx context.Context, args []string) error {
-	if o.all {
-		if len(args) > 0 {
-			return fmt.Errorf("name %q and --all are mutually exclusive", args[0])
+	if o.all && len(args) > 0 {
+		return fmt.Errorf("name %q and --all are mutually exclusive", args[0])
+	}
+	sessions, err := o.inContexts(o.contexts)
+	if err != nil {
+		return err
+	}
+	explainers := make([]*explainer, len(sessions))
+	errs := make([]error, len(sessions))
+	forEachContext(ctx, sessions, func(i int) {
+		explainers[i] = &explainer{session: sessions[i], options: o}
+		errs[i] = sessions[i].contextError(explainers[i].run(ctx, args))
+	})
+	if err := o.print(explainers, errors.Join(errs...) == nil); err != nil {
+		return err
+	}
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return err
+	}
+	return explanationsStatus(explainers)
+}
+
+// explainer explains namespaces of one cluster.
+type explainer struct {
+	*session
+	options   *explainOptions
+	relations *relationReader
+	// explanations are the result.
+	explanations []*explanation
+}
+
+func (e *explainer) run(ctx context.Context, args []string) error {
+	names, isAll := args, e.options.all
+	if !isAll {
+		name, err := e.namespaceName(args)
+		if err != nil {
+			return err
 		}
-		return o.explainAll(ctx)
+		names = []string{name}
 	}
-	name, err := o.namespaceName(args)
+	collector, err := e.newCollector(e.options.progressDeadline)
 	if err != nil {
 		return err
 	}
-	collector, err := o.newCollector(o.progressDeadline)
-	if err != nil {
+	if e.relations, err = e.readRelations(ctx); err != nil {
 		return err
 	}
-	relations, err := o.readRelations(ctx)
+	if isAll {
+		if names, err = e.unfinished(ctx); err != nil {
+			return err
+		}
+	}
+	all := make([]*explanation, len(names))
+	errs := make([]error, len(names))
+	workqueue.ParallelizeUntil(ctx, maxParallelDiagnoses, len(names), func(i int) {
+		all[i], errs[i] = e.explain(ctx, collector, names[i])
+		if isAll && apierrors.IsNotFound(errs[i]) {
+			errs[i] = nil // The Namespace has been removed since it was listed.
+		}
+	})
+	e.explanations = slices.DeleteFunc(all, func(one *explanation) bool { return one == nil })
+	return errors.Join(errs...)
+}
+
+// unfinished returns the names of all namespaces that are not in the state Initialized, or in which a template fails.
+func (e *explainer) unfinished(ctx context.Context) ([]string, error) {
+	namespaces, err := e.listNamespaces(ctx, metav1.ListOptions{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	result, err := o.explain(ctx, collector, relations, name)
-	if err != nil {
-		return namespaceError(err, name)
+	var names []string
+	for i := range namespaces.Items {
+		namespace := &namespaces.Items[i]
+		if diagnosis.StateOf(namespace) != diagnosis.StateInitialized || e.relations.mayFail(namespace) {
+			names = append(names, namespace.Name)
+		}
 	}
-	if err := o.print("Diagnosis", result, result); err != nil {
-		return err
-	}
-	return diagnosisStatus(result.Diagnosis)
+	return names, nil
 }
 
 // explanation is the document that the explain command prints.
 type explanation struct {
+	// Context is the context of the kubeconfig, if the user has chosen several.
+	Context              string `json:"context,omitempty"`
 	*diagnosis.Diagnosis `json:",inline"`
 	// Templates are how the templates relate to the namespace.
 	Templates []templates.Relation `json:"templates,omitempty"`
 	// WaitsFor is what the conditions of a terminating Namespace report, if the cause is unknown.
 	WaitsFor []string `json:"waitsFor,omitempty"`
+	// Deletion are sentences about when and why the operator will delete the namespace, and what does not protect it.
+	Deletion []string `json:"deletion,omitempty"`
 	// UnusedSettings are sentences about parameters and a label with which the namespace chooses nothing.
 	UnusedSettings []string `json:"unusedSettings,omitempty"`
 }
 
 // explain diagnoses a namespace and adds its templates.
-func (o *explainOptions) explain(
-	ctx context.Context, collector *collect.Collector, relations *relationReader, name string,
-) (*explanation, error) {
+func (e *explainer) explain(ctx context.Context, collector *collect.Collector, name string) (*explanation, error) {
 	facts, err := collector.Collect(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	result := &explanation{Diagnosis: rules.Diagnose(facts), Templates: relations.of(facts.Namespace)}
+	relations := e.relations
+	result := &explanation{
+		Context: e.contextName, Diagnosis: rules.Diagnose(facts), Templates: relations.of(facts.Namespace),
+	}
 	result.UnusedSettings = relations.unusedSettings(facts.Namespace, result.Templates)
-	o.connectRemedies(result.Diagnosis)
+	e.connectRemedies(result.Diagnosis)
 	if result.State == diagnosis.StateTerminating && result.Result == diagnosis.Unknown {
 		result.WaitsFor, _ = deletionWaitsFor(facts.Namespace)
 	}
 	if result.State != diagnosis.StateTerminating {
-		result.Unread = append(result.Unread, relations.unread...)
+		policies := &policyReader{session: e.session}
+		result.Deletion = append(timeoutTexts(facts, relations, result.Templates), policies.texts(ctx, facts.Namespace)...)
+		result.Unread = slices.Concat(result.Unread, relations.unread, policies.unread)
 	}
 	switch {
 	case result.Result != diagnosis.Healthy:
@@ -149,14 +212,6 @@ const (
 	msgUnknown  = "the namespace is initialized, but it is not known whether it contains all objects of its templates"
 )
 
-// namespaceError returns a short error if a namespace does not exist.
-func namespaceError(err error, name string) error {
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf(msgNamespaceNotFound, name)
-	}
-	return err
-}
-
 // newCollector returns a collector that reports findings only for namespaces that make no progress
 // within the progress deadline.
 func (s *session) newCollector(progressDeadline time.Duration) (*collect.Collector, error) {
@@ -172,13 +227,13 @@ func (s *session) newCollector(progressDeadline time.Duration) (*collect.Collect
 	return collector, nil
 }
 
-// diagnose diagnoses a namespace. If the namespace does not exist, it returns a short error.
+// diagnose diagnoses a namespace.
 func (s *session) diagnose(
 	ctx context.Context, collector *collect.Collector, name string,
 ) (*diagnosis.Diagnosis, error) {
 	result, err := collector.Diagnose(ctx, name)
 	if err != nil {
-		return nil, namespaceError(err, name)
+		return nil, err
 	}
 	s.connectRemedies(result)
 	return result, nil
@@ -196,99 +251,82 @@ func (s *session) connectRemedies(result *diagnosis.Diagnosis) {
 	}
 }
 
-// explainAll explains all namespaces that are not in the state Initialized, or in which a template fails.
-func (o *explainOptions) explainAll(ctx context.Context) error {
-	namespaces, err := o.listNamespaces(ctx, "")
-	if err != nil {
-		return err
-	}
-	relations, err := o.readRelations(ctx)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for i := range namespaces {
-		if diagnosis.StateOf(&namespaces[i]) != diagnosis.StateInitialized || relations.mayFail(&namespaces[i]) {
-			names = append(names, namespaces[i].Name)
-		}
-	}
-	collector, err := o.newCollector(o.progressDeadline)
-	if err != nil {
-		return err
-	}
-	all := make([]*explanation, len(names))
-	errs := make([]error, len(names))
-	workqueue.ParallelizeUntil(ctx, maxParallelDiagnoses, len(names), func(i int) {
-		all[i], errs[i] = o.explain(ctx, collector, relations, names[i])
-		if apierrors.IsNotFound(errs[i]) {
-			errs[i] = nil // The Namespace has been removed since it was listed.
-		}
-	})
-	all = slices.DeleteFunc(all, func(one *explanation) bool { return one == nil })
-	if len(all) == 0 && !o.output.IsStructured() {
-		fmt.Fprintln(o.ErrOut, "All namespaces are initialized.")
-	}
-	if err := o.print("DiagnosisList", printer.Items(all), all...); err != nil {
-		return err
-	}
-	if len(all) == 0 {
-		o.warnEach(msgTemplatesUnread, relations.unread)
-	}
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
-		return err
-	}
-	return explanationsStatus(relations, all)
-}
-
 // explanationsStatus is like diagnosisStatus. Without the templates, the state of other namespaces is unknown.
-func explanationsStatus(relations *relationReader, all []*explanation) error {
-	diagnoses := make([]*diagnosis.Diagnosis, 0, len(all)+1)
-	for _, one := range all {
-		diagnoses = append(diagnoses, one.Diagnosis)
-	}
-	if len(relations.unread) > 0 {
-		diagnoses = append(diagnoses, &diagnosis.Diagnosis{Result: diagnosis.Unknown})
+func explanationsStatus(explainers []*explainer) error {
+	var diagnoses []*diagnosis.Diagnosis
+	for _, explainer := range explainers {
+		for _, one := range explainer.explanations {
+			diagnoses = append(diagnoses, one.Diagnosis)
+		}
+		if explainer.options.all && len(explainer.relations.unread) > 0 {
+			diagnoses = append(diagnoses, &diagnosis.Diagnosis{Result: diagnosis.Unknown})
+		}
 	}
 	return diagnosisStatus(diagnoses...)
 }
 
 const msgTemplatesUnread = "The templates of the namespaces are unknown"
 
-// print writes the document if the output is JSON or YAML, and the explanations as text otherwise.
-func (o *explainOptions) print(kind string, document any, all ...*explanation) error {
-	if o.output.IsStructured() {
-		return o.output.Print(o.Out, kind, document)
+// print writes the explanations as a document or as text. A document of one namespace of one cluster is not a list.
+func (o *explainOptions) print(explainers []*explainer, isComplete bool) error {
+	var all []*explanation
+	for _, explainer := range explainers {
+		all = append(all, explainer.explanations...)
+	}
+	switch {
+	case o.output.IsStructured() && (o.all || len(o.contexts) > 0):
+		return o.output.Print(o.Out, "DiagnosisList", printer.Items(all))
+	case len(all) > 0 && o.output.IsStructured():
+		return o.output.Print(o.Out, "Diagnosis", all[0])
 	}
 	texts := make([]string, 0, len(all))
 	for _, result := range all {
-		screen := printer.NewScreen(o.Out)
-		text := printer.RenderDiagnosis(result.Diagnosis, screen)
-		waitsFor := printer.Branch{Label: "Waiting for"}
-		for _, one := range result.WaitsFor {
-			waitsFor.Children = append(waitsFor.Children, printer.Branch{Text: one})
-		}
-		related := printer.Branch{Label: "Templates", Children: relationBranches(result.Templates, screen.Colors)}
-		for _, unused := range result.UnusedSettings {
-			related.Children = append(related.Children, printer.Branch{Text: unused, Paint: screen.Colors.Yellow})
-		}
-		for _, tree := range []printer.Branch{waitsFor, related} {
-			if len(tree.Children) > 0 {
-				text += "\n" + printer.RenderTree([]printer.Branch{tree}, screen.Columns)
-			}
-		}
-		texts = append(texts, text)
+		texts = append(texts, explanationText(result, printer.NewScreen(o.Out)))
 	}
 	if _, err := io.WriteString(o.Out, strings.Join(texts, "\n")); err != nil {
 		return err
 	}
-	for _, result := range all {
-		o.warnUnread(result.Namespace, result.Unread)
+	if len(all) == 0 && isComplete {
+		fmt.Fprintln(o.ErrOut, "All namespaces are initialized.")
+	}
+	for _, explainer := range explainers {
+		for _, result := range explainer.explanations {
+			explainer.warnUnread(result.Namespace, result.Unread)
+		}
+		if len(explainer.explanations) == 0 && isComplete {
+			explainer.warnEach(explainer.inContext(msgTemplatesUnread), explainer.relations.unread)
+		}
 	}
 	return nil
 }
 
+func explanationText(result *explanation, screen printer.Screen) string {
+	screen.Context = result.Context
+	text := printer.RenderDiagnosis(result.Diagnosis, screen)
+	related := printer.Branch{Label: "Templates", Children: relationBranches(result.Templates, screen.Colors)}
+	for _, unused := range result.UnusedSettings {
+		related.Children = append(related.Children, printer.Branch{Text: unused, Paint: screen.Colors.Yellow})
+	}
+	for _, tree := range []printer.Branch{
+		textBranch("Waiting for", result.WaitsFor), textBranch("Deletion", result.Deletion), related,
+	} {
+		if len(tree.Children) > 0 {
+			text += "\n" + printer.RenderTree([]printer.Branch{tree}, screen.Columns)
+		}
+	}
+	return text
+}
+
+func textBranch(label string, texts []string) printer.Branch {
+	branch := printer.Branch{Label: label}
+	for _, text := range texts {
+		branch.Children = append(branch.Children, printer.Branch{Text: text})
+	}
+	return branch
+}
+
 func (s *session) warnUnread(namespace string, unread []string) {
-	s.warnEach(fmt.Sprintf("The diagnosis of namespace %s is incomplete", namespace), unread)
+	s.warnEach(s.inContext(fmt.Sprintf("The diagnosis of namespace %s is incomplete", namespace)), unread)
 }
 
 // diagnosisStatus returns an error with the status ExitBlocked if at least one namespace is blocked or degraded, and

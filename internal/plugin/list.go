@@ -5,8 +5,11 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -43,102 +45,128 @@ type listOptions struct {
 	selector string
 	state    string
 	mine     bool
+	watch    bool
+	contexts []string
 }
 
 func newListCommand(session *session) *cobra.Command {
 	options := &listOptions{session: session}
 	command := &cobra.Command{
-		Use:     "list",
+		Use:     "list [NAME...]",
 		Aliases: []string{"ls"},
 		Short:   "List namespaces with their state and what they wait for",
-		Long: `List namespaces with their state (Initializing, Initialized, Failed or Terminating) and what
-they wait for. The output formats wide, json and yaml also contain the NamespaceTemplates that select
-each namespace, with their revisions and failures.
+		Long: `List namespaces with their state (Initializing, Initialized, Failed or Terminating), the cause if
+they are stuck, and what they wait for. The output formats wide, json and yaml also contain the
+NamespaceTemplates that select each namespace, with their revisions and failures, and whether the
+cluster enforces deletion protection and expiry.
 
-The command only lists Namespaces, which contain all other information, and NamespaceTemplates.
+The command reads Namespaces, which contain all other information, NamespaceTemplates, and the
+policies for deletion protection and expiry if a namespace uses them.
 
 With --mine, it lists the namespaces that you have created. Without permission to list namespaces,
 these are the ones that "kubectl nslifecycle create" has created on this computer; it records their
-names in your configuration directory, and the command gets each of them.`,
+names in your configuration directory, and the command gets each of them.
+
+With --contexts, it lists the namespaces of several clusters. If one of them cannot be read, it
+lists the others, and the exit status is 1.`,
 		Example: `  # List the namespaces that you have created
   kubectl nslifecycle list --mine
 
-  # List the terminating namespaces
-  kubectl nslifecycle list --state=Terminating -o wide
+  # List the terminating namespaces of two clusters, and watch for changes
+  kubectl nslifecycle list --state=Terminating --contexts=east,west --watch
 
   # Print the names of the namespaces that are stuck
-  kubectl nslifecycle list -o json | jq -r '.items[] | select(.blocked) | .metadata.name'`,
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return options.run(command.Context())
+  kubectl nslifecycle list -o jsonpath='{range .items[?(@.blocked)]}{.metadata.name}{"\n"}{end}'`,
+		ValidArgsFunction: session.completeManyNamespaces,
+		RunE: func(command *cobra.Command, args []string) error {
+			return options.run(command.Context(), args)
 		},
 	}
-	options.output.AddFlag(command, printer.FormatWide)
-	options.output.AddNoHeaders(command)
+	options.output.AddTableFlags(command, printer.FormatWide, printer.FormatName)
 	flags := command.Flags()
 	flags.StringVarP(&options.selector, "selector", "l", "", "Selector (label query) to filter on, as in kubectl get.")
 	flags.StringVar(&options.state, "state", "", fmt.Sprintf("If set, only list namespaces in this state. One of: (%s).",
 		strings.Join(states, ", ")))
 	flags.BoolVar(&options.mine, "mine", false, "If true, only list namespaces that you have created.")
+	flags.BoolVarP(&options.watch, "watch", "w", false, "After listing the namespaces, watch for changes.")
+	session.addContextsFlag(command, &options.contexts)
 	_ = command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
-func (o *listOptions) run(ctx context.Context) error {
+func (o *listOptions) run(ctx context.Context, names []string) error {
 	state, err := parseState(o.state)
+	switch {
+	case err != nil:
+		return err
+	case len(names) > 0 && (o.mine || o.selector != ""):
+		return errors.New("names cannot be combined with --mine or --selector")
+	case o.watch && (o.mine || len(names) > 1):
+		return errors.New("--watch cannot be combined with --mine or several names")
+	}
+	sessions, err := o.inContexts(o.contexts)
 	if err != nil {
 		return err
 	}
-	list := o.listNamespaces
-	if o.mine {
-		list = o.listMine
+	listers := make([]*lister, len(sessions))
+	for i, session := range sessions {
+		listers[i] = &lister{options: o, session: session, state: state, names: names}
 	}
-	namespaces, err := list(ctx, o.selector)
-	if !o.mine && apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w; to list the namespaces that you have created, run: %s", err,
-			o.withConnection(displayName+" list --mine"))
+	forEachContext(ctx, sessions, func(i int) { listers[i].err = listers[i].list(ctx) })
+	var summaries []namespaceSummary
+	for _, lister := range listers {
+		summaries = append(summaries, lister.summaries...)
 	}
-	if err != nil {
+	hasFailed := slices.ContainsFunc(listers, func(lister *lister) bool { return lister.err != nil })
+	show := o.newListPrinter(hasFailed)
+	if err := show(summaries); err != nil {
 		return err
 	}
-	relations, err := o.readRelations(ctx)
-	if err != nil {
-		return err
+	for _, lister := range listers {
+		lister.warnUnread()
 	}
-	summaries := make([]namespaceSummary, 0, len(namespaces))
-	for i := range namespaces {
-		summary := computeSummary(&namespaces[i])
-		if state == "" || summary.State == state {
-			summary.addTemplates(relations.of(&namespaces[i]))
-			summary.isUnread = len(relations.unread) > 0
-			summaries = append(summaries, summary)
-		}
+	if o.watch {
+		o.watchAll(ctx, listers, show)
 	}
-	if err := o.print(summaries); err != nil {
-		return err
+	errs := []error{ctx.Err()}
+	for _, lister := range listers {
+		errs = append(errs, lister.contextError(lister.err))
 	}
-	if o.output.IsStructured() || o.output.TableOptions(o.Out).IsWide {
-		o.warnEach(msgTemplatesUnread, relations.unread)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
-func (o *listOptions) print(summaries []namespaceSummary) error {
-	if o.output.IsStructured() {
-		return o.output.Print(o.Out, "NamespaceSummaryList", printer.Items(summaries))
-	}
-	if len(summaries) == 0 {
-		fmt.Fprintln(o.ErrOut, "No namespaces found.")
-		return nil
-	}
+// newListPrinter returns a function that prints namespaces, first those of the list and then those that have changed.
+func (o *listOptions) newListPrinter(hasFailed bool) func([]namespaceSummary) error {
 	var text bytes.Buffer
-	options := o.output.TableOptions(o.Out)
-	if err := printer.PrintTable(&text, summaryTable(summaries, time.Now(), options.IsWide), options); err != nil {
-		return err
+	table, isFirst, colors := o.output.NewTable(&text), true, printer.NewPalette(o.Out)
+	return func(summaries []namespaceSummary) error {
+		isList := isFirst
+		isFirst = false
+		switch {
+		case o.output.IsName():
+			for i := range summaries {
+				fmt.Fprintf(o.Out, "namespace/%s\n", summaries[i].Metadata.Name)
+			}
+			return nil
+		case o.output.IsStructured() && !o.watch:
+			return o.output.Print(o.Out, "NamespaceSummaryList", printer.Items(summaries))
+		case o.output.IsStructured():
+			for i := range summaries {
+				if err := o.output.Print(o.Out, "NamespaceSummary", summaries[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		case len(summaries) == 0:
+			if isList && !hasFailed {
+				fmt.Fprintln(o.ErrOut, "No namespaces found.")
+			}
+			return nil
+		}
+		text.Reset()
+		err := table.Print(summaryTable(summaries, time.Now(), o.output.IsWide(), len(o.contexts) > 0))
+		return errors.Join(err, writeColored(o.Out, text.String(), summaries, colors))
 	}
-	_, err := o.Out.Write(colorStates(text.Bytes(), summaries, printer.NewPalette(o.Out)))
-	return err
 }
 
 // parseState returns the state for a value of --state, ignoring case.
@@ -156,17 +184,21 @@ func parseState(text string) (diagnosis.State, error) {
 
 // maxWaitsFor is the maximum length of a cell of the column "Waiting For" unless the output format is
 // wide.
-const maxWaitsFor = 200
+const maxWaitsFor = 80
 
 // detailsPattern matches what follows the sentence in the message of a condition that reports a lack
 // of progress.
 var detailsPattern = regexp.MustCompile(`(; objects: |; remedy: | \(as of ).*`)
 
-func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *metav1.Table {
-	table := printer.NewTable(
-		"Name", "State", "Age", "+Since", "+Requested By", "+Protected", "+Expires", "Waiting For", "+Also Waiting For",
-		"+Templates",
-	)
+func summaryTable(summaries []namespaceSummary, now time.Time, isWide, hasContexts bool) *metav1.Table {
+	columns := []string{
+		"Name", "State", "Age", "+Since", "+Requested By", "+Protected", "+Expires", "Cause", "Waiting For",
+		"+Also Waiting For", "+Templates",
+	}
+	if hasContexts {
+		columns = slices.Insert(columns, 0, "Context")
+	}
+	table := printer.NewTable(columns...)
 	for i := range summaries {
 		summary := &summaries[i]
 		first, others, found := "", "", printer.OrNone(templatesText(summary.Templates))
@@ -179,29 +211,33 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 		if !isWide {
 			first = printable.Words(detailsPattern.ReplaceAllString(first, ""), maxWaitsFor)
 		}
-		printer.AddRow(table,
+		cells := []any{
 			summary.Metadata.Name, string(summary.State),
 			printer.Age(summary.Metadata.CreationTimestamp, now), printer.Age(summary.Since, now),
-			printer.OrNone(summary.RequestedBy), printer.YesOrNo(summary.IsProtected),
-			expirationText(summary.ExpiresAt, now), first, others, found)
+			printer.OrNone(summary.RequestedBy), protectionTexts[summary.DeletionProtection],
+			expirationText(summary, now), printer.OrNone(summary.Cause), first, others, found,
+		}
+		if hasContexts {
+			cells = slices.Insert(cells, 0, any(summary.Context))
+		}
+		printer.AddRow(table, cells...)
 	}
 	return table
 }
 
-// colorStates colors the states in a printed table. If the cells contained the colors, PrintTable
-// would escape them.
-func colorStates(text []byte, summaries []namespaceSummary, colors printer.Palette) []byte {
-	lines := strings.SplitAfter(string(text), "\n")
-	for i := range lines {
-		if len(summaries) == 0 || !strings.HasPrefix(lines[i], summaries[0].Metadata.Name+" ") {
-			continue // This is the header or the continuation of a row.
-		}
-		state := string(summaries[0].State)
-		// The name precedes the state but cannot contain it, because names are lowercase.
-		lines[i] = strings.Replace(lines[i], state, colorState(&summaries[0], colors), 1)
-		summaries = summaries[1:]
+// writeColored writes a printed table, whose last lines are the rows, and colors the states. If the cells contained the
+// colors, the printer would escape them.
+func writeColored(out io.Writer, text string, summaries []namespaceSummary, colors printer.Palette) error {
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	first := len(lines) - len(summaries)
+	for i := range summaries {
+		summary, line := &summaries[i], lines[first+i]
+		// The context and the name, which cannot contain a state, precede the state.
+		start := len(summary.Context)
+		lines[first+i] = line[:start] + strings.Replace(line[start:], string(summary.State), colorState(summary, colors), 1)
 	}
-	return []byte(strings.Join(lines, ""))
+	_, err := io.WriteString(out, strings.Join(lines, "")+"\n")
+	return err
 }
 
 func colorState(summary *namespaceSummary, colors printer.Palette) string {
@@ -215,19 +251,28 @@ func colorState(summary *namespaceSummary, colors printer.Palette) string {
 	return colors.Yellow(text)
 }
 
+// protectionTexts are the cells of the column "Protected".
+var protectionTexts = map[enforcement]string{
+	"": "no", enforced: "yes", notEnforced: "not enforced", enforcementUnknown: "<unknown>",
+}
+
 // expirationText formats the time until a namespace expires.
-func expirationText(at *metav1.Time, now time.Time) string {
+func expirationText(summary *namespaceSummary, now time.Time) string {
 	switch {
-	case at == nil:
+	case summary.ExpiresAt == nil:
 		return "<never>"
-	case !at.After(now):
+	case summary.Expiry == notEnforced:
+		return "not enforced"
+	case !summary.ExpiresAt.After(now):
 		return "expired"
 	}
-	return "in " + duration.HumanDuration(at.Sub(now))
+	return "in " + duration.HumanDuration(summary.ExpiresAt.Sub(now))
 }
 
 // namespaceSummary is the state of a namespace.
 type namespaceSummary struct {
+	// Context is the context of the kubeconfig, if the user has chosen several.
+	Context  string          `json:"context,omitempty"`
 	Metadata summaryMetadata `json:"metadata"`
 	State    diagnosis.State `json:"state"`
 	// Since is the time when the state began.
@@ -235,17 +280,19 @@ type namespaceSummary struct {
 	// IsBlocked reports whether the initialization failed or the operator reports that the namespace
 	// is stuck.
 	IsBlocked bool `json:"blocked"`
-	// Cause is the most likely cause that the operator has found.
+	// Cause is the most likely cause that the operator has found, or why a template fails.
 	Cause string `json:"cause,omitempty"`
 	// WaitsFor lists what the namespace is waiting for, most important first.
 	WaitsFor []string `json:"waitsFor,omitempty"`
 	// PendingInitializers are in the order in which they run.
 	PendingInitializers []string `json:"pendingInitializers,omitempty"`
 	RequestedBy         string   `json:"requestedBy,omitempty"`
-	// IsProtected reports whether a label protects the namespace from deletion.
-	IsProtected bool `json:"protected,omitempty"`
+	// DeletionProtection is whether the label for deletion protection is enforced; empty without the label.
+	DeletionProtection enforcement `json:"deletionProtection,omitempty"`
 	// ExpiresAt is the time when the namespace expires, if its annotations are valid.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	// Expiry is whether the operator deletes the namespace after ExpiresAt; empty without that time.
+	Expiry enforcement `json:"expiry,omitempty"`
 	// Templates are the templates that select the namespace or nearly do.
 	Templates []templates.Relation `json:"templates,omitempty"`
 	// isUnread is true if the templates cannot be read. Templates then are those that the namespace records.
@@ -266,9 +313,12 @@ func (s *namespaceSummary) addTemplates(relations []templates.Relation) {
 			continue
 		}
 		if relation.Problem != "" {
+			reason, _, _ := strings.Cut(relation.Problem, ":")
+			s.Cause = cmp.Or(s.Cause, reason)
 			s.WaitsFor = append(s.WaitsFor, fmt.Sprintf("template %s: %s", relation.Template, relation.Problem))
 		}
 		for _, failure := range relation.Failures {
+			s.Cause = cmp.Or(s.Cause, failure.Reason)
 			s.WaitsFor = append(s.WaitsFor, fmt.Sprintf("template %s, %s", relation.Template, failureText(failure)))
 		}
 	}
@@ -314,7 +364,6 @@ func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 		Since:               namespace.CreationTimestamp,
 		PendingInitializers: state.Pending,
 		RequestedBy:         namespace.Annotations[v1alpha1.AnnotationRequestedBy],
-		IsProtected:         nsobject.IsProtected(namespace),
 		ExpiresAt:           expirationTime(namespace),
 	}
 	switch summary.State {
@@ -323,6 +372,9 @@ func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 		summary.WaitsFor, summary.IsBlocked = deletionWaitsFor(namespace)
 	case diagnosis.StateInitializing, diagnosis.StateFailed:
 		summary.WaitsFor, summary.IsBlocked = initializationWaitsFor(namespace, &state)
+		if state.Failure != nil {
+			summary.Cause = string(diagnosis.CauseInitializerFailing)
+		}
 	default:
 		if at := initialization.InitializedAt(namespace); at != nil {
 			summary.Since = *at

@@ -24,26 +24,30 @@ const maxParallelReads = 8
 
 // listMine returns the Namespaces that the user has created and a label selector selects, sorted by name. If the user
 // cannot list namespaces, only recorded ones are known.
-func (o *listOptions) listMine(ctx context.Context, selector string) ([]corev1.Namespace, error) {
-	user, err := o.userName(ctx)
+func (s *session) listMine(ctx context.Context, selector string) ([]corev1.Namespace, error) {
+	user, err := s.userName(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Problems of the record concern only some namespaces.
 	var recorded []createdlist.Namespace
-	list, err := o.createdList(user)
+	list, err := s.createdList(user)
 	if err == nil {
 		recorded, err = list.Namespaces()
 	}
 	if err != nil {
-		o.warnf("%v", err)
+		s.warnf("%v", err)
 	}
-	namespaces, err := o.listNamespaces(ctx, selector)
-	if apierrors.IsForbidden(err) {
-		printf(o.ErrOut, "User %q cannot list namespaces: only those that %s has created on this computer are known.",
+	var namespaces []corev1.Namespace
+	all, err := s.listNamespaces(ctx, metav1.ListOptions{LabelSelector: selector})
+	switch {
+	case err == nil:
+		namespaces = all.Items
+	case apierrors.IsForbidden(err):
+		printf(s.ErrOut, "User %q cannot list namespaces: only those that %s has created on this computer are known.",
 			user, displayName)
-		if namespaces, err = o.readRecorded(ctx, list, recorded, selector); err != nil {
-			o.warnf("%v", err)
+		if namespaces, err = s.readRecorded(ctx, list, recorded, selector); err != nil {
+			s.warnf("%v", err)
 		}
 		err = ctx.Err()
 	}

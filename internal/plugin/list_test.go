@@ -4,8 +4,8 @@
 package plugin
 
 import (
-	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +86,7 @@ func TestComputeSummary(t *testing.T) {
 			namespace: makeInitializing(map[string]string{
 				pending: "a.b.c", v1alpha1.AnnotationInitializationResult: `{"status":"Failure","message":"no budget"}`,
 			}),
-			state: diagnosis.StateFailed, since: testStart, isBlocked: true,
+			state: diagnosis.StateFailed, since: testStart, isBlocked: true, cause: "InitializerFailing",
 			waitsFor: []string{"deletion, because the initialization failed: no budget"},
 		},
 		"initialization blocked": {
@@ -137,10 +137,10 @@ func TestComputeSummary(t *testing.T) {
 func TestSummaryTable(t *testing.T) {
 	g := NewWithT(t)
 	summaries := []namespaceSummary{
-		{Metadata: summaryMetadata{Name: "active", CreationTimestamp: testStart}, State: diagnosis.StateInitialized, Since: testEnd},
-		{Metadata: summaryMetadata{Name: "b", CreationTimestamp: testStart}, State: diagnosis.StateTerminating, Since: testEnd,
-			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, RequestedBy: "me",
-			IsProtected: true, ExpiresAt: &metav1.Time{Time: testEnd.Add(3 * time.Hour)},
+		{Context: "Terminating", Metadata: summaryMetadata{Name: "active", CreationTimestamp: testStart}, State: diagnosis.StateInitialized, Since: testEnd},
+		{Context: "east", Metadata: summaryMetadata{Name: "b", CreationTimestamp: testStart}, State: diagnosis.StateTerminating, Since: testEnd,
+			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, Cause: "Why", RequestedBy: "me",
+			DeletionProtection: notEnforced, ExpiresAt: &metav1.Time{Time: testEnd.Add(3 * time.Hour)}, Expiry: enforced,
 			Templates: []templates.Relation{
 				{Template: "team", Match: &template.Match{Result: template.MatchSelected}},
 				{Template: "base", Match: &template.Match{Result: template.MatchSelected}, IsOutdated: true},
@@ -149,41 +149,47 @@ func TestSummaryTable(t *testing.T) {
 			}},
 	}
 	now := testEnd.Add(time.Minute)
-	var narrow, wide, bare bytes.Buffer
-	g.Expect(printer.PrintTable(&narrow, summaryTable(summaries, now, false), printer.TableOptions{Columns: 100})).To(Succeed())
-	g.Expect(narrow.String()).To(Equal("NAME     STATE         AGE   WAITING FOR\n" +
-		"active   Initialized   61m   \nb        Terminating   61m   this\n"))
-	g.Expect(printer.PrintTable(&wide, summaryTable(summaries, now, true), printer.TableOptions{IsWide: true, Columns: 100})).To(Succeed())
-	g.Expect(wide.String()).To(MatchRegexp(`PROTECTED +EXPIRES +WAITING FOR +ALSO WAITING FOR +TEMPLATES\n`))
-	g.Expect(wide.String()).To(MatchRegexp(`active +Initialized +61m +60s +<none> +no +<never> `))
-	g.Expect(wide.String()).To(ContainSubstring("b        Terminating   61m   60s     me             yes         in 179m   this          that; more         team, base (outdated), old (nearly selected), app (fails)\n"))
-
-	g.Expect(printer.PrintTable(&bare, summaryTable(summaries, now, false), printer.TableOptions{NoHeaders: true, Columns: 100})).To(Succeed())
-
-	waiting := "the controller of the remaining finalizer"
-	summaries[1].WaitsFor = []string{waiting}
-	var wrapped bytes.Buffer
-	g.Expect(printer.PrintTable(&wrapped, summaryTable(summaries, now, false), printer.TableOptions{Columns: 61})).To(Succeed())
-	g.Expect(wrapped.String()).To(HaveSuffix("61m   the controller of the remaining\n                             finalizer\n"))
-	for _, table := range []*bytes.Buffer{&narrow, &bare, &wrapped} {
-		colored := terminalText(string(colorStates(table.Bytes(), summaries, printer.Palette{})))
-		g.Expect(colored).To(ContainSubstring("active   \x1b[32mInitialized\x1b[0m "))
-		g.Expect(colored).To(ContainSubstring("b        \x1b[31mTerminating\x1b[0m "))
-		g.Expect(colorStates(table.Bytes(), summaries, printer.Palette{IsPlain: true})).To(Equal(table.Bytes()))
+	render := func(isWide, noHeaders, hasContexts bool) string {
+		var out strings.Builder
+		g.Expect(printer.NewTablePrinter(&out, isWide, noHeaders).Print(summaryTable(summaries, now, isWide, hasContexts))).To(Succeed())
+		return out.String()
 	}
+	narrow, wide := render(false, false, false), render(true, false, false)
+	g.Expect(narrow).To(Equal("NAME     STATE         AGE   CAUSE    WAITING FOR\n" +
+		"active   Initialized   61m   <none>   \nb        Terminating   61m   Why      this\n"))
+	g.Expect(wide).To(MatchRegexp(`PROTECTED +EXPIRES +CAUSE +WAITING FOR +ALSO WAITING FOR +TEMPLATES\n`))
+	g.Expect(wide).To(MatchRegexp(`active +Initialized +61m +60s +<none> +no +<never> `))
+	g.Expect(wide).To(MatchRegexp(`b +Terminating +61m +60s +me +not enforced +in 179m +Why +this +that; more +team, base \(outdated\), old \(nearly selected\), app \(fails\)\n`))
+
+	for _, table := range []string{narrow, render(false, true, false), render(false, false, true)} {
+		colored := func(colors printer.Palette) string {
+			var out strings.Builder
+			without := slices.Clone(summaries)
+			if !strings.HasPrefix(table, "CONTEXT") {
+				without[0].Context, without[1].Context = "", ""
+			}
+			g.Expect(writeColored(&out, table, without, colors)).To(Succeed())
+			return out.String()
+		}
+		g.Expect(terminalText(colored(printer.Palette{}))).To(And(ContainSubstring("active   \x1b[32mInitialized\x1b[0m "),
+			ContainSubstring("b        \x1b[31mTerminating\x1b[0m ")))
+		g.Expect(colored(printer.Palette{IsPlain: true})).To(Equal(table))
+	}
+
+	summaries[0].WaitsFor = []string{strings.Repeat("word ", 50)}
+	g.Expect(strings.Split(render(false, false, false), "\n")).To(HaveLen(4), "rows are not wrapped")
 }
 
-func TestSummaryOfProtectionAndExpiration(t *testing.T) {
+func TestExpirationText(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
-	summary := computeSummary(wrappers.MakeNamespace("shop").Obj())
-	g.Expect(summary.IsProtected).To(BeFalse())
-	g.Expect(expirationText(summary.ExpiresAt, now)).To(Equal("<never>"))
-	summary = computeSummary(wrappers.MakeNamespace("shop").Label(v1alpha1.LabelDeletionProtection, "").
-		Annotation(v1alpha1.AnnotationExpiresAt, now.Format(time.RFC3339)).Obj())
-	g.Expect(summary.IsProtected).To(BeTrue())
-	g.Expect(expirationText(summary.ExpiresAt, now)).To(Equal("expired"))
-	g.Expect(expirationText(summary.ExpiresAt, now.Add(-48*time.Hour))).To(Equal("in 2d"))
+	text := func(summary namespaceSummary, now time.Time) string { return expirationText(&summary, now) }
+	g.Expect(text(computeSummary(wrappers.MakeNamespace("shop").Obj()), now)).To(Equal("<never>"))
+	summary := computeSummary(wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationExpiresAt, now.Format(time.RFC3339)).Obj())
+	g.Expect(text(summary, now)).To(Equal("expired"))
+	g.Expect(text(summary, now.Add(-48*time.Hour))).To(Equal("in 2d"))
+	summary.Expiry = notEnforced
+	g.Expect(text(summary, now)).To(Equal("not enforced"))
 	invalid := wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationTTL, "soon").Obj()
 	g.Expect(computeSummary(invalid).ExpiresAt).To(BeNil())
 }

@@ -49,8 +49,7 @@ delete the namespace again.`,
 			return options.run(command.Context())
 		},
 	}
-	options.output.AddFlag(command, printer.FormatWide)
-	options.output.AddNoHeaders(command)
+	options.output.AddTableFlags(command, printer.FormatWide)
 	flags := command.Flags()
 	flags.BoolVar(&options.delete, "delete", false, "If true, delete the orphans.")
 	flags.BoolVar(&options.yes, "yes", false, "If true, delete without a prompt.")
@@ -104,7 +103,7 @@ func (o *orphansOptions) print(found *orphanResult) error {
 			one.Namespace, one.Resource, printable.Name(one.Name), printer.Age(one.CreationTimestamp, now),
 			printer.OrNone(strings.Join(one.Finalizers, ", ")), string(one.UID))
 	}
-	return printer.PrintTable(o.Out, table, o.output.TableOptions(o.Out))
+	return o.output.NewTable(o.Out).Print(table)
 }
 
 func (o *orphansOptions) confirmAndDelete(ctx context.Context, finder *orphanFinder, found []orphan) error {

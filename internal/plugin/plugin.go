@@ -4,16 +4,21 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
@@ -76,8 +81,7 @@ Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupt
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w; "+msgSeeHelp, err, command.CommandPath())
 	})
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages",
-		fmt.Sprintf(".FlagUsagesWrapped %d", printer.MaxTextWidth)))
+	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	session.addFlags(root)
 	root.AddCommand(
 		newBackupCommand(session),
@@ -86,6 +90,7 @@ Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupt
 		newExplainCommand(session),
 		newFinalizeCommand(session),
 		newListCommand(session),
+		newOptionsCommand(),
 		newOrphansCommand(session),
 		newTemplateCommand(session),
 		newUseCommand(session),
@@ -93,6 +98,37 @@ Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupt
 		newWaitCommand(session),
 	)
 	return root
+}
+
+// usageTemplate changes the template of cobra so that the flags of the root command are not listed in the help of each
+// command, as in kubectl.
+func usageTemplate(template string) string {
+	for _, change := range [][2]string{
+		{"{{if .HasAvailableLocalFlags}}", "{{if and .HasParent .HasAvailableLocalFlags}}"},
+		{"Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", msgSeeOptions},
+		{".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", printer.MaxTextWidth)},
+	} {
+		template = strings.ReplaceAll(template, change[0], change[1])
+	}
+	return template + "{{if not .HasParent}}" + msgSeeOptions + "\n{{end}}"
+}
+
+const msgSeeOptions = `Use "` + displayName + ` options" for a list of global command-line options ` +
+	`(applies to all commands).`
+
+func newOptionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "options",
+		Short:             "Print the list of flags inherited by all commands",
+		Long:              "Print the list of flags inherited by all commands.",
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(command.OutOrStdout(), "The following options can be passed to any command:\n\n%s",
+				command.InheritedFlags().FlagUsagesWrapped(printer.MaxTextWidth))
+			return err
+		},
+	}
 }
 
 // oneNamespace requires exactly one argument.
@@ -104,6 +140,14 @@ func oneNamespace(command *cobra.Command, args []string) error {
 		return fmt.Errorf("exactly one namespace is required, got %d (%s)", len(args), strings.Join(args, ", "))
 	case args[0] == "":
 		return errors.New("the name of the namespace must not be empty")
+	}
+	return nil
+}
+
+// namespaces requires at least one argument.
+func namespaces(command *cobra.Command, args []string) error {
+	if len(args) == 0 || slices.Contains(args, "") {
+		return fmt.Errorf("the name of at least one namespace is required; "+msgSeeHelp, command.CommandPath())
 	}
 	return nil
 }
@@ -154,24 +198,59 @@ func (e *StatusError) Error() string {
 // Unwrap returns the error to print, or nil.
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// report prints an error in the format of kubectl and returns the exit status.
+// report prints an error as kubectl does and returns the exit status, that of the first error if several were joined.
 func report(errOut io.Writer, err error) int {
-	code := ExitError
-	var exit *StatusError
-	switch {
-	case err == nil:
-		return ExitOK
-	case errors.As(err, &exit):
-		code, err = exit.Code, exit.Err
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(errOut, "Interrupted.")
-		return ExitInterrupted
-	}
-	if err != nil {
-		// The messages of the plugin and of the admission policies end with commands.
-		fmt.Fprintln(errOut, printer.WrapCommand(fmt.Sprintf("error: %v", err), printer.TextWidth(errOut)))
+	code, printed := ExitOK, sets.Set[string]{}
+	for _, one := range splitErrors(err) {
+		exit := &StatusError{Code: ExitError, Err: one}
+		if !errors.As(one, &exit) && errors.Is(one, context.Canceled) {
+			fmt.Fprintln(errOut, "Interrupted.")
+			return ExitInterrupted
+		}
+		code = cmp.Or(code, exit.Code)
+		if exit.Err == nil {
+			continue
+		}
+		if text := errorText(exit.Err); !printed.Has(text) {
+			// The messages of the plugin and of the admission policies end with commands.
+			fmt.Fprintln(errOut, printer.WrapCommand(text, printer.TextWidth(errOut)))
+			printed.Insert(text)
+		}
 	}
 	return code
+}
+
+// splitErrors returns the errors that errors.Join has joined.
+func splitErrors(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []error{err}
+	}
+	var all []error
+	for _, one := range joined.Unwrap() {
+		all = append(all, splitErrors(one)...)
+	}
+	return all
+}
+
+// errorText formats an error as kubectl does (k8s.io/kubectl/pkg/cmd/util/helpers.go).
+func errorText(err error) string {
+	var status apierrors.APIStatus
+	var request *url.Error
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return fmt.Sprintf("error: You must be logged in to the server (%v)", err)
+	case errors.As(err, &status) && status.Status().Reason != "":
+		return fmt.Sprintf("Error from server (%s): %v", status.Status().Reason, err)
+	case errors.As(err, &status):
+		return fmt.Sprintf("Error from server: %v", err)
+	case errors.As(err, &request):
+		return fmt.Sprintf("Unable to connect to the server: %v", err)
+	}
+	return fmt.Sprintf("error: %v", err)
 }
 
 func newVersionCommand(session *session) *cobra.Command {

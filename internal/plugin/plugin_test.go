@@ -8,10 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
@@ -29,6 +32,14 @@ func TestReport(t *testing.T) {
 		"blocked, already printed": {err: &StatusError{Code: ExitBlocked}, code: ExitBlocked},
 		"blocked, wrapped error": {err: fmt.Errorf("x: %w", &StatusError{Code: ExitBlocked, Err: errors.New("held")}),
 			code: ExitBlocked, stderr: "error: held\n"},
+		"several errors, once": {err: errors.Join(errors.New("a"), nil, errors.New("b"), &StatusError{Code: ExitBlocked}, errors.New("a")),
+			code: ExitError, stderr: "error: a\nerror: b\n"},
+		"from the API server": {err: fmt.Errorf("failed: %w", apierrors.NewForbidden(corev1.Resource("namespaces"), "x", errors.New("no"))),
+			code: ExitError, stderr: "Error from server (Forbidden): failed: namespaces \"x\" is forbidden: no\n"},
+		"not logged in": {err: apierrors.NewUnauthorized("Unauthorized"), code: ExitError,
+			stderr: "error: You must be logged in to the server (Unauthorized)\n"},
+		"no connection": {err: &url.Error{Op: "Get", URL: "https://x", Err: errors.New("refused")}, code: ExitError,
+			stderr: "Unable to connect to the server: Get \"https://x\": refused\n"},
 		"interrupted": {err: fmt.Errorf("listing: %w", context.Canceled), code: ExitInterrupted, stderr: "Interrupted." + "\n"},
 	}
 	for name, test := range tests {

@@ -45,6 +45,8 @@ type session struct {
 	// flagSet records which of these flags the user has set.
 	flagSet   *pflag.FlagSet
 	verbosity int
+	// contextName is the name of the context if the user has chosen several.
+	contextName string
 }
 
 // connectionFlags are the flags that select the cluster and the user. The values of --token and --proxy-url are not
@@ -56,11 +58,10 @@ var connectionFlags = []string{
 
 // Texts of several commands.
 const (
-	msgSeeHelp           = "see '%s --help' for usage"
-	msgDryRunValue       = "invalid --dry-run value %q; must be one of %s"
-	msgNamespaceNotFound = "namespace %q not found"
-	msgAfter             = "after %s"
-	msgNotBackedUp       = "Missing from the backup: %s"
+	msgSeeHelp     = "see '%s --help' for usage"
+	msgDryRunValue = "invalid --dry-run value %q; must be one of %s"
+	msgAfter       = "after %s"
+	msgNotBackedUp = "Missing from the backup: %s"
 
 	helpTimeout = "The length of time to wait before giving up. Zero means no timeout."
 )
@@ -173,18 +174,18 @@ func (s *session) namespaces() (corev1client.NamespaceInterface, error) {
 	})
 }
 
-// listNamespaces returns the Namespaces that a label selector selects, sorted by name.
-func (s *session) listNamespaces(ctx context.Context, selector string) ([]corev1.Namespace, error) {
+// listNamespaces returns the Namespaces that options select, sorted by name.
+func (s *session) listNamespaces(ctx context.Context, options metav1.ListOptions) (*corev1.NamespaceList, error) {
 	client, err := s.namespaces()
 	if err != nil {
 		return nil, err
 	}
-	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	list, err := client.List(ctx, options)
 	if err != nil {
-		return nil, fmt.Errorf("failed to list namespaces: %w", err)
+		return nil, err
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Namespace) int { return strings.Compare(a.Name, b.Name) })
-	return list.Items, nil
+	return list, nil
 }
 
 // userName returns the name of the user who runs the command.

@@ -177,9 +177,6 @@ func (s *session) templateNamespaces(ctx context.Context, name string) ([]corev1
 			return nil, err
 		}
 		namespace, err := client.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf(msgNamespaceNotFound, name)
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -188,12 +185,14 @@ func (s *session) templateNamespaces(ctx context.Context, name string) ([]corev1
 		}
 		return []corev1.Namespace{*namespace}, nil
 	}
-	namespaces, err := s.listNamespaces(ctx, "")
+	namespaces, err := s.listNamespaces(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	isExempt := s.isExempt(ctx)
-	return slices.DeleteFunc(namespaces, func(namespace corev1.Namespace) bool { return isExempt(namespace.Name) }), nil
+	return slices.DeleteFunc(namespaces.Items, func(namespace corev1.Namespace) bool {
+		return isExempt(namespace.Name)
+	}), nil
 }
 
 // isExempt returns a function that reports whether a Namespace is exempt from initialization. Without permission to

@@ -195,7 +195,7 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 			row.title, row.counts[templates.Unchanged], row.counts[templates.Changed], row.counts[templates.Created],
 			row.counts[templates.Deleted], row.counts[templates.Failed])
 	}
-	if err := printer.PrintTable(&text, table, printer.TableOptions{Columns: printer.Width(out)}); err != nil {
+	if err := printer.NewTablePrinter(&text, false, false).Print(table); err != nil {
 		return err
 	}
 	width := printer.TextWidth(out)

@@ -58,8 +58,7 @@ All users can choose a template with open access. A restricted template requires
 			return options.run(command.Context())
 		},
 	}
-	options.output.AddFlag(command)
-	options.output.AddNoHeaders(command)
+	options.output.AddTableFlags(command)
 	return command
 }
 
@@ -138,7 +137,7 @@ func (o *templateListOptions) print(summaries []templateSummary) error {
 		fmt.Fprintln(o.ErrOut, "No NamespaceTemplates found.")
 		return nil
 	}
-	return printer.PrintTable(o.Out, templateTable(summaries), o.output.TableOptions(o.Out))
+	return o.output.NewTable(o.Out).Print(templateTable(summaries))
 }
 
 // templateTable returns a table with one row for each parameter.
@@ -149,7 +148,10 @@ func templateTable(summaries []templateSummary) *metav1.Table {
 	for _, summary := range summaries {
 		usable := "unknown"
 		if summary.IsUsable != nil {
-			usable = printer.YesOrNo(*summary.IsUsable)
+			usable = "no"
+			if *summary.IsUsable {
+				usable = "yes"
+			}
 		}
 		cells := []any{summary.Name, string(summary.Access), usable}
 		if len(summary.Parameters) == 0 {

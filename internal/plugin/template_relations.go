@@ -46,6 +46,16 @@ func (s *session) readRelations(ctx context.Context) (*relationReader, error) {
 	return relations, ctx.Err()
 }
 
+// find returns the template with a name, or nil.
+func (r *relationReader) find(name string) *v1alpha1.NamespaceTemplate {
+	for i := range r.all {
+		if r.all[i].Name == name {
+			return &r.all[i]
+		}
+	}
+	return nil
+}
+
 func (r *relationReader) of(namespace *corev1.Namespace) []templates.Relation {
 	if r.isExempt(namespace.Name) || namespace.DeletionTimestamp != nil {
 		return nil

@@ -259,7 +259,7 @@ func printHistory(
 		printer.AddRow(table,
 			revision.Number, revision.Name, printer.Age(revision.Created, now), printer.OrNone(strings.Join(states, ", ")))
 	}
-	return printer.PrintTable(out, table, printer.TableOptions{Columns: printer.Width(out)})
+	return printer.NewTablePrinter(out, false, false).Print(table)
 }
 
 // rolloutInterval is the time between two requests for the status of a rollout.

@@ -207,14 +207,12 @@ func TestTemplateTable(t *testing.T) {
 		{Name: "unknown", Access: v1alpha1.AccessRestricted},
 	})
 	var out strings.Builder
-	g.Expect(printer.PrintTable(&out, table, printer.TableOptions{Columns: printer.MaxTextWidth})).To(Succeed())
+	g.Expect(printer.NewTablePrinter(&out, false, false).Print(table)).To(Succeed())
 	g.Expect(strings.Split(out.String(), "\n")).To(HaveExactElements(
 		MatchRegexp(`^NAME +ACCESS +USABLE +PARAMETER +VALUES +DEFAULT +DESCRIPTION$`),
 		MatchRegexp(`^plain +Open +yes +<none> *$`),
-		MatchRegexp(`^team +Restricted +no +size +s, l +s +The size of the quota\.`),
-		MatchRegexp(`^ +Immutable\.$`),
-		MatchRegexp(`^ +owner +\^\[a-z]\+\$ +<required> +Set the label$`),
-		MatchRegexp(`^ +example.com/owner\.$`),
+		MatchRegexp(`^team +Restricted +no +size +s, l +s +The size of the quota\. Immutable\.$`),
+		MatchRegexp(`^ +owner +\^\[a-z]\+\$ +<required> +Set the label example.com/owner\.$`),
 		MatchRegexp(`^unknown +Restricted +unknown +<none> *$`),
 		BeEmpty(),
 	))

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -31,9 +33,15 @@ const (
 
 const msgExistenceUnknown = "Failed to check whether namespace %q exists: %v"
 
+type useOptions struct {
+	*session
+	list, unset bool
+}
+
 func newUseCommand(session *session) *cobra.Command {
-	return &cobra.Command{
-		Use:   "use [NAME | -]",
+	options := &useOptions{session: session}
+	command := &cobra.Command{
+		Use:   "use [NAME | - | --list | --unset]",
 		Short: "Show or set the namespace of the current context",
 		Long: `Show or set the namespace of the current context, or of the context in --context.
 
@@ -46,37 +54,69 @@ if the namespace does not exist. Without NAME, it sends no request.`,
   kubectl nslifecycle use shop
 
   # Restore the previous namespace
-  kubectl nslifecycle use -`,
+  kubectl nslifecycle use -
+
+  # Use the default namespace of the cluster
+  kubectl nslifecycle use --unset`,
 		Args:              atMostOneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
-			return session.use(command.Context(), args)
+			return options.run(command.Context(), args)
 		},
 	}
+	flags := command.Flags()
+	flags.BoolVar(&options.list, "list", false, "If true, list the namespaces that can be used.")
+	flags.BoolVar(&options.unset, "unset", false, "If true, remove the namespace from the context.")
+	return command
 }
 
-func (s *session) use(ctx context.Context, args []string) error {
-	loader := s.flags.ToRawKubeConfigLoader()
+func (o *useOptions) run(ctx context.Context, args []string) error {
+	if isOne := len(args) == 1; isOne && (o.list || o.unset) || o.list && o.unset {
+		return errors.New("a name, --list and --unset are mutually exclusive")
+	}
+	loader := o.flags.ToRawKubeConfigLoader()
 	config, err := loader.RawConfig()
 	if err != nil {
 		return fmt.Errorf("failed to read the kubeconfig: %w", err)
 	}
-	name := cmp.Or(*s.flags.Context, config.CurrentContext)
+	name := cmp.Or(*o.flags.Context, config.CurrentContext)
 	current := config.Contexts[name]
 	switch {
 	case name == "":
 		return fmt.Errorf("the kubeconfig has no current context; use --context, or set one with: %s",
-			s.withConnection("kubectl config use-context NAME"))
+			o.withConnection("kubectl config use-context NAME"))
 	case current == nil:
 		return fmt.Errorf("the kubeconfig has no context %q; to list the contexts, run: %s", name,
-			s.withConnection("kubectl config get-contexts"))
+			o.withConnection("kubectl config get-contexts"))
+	case o.list:
+		return o.listUsable(ctx, namespaceOf(current))
+	case o.unset:
+		return o.setNamespace(ctx, loader.ConfigAccess(), &config, name, "")
 	case len(args) == 0:
-		fmt.Fprintln(s.Out, namespaceOf(current))
+		fmt.Fprintln(o.Out, namespaceOf(current))
 		return nil
 	}
-	return s.setNamespace(ctx, loader.ConfigAccess(), &config, name, args[0])
+	return o.setNamespace(ctx, loader.ConfigAccess(), &config, name, args[0])
 }
 
+// listUsable prints the namespaces, and marks the current one.
+func (o *useOptions) listUsable(ctx context.Context, current string) error {
+	list, err := o.listNamespaces(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	table := printer.NewTable("Current", "Name")
+	for i := range list.Items {
+		mark := ""
+		if list.Items[i].Name == current {
+			mark = "*"
+		}
+		printer.AddRow(table, mark, list.Items[i].Name)
+	}
+	return printer.NewTablePrinter(o.Out, false, false).Print(table)
+}
+
+// setNamespace sets the namespace of a context, or removes it if the wanted namespace is empty.
 func (s *session) setNamespace(
 	ctx context.Context, access clientcmd.ConfigAccess, config *clientcmdapi.Config, contextName, wanted string,
 ) error {
@@ -89,18 +129,20 @@ func (s *session) setNamespace(
 		}
 		wanted = previous
 	}
-	if problems := validation.IsDNS1123Label(wanted); len(problems) > 0 {
+	if problems := validation.IsDNS1123Label(wanted); wanted != "" && len(problems) > 0 {
 		return fmt.Errorf("invalid namespace name %q: %s", wanted, strings.Join(problems, "; "))
 	}
-	if before != wanted {
+	if changed.Namespace != wanted {
 		changed.Namespace = wanted
-		setPreviousNamespace(changed, before)
+		if after := namespaceOf(changed); after != before {
+			setPreviousNamespace(changed, before)
+		}
 		if err := clientcmd.ModifyConfig(access, *config, true); err != nil {
 			return fmt.Errorf("failed to change context %q in the kubeconfig: %w", contextName, err)
 		}
 	}
-	fmt.Fprintf(s.Out, "Context %q uses namespace %q.\n", contextName, wanted)
-	s.warnIfUnusable(ctx, wanted)
+	fmt.Fprintf(s.Out, "Context %q uses namespace %q.\n", contextName, namespaceOf(changed))
+	s.warnIfUnusable(ctx, namespaceOf(changed))
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/confinement"
+	"github.com/nslifecycle/nslifecycle/internal/guardrails"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
@@ -152,40 +153,38 @@ func IsRefusal(err error) bool {
 		apierrors.IsInternalError(err)
 }
 
-// expiryMatchConditions is the number of match conditions of the policy in config/expiry. Each
-// additional condition excludes requests.
-const expiryMatchConditions = 1
-
 // IsExpiryEnforced reports whether the expiry policy denies unauthorized changes in all namespaces.
 func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
-	var policies admissionv1.ValidatingAdmissionPolicyList
-	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	expiry := client.MatchingLabels{internalv1alpha1.LabelPolicy: internalv1alpha1.PolicyExpiry}
-	if err := listPolicies(ctx, reader, expiry, &policies, &bindings); err != nil {
-		return false, err
+	policies, bindings, err := listOptional(ctx, reader)
+	return guardrails.IsEnforced(internalv1alpha1.PolicyExpiry, policies, bindings), err
+}
+
+// OptionalConditions returns the conditions of the effective set about the optional policies.
+func OptionalConditions(ctx context.Context, reader client.Reader) ([]metav1.Condition, error) {
+	policies, bindings, err := listOptional(ctx, reader)
+	if err != nil {
+		return nil, err
 	}
-	for _, policy := range policies.Items {
-		if matchesEverything(&policy.Spec) && slices.ContainsFunc(bindings.Items,
-			func(binding admissionv1.ValidatingAdmissionPolicyBinding) bool {
-				return binding.Spec.PolicyName == policy.Name && binding.Spec.MatchResources == nil &&
-					slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny)
-			}) {
-			return true, nil
+	conditions := []metav1.Condition{{
+		Type: internalv1alpha1.ConditionDeletionProtectionEnforced, Message: msgProtectionNotEnforced,
+	}, {
+		Type: internalv1alpha1.ConditionExpiryEnforced, Message: MsgExpiryNotEnforced,
+	}}
+	for i, label := range []string{internalv1alpha1.PolicyProtection, internalv1alpha1.PolicyExpiry} {
+		conditions[i].Status, conditions[i].Reason = metav1.ConditionFalse, v1alpha1.ReasonPolicyMissing
+		if guardrails.IsEnforced(label, policies, bindings) {
+			conditions[i].Status, conditions[i].Reason = metav1.ConditionTrue, v1alpha1.ReasonEnforced
+			conditions[i].Message = fmt.Sprintf(msgOptionalEnforced, label)
 		}
 	}
-	return false, nil
+	return conditions, nil
 }
 
-// matchesEverything reports whether a policy fails closed and excludes no requests. It does not
-// check the policy's expressions; their author is responsible for them.
-func matchesEverything(spec *admissionv1.ValidatingAdmissionPolicySpec) bool {
-	failsClosed := spec.FailurePolicy == nil || isFail(spec.FailurePolicy)
-	matches := spec.MatchConstraints
-	return failsClosed && spec.ParamKind == nil && matches != nil && len(matches.ExcludeResourceRules) == 0 &&
-		selectsEverything(matches.NamespaceSelector) && selectsEverything(matches.ObjectSelector) &&
-		len(spec.MatchConditions) <= expiryMatchConditions
-}
-
-func selectsEverything(selector *metav1.LabelSelector) bool {
-	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
+func listOptional(ctx context.Context, reader client.Reader) (
+	[]admissionv1.ValidatingAdmissionPolicy, []admissionv1.ValidatingAdmissionPolicyBinding, error,
+) {
+	var policies admissionv1.ValidatingAdmissionPolicyList
+	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+	err := listPolicies(ctx, reader, client.HasLabels{internalv1alpha1.LabelPolicy}, &policies, &bindings)
+	return policies.Items, bindings.Items, err
 }

@@ -13,8 +13,9 @@ import (
 
 // Commands that install the policies.
 const (
-	InstallCommand       = "kubectl apply -k config/default"
-	installExpiryCommand = "kubectl apply -k config/expiry"
+	InstallCommand           = "kubectl apply -k config/default"
+	installExpiryCommand     = "kubectl apply -k config/expiry"
+	installProtectionCommand = "kubectl apply -k config/protection"
 )
 
 // Messages of the Active condition.
@@ -32,6 +33,13 @@ const msgNoWebhook = "webhooks that replace MutatingAdmissionPolicy v1, which th
 const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"expiry\" for all requests " +
 	"and namespaces, so every user who can update a namespace could make the operator delete it; run: " +
 	installExpiryCommand
+
+// Messages of the conditions about the optional policies.
+const (
+	msgOptionalEnforced      = "the API server enforces ValidatingAdmissionPolicy %q for all requests and namespaces"
+	msgProtectionNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"protection\" for all requests " +
+		"and namespaces; run: " + installProtectionCommand
+)
 
 func msgMissing(missing []string) string {
 	return fmt.Sprintf("the API server lacks %s, so new namespaces are not initialized as configured; run: %s",

@@ -119,7 +119,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: $id-widg
 subjects:
 - {kind: ServiceAccount, namespace: $ns, name: $id-widget-operator}
 `)
-		}, inferred(diagnosis.CauseFinalizerOwnerInNamespace).withMessage("ServiceAccount", "$ns")),
+		}, inferred(diagnosis.CauseFinalizerOwnerInNamespace).withEvidence("ServiceAccount", "$ns")),
 	)
 
 	DescribeTable("is reported to have no running owner if", func(ctx context.Context, stopOwner func(context.Context, *fixture), expected expectedFinding) {
@@ -147,7 +147,7 @@ subjects:
 		Entry("the owner's namespace is deleted, but not its ClusterRoleBinding", func(ctx context.Context, f *fixture) {
 			f.delete(ctx, `{apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}`)
 			(&fixture{ns: f.text("$id-system")}).expectDeleted(ctx)
-		}, inferred(diagnosis.CauseFinalizerOwnerNotFound).withMessage("ServiceAccount")),
+		}, inferred(diagnosis.CauseFinalizerOwnerNotFound).withEvidence("ServiceAccount")),
 		Entry("everything except the CRD is uninstalled", func(ctx context.Context, f *fixture) {
 			f.delete(ctx, `
 {apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}

@@ -108,6 +108,15 @@ var _ = Describe("backup", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(info.Mode().Perm()).To(BeEquivalentTo(0o600))
 
+		By("replacing the file only with --overwrite")
+		Expect(os.WriteFile(file, []byte("mine"), 0o600)).To(Succeed())
+		refused := adminUser.run(ctx, "backup", "shop", "-f", file)
+		Expect(refused.code).To(Equal(1))
+		Expect(refused.stderr).To(ContainSubstring("--overwrite"))
+		Expect(os.ReadFile(file)).To(BeEquivalentTo("mine"))
+		Expect(adminUser.run(ctx, "backup", "shop", "-f", file, "--overwrite").code).To(BeZero())
+		Expect(os.ReadFile(file)).To(Equal(text))
+
 		all := adminUser.run(ctx, "backup", "shop", "--all")
 		Expect(all.stdout).To(ContainSubstring("name: controlled"))
 		Expect(all.stdout).NotTo(ContainSubstring("ownerReferences"))

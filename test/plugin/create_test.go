@@ -134,7 +134,7 @@ var _ = Describe("create", func() {
 			Expect(created.stdout).To(MatchRegexp(`^namespace/` + name + ` created\nnamespace/` + name + ` initialized after \S+\n$`))
 			again := where.run(ctx, "create", name, "--wait")
 			Expect(again.code).To(Equal(1))
-			Expect(again.stderr).To(Equal(`error: namespaces "` + name + `" already exists` + "\n"))
+			Expect(again.stderr).To(Equal(`Error from server (AlreadyExists): namespaces "` + name + `" already exists` + "\n"))
 		}
 	}, NodeTimeout(testTimeout))
 
@@ -278,8 +278,17 @@ var _ = Describe("delete", func() {
 		Expect(deleted.stdout).To(Equal(`namespace "` + namespace.Name + `" deleted` + "\n"))
 		Eventually(func() string {
 			return adminUser.run(ctx, "delete", namespace.Name, "--wait=false").stderr
-		}).WithContext(ctx).Should(Equal(`error: namespaces "` + namespace.Name + `" not found` + "\n"))
+		}).WithContext(ctx).Should(Equal(`Error from server (NotFound): namespaces "` + namespace.Name + `" not found` + "\n"))
 		Expect(adminUser.run(ctx, "delete", namespace.Name, "--ignore-not-found").code).To(BeZero())
+	}, NodeTimeout(testTimeout))
+
+	It("deletes several namespaces, also if one of them does not exist", func(ctx context.Context) {
+		one, two := makeNamespace(ctx, admin, "several"), makeNamespace(ctx, admin, "several")
+		deleted := newUser(plane.Admin.Config).run(ctx, "delete", one.Name, "missing", two.Name)
+		Expect(deleted.code).To(Equal(1))
+		Expect(deleted.stderr).To(ContainSubstring("Error from server (NotFound): namespaces \"missing\" not found\n"))
+		framework.ExpectDeleted(ctx, admin, one)
+		framework.ExpectDeleted(ctx, admin, two)
 	}, NodeTimeout(testTimeout))
 
 	It("refuses to delete system namespaces", func(ctx context.Context) {

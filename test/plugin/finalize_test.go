@@ -112,7 +112,7 @@ var _ = Describe("finalize", func() {
 			expectRefusal(ctx, makeNamespace(ctx, bareAdmin, "active"), "is not being deleted",
 				"--namespace-finalizer=kubernetes", "--orphan", "--ignore-active-owner")
 			missing := adminUser.run(ctx, "finalize", "missing", "--namespace-finalizer=kubernetes")
-			Expect(missing).To(Equal(result{code: 1, stderr: "error: namespace \"missing\" not found\n"}))
+			Expect(missing).To(Equal(result{code: 1, stderr: "Error from server (NotFound): namespaces \"missing\" not found\n"}))
 		})
 
 		It("if the namespace is a system namespace", func(ctx context.Context) {

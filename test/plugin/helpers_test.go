@@ -98,7 +98,8 @@ func (u *user) kubectl(ctx context.Context, environment []string, args ...string
 func newResult(stdout, stderr string, command *exec.Cmd) result {
 	GinkgoHelper()
 	isComplete := !slices.Contains(command.Args, "nslifecycle") || slices.ContainsFunc(command.Args, func(arg string) bool {
-		return arg == "-o" || strings.HasPrefix(arg, "--output") || strings.HasPrefix(arg, "-v") || arg == "backup" || arg == "__complete"
+		return arg == "-o" || strings.HasPrefix(arg, "--output") || strings.HasPrefix(arg, "-v") || arg == "backup" ||
+			arg == "__complete" || arg == "list" // Rows of tables are not wrapped.
 	})
 	for line := range strings.Lines(stdout + stderr) {
 		text := strings.TrimSpace(line)

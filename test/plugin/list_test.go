@@ -15,11 +15,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 var _ = Describe("list", func() {
@@ -35,10 +38,10 @@ var _ = Describe("list", func() {
 		adminUser := newUser(plane.Admin.Config)
 		Eventually(func(g Gomega) {
 			lines := rows(adminUser.run(ctx, "list", "-l", "test=list", "--no-headers").stdout)
-			g.Expect(lines).To(HaveKeyWithValue(active.Name, MatchRegexp(`^Initialized +\d+m?s *$`)))
+			g.Expect(lines).To(HaveKeyWithValue(active.Name, MatchRegexp(`^Initialized +\d+m?s +<none> *$`)))
 			g.Expect(lines).To(HaveKeyWithValue(initializing.Name,
-				MatchRegexp(`^Initializing +\S+ +first\.list\.example\.com \(1 of 2\)`)))
-			g.Expect(lines).To(HaveKeyWithValue(terminating.Name, MatchRegexp(`^Terminating +\S+ +finalizer test\.example\.com/hold on 1`)))
+				MatchRegexp(`^Initializing +\S+ +<none> +first\.list\.example\.com \(1 of 2\)`)))
+			g.Expect(lines).To(HaveKeyWithValue(terminating.Name, MatchRegexp(`^Terminating +\S+ +\S+ +finalizer test\.example\.com/hold on 1`)))
 		}).WithContext(ctx).Should(Succeed())
 
 		By("filtering and printing JSON")
@@ -93,11 +96,10 @@ var _ = Describe("list", func() {
 		listed := unprivileged.run(ctx, "list")
 		Expect(listed.code).To(Equal(1))
 		Expect(listed.stdout).To(BeEmpty())
-		Expect(listed.stderr).To(HavePrefix("error: "))
-		Expect(listed.stderr).To(ContainSubstring(`User "unprivileged" cannot list`))
+		Expect(listed.stderr).To(HavePrefix(`Error from server (Forbidden): namespaces is forbidden: User "unprivileged" cannot list`))
 
 		for _, args := range [][]string{
-			{"list", "--state=Deleted"}, {"list", "-o", "xml"}, {"list", "extra"}, {"lits"}, {"list", "--extra"},
+			{"list", "--state=Deleted"}, {"list", "-o", "xml"}, {"list", "name", "--mine"}, {"lits"}, {"list", "--extra"},
 		} {
 			wrong := unprivileged.run(ctx, args...)
 			Expect(wrong.code).To(Equal(1), strings.Join(args, " "))
@@ -197,9 +199,23 @@ var _ = Describe("explain", func() {
 		Expect(explained.code).To(Equal(1))
 	})
 
+	It("prints when a timeout deletes the namespace", func(ctx context.Context) {
+		settings := v1alpha1.DefaultInitializerSettings()
+		settings.TimeoutSeconds = ptr.To[int32](3600)
+		plane.RegisterConfiguration(ctx, wrappers.MakeConfiguration(unique("timed")).Initializer("slow.timed.example.com", settings))
+		namespace := makeNamespace(ctx, admin, "timed")
+		planeAdmin := newUser(plane.Admin.Config)
+		Eventually(func(g Gomega) {
+			text := strings.Join(strings.Fields(planeAdmin.run(ctx, "explain", namespace.Name).stdout), " ")
+			g.Expect(text).To(MatchRegexp(`If initializer slow\.timed\.example\.com has not completed at \S+ \(timeout 1h0m0s\), ` +
+				`the initialization fails, and the operator deletes the namespace\.`))
+		}).WithContext(ctx).Should(Succeed())
+		plane.Finish(ctx, namespace.Name)
+	}, NodeTimeout(testTimeout))
+
 	It("fails if the namespace does not exist", func(ctx context.Context) {
 		Expect(adminUser.run(ctx, "explain", "missing")).To(Equal(
-			result{code: 1, stderr: "error: namespace \"missing\" not found\n"}))
+			result{code: 1, stderr: "Error from server (NotFound): namespaces \"missing\" not found\n"}))
 	})
 
 	It("explains the current namespace, and all namespaces that are not initialized with --all", func(ctx context.Context) {
@@ -221,7 +237,7 @@ var _ = Describe("explain", func() {
 		explained := newRestrictedUser(ctx, bare, unique("unprivileged")).run(ctx, "explain", "default")
 		Expect(explained.code).To(Equal(1))
 		Expect(explained.stdout).To(BeEmpty())
-		Expect(explained.stderr).To(And(HavePrefix("error: "), ContainSubstring("cannot get resource \"namespaces\"")))
+		Expect(explained.stderr).To(And(HavePrefix("Error from server (Forbidden): "), ContainSubstring("cannot get resource \"namespaces\"")))
 	})
 })
 

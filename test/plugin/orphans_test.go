@@ -97,7 +97,7 @@ var _ = Describe("orphans", func() {
 		unprivileged := newRestrictedUser(ctx, bare, "unprivileged")
 		found = unprivileged.run(ctx, "orphans")
 		Expect(found.code).To(Equal(1))
-		Expect(found.stderr).To(MatchRegexp(`error: .*cannot list resource "namespaces"`))
+		Expect(found.stderr).To(MatchRegexp(`Error from server \(Forbidden\): .*cannot list resource "namespaces"`))
 	}, NodeTimeout(testTimeout))
 })
 

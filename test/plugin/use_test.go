@@ -34,6 +34,17 @@ var _ = Describe("use", func() {
 		}
 	}, NodeTimeout(testTimeout))
 
+	It("lists the namespaces, and removes the namespace from the context", func(ctx context.Context) {
+		adminUser := newUser(bare.Admin.Config)
+		Expect(adminUser.run(ctx, "use", "kube-public").code).To(BeZero())
+		listed := adminUser.run(ctx, "use", "--list")
+		Expect(listed.stdout).To(And(MatchRegexp(`(?m)^\* +kube-public$`), MatchRegexp(`(?m)^ +kube-system$`)))
+		Expect(adminUser.run(ctx, "use", "--unset").stdout).To(Equal(`Context "nslifecycle" uses namespace "default".` + "\n"))
+		Expect(namespaceIn(adminUser, "nslifecycle")).To(BeEmpty())
+		Expect(adminUser.run(ctx, "use", "-").stdout).To(ContainSubstring("kube-public"))
+		Expect(adminUser.run(ctx, "use", "--unset", "kube-public").code).To(Equal(1))
+	}, NodeTimeout(testTimeout))
+
 	It("warns if the namespace does not exist or cannot be read", func(ctx context.Context) {
 		set := newUser(bare.Admin.Config).run(ctx, "use", "missing-namespace")
 		Expect(set.code).To(BeZero())

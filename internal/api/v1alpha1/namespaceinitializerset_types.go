@@ -12,8 +12,15 @@ import (
 // EffectiveSetName is the name of the only NamespaceInitializerSet.
 const EffectiveSetName = "effective"
 
-// ConditionEnforced is True while every new Namespace gets the initializers of the set.
-const ConditionEnforced = "Enforced"
+// Condition types of the set.
+const (
+	// ConditionEnforced is True while every new Namespace gets the initializers of the set.
+	ConditionEnforced = "Enforced"
+	// ConditionDeletionProtectionEnforced and ConditionExpiryEnforced are True while API servers enforce the optional
+	// policies PolicyProtection and PolicyExpiry. The policy PolicyUnusedSettings reads them.
+	ConditionDeletionProtectionEnforced = "DeletionProtectionEnforced"
+	ConditionExpiryEnforced             = "ExpiryEnforced"
+)
 
 // MaxInitializers is the maximum number of initializers in the set, and therefore of one
 // Namespace. Their names, of up to 253 bytes each, are written to two annotations. Both must stay

@@ -32,8 +32,8 @@ const (
 	PolicyGuard = "guard"
 	// PolicyTemplates validates the templates and parameters that users choose for a Namespace.
 	PolicyTemplates = "templates"
-	// PolicyUnusedParameters warns of parameters of a Namespace that no template has.
-	PolicyUnusedParameters = "unused-parameters"
+	// PolicyUnusedSettings warns of labels and annotations of a Namespace that have no effect.
+	PolicyUnusedSettings = "unused-settings"
 	// PolicyTemplateAuthors requires that the author of a NamespaceTemplate can impersonate its
 	// ServiceAccount and read the sources of its copies.
 	PolicyTemplateAuthors = "template-authors"
@@ -47,9 +47,13 @@ const (
 	PolicyConfine = "confine"
 )
 
-// PolicyExpiry is an admission policy in config/expiry, which is not installed by default. It restricts who can make a
-// Namespace expire, and validates the annotations.
-const PolicyExpiry = "expiry"
+// The admission policies in config/expiry and config/protection, which are not installed by default.
+const (
+	// PolicyExpiry restricts who can make a Namespace expire, and validates the annotations.
+	PolicyExpiry = "expiry"
+	// PolicyProtection rejects the deletion of Namespaces with LabelDeletionProtection.
+	PolicyProtection = "protection"
+)
 
 // The webhook configurations in config/webhook.
 const (

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
@@ -120,10 +121,13 @@ func (c *Collector) Collect(ctx context.Context, name string) (*diagnosis.Facts,
 		Fields: map[diagnosis.FieldKey]string{}, ServiceAccounts: map[types.NamespacedName]bool{},
 		Permissions: map[diagnosis.DeniedPermission]bool{},
 	}}
-	if rules.MayHaveFindings(state.facts) {
+	switch {
+	case rules.MayHaveFindings(state.facts):
 		for _, step := range steps[diagnosis.StateOf(namespace)] {
 			inParallel(step, func(collect func(*collection, context.Context)) { collect(state, ctx) })
 		}
+	case !c.IsPublic && namespace.Annotations[v1alpha1.AnnotationTurnStartedAt] != "":
+		state.readInitializers(ctx) // Their timeouts.
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("failed to collect the facts about namespace %q: %w", name, err)
@@ -145,7 +149,7 @@ func (c *Collector) readNamespace(ctx context.Context, name string) (*corev1.Nam
 		err = apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("failed to read namespace %q: %w", name, err)
+		return nil, err
 	}
 	return &list.Items[0], nil
 }

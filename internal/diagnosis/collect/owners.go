@@ -8,6 +8,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -252,7 +253,9 @@ func initializersOf(list *v1alpha1.NamespaceInitializerConfigurationList) []diag
 			initializers = append(initializers,
 				diagnosis.RegisteredInitializer{
 					Name: initializer.Name, Finalizer: initializer.NamespaceFinalizer, Configuration: configuration.Name,
-					Subjects: initializer.Subjects,
+					Subjects:  initializer.Subjects,
+					Timeout:   time.Duration(ptr.Deref(initializer.TimeoutSeconds, 0)) * time.Second,
+					IsSkipped: initializer.FailurePolicy == v1alpha1.FailurePolicyIgnore,
 				})
 		}
 	}

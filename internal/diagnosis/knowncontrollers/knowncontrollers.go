@@ -45,6 +45,20 @@ func decode() ([]Controller, error) {
 	return result, nil
 }
 
+// PauseAnnotations returns the annotations with which one of the controllers ignores an object.
+func PauseAnnotations() []Setting {
+	var annotations []Setting
+	all := All()
+	for i := range all {
+		for _, pause := range all[i].Pauses {
+			if pause.Annotation != "" && !slices.Contains(annotations, pause) {
+				annotations = append(annotations, pause)
+			}
+		}
+	}
+	return annotations
+}
+
 // ByFinalizer returns the controller that removes a finalizer from objects of a type, such as
 // deployments.apps. Many projects use one finalizer for the types of several controllers, so that the
 // finalizer alone does not identify the controller. If the type is unknown, resource is empty: ok is

@@ -173,7 +173,7 @@ func (f view) heldText(finalizer string, objects []diagnosis.RemainingObject) st
 func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 	denied := f.missingPermissions(c)
 	switch {
-	case len(c.pauses) > 0 && f.areAllPaused(c):
+	case f.areAllPaused(c) && len(c.pauses) > 0:
 		finding.Cause = diagnosis.CauseObjectPaused
 		finding.Message = fmt.Sprintf(messagePaused, c.held, c.pauses[0])
 		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyPaused))
@@ -190,7 +190,7 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 		setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotFound,
 			c.owner.MissingAccount.Name.Namespace == f.Namespace.Name)
 	case c.owner.State == diagnosis.OwnerRunning:
-		finding.Message = fmt.Sprintf(messageOwnerRunning, c.held) + f.Detail(lastText(c.owner.Evidence))
+		finding.Message = fmt.Sprintf(messageOwnerRunning, c.held)
 		finding.Remedies = append(finding.Remedies, append(logsCommands(c.owner), diagnosis.Inspect(remedyOwnerRunning))...)
 	default:
 		f.setOwnerNotFound(finding, c)
@@ -201,11 +201,11 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 // the owner was in the namespace itself, that is the cause.
 func setOwnerNotRunning(finding *diagnosis.Finding, c ownerCase, cause diagnosis.Cause, wasInNamespace bool) {
 	finding.Cause = cause
-	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held, lastText(c.owner.Evidence))
+	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held)
 	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerNotRunning))
 	if wasInNamespace {
 		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
-		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held, lastText(c.owner.Evidence))
+		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held)
 		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyOwnerInNamespace)}
 	}
 }
@@ -213,7 +213,7 @@ func setOwnerNotRunning(finding *diagnosis.Finding, c ownerCase, cause diagnosis
 func (f view) setOwnerForbidden(finding *diagnosis.Finding, c ownerCase, denied []string) {
 	account := c.owner.Workloads[0].ServiceAccount
 	finding.Cause = diagnosis.CauseFinalizerOwnerForbidden
-	finding.Message = fmt.Sprintf(messageOwnerForbidden, c.held, denied[0])
+	finding.Message = fmt.Sprintf(messageOwnerForbidden, c.held)
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(denied...)...)
 	for _, verb := range f.missingVerbs(account, c.objects[0].GroupResource()) {
 		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(shell.Command(remedyOwnerCan, verb, c.objects[0].Type,
@@ -299,20 +299,25 @@ func (f view) setOwnerNotFound(finding *diagnosis.Finding, c ownerCase) {
 	}
 }
 
-// pauses describes the annotations, labels and fields that make the owner ignore the objects.
+// pauses describes the settings that make the owner ignore the objects. If the owner is unknown, they are the
+// annotations with which any of the known controllers ignores an object: its controller can have the same.
 func (f view) pauses(c ownerCase) []string {
-	if c.owner.Known == nil || c.owner.Known.Controller == nil {
-		return nil
+	pauses := knowncontrollers.PauseAnnotations()
+	if c.isKnown() {
+		pauses = c.owner.Known.Controller.Pauses
 	}
 	var texts []string
 	for _, object := range c.objects {
-		texts = append(texts, f.pausesOf(object, c.owner.Known.Controller.Pauses)...)
+		texts = append(texts, f.pausesOf(object, pauses)...)
 	}
 	return texts[:min(len(texts), diagnosis.MaxObjects)]
 }
 
+// isKnown reports whether the owner is one of the known controllers.
+func (c *ownerCase) isKnown() bool { return c.owner.Known != nil && c.owner.Known.Controller != nil }
+
 func (f view) areAllPaused(c ownerCase) bool {
-	return !slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
+	return c.isKnown() && !slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
 		return len(f.pausesOf(object, c.owner.Known.Controller.Pauses)) == 0
 	})
 }
@@ -361,12 +366,4 @@ func logsCommands(owner owners.Owner) []diagnosis.Remedy {
 		}
 	}
 	return nil
-}
-
-// lastText returns the text of the last evidence, which is the most specific.
-func lastText(evidence []diagnosis.Evidence) string {
-	if len(evidence) == 0 {
-		return ""
-	}
-	return evidence[len(evidence)-1].Text
 }

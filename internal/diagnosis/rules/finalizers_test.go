@@ -158,7 +158,7 @@ func TestFindFinalizers(t *testing.T) {
 		},
 		"an owner that cannot watch the objects": {
 			facts: makeTerminating(left, withOperator(1), withReview("list", "watch")),
-			want:  []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.RankInferred, "cannot list or watch widgets.widgets.example.com", "", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.RankInferred, literal(messageOwnerForbidden), "cannot list or watch widgets.widgets.example.com", object}},
 		},
 		"an owner that is scaled to zero": {
 			facts: makeTerminating(left, withOperator(0)),
@@ -196,7 +196,7 @@ func TestFindFinalizers(t *testing.T) {
 		},
 		"an owner that has updated the object since the deletion": {
 			facts: makeTerminating(withContent(contentOf(widgets, touched))),
-			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "widget-engine", "added by widget-engine", object}},
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "added by widget-engine", object}},
 		},
 		"an owner that updated the object long ago": {
 			facts: makeTerminating(withContent(contentOf(widgets, *touched.DeepCopy())), func(facts *diagnosis.Facts) {
@@ -210,13 +210,13 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(withContent(contentOf(widgets, touched)), withOperator(1), withWorkloads(diagnosis.Workload{
 				Source: diagnosis.SourceDeployments, Namespace: "engine", Name: "widget-engine", Desired: 1,
 			})),
-			want: []want{{diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.RankInferred, "engine/widget-engine has 0 of 1", "", object}},
+			want: []want{{diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.RankInferred, literal(messageOwnerNotRunning), "engine/widget-engine has 0 of 1", object}},
 		},
 		"a workload with an image with the name of the field manager that added the finalizer": {
 			facts: makeTerminating(withContent(contentOf(widgets, touched)), withWorkloads(diagnosis.Workload{
 				Source: diagnosis.SourceDeployments, Namespace: "engine", Name: "x", Images: []string{"test:5000/a/widget-engine:v1"}, Desired: 1, Ready: 1,
 			})),
-			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, "engine/x has 1 of 1", "its image is named widget-engine", object}},
+			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.RankInferred, literal(messageOwnerRunning), "its image is named widget-engine", object}},
 		},
 		"an update by a user is not evidence of a running owner": {
 			facts: makeTerminating(withContent(contentOf(widgets, byHand))),
@@ -237,7 +237,7 @@ func TestFindFinalizers(t *testing.T) {
 		},
 		"a reason that an owner published that is no longer running": {
 			facts: makeTerminating(left, withOperator(0), withReports(failure)),
-			want:  []want{{diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.RankInferred, "0 of 1", "BucketNotEmpty", object}},
+			want:  []want{{diagnosis.CauseFinalizerOwnerNotRunning, diagnosis.RankInferred, literal(messageOwnerNotRunning), "BucketNotEmpty", object}},
 		},
 		"a condition without a problem": {
 			facts: makeTerminating(left, withOperator(1), withReports(makeReport("Ready", "True", "all is well"))),
@@ -304,6 +304,14 @@ func TestFindFinalizers(t *testing.T) {
 		"one of two objects is paused": {
 			facts: makeTerminating(withContent(contentOf(clusters, makePaused("a"), makeDeleted("b", clusterFinalizer)))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageKnownNotFound), evidencePausedA, nil}},
+		},
+		"an object of an unknown controller has the annotation of another one": {
+			facts: makeTerminating(withContent(contentOf(widgets, func() metav1.PartialObjectMetadata {
+				object := makeDeleted("a", held)
+				object.Annotations = map[string]string{"crossplane.io/paused": "true"}
+				return object
+			}()))),
+			want: []want{{diagnosis.CauseFinalizerOwnerNotFound, diagnosis.RankInferred, literal(messageOwnerNotFound), `widgets.widgets.example.com "a" has annotation crossplane.io/paused=true`, nil}},
 		},
 		"an object is paused": {
 			facts: makeTerminating(withContent(contentOf(clusters, makePaused("a")))),

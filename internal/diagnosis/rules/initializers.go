@@ -133,16 +133,25 @@ func (f view) setIdentities(finding *diagnosis.Finding, waits, name string) {
 		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyInstallInitializer)}, finding.Remedies...)
 	case count[owners.StatusRunning] == len(identities):
 		finding.Cause = diagnosis.CauseInitializerSlow
-		finding.Message = fmt.Sprintf(messageInitializerRunning, waits) + f.Detail(identities[0].Text)
+		finding.Message = fmt.Sprintf(messageInitializerRunning, waits) + f.exactIdentity(identities[0], isExact)
 	case count[owners.StatusRunning] > 0, count[owners.StatusUnknown] > 0, !canRead:
 		finding.Message = fmt.Sprintf(messageInitializerUnknown, waits)
 	default:
 		finding.Cause = diagnosis.CauseInitializerNotRunning
-		finding.Message = fmt.Sprintf(messageInitializerNotRunning, waits) + f.Detail(identities[0].Text)
+		finding.Message = fmt.Sprintf(messageInitializerNotRunning, waits) + f.exactIdentity(identities[0], isExact)
 		if isExact && count[owners.StatusMissing] == len(identities) {
 			finding.Rank = diagnosis.RankProven
 		}
 	}
+}
+
+// exactIdentity returns the identity for the end of a message if the initializer is registered with it. All other
+// identities are only inferred, and part of the evidence.
+func (f view) exactIdentity(identity owners.Identity, isExact bool) string {
+	if !isExact {
+		return ""
+	}
+	return f.Detail(identity.Text)
 }
 
 // turnBegan returns when an initializer became the first in the pending list, or when its state last

@@ -115,7 +115,7 @@ func TestFindInitializers(t *testing.T) {
 		},
 		"a subject with the permission for this namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule(shop)), exists(true), runs),
-			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, "1 running pod", `last changed at 2026-03-01T11:50:00Z, by "access"`, object}},
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.RankInferred, literal(messageInitializerRunning), `last changed at 2026-03-01T11:50:00Z, by "access"`, object}},
 		},
 		"a subject with all permissions": {
 			facts: makeInitializing(exists(true), runs, withHolder(subject, "all", rbacv1.PolicyRule{
@@ -125,7 +125,7 @@ func TestFindInitializers(t *testing.T) {
 		"a stopped ServiceAccount, and another one with all permissions": {
 			facts: makeInitializing(holds, exists(true), withHolder(rbacv1.Subject{Kind: "ServiceAccount", Namespace: "argocd", Name: "controller"},
 				"all", rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})),
-			want: []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, "quota-system/quota", "", object}},
+			want: []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, literal(messageInitializerNotRunning), "quota-system/quota", object}},
 		},
 		"a reason that the initializer published": {
 			facts: makeInitializing(holds, exists(true), published),
@@ -139,7 +139,7 @@ func TestFindInitializers(t *testing.T) {
 		"a registered subject without pods, and another holder that is running": {
 			facts: makeInitializing(registered, exists(true), withHolder(
 				rbacv1.Subject{Kind: "ServiceAccount", Namespace: "other", Name: "x"}, "other", initializeRule())),
-			want: []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, "quota-system/quota", "", object}},
+			want: []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, literal(messageInitializerNotRunning), "quota-system/quota", object}},
 		},
 		"a registered subject that does not exist": {
 			facts: makeInitializing(registered, exists(false)),
@@ -153,11 +153,11 @@ func TestFindInitializers(t *testing.T) {
 		},
 		"a ServiceAccount that does not exist": {
 			facts: makeInitializing(holds, exists(false)),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, "quota-system/quota", "ServiceAccount quota-system/quota", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, literal(messageInitializerNotRunning), "ServiceAccount quota-system/quota", object}},
 		},
 		"a ServiceAccount without pods": {
 			facts: makeInitializing(holds, exists(true)),
-			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, "has no running pod", "", object}},
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.RankInferred, literal(messageInitializerNotRunning), "has no running pod", object}},
 		},
 		"a ServiceAccount whose pods cannot be read": {
 			facts: makeInitializing(holds, exists(true), withUnread(diagnosis.SourcePods)),

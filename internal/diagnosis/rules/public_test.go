@@ -148,10 +148,10 @@ func TestPublicFindings(t *testing.T) {
 			fmt.Sprintf(messageOwnerKnown, "", "the snapshot controller"),
 		},
 		"an owner in the namespace": {
-			makeTerminating(left, withBinding(shop, true), withWorkloads(here)), diagnosis.CauseFinalizerOwnerInNamespace, `through ClusterRoleBinding "widgets.example.com"`,
+			makeTerminating(left, withBinding(shop, true), withWorkloads(here)), diagnosis.CauseFinalizerOwnerInNamespace, literal(messageOwnerInNamespace),
 		},
 		"a missing ServiceAccount in the namespace": {
-			makeTerminating(left, withBinding(shop, false)), diagnosis.CauseFinalizerOwnerInNamespace, "ServiceAccount shop/widgets, which may write widgets/status.widgets.example.com but does not exist",
+			makeTerminating(left, withBinding(shop, false)), diagnosis.CauseFinalizerOwnerInNamespace, literal(messageOwnerInNamespace),
 		},
 		"a workload with a similar name in the namespace": {
 			makeTerminating(left, withWorkloads(similar)), diagnosis.CauseFinalizerPending, literal(messageOwnerUnknown),

@@ -18,8 +18,12 @@ import (
 // RenderDiagnosis returns the state of a namespace and its findings as text.
 func RenderDiagnosis(result *diagnosis.Diagnosis, screen Screen) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", screen.Colors.Bold(result.Namespace), stateText(result, screen.Now),
-		colorState(result.Result, screen.Colors))
+	context := ""
+	if screen.Context != "" {
+		context = " in context " + printable.Escape(screen.Context)
+	}
+	fmt.Fprintf(&out, "Namespace %s%s: %s, %s\n", screen.Colors.Bold(result.Namespace), context,
+		stateText(result, screen.Now), colorState(result.Result, screen.Colors))
 	for _, line := range wrap(printable.Escape(summaryText(result)), screen.Columns) {
 		out.WriteString(line + "\n")
 	}
@@ -93,8 +97,10 @@ func findingBranches(finding *diagnosis.Finding, namespace string, colors Palett
 		})
 	}
 	var evidence []string
-	for _, one := range finding.Evidence {
-		evidence = append(evidence, strings.ToLower(string(one.Rank))+": "+one.Text)
+	for i, one := range finding.Evidence {
+		if !repeats(one.Text, finding.Evidence[:i]) {
+			evidence = append(evidence, strings.ToLower(string(one.Rank))+": "+one.Text)
+		}
 	}
 	branches = append(branches, textBranches("Evidence", evidence, colors)...)
 	branches = append(branches, remedyBranches(finding, colors)...)
@@ -102,6 +108,16 @@ func findingBranches(finding *diagnosis.Finding, namespace string, colors Palett
 		branches = append(branches, Branch{Label: labelLoss, Text: finding.Loss, Paint: colors.Faint})
 	}
 	return branches
+}
+
+// repeats reports whether a text contains an error that earlier evidence quotes after its first colon. Conditions quote
+// the errors that requests of the diagnosis also get.
+func repeats(text string, earlier []diagnosis.Evidence) bool {
+	const minError = 20 // Shorter texts, such as names, are no errors.
+	return slices.ContainsFunc(earlier, func(evidence diagnosis.Evidence) bool {
+		_, quoted, _ := strings.Cut(evidence.Text, ": ")
+		return len(quoted) >= minError && strings.Contains(text, quoted)
+	})
 }
 
 // textBranches returns a branch with a child for each text, or no branch without texts.

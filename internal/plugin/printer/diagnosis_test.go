@@ -13,6 +13,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
+func TestRepeats(t *testing.T) {
+	g := NewWithT(t)
+	const failure = `Internal error occurred: failed calling webhook "a.example.com": connection refused`
+	earlier := diagnosis.Proven("dry run of the deletion of configmaps \"a\": "+failure, "scope: Namespaced")
+	g.Expect(repeats("condition ContentFailure=True: failed to delete configmaps: "+failure, earlier)).To(BeTrue())
+	g.Expect(repeats("condition ContentFailure=True: another error", earlier)).To(BeFalse())
+	g.Expect(repeats("scope: Namespaced", earlier)).To(BeFalse())
+}
+
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func plainScreen() Screen {

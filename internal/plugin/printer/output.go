@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
@@ -29,51 +31,63 @@ import (
 const (
 	FormatJSON = "json"
 	FormatYAML = "yaml"
+	FormatName = "name"
 	FormatWide = "wide"
+
+	formatCustomColumns = "custom-columns"
 )
 
 // outputVersion is the apiVersion of the documents that commands print. No API server serves this
 // version.
 const outputVersion = "cli.nslifecycle.dev/v1alpha1"
 
-// Output has the flags of a command that prints a document or a table.
+// Output has the flags of a command that prints a document or a table, as those of kubectl get.
 type Output struct {
 	format    string
 	noHeaders bool
 }
 
-// AddFlag adds the flag --output to a command, for JSON, YAML and the given formats. The command fails if it does not
-// support the format.
+// AddFlag adds the flag --output to a command, for JSON, YAML, templates and the given formats. The command fails if it
+// does not support the format.
 func (o *Output) AddFlag(command *cobra.Command, others ...string) {
-	formats := append([]string{FormatJSON, FormatYAML}, others...)
+	templates := genericclioptions.NewKubeTemplatePrintFlags().AllowedFormats()
+	formats := slices.Concat([]string{FormatJSON, FormatYAML}, others, templates)
 	command.Flags().StringVarP(&o.format, "output", "o", "",
 		fmt.Sprintf("Output format. One of: (%s).", strings.Join(formats, ", ")))
 	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	command.PreRunE = func(*cobra.Command, []string) error {
-		if o.format == "" || slices.Contains(formats, o.format) {
+		format, _, _ := strings.Cut(o.format, "=")
+		if format == "" || slices.Contains(formats, format) {
 			return nil
 		}
 		return fmt.Errorf("unknown output format %q; must be one of %s", o.format, strings.Join(formats, ", "))
 	}
 }
 
-// AddNoHeaders adds the flag --no-headers to a command.
-func (o *Output) AddNoHeaders(command *cobra.Command) {
+// AddTableFlags adds the flags --output and --no-headers to a command that prints a table.
+func (o *Output) AddTableFlags(command *cobra.Command, others ...string) {
+	o.AddFlag(command, append(others, formatCustomColumns)...)
 	command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "If true, do not print headers.")
 }
 
-// IsStructured reports whether the output is a JSON or YAML document.
-func (o *Output) IsStructured() bool { return o.format == FormatJSON || o.format == FormatYAML }
+// IsStructured reports whether the output is a document, or computed from one.
+func (o *Output) IsStructured() bool { return o.format != "" && !o.IsWide() }
 
-// TableOptions returns how the command prints a table to a stream.
-func (o *Output) TableOptions(out io.Writer) TableOptions {
-	return TableOptions{IsWide: o.format == FormatWide, NoHeaders: o.noHeaders, Columns: Width(out)}
+// IsWide reports whether the output is a table with all columns.
+func (o *Output) IsWide() bool { return o.format == FormatWide }
+
+// IsName reports whether the output contains only names.
+func (o *Output) IsName() bool { return o.format == FormatName }
+
+// NewTable returns how the command prints tables to a stream.
+func (o *Output) NewTable(out io.Writer) *TablePrinter {
+	return NewTablePrinter(out, o.IsWide(), o.noHeaders)
 }
 
 // Items returns the value of a list for Print.
 func Items[T any](items []T) any { return map[string]any{"items": items} }
 
-// Print writes a value as a JSON or YAML document of the given kind.
+// Print writes a value as a document of the given kind.
 func (o *Output) Print(out io.Writer, kind string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -88,9 +102,19 @@ func (o *Output) Print(out io.Writer, kind string, value any) error {
 	return o.PrintObject(out, object)
 }
 
-// PrintObject writes an object as a JSON or YAML document. It escapes all unprintable characters so
+// PrintObject writes an object. In JSON and YAML documents, it escapes all unprintable characters so
 // that decoders read the original values. The escaping of the stream would change the values.
 func (o *Output) PrintObject(out io.Writer, object runtime.Object) error {
+	switch columns, isCustom := strings.CutPrefix(o.format, formatCustomColumns+"="); {
+	case isCustom:
+		return o.printColumns(out, object, columns)
+	case o.format != FormatJSON && o.format != FormatYAML:
+		printer, err := genericclioptions.NewKubeTemplatePrintFlags().ToPrinter(o.format)
+		if err != nil {
+			return fmt.Errorf("invalid output format %q: %w", o.format, err)
+		}
+		return printer.PrintObj(object, out)
+	}
 	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(FormatJSON)
 	if err != nil {
 		return err
@@ -109,69 +133,67 @@ func (o *Output) PrintObject(out io.Writer, object runtime.Object) error {
 	return err
 }
 
-// TableOptions select how a table is printed.
-type TableOptions struct {
-	// IsWide includes columns with a priority above 0, and prints each row as one line.
-	IsWide, NoHeaders bool
-	// Columns is the width to which the last column is wrapped.
-	Columns int
+// printColumns prints the items of a list, or an object, as a table with columns such as "NAME:.metadata.name".
+func (o *Output) printColumns(out io.Writer, object runtime.Object, spec string) error {
+	document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return err
+	}
+	items, isList := document["items"].([]any)
+	if !isList {
+		items = []any{document}
+	}
+	var names []string
+	var paths []*jsonpath.JSONPath
+	for column := range strings.SplitSeq(spec, ",") {
+		name, path, _ := strings.Cut(column, ":")
+		expression := jsonpath.New(name).AllowMissingKeys(true)
+		if err := expression.Parse("{" + strings.Trim(path, "{}") + "}"); name == "" || path == "" || err != nil {
+			return fmt.Errorf("invalid column %q; must be NAME:JSONPATH, for example NAME:.metadata.name", column)
+		}
+		names, paths = append(names, name), append(paths, expression)
+	}
+	table := NewTable(names...)
+	for _, item := range items {
+		var cells []any
+		for _, path := range paths {
+			var cell strings.Builder
+			if err := path.Execute(&cell, item); err != nil {
+				return err
+			}
+			cells = append(cells, OrNone(cell.String()))
+		}
+		AddRow(table, cells...)
+	}
+	return NewTablePrinter(out, false, o.noHeaders).Print(table)
 }
 
-// PrintTable escapes the cells of a table and writes the table. The lines of a cell in the last
-// column below its first line start with a space.
-func PrintTable(out io.Writer, table *metav1.Table, options TableOptions) error {
+// TablePrinter prints tables with the same columns, for example whenever an object changes.
+type TablePrinter struct {
+	printer printers.ResourcePrinter
+	out     interface {
+		io.Writer
+		Flush() error
+	}
+}
+
+// NewTablePrinter returns a TablePrinter that writes to a stream. A wide table also has the columns with a priority
+// above 0.
+func NewTablePrinter(out io.Writer, isWide, noHeaders bool) *TablePrinter {
+	return &TablePrinter{
+		printer: printers.NewTablePrinter(printers.PrintOptions{Wide: isWide, NoHeaders: noHeaders}),
+		out:     printers.GetNewTabWriter(out),
+	}
+}
+
+// Print escapes the cells of a table and writes the table.
+func (p *TablePrinter) Print(table *metav1.Table) error {
 	for _, row := range table.Rows {
 		for i, cell := range row.Cells {
 			row.Cells[i] = printable.Escape(fmt.Sprint(cell))
 		}
 	}
-	if !options.IsWide {
-		table = wrapLastColumn(table, options.Columns)
-	}
-	return printers.NewTablePrinter(printers.PrintOptions{Wide: options.IsWide, NoHeaders: options.NoHeaders}).
-		PrintObj(table, out)
-}
-
-// wrapLastColumn returns the narrow columns of a table. A cell in the last of them that does not fit
-// into the given width is continued in additional rows.
-func wrapLastColumn(table *metav1.Table, columns int) *metav1.Table {
-	const separator = 3 // spaces that the printer adds after each column
-	var shown []int
-	available := columns
-	for i, definition := range table.ColumnDefinitions {
-		if definition.Priority > 0 {
-			continue
-		}
-		if len(shown) > 0 {
-			available -= columnWidth(table, shown[len(shown)-1]) + separator
-		}
-		shown = append(shown, i)
-	}
-	wrapped := &metav1.Table{}
-	for _, i := range shown {
-		wrapped.ColumnDefinitions = append(wrapped.ColumnDefinitions, table.ColumnDefinitions[i])
-	}
-	last := len(shown) - 1
-	for _, row := range table.Rows {
-		cells := make([]any, len(shown))
-		for i, from := range shown {
-			cells[i] = row.Cells[from]
-		}
-		for _, line := range wrap(fmt.Sprint(cells[last]), available) {
-			cells[last] = line
-			wrapped.Rows = append(wrapped.Rows, metav1.TableRow{Cells: cells})
-			cells = slices.Repeat([]any{""}, len(shown))
-		}
-	}
-	return wrapped
-}
-
-func columnWidth(table *metav1.Table, column int) int {
-	width := len(table.ColumnDefinitions[column].Name)
-	for _, row := range table.Rows {
-		width = max(width, len([]rune(fmt.Sprint(row.Cells[column]))))
-	}
-	return width
+	return errors.Join(p.printer.PrintObj(table, p.out), p.out.Flush())
 }
 
 // NewTable returns a table without rows. The prefix + marks columns that are printed only in wide tables.
@@ -203,11 +225,3 @@ func Age(since metav1.Time, now time.Time) string {
 
 // OrNone returns text, or <none> if it is empty.
 func OrNone(text string) string { return cmp.Or(text, "<none>") }
-
-// YesOrNo returns "yes" or "no".
-func YesOrNo(value bool) string {
-	if value {
-		return "yes"
-	}
-	return "no"
-}

@@ -190,6 +190,6 @@ func TestTableEscapes(t *testing.T) {
 	var out bytes.Buffer
 	table := NewTable("Name")
 	AddRow(table, malicious)
-	g.Expect(PrintTable(&out, table, TableOptions{NoHeaders: true, Columns: 80})).To(Succeed())
+	g.Expect(NewTablePrinter(&out, false, true).Print(table)).To(Succeed())
 	g.Expect(out.String()).To(Equal(printable.Escape(malicious) + "\n"))
 }

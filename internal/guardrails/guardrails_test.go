@@ -1,0 +1,79 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package guardrails
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+)
+
+// read returns the policy and the binding in a directory of config.
+func read(t *testing.T, name string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+	content, err := os.ReadFile("../../config/" + name + "/" + name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, binding := &admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}
+	for i, object := range []any{policy, binding} {
+		if err := yaml.UnmarshalStrict(bytes.Split(content, []byte("\n---\n"))[i], object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return policy, binding
+}
+
+func TestIsEnforced(t *testing.T) {
+	type (
+		policy  = admissionv1.ValidatingAdmissionPolicy
+		binding = admissionv1.ValidatingAdmissionPolicyBinding
+	)
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	for name, test := range map[string]struct {
+		change func(*policy, *binding)
+		want   bool
+	}{
+		"as in config":       {func(*policy, *binding) {}, true},
+		"all defaults":       {func(p *policy, _ *binding) { p.Spec.FailurePolicy = nil }, true},
+		"other names":        {func(p *policy, b *binding) { p.Name, b.Spec.PolicyName = "my-rule", "my-rule" }, true},
+		"fails open":         {func(p *policy, _ *binding) { p.Spec.FailurePolicy = new(admissionv1.Ignore) }, false},
+		"matches nothing":    {func(p *policy, _ *binding) { p.Spec.MatchConstraints = nil }, false},
+		"namespaceSelector":  {func(p *policy, _ *binding) { p.Spec.MatchConstraints.NamespaceSelector = selector }, false},
+		"objectSelector":     {func(p *policy, _ *binding) { p.Spec.MatchConstraints.ObjectSelector = selector }, false},
+		"no object selector": {func(p *policy, _ *binding) { p.Spec.MatchConstraints.ObjectSelector = nil }, true},
+		"excluded resources": {func(p *policy, _ *binding) {
+			p.Spec.MatchConstraints.ExcludeResourceRules = []admissionv1.NamedRuleWithOperations{{ResourceNames: []string{"shop"}}}
+		}, false},
+		"additional match condition": {func(p *policy, _ *binding) {
+			p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionv1.MatchCondition{Name: "not-ours"})
+		}, false},
+		"parameters":       {func(p *policy, _ *binding) { p.Spec.ParamKind = &admissionv1.ParamKind{Kind: "ConfigMap"} }, false},
+		"another policy":   {func(p *policy, _ *binding) { p.Labels[internalv1alpha1.LabelPolicy] = internalv1alpha1.PolicyGuard }, false},
+		"another policy's": {func(_ *policy, b *binding) { b.Spec.PolicyName = "other" }, false},
+		"only warns": {func(_ *policy, b *binding) {
+			b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
+		}, false},
+		"binding with selectors": {func(_ *policy, b *binding) {
+			b.Spec.MatchResources = &admissionv1.MatchResources{ObjectSelector: selector}
+		}, false},
+	} {
+		for _, label := range []string{internalv1alpha1.PolicyExpiry, internalv1alpha1.PolicyProtection} {
+			t.Run(label+": "+name, func(t *testing.T) {
+				g := NewWithT(t)
+				p, b := read(t, label)
+				test.change(p, b)
+				g.Expect(IsEnforced(label, []policy{*p}, []binding{*b})).To(Equal(test.want))
+				g.Expect(IsEnforced(label, []policy{*p}, nil)).To(BeFalse())
+				g.Expect(IsEnforced(label, nil, []binding{*b})).To(BeFalse())
+			})
+		}
+	}
+}
