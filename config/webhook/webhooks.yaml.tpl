@@ -1,6 +1,6 @@
 # The webhooks delay writes, and then ask the client to send them again (internal/hold/doc.go). The second one
-# is the same as the first: the API server calls it only if the first call failed, for example because a replica
-# of the manager crashed.
+# does the same as the first, which rejects all writes except in audit mode: the API server calls it only if the first
+# call failed, for example because a replica of the manager crashed. In audit mode, it records the writes.
 #
 # The other two webhooks do the same for the waitingSubjects of configurations, which the first two do
 # not select. The operator adds their rules and match conditions. Without rules, a webhook selects no
@@ -55,7 +55,7 @@ webhooks:
     service:
       name: webhook
       namespace: system
-      path: /hold
+      path: /hold-fallback
   rules: *rules
   namespaceSelector: *initializing
   matchConditions: *waiting
@@ -79,5 +79,5 @@ webhooks:
     service:
       name: webhook
       namespace: system
-      path: /hold
+      path: /hold-fallback
   namespaceSelector: *initializing

@@ -144,10 +144,14 @@ func (r *AdmissionReconciler) writeStatus(
 	}
 	base := set.DeepCopy()
 	hasChanged := meta.SetStatusCondition(&set.Status.Conditions, condition)
-	if !hasChanged && set.Status.ObservedGeneration == set.Generation {
+	enforcement := internalv1alpha1.EnforcementEnforce
+	if status.IsAudited {
+		enforcement = internalv1alpha1.EnforcementAudit
+	}
+	if !hasChanged && set.Status.ObservedGeneration == set.Generation && set.Status.Enforcement == enforcement {
 		return nil
 	}
-	set.Status.ObservedGeneration = set.Generation
+	set.Status.ObservedGeneration, set.Status.Enforcement = set.Generation, enforcement
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	switch err := r.Status().Patch(ctx, set, patch, client.FieldOwner(nsobject.FieldOwner)); {
 	case nsobject.IsNotFound(err):
@@ -155,6 +159,7 @@ func (r *AdmissionReconciler) writeStatus(
 	case err != nil:
 		return fmt.Errorf("failed to update the status of NamespaceInitializerSet %q: %w", set.Name, err)
 	}
-	log.FromContext(ctx).Info("Updated the status of the effective set", "reason", status.Reason)
+	log.FromContext(ctx).Info("Updated the status of the effective set", "reason", status.Reason,
+		"enforcement", enforcement)
 	return nil
 }

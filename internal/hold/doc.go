@@ -22,6 +22,12 @@
 // Therefore, the webhook needs no read from the API server, and it does not matter whether its cache or the one
 // of the API server is behind: the API server calls the webhook until it has observed the end of the initialization.
 //
+// # Audit mode
+//
+// While no binding of the gate denies writes, the webhook admits them at once and records who sent them. It reads the
+// mode from the status of the effective set, where the controller admission publishes it, and holds writes until then.
+// The mode of the webhook protects nothing: if it is behind, the gate rejects writes that it admits.
+//
 // # Peers
 //
 // Any Pod that reaches the server can send it reviews. Such reviews take a slot only if the Namespace is initializing.

@@ -16,8 +16,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// path is the path of the webhook in config/webhook.
-const path = "/hold"
+// The paths of the webhooks in config/webhook.
+const (
+	path         = "/hold"
+	fallbackPath = "/hold-fallback"
+)
 
 // Register registers the webhook at a server. It serves on every replica, whichever is the leader.
 func Register(ctx context.Context, server *webhooks.Server, informers cache.Informers, config Config) error {
@@ -25,17 +28,45 @@ func Register(ctx context.Context, server *webhooks.Server, informers cache.Info
 	if err := holder.changes.watch(ctx, informers); err != nil {
 		return err
 	}
+	if err := holder.watchEnforcement(ctx, informers); err != nil {
+		return err
+	}
 	server.Register(webhooks.Webhook{Path: path, Handle: holder.Handle})
+	server.Register(webhooks.Webhook{
+		Path: fallbackPath, Fields: webhooks.FieldManagerField, Handle: holder.HandleFallback,
+	})
 	return nil
+}
+
+// HandleFallback is Handle for the webhook that the API server calls unless Handle has rejected the write. It records
+// the writes that are admitted in audit mode, each once.
+func (h *Holder) HandleFallback(
+	ctx context.Context, request *webhooks.Request,
+) (*admissionv1.AdmissionResponse, error) {
+	return h.handle(ctx, request, func() {
+		h.config.Metrics.Answered(OutcomeAudited)
+		h.config.EarlyWrites.Record(request)
+	})
 }
 
 // Handle implements webhooks.Webhook. If the Namespace cannot be read, the gate decides.
 func (h *Holder) Handle(ctx context.Context, request *webhooks.Request) (*admissionv1.AdmissionResponse, error) {
+	return h.handle(ctx, request, func() {})
+}
+
+func (h *Holder) handle(
+	ctx context.Context, request *webhooks.Request, record func(),
+) (*admissionv1.AdmissionResponse, error) {
 	namespace, err := h.get(ctx, request.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("failed to get Namespace %q: %w", request.Namespace, err)
 	}
-	switch decide(request.Operation, namespace) {
+	decision := decide(request.Operation, namespace)
+	if decision != decideAllow && h.isAudited.Load() {
+		record()
+		return &admissionv1.AdmissionResponse{Allowed: true}, nil // The gate adds the warning.
+	}
+	switch decision {
 	case decideHold:
 		return h.hold(ctx, request, namespace)
 	case decideFail:

@@ -72,6 +72,8 @@ type PolicyStatus struct {
 	Reason string
 	// Message is the message of the condition.
 	Message string
+	// IsAudited reports whether no binding of the gate denies early writes.
+	IsAudited bool
 	// RetryAfter is the time until the next verification; 0 if no retry is needed before the next
 	// watch event.
 	RetryAfter time.Duration
@@ -100,11 +102,21 @@ func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceIn
 	// Independent of the injection, which a policy of another project can prevent.
 	notConfined, confinementErr := v.ensureConfinement(ctx, set, found)
 	status, err := v.verify(ctx, set, state, found)
+	status.addAudited(found)
 	if status.Reason != "" && notConfined != "" {
 		status.Message += notConfined
 		status.retryAfter(unconfirmedRetryInterval)
 	}
 	return status, errors.Join(err, confinementErr)
+}
+
+// addAudited adds whether API servers admit early writes.
+func (s *PolicyStatus) addAudited(found installed) {
+	audited, areAll := found.audited()
+	s.IsAudited = areAll
+	if len(audited) > 0 && s.Reason == v1alpha1.ReasonEnforced {
+		s.Reason, s.Message = v1alpha1.ReasonAuditMode, s.Message+msgAudited(audited)
+	}
 }
 
 // verify verifies the installed policies.

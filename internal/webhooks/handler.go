@@ -29,7 +29,7 @@ import (
 type Webhook struct {
 	// Path is a path or, with a slash at its end, a prefix of paths.
 	Path string
-	// Fields are the parts of the object and of the oldObject of a request that the server decodes.
+	// Fields are the parts of the object, the oldObject and the options of a request that the server decodes.
 	Fields Fields
 	// Handle returns the response to a request. If it returns an error, the server refuses the review.
 	Handle HandlerFunc
@@ -82,7 +82,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) (*admissionv1.Ad
 	}
 	conn := limitedhttp.ConnectionFrom(r.Context())
 	conn.AllowBody(2 * maxBody) // net/http limits the body to its Content-Length.
-	limit := maxHead + len(h.Fields)*maxObject
+	limit := h.Fields.limit()
 	buffer := h.buffers.Add(conn.Peer(), int(min(r.ContentLength, int64(limit))), func() { _ = conn.Close() })
 	defer buffer.Release()
 	request, err := h.receive(w, r, limit)

@@ -25,19 +25,21 @@ var layers = []string{
 	"internal/backup internal/confinement internal/contentrole internal/expiry internal/finalization internal/templateset " +
 		"internal/webhooks",
 	"internal/initialization",
-	"internal/diagnosis internal/hold internal/injection internal/template pkg",
+	"internal/diagnosis internal/earlywrites internal/hold internal/injection internal/template pkg",
 	"internal/mutation",
 	"internal/policyverifier",
 	// Controllers and the plugin.
 	"internal/metrics",
 	"internal/diagnoser internal/graceperiod internal/initializerhealth",
-	"internal/controller internal/installcheck internal/plugin",
+	"internal/controller internal/installcheck",
+	"internal/plugin",
 	"internal/manager",
 	"cmd examples",
 }
 
-const sharedPackages = "internal/denial internal/limitedhttp internal/metadataclient internal/nscache internal/nsobject " +
-	"internal/printable internal/resourcetypes internal/scheme internal/servertime internal/shell internal/version"
+const sharedPackages = "internal/denial internal/knownwriters internal/limitedhttp internal/metadataclient internal/nscache " +
+	"internal/nsobject internal/printable internal/resourcetypes internal/scheme " +
+	"internal/servertime internal/shell internal/version"
 
 // place is the layer of a package, and the entry of layers that contains it.
 type place struct {
