@@ -59,7 +59,7 @@ func (r *record) add(username string, resource schema.GroupResource, client stri
 	return subject.Kind
 }
 
-// get returns the entry of a subject, or that of others if it does not fit.
+// get returns the entry of a subject, or the one that counts several subjects if it does not fit.
 func (r *record) get(subject, others rbacv1.Subject, isShort bool, now time.Time) *entry {
 	if isShort {
 		if found := r.identities[subject]; found != nil {

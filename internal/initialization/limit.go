@@ -23,7 +23,8 @@ func ParseRequirements(selector string) ([]v1alpha1.NamespaceSelectorRequirement
 	var requirements []v1alpha1.NamespaceSelectorRequirement
 	for _, key := range slices.Sorted(maps.Keys(parsed.MatchLabels)) {
 		requirements = append(requirements, v1alpha1.NamespaceSelectorRequirement{
-			Key: key, Operator: metav1.LabelSelectorOpIn, Values: []v1alpha1.LabelValue{v1alpha1.LabelValue(parsed.MatchLabels[key])},
+			Key: key, Operator: metav1.LabelSelectorOpIn,
+			Values: []v1alpha1.LabelValue{v1alpha1.LabelValue(parsed.MatchLabels[key])},
 		})
 	}
 	for _, expression := range parsed.MatchExpressions {
