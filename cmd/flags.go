@@ -21,6 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
@@ -43,6 +44,7 @@ type options struct {
 	controllers         []string
 	namespaceFinalizer  string
 	gracePeriod         string
+	namespaceSelector   string
 	logLevel, logFormat string
 }
 
@@ -68,7 +70,7 @@ func parseOptions(arguments []string) (*options, error) {
 
 // complete validates the flags and converts the values of some flags.
 func (o *options) complete() error {
-	errs := make([]error, 6)
+	errs := make([]error, 7)
 	o.Controllers, errs[0] = manager.ParseControllers(strings.Join(o.controllers, ","))
 	o.NamespaceFinalizer, errs[1] = finalization.ParseFinalizer(o.namespaceFinalizer)
 	o.GracePeriod, errs[2] = graceperiod.ParseGracePeriod(o.gracePeriod)
@@ -80,6 +82,9 @@ func (o *options) complete() error {
 		errs[4] = fmt.Errorf("--concurrent-namespace-finalizations %d must be at least 1", o.FinalizationWorkers)
 	}
 	o.logger, errs[5] = newLogger(os.Stderr, o.logLevel, o.logFormat)
+	if o.NamespaceRequirements, errs[6] = initialization.ParseRequirements(o.namespaceSelector); errs[6] != nil {
+		errs[6] = fmt.Errorf("--namespace-selector: %w", errs[6])
+	}
 	o.Hold = &o.hold
 	return errors.Join(append(errs, o.hold.Validate())...)
 }
@@ -88,6 +93,9 @@ func (o *options) complete() error {
 func (o *options) bind() cliflag.NamedFlagSets {
 	var sections cliflag.NamedFlagSets
 	o.bindGeneral(sections.FlagSet("general"))
+	sections.FlagSet("initialization").StringVar(&o.namespaceSelector, "namespace-selector", "",
+		"A label selector for new namespaces, for example trial=true. Namespaces that it does not select get no "+
+			"initializers, whichever configuration selects them.")
 	o.bindWebhookServer(sections.FlagSet("webhook server"))
 	o.bindHold(sections.FlagSet("hold"))
 	o.bindFinalization(sections.FlagSet("finalization"))

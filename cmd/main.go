@@ -67,7 +67,11 @@ func main() {
 	} else {
 		err = run(restConfig, opts)
 	}
-	if err != nil {
+	switch {
+	case err != nil && opts.isCheck:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case err != nil:
 		ctrl.Log.WithName("setup").Error(err, "Manager exited")
 		os.Exit(1)
 	}

@@ -270,6 +270,8 @@ const (
 const (
 	// ReasonEnforced: new Namespaces get these initializers.
 	ReasonEnforced = "Enforced"
+	// ReasonAuditMode: new Namespaces get these initializers, and the gate admits early writes with a warning.
+	ReasonAuditMode = "AuditMode"
 	// ReasonEmpty: the configuration is enforced, and contains no initializers.
 	ReasonEmpty = "Empty"
 	// ReasonTooManyInitializers: the initializers of this configuration do not fit into the set; none

@@ -1,6 +1,6 @@
 # The webhooks delay writes, and then ask the client to send them again (internal/hold/doc.go). The second one
-# is the same as the first: the API server calls it only if the first call failed, for example because a replica
-# of the manager crashed.
+# does the same as the first, which rejects all writes except in audit mode: the API server calls it only if the first
+# call failed, for example because a replica of the manager crashed. In audit mode, it records the writes.
 #
 # The next two webhooks do the same for the waitingSubjects of configurations, which the first two do not select. The
 # operator adds their match conditions.
@@ -52,7 +52,7 @@ webhooks:
     service:
       name: webhook
       namespace: system
-      path: /hold
+      path: /hold-fallback
   namespaceSelector: *initializing
   matchConditions: *waiting
 - name: hold-waiting-subjects.nslifecycle.dev
@@ -75,7 +75,7 @@ webhooks:
     service:
       name: webhook
       namespace: system
-      path: /hold
+      path: /hold-fallback
   namespaceSelector: *initializing
 # Selects only dry runs of the operator.
 - name: probe.nslifecycle.dev

@@ -120,7 +120,7 @@ func (r *AdmissionReconciler) Reconcile(ctx context.Context, request ctrl.Reques
 		return ctrl.Result{}, err
 	}
 	conditions, optionalErr := policyverifier.OptionalConditions(ctx, r.Client)
-	statusErr := r.writeStatus(ctx, set, append([]metav1.Condition{enforcedCondition(status)}, conditions...))
+	statusErr := r.writeStatus(ctx, set, status.IsAudited, append([]metav1.Condition{enforcedCondition(status)}, conditions...))
 	if nsobject.IsConflict(statusErr) {
 		// The cache is stale, and the predicate drops the watch events of status changes.
 		status.RetryAfter, statusErr = conflictRetry, nil
@@ -144,9 +144,14 @@ func enforcedCondition(status policyverifier.PolicyStatus) metav1.Condition {
 
 // writeStatus writes the status of the set if it has changed.
 func (r *AdmissionReconciler) writeStatus(
-	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, conditions []metav1.Condition,
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, isAudited bool, conditions []metav1.Condition,
 ) error {
-	base, hasChanged := set.DeepCopy(), set.Status.ObservedGeneration != set.Generation
+	enforcement := internalv1alpha1.EnforcementEnforce
+	if isAudited {
+		enforcement = internalv1alpha1.EnforcementAudit
+	}
+	base := set.DeepCopy()
+	hasChanged := set.Status.ObservedGeneration != set.Generation || set.Status.Enforcement != enforcement
 	for _, condition := range conditions {
 		condition.ObservedGeneration, condition.LastTransitionTime = set.Generation, metav1.NewTime(r.Clock.Now())
 		hasChanged = meta.SetStatusCondition(&set.Status.Conditions, condition) || hasChanged
@@ -154,7 +159,7 @@ func (r *AdmissionReconciler) writeStatus(
 	if !hasChanged {
 		return nil
 	}
-	set.Status.ObservedGeneration = set.Generation
+	set.Status.ObservedGeneration, set.Status.Enforcement = set.Generation, enforcement
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	switch err := r.Status().Patch(ctx, set, patch, client.FieldOwner(nsobject.FieldOwner)); {
 	case nsobject.IsNotFound(err):
@@ -162,6 +167,7 @@ func (r *AdmissionReconciler) writeStatus(
 	case err != nil:
 		return fmt.Errorf("failed to update the status of NamespaceInitializerSet %q: %w", set.Name, err)
 	}
-	log.FromContext(ctx).Info("Updated the status of the effective set", "reason", conditions[0].Reason)
+	log.FromContext(ctx).Info("Updated the status of the effective set", "reason", conditions[0].Reason,
+		"enforcement", enforcement)
 	return nil
 }

@@ -115,7 +115,7 @@ func TestAdmissionReconcile(t *testing.T) {
 // verifiedSet returns the effective set after the admission controller has verified it.
 func verifiedSet(names ...string) *internalv1alpha1.NamespaceInitializerSet {
 	set := policytest.Set(names...)
-	set.Status.ObservedGeneration = set.Generation
+	set.Status.ObservedGeneration, set.Status.Enforcement = set.Generation, internalv1alpha1.EnforcementEnforce
 	set.Status.Conditions = []metav1.Condition{{
 		Type: internalv1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced,
 		Message: "every new namespace gets these initializers", LastTransitionTime: metav1.NewTime(now),

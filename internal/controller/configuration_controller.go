@@ -51,6 +51,8 @@ type ConfigurationReconciler struct {
 	HealthChecker *initializerhealth.Checker
 	// SystemNamespace is written to the set, so that the admission policies exempt this namespace.
 	SystemNamespace string
+	// NamespaceRequirements are requirements of new Namespaces with initializers, in addition to those of the selectors.
+	NamespaceRequirements []v1alpha1.NamespaceSelectorRequirement
 	// Operator is the user name of the operator. It is written to the set, so that the admission
 	// policies allow it to remove initializers with subjects.
 	Operator string
@@ -106,6 +108,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)
 	}
 	merged := initialization.Merge(configurations.Items)
+	merged.Limit(r.NamespaceRequirements)
 	var templates v1alpha1.NamespaceTemplateList
 	if r.Revisions != nil {
 		if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {

@@ -28,6 +28,12 @@
 // RBAC does not allow, of the user who has requested the Namespace. It never decides itself: after the initialization,
 // it repeats the answer of the API server to a SubjectAccessReview.
 //
+// # Audit mode
+//
+// While no binding of the gate denies writes, the webhook admits them at once and records who sent them. It reads the
+// mode from the status of the effective set, where the controller admission publishes it, and holds writes until then.
+// The mode of the webhook protects nothing: if it is behind, the gate rejects writes that it admits.
+//
 // # Peers
 //
 // Any Pod that reaches the server can send it reviews of writes. Such reviews take a slot, and time from a budget, only if

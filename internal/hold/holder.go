@@ -5,11 +5,14 @@ package hold
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // Config configures the webhook.
@@ -24,6 +27,8 @@ type Config struct {
 	Duration time.Duration
 	Limits   Limits
 	Metrics  Recorder
+	// EarlyWrites records the writes that are admitted in audit mode.
+	EarlyWrites EarlyWrites
 	// Stopping is closed when the manager stops. Held writes are then sent again to another replica.
 	Stopping <-chan struct{}
 }
@@ -41,6 +46,9 @@ type Recorder interface {
 	Answered(Outcome)
 }
 
+// EarlyWrites records writes.
+type EarlyWrites interface{ Record(*webhooks.Request) }
+
 // Outcome is what happened to a write.
 type Outcome string
 
@@ -54,6 +62,8 @@ const (
 	OutcomeFailed Outcome = "Failed"
 	// OutcomeAllowed: the Namespace is terminating, and the gate decides.
 	OutcomeAllowed Outcome = "Allowed"
+	// OutcomeAudited: the gate is in audit mode, and admits the write with a warning.
+	OutcomeAudited Outcome = "Audited"
 	// OutcomeOverLimit: the write was rejected because of the limits.
 	OutcomeOverLimit Outcome = "OverLimit"
 	// OutcomeOverBudget: the write was rejected at once, because earlier writes of this ServiceAccount, which has not
@@ -67,7 +77,7 @@ const (
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{
-		OutcomeResend, OutcomeTimedOut, OutcomeFailed, OutcomeAllowed, OutcomeOverLimit, OutcomeOverBudget,
+		OutcomeResend, OutcomeTimedOut, OutcomeFailed, OutcomeAllowed, OutcomeAudited, OutcomeOverLimit, OutcomeOverBudget,
 		OutcomeCanceled,
 	}
 }
@@ -78,6 +88,8 @@ type Holder struct {
 	changes changes
 	slots   slots
 	budgets budgets
+	// isAudited reports whether the gate is in audit mode.
+	isAudited atomic.Bool
 }
 
 // wait returns when the initialization of a Namespace has ended according to the function, when the time limit has

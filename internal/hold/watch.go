@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // changes notifies held writes of events of their Namespace.
@@ -61,6 +63,24 @@ func (c *changes) watch(ctx context.Context, informers cache.Informers) error {
 		AddFunc:    notify,
 		UpdateFunc: func(_, object any) { notify(object) },
 		DeleteFunc: notify,
+	})
+	return err
+}
+
+// watchEnforcement keeps isAudited up to date. Without the effective set, writes are held.
+func (h *Holder) watchEnforcement(ctx context.Context, informers cache.Informers) error {
+	informer, err := informers.GetInformer(ctx, &internalv1alpha1.NamespaceInitializerSet{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("failed to start the informer of NamespaceInitializerSets: %w", err)
+	}
+	set := func(object any) {
+		set, ok := object.(*internalv1alpha1.NamespaceInitializerSet)
+		h.isAudited.Store(ok && set.Status.Enforcement == internalv1alpha1.EnforcementAudit)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, object any) { set(object) },
+		DeleteFunc: func(any) { h.isAudited.Store(false) },
 	})
 	return err
 }

@@ -19,6 +19,7 @@ import (
 // The paths of the webhooks in config/webhook and config/authorization.
 const (
 	path          = "/hold"
+	fallbackPath  = "/hold-fallback"
 	probePath     = "/probe"
 	authorizePath = "/authorize"
 )
@@ -29,7 +30,13 @@ func Register(ctx context.Context, server *webhooks.Server, informers cache.Info
 	if err := holder.changes.watch(ctx, informers); err != nil {
 		return err
 	}
+	if err := holder.watchEnforcement(ctx, informers); err != nil {
+		return err
+	}
 	server.Register(webhooks.Webhook{Path: path, Handle: holder.Handle})
+	server.Register(webhooks.Webhook{
+		Path: fallbackPath, Fields: webhooks.FieldManagerField, Handle: holder.HandleFallback,
+	})
 	server.Register(webhooks.Webhook{Path: probePath, Handle: admit})
 	server.RegisterAuthorizer(webhooks.Authorizer{Path: authorizePath, Handle: holder.Authorize})
 	return nil
@@ -40,13 +47,35 @@ func admit(context.Context, *webhooks.Request) (*admissionv1.AdmissionResponse, 
 	return &admissionv1.AdmissionResponse{Allowed: true}, nil
 }
 
+// HandleFallback is Handle for the webhook that the API server calls unless Handle has rejected the write. It records
+// the writes that are admitted in audit mode, each once.
+func (h *Holder) HandleFallback(
+	ctx context.Context, request *webhooks.Request,
+) (*admissionv1.AdmissionResponse, error) {
+	return h.handle(ctx, request, func() {
+		h.config.Metrics.Answered(OutcomeAudited)
+		h.config.EarlyWrites.Record(request)
+	})
+}
+
 // Handle implements webhooks.Webhook. If the Namespace cannot be read, the gate decides.
 func (h *Holder) Handle(ctx context.Context, request *webhooks.Request) (*admissionv1.AdmissionResponse, error) {
+	return h.handle(ctx, request, func() {})
+}
+
+func (h *Holder) handle(
+	ctx context.Context, request *webhooks.Request, record func(),
+) (*admissionv1.AdmissionResponse, error) {
 	namespace, err := h.get(ctx, request.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("failed to get Namespace %q: %w", request.Namespace, err)
 	}
-	switch decide(request.Operation, namespace) {
+	decision := decide(request.Operation, namespace)
+	if decision != decideAllow && h.isAudited.Load() {
+		record()
+		return &admissionv1.AdmissionResponse{Allowed: true}, nil // The gate adds the warning.
+	}
+	switch decision {
 	case decideHold:
 		return h.hold(ctx, request, namespace)
 	case decideFail:

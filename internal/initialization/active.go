@@ -31,8 +31,8 @@ func EnforcedCondition(set *internalv1alpha1.NamespaceInitializerSet) (condition
 }
 
 // ActiveCondition returns the Active condition of a configuration. The given reason and message
-// describe whether the API server enforces the merged set. If the set is enforced, the reason is
-// v1alpha1.ReasonEnforced.
+// describe whether the API server enforces the merged set. If new Namespaces get its initializers, the reason is
+// v1alpha1.ReasonEnforced or v1alpha1.ReasonAuditMode.
 func ActiveCondition(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, merged Merged, reason, message string,
 ) metav1.Condition {
@@ -50,7 +50,7 @@ func ActiveCondition(
 	case slices.Contains(merged.Excluded, configuration.Name):
 		condition.Reason = v1alpha1.ReasonTooManyInitializers
 		condition.Message = tooManyInitializersMessage()
-	case reason != v1alpha1.ReasonEnforced:
+	case reason != v1alpha1.ReasonEnforced && reason != v1alpha1.ReasonAuditMode:
 	case len(configuration.Initializers) == 0:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = v1alpha1.ReasonEmpty

@@ -30,6 +30,8 @@ type Merged struct {
 	// TooLarge are the names in Excluded of configurations that exceed the maximum size or the maximum
 	// number of waiting subjects, sorted.
 	TooLarge []string
+	// limit are the requirements of Limit.
+	limit []v1alpha1.NamespaceSelectorRequirement
 	// Overridden maps the name of a configuration to the effective entries that override settings of
 	// its initializers.
 	Overridden map[string][]internalv1alpha1.EffectiveInitializer
@@ -144,7 +146,8 @@ func (m *Merged) AddTemplates(
 		// The caller's list shares its array.
 		m.Initializers = slices.Concat(
 			[]internalv1alpha1.EffectiveInitializer{{
-				Name: v1alpha1.TemplatesInitializer, InitializerSettings: v1alpha1.DefaultInitializerSettings(),
+				Name:                v1alpha1.TemplatesInitializer,
+				InitializerSettings: limited(v1alpha1.DefaultInitializerSettings(), m.limit),
 			}}, m.Initializers)
 	}
 	return effective

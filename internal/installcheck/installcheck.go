@@ -44,6 +44,10 @@ type Result struct {
 	Check string
 	// Err is the error of a failed check, or nil.
 	Err error
+	// IsUnknown reports whether Err is why the check has no result.
+	IsUnknown bool
+	// Warning describes what an administrator should know although the check passed; "" if there is nothing.
+	Warning string
 }
 
 // Run runs all checks, even if some fail.
@@ -54,11 +58,12 @@ func (c *Checker) Run(ctx context.Context) []Result {
 	}
 	set, err := c.readSet(ctx)
 	results = append(results, Result{Check: checkSet, Err: err})
+	policies := Result{Check: checkPolicies, Err: err}
 	if err == nil {
-		err = checkEnforced(set)
+		policies.Warning, policies.Err = checkEnforced(set)
 	}
 	return append(results,
-		Result{Check: checkPolicies, Err: err},
+		policies,
 		Result{Check: checkLimits, Err: c.checkLimits(ctx)},
 		Result{Check: checkCondition, Err: c.checkCondition(ctx)},
 	)
@@ -76,9 +81,14 @@ func Join(results []Result) error {
 // Print writes one line for each result.
 func Print(out io.Writer, results []Result) {
 	for _, result := range results {
-		if result.Err != nil {
+		switch {
+		case result.Err != nil && result.IsUnknown:
+			fmt.Fprintf(out, "?     %s: %v\n", result.Check, result.Err)
+		case result.Err != nil:
 			fmt.Fprintf(out, "FAIL  %s: %v\n", result.Check, result.Err)
-		} else {
+		case result.Warning != "":
+			fmt.Fprintf(out, "warn  %s: %s\n", result.Check, result.Warning)
+		default:
 			fmt.Fprintf(out, "ok    %s\n", result.Check)
 		}
 	}
@@ -112,13 +122,17 @@ func (c *Checker) readSet(ctx context.Context) (*internalv1alpha1.NamespaceIniti
 	return set, nil
 }
 
-// checkEnforced returns an error that explains why the admission controller does not report the set as enforced.
-func checkEnforced(set *internalv1alpha1.NamespaceInitializerSet) error {
+// checkEnforced returns an error that explains why the admission controller does not report the set as enforced, or a
+// warning in audit mode.
+func checkEnforced(set *internalv1alpha1.NamespaceInitializerSet) (warning string, err error) {
 	enforced, _ := initialization.EnforcedCondition(set)
-	if enforced.Status != metav1.ConditionTrue {
-		return errors.New(enforced.Message)
+	switch {
+	case enforced.Reason == v1alpha1.ReasonAuditMode:
+		return enforced.Message, nil
+	case enforced.Status != metav1.ConditionTrue:
+		return "", errors.New(enforced.Message)
 	}
-	return nil
+	return "", nil
 }
 
 func (c *Checker) checkLimits(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
@@ -73,9 +74,12 @@ func TestCheckEnforced(t *testing.T) {
 	for name, test := range map[string]struct {
 		observed int64
 		status   metav1.ConditionStatus
+		reason   string
 		want     string
+		warns    bool
 	}{
 		"enforced":          {observed: 2, status: metav1.ConditionTrue},
+		"audit mode":        {observed: 2, status: metav1.ConditionFalse, reason: v1alpha1.ReasonAuditMode, warns: true},
 		"not enforced":      {observed: 2, status: metav1.ConditionFalse, want: "the API server lacks"},
 		"earlier set":       {observed: 1, status: metav1.ConditionTrue, want: "--controllers=admission"},
 		"without condition": {observed: 2, want: "--controllers=admission"},
@@ -85,10 +89,14 @@ func TestCheckEnforced(t *testing.T) {
 			set.Status.ObservedGeneration = test.observed
 			if test.status != "" {
 				set.Status.Conditions = []metav1.Condition{{
-					Type: internalv1alpha1.ConditionEnforced, Status: test.status, Message: "the API server lacks a policy",
+					Type: internalv1alpha1.ConditionEnforced, Status: test.status, Reason: test.reason,
+					Message: "the API server lacks a policy",
 				}}
 			}
-			err := checkEnforced(set)
+			warning, err := checkEnforced(set)
+			if (warning != "") != test.warns {
+				t.Errorf("got warning %q", warning)
+			}
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}

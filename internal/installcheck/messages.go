@@ -5,6 +5,7 @@ package installcheck
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -21,8 +22,31 @@ const (
 	checkCondition = "namespaces get the " + v1alpha1.ConditionInitializing + " condition"
 )
 
+// Names of the checks of an administrator.
+const (
+	checkAdmissionLeader = "the leader of the controller admission renews its Lease"
+	checkReachable       = "API servers reach the webhooks"
+)
+
 // Errors of the checks.
-const msgLeaderStopped = "the last leader has stopped, and no manager has acquired the Lease since"
+const (
+	msgLeaderStopped = "the last leader has stopped, and no manager has acquired the Lease since"
+	msgUnreachable   = "the API server cannot reach the webhooks: it admitted an invalid NamespaceTemplate in a dry run; " +
+		"check the Pods, and NetworkPolicies and firewalls between API servers and port 9443 of the Pods"
+	msgNoWebhooks = "they are not installed, so writes to initializing namespaces are rejected at once"
+)
+
+func checkAccount(account string) string {
+	return fmt.Sprintf("ServiceAccount %s has its permissions", account)
+}
+
+func msgLacks(missing []string) string {
+	return fmt.Sprintf("it is not authorized to %s; apply the manifests again", strings.Join(missing, ", "))
+}
+
+func msgNoCertificate(webhook string) string {
+	return fmt.Sprintf("webhook %s has no caBundle: no certificate has been issued yet", webhook)
+}
 
 func msgNoLease(namespace string) string {
 	return fmt.Sprintf("no manager in namespace %q has been elected as leader yet; run: %s",

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
@@ -31,6 +32,8 @@ type Options struct {
 	NamespaceFinalizer corev1.FinalizerName
 	// GracePeriod is the time between the deletion of a namespace and the removal of its namespace finalizer.
 	GracePeriod graceperiod.GracePeriod
+	// NamespaceRequirements are requirements of new Namespaces with initializers, in addition to those of the selectors.
+	NamespaceRequirements []v1alpha1.NamespaceSelectorRequirement
 	// NamespaceWorkers is the number of initializing Namespaces that are reconciled concurrently. The default is 10.
 	NamespaceWorkers int
 	// TemplateWorkers is the number of new Namespaces to which templates are applied concurrently. The default is 16.

@@ -154,10 +154,11 @@ func setupInitializers(
 		HealthChecker: &initializerhealth.Checker{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock,
 		},
-		SystemNamespace: options.SystemNamespace,
-		Operator:        self,
-		Revisions:       revisions,
-		RevisionCache:   templates,
+		SystemNamespace:       options.SystemNamespace,
+		NamespaceRequirements: options.NamespaceRequirements,
+		Operator:              self,
+		Revisions:             revisions,
+		RevisionCache:         templates,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
 	}

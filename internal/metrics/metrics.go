@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -65,6 +68,8 @@ var (
 
 	holdWritesTotal = newCounters("hold_writes_total", helpHoldWritesTotal, "outcome")
 
+	earlyWritesTotal = newCounters("early_writes_total", helpEarlyWritesTotal, "resource", "subject")
+
 	holdDuration = prometheus.NewHistogram(durationOptions("hold_duration_seconds", helpHoldDuration,
 		[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30}))
 
@@ -111,7 +116,7 @@ func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		buildInfo, NamespacesBlocked, DiagnosesTotal, DiagnosisDuration, DiagnosisRequestsTotal, InitializationDuration,
 		InitializersSkippedTotal, FinalizationDuration, effectiveSetStatus, finalizationGracePeriod, objectsDeletedTotal,
-		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, holdWritesTotal,
+		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, holdWritesTotal, earlyWritesTotal,
 		holdDuration, holdWrites, TemplateApplyDuration, TemplateConflictsTotal, templateWritesTotal, namespaces,
 	}
 }
@@ -193,7 +198,8 @@ func Seconds(start, end time.Time) float64 {
 // condition.
 func SetEffectiveSetStatus(reason string) {
 	for _, possible := range []string{
-		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRejected,
+		v1alpha1.ReasonEnforced, v1alpha1.ReasonAuditMode, v1alpha1.ReasonEnforcementPending,
+		v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRejected,
 	} {
 		value := 0.0
 		if possible == reason {
@@ -248,4 +254,24 @@ func (HoldRecorder) Held() func(hold.Outcome) {
 // Answered implements hold.Recorder.
 func (HoldRecorder) Answered(outcome hold.Outcome) {
 	holdWritesTotal.WithLabelValues(string(outcome)).Inc()
+}
+
+// builtInResources are the resources of the API groups that client-go contains.
+var builtInResources = func() map[schema.GroupResource]bool {
+	resources := map[schema.GroupResource]bool{}
+	for kind := range clientgoscheme.Scheme.AllKnownTypes() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		resources[resource.GroupResource()] = true
+	}
+	return resources
+}()
+
+// RecordEarlyWrite counts a write that the gate has admitted in audit mode. The resource is "other" unless it is
+// built-in, and the subject is User or ServiceAccount, so the number of time series is bounded.
+func RecordEarlyWrite(resource schema.GroupResource, subject string) {
+	name := resource.String()
+	if !builtInResources[resource] {
+		name = "other"
+	}
+	earlyWritesTotal.WithLabelValues(name, subject).Inc()
 }

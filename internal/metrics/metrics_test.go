@@ -25,7 +25,7 @@ var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 // value of the label.
 func TestSetEffectiveSetStatus(t *testing.T) {
 	reasons := []string{
-		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending,
+		v1alpha1.ReasonEnforced, v1alpha1.ReasonAuditMode, v1alpha1.ReasonEnforcementPending,
 		v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRejected,
 	}
 	t.Cleanup(effectiveSetStatus.Reset)

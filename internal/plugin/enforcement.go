@@ -5,91 +5,250 @@ package plugin
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	admissionv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/expiry"
-	"github.com/nslifecycle/nslifecycle/internal/guardrails"
-	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
-
-// enforcement is whether the cluster enforces what a label or an annotation of a Namespace asks for.
-type enforcement string
 
 const (
-	enforced           enforcement = "Enforced"
-	notEnforced        enforcement = "NotEnforced"
-	enforcementUnknown enforcement = "Unknown"
+	// modeAudit, modeEnforce and modeMixed are what the bindings of the gate do with early writes.
+	modeAudit   = "audit"
+	modeEnforce = "enforce"
+	modeMixed   = "mixed"
+
+	// observationTimeout is how long the command waits until the operator has observed a change.
+	observationTimeout  = 15 * time.Second
+	observationInterval = 200 * time.Millisecond
 )
 
-// policyReader reads the policies for deletion protection and expiry if a Namespace uses them.
-type policyReader struct {
+// modeTexts describe the modes.
+var modeTexts = map[string]string{
+	modeAudit:   "API servers admit writes before a namespace is initialized with a warning, and record them in their audit log.",
+	modeEnforce: "Writes before a namespace is initialized are held, and rejected without the hold webhook.",
+	modeMixed:   "Some bindings of the gate deny writes before a namespace is initialized, and others only warn.",
+}
+
+type enforcementOptions struct {
 	*session
-	isRead   bool
-	policies []admissionv1.ValidatingAdmissionPolicy
-	bindings []admissionv1.ValidatingAdmissionPolicyBinding
-	// unread is why the policies are not known.
-	unread []string
+	output printer.Output
 }
 
-// protection returns whether the label for deletion protection is enforced, or "" if the Namespace does not have it.
-func (r *policyReader) protection(ctx context.Context, namespace *corev1.Namespace) enforcement {
-	if !nsobject.IsProtected(namespace) {
-		return ""
+func newEnforcementCommand(session *session) *cobra.Command {
+	options := &enforcementOptions{session: session}
+	command := &cobra.Command{
+		Use:   "enforcement [audit | enforce]",
+		Short: "Show or set whether early writes are rejected or only audited",
+		Long: `Show or set what API servers do with early writes: writes to initializing namespaces by users
+without the verb "initialize" or "provision".
+
+In audit mode, API servers admit them with a warning. The hold webhook records who sends them, in
+Events in the namespace of the operator. The command prints this record, and how to allow a user to
+write early. API servers delete an Event an hour after the last write of the user (--event-ttl).
+The record does not contain subresources such as exec, nor Events of the control plane; the audit
+logs of API servers do. Unless the webhooks verify client certificates, every Pod that reaches them
+can add to the record: grant nothing to a user that you do not know.
+
+The mode is the validationActions of the ValidatingAdmissionPolicyBindings of the policy "gate". The
+operator copies it to those of "waiting-subjects". All other policies are enforced in both modes.`,
+		Example: `  # Show the mode and the early writes
+  kubectl nslifecycle enforcement
+
+  # Admit early writes with a warning
+  kubectl nslifecycle enforcement audit
+
+  # Reject early writes
+  kubectl nslifecycle enforcement enforce`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && args[0] != modeAudit && args[0] != modeEnforce {
+				return fmt.Errorf("the argument must be %s or %s, got %s", modeAudit, modeEnforce, strings.Join(args, ", "))
+			}
+			return nil
+		},
+		ValidArgs: []string{modeAudit, modeEnforce},
+		RunE: func(command *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return options.show(command.Context())
+			}
+			return options.set(command.Context(), args[0])
+		},
 	}
-	return r.enforcementOf(ctx, internalv1alpha1.PolicyProtection)
+	options.output.AddFlag(command)
+	return command
 }
 
-// expiry returns whether the operator deletes the Namespace after its expiry, or "" if there is none. The operator
-// reports in a condition that it does.
-func (r *policyReader) expiry(ctx context.Context, namespace *corev1.Namespace) enforcement {
-	if expirationTime(namespace) == nil {
-		return ""
-	}
-	if !expiry.IsScheduled(namespace) || r.enforcementOf(ctx, internalv1alpha1.PolicyExpiry) == notEnforced {
-		return notEnforced
-	}
-	return enforced
+// operatorClient returns a client for the types of the operator.
+func (s *session) operatorClient() (client.Client, error) {
+	return newClient(s, func(config *rest.Config) (client.Client, error) {
+		return client.New(config, client.Options{Scheme: scheme.New()})
+	})
 }
 
-func (r *policyReader) enforcementOf(ctx context.Context, policy string) enforcement {
-	if !r.isRead {
-		r.isRead = true
-		if err := r.read(ctx); err != nil {
-			r.unread = []string{err.Error()}
+// gateBindings returns the bindings that determine the mode.
+func gateBindings(
+	ctx context.Context, reader client.Reader,
+) ([]admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
+	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+	if err := reader.List(ctx, &bindings, client.MatchingLabels{internalv1alpha1.LabelPolicy: internalv1alpha1.PolicyGate}); err != nil {
+		return nil, fmt.Errorf("failed to list the bindings of the gate: %w", err)
+	}
+	if len(bindings.Items) == 0 {
+		return nil, errors.New("the cluster has no ValidatingAdmissionPolicyBinding of nslifecycle, so writes before a " +
+			"namespace is initialized are not rejected")
+	}
+	return bindings.Items, nil
+}
+
+func isDenying(binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+	return slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny)
+}
+
+// modeOf returns the mode that bindings have together.
+func modeOf(bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding) string {
+	denying := 0
+	for i := range bindings {
+		if isDenying(&bindings[i]) {
+			denying++
 		}
 	}
-	switch {
-	case len(r.unread) > 0:
-		return enforcementUnknown
-	case guardrails.IsEnforced(policy, r.policies, r.bindings):
-		return enforced
+	switch denying {
+	case 0:
+		return modeAudit
+	case len(bindings):
+		return modeEnforce
 	}
-	return notEnforced
+	return modeMixed
 }
 
-func (r *policyReader) read(ctx context.Context) error {
-	client, err := newClient(r.session, admissionv1client.NewForConfig)
+// show prints the mode and the early writes.
+func (o *enforcementOptions) show(ctx context.Context) error {
+	reader, err := o.operatorClient()
 	if err != nil {
 		return err
 	}
-	options := metav1.ListOptions{LabelSelector: internalv1alpha1.LabelPolicy}
-	policies, err := client.ValidatingAdmissionPolicies().List(ctx, options)
-	if apierrors.IsNotFound(err) {
-		return nil // The API server does not serve policies.
-	}
+	bindings, err := gateBindings(ctx, reader)
 	if err != nil {
 		return err
 	}
-	bindings, err := client.ValidatingAdmissionPolicyBindings().List(ctx, options)
+	mode := modeOf(bindings)
+	set, err := effectiveSet(ctx, reader)
 	if err != nil {
 		return err
 	}
-	r.policies, r.bindings = policies.Items, bindings.Items
-	return nil
+	writes, err := listEarlyWrites(ctx, reader, set)
+	if err != nil {
+		return err
+	}
+	if o.output.IsStructured() {
+		return o.output.Print(o.Out, "Enforcement", map[string]any{"mode": mode, "earlyWrites": writes})
+	}
+	printf(o.Out, "Mode: %s. %s", mode, modeTexts[mode])
+	if mode == modeMixed {
+		o.warnf("Set the mode again, with: %s", o.withConnection(displayName+" enforcement "+modeEnforce))
+	}
+	if !isObserved(mode, set) {
+		o.warnf("The operator has not observed the mode yet; until then, the hold webhook uses the previous one.")
+	}
+	return o.printEarlyWrites(writes)
+}
+
+func effectiveSet(ctx context.Context, reader client.Reader) (*internalv1alpha1.NamespaceInitializerSet, error) {
+	set := &internalv1alpha1.NamespaceInitializerSet{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: internalv1alpha1.EffectiveSetName}, set); err != nil {
+		return nil, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", internalv1alpha1.EffectiveSetName, err)
+	}
+	return set, nil
+}
+
+// isObserved reports whether the operator has observed a mode. It holds writes in all modes other than audit.
+func isObserved(mode string, set *internalv1alpha1.NamespaceInitializerSet) bool {
+	return (mode == modeAudit) == (set.Status.Enforcement == internalv1alpha1.EnforcementAudit)
+}
+
+// set changes the mode.
+func (o *enforcementOptions) set(ctx context.Context, mode string) error {
+	writer, err := o.operatorClient()
+	if err != nil {
+		return err
+	}
+	bindings, err := gateBindings(ctx, writer)
+	if err != nil {
+		return err
+	}
+	actions := []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	if mode == modeAudit {
+		actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn, admissionregistrationv1.Audit}
+	}
+	managers := map[string]bool{}
+	for i := range bindings {
+		binding := &bindings[i]
+		if manager := managerOf(binding); manager != "" {
+			managers[manager] = true
+		}
+		before := binding.DeepCopy()
+		binding.Spec.ValidationActions = actions
+		if err := writer.Patch(ctx, binding, client.MergeFrom(before), client.FieldOwner(commandName)); err != nil {
+			return fmt.Errorf("failed to change ValidatingAdmissionPolicyBinding %q: %w", binding.Name, err)
+		}
+		fmt.Fprintf(o.Out, "%s patched (%s)\n", binding.Name, mode)
+	}
+	for _, manager := range slices.Sorted(maps.Keys(managers)) {
+		o.warnf("%s manages the bindings and can revert this change. Also set the mode there: with the component "+
+			"config/audit, or with the value enforcement of the chart.", manager)
+	}
+	o.waitObserved(ctx, writer, mode)
+	return ctx.Err()
+}
+
+// waitObserved waits until the operator has observed the mode. API servers do not depend on it.
+func (o *enforcementOptions) waitObserved(ctx context.Context, reader client.Reader, mode string) {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, observationInterval, observationTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			set, err := effectiveSet(ctx, reader)
+			last = err
+			return err == nil && isObserved(mode, set), nil
+		})
+	switch {
+	case last != nil && ctx.Err() == nil:
+		o.warnf("It is unknown whether the operator has observed the mode: %v", last)
+	case err != nil && ctx.Err() == nil:
+		o.warnf("The operator has not observed the mode in %s; until then, the hold webhook uses the previous one.",
+			observationTimeout)
+	}
+}
+
+// managerOf returns the tool that keeps an object as in its source, or "".
+func managerOf(object metav1.Object) string {
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+	for _, tool := range []struct {
+		marks map[string]string
+		key   string
+		name  string
+	}{
+		{annotations, "argocd.argoproj.io/tracking-id", "Argo CD"},
+		{labels, "argocd.argoproj.io/instance", "Argo CD"},
+		{labels, "kustomize.toolkit.fluxcd.io/name", "Flux (Kustomization)"},
+		{labels, "helm.toolkit.fluxcd.io/name", "Flux (HelmRelease)"},
+		{annotations, "meta.helm.sh/release-name", "Helm"},
+	} {
+		if value := tool.marks[tool.key]; value != "" {
+			name, _, _ := strings.Cut(value, ":") // Argo CD adds the object to the name of the application.
+			return fmt.Sprintf("%s %q", tool.name, name)
+		}
+	}
+	return ""
 }

@@ -66,8 +66,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		Short:       "Create, explain, delete and repair namespaces",
 		Long: `Create, explain, delete and repair namespaces.
 
-All commands work on any cluster, with or without the nslifecycle operator, except those of
-"template" that read NamespaceTemplates.
+All commands work on any cluster, with or without the nslifecycle operator, except "check",
+"enforcement" and those of "template" that read NamespaceTemplates.
 
 Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupted.`,
 		// report prints errors.
@@ -85,8 +85,10 @@ Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupt
 	session.addFlags(root)
 	root.AddCommand(
 		newBackupCommand(session),
+		newCheckCommand(session),
 		newCreateCommand(session),
 		newDeleteCommand(session),
+		newEnforcementCommand(session),
 		newExplainCommand(session),
 		newFinalizeCommand(session),
 		newListCommand(session),

@@ -16,6 +16,8 @@ const (
 	InstallCommand           = "kubectl apply -k config/default"
 	installExpiryCommand     = "kubectl apply -k config/expiry"
 	installProtectionCommand = "kubectl apply -k config/protection"
+	// EnforceCommand ends the audit mode.
+	EnforceCommand = "kubectl nslifecycle enforcement enforce"
 )
 
 // Messages of the Active condition.
@@ -56,6 +58,12 @@ func msgPending(state mutation.State) string {
 func msgTemplatesUnprotected(missing []string) string {
 	return fmt.Sprintf("; the API server lacks %s, so it does not enforce the rules of NamespaceTemplates",
 		strings.Join(missing, ", "))
+}
+
+func msgAudited(bindings []string) string {
+	return fmt.Sprintf("; audit mode: the API server admits writes before a namespace is initialized and only warns, because "+
+		"of the validationActions of ValidatingAdmissionPolicyBindings %s; to enforce the gate, run: %s",
+		strings.Join(bindings, ", "), EnforceCommand)
 }
 
 func msgUnlimited(missing []string) string {

@@ -29,8 +29,15 @@ type installed struct {
 	// names are the names of the installed policies. A policy of another kind with the same label is not a
 	// policy of this project.
 	names map[policy][]string
-	// bindings are the numbers of bindings by the kind and name of the policy.
-	bindings map[[2]string]int
+	// bindings are the bindings by the kind and name of the policy.
+	bindings map[[2]string][]binding
+}
+
+// binding is a binding of a policy.
+type binding struct {
+	name string
+	// isAudited reports whether the API server admits the requests that the policy does not allow.
+	isAudited bool
 }
 
 // policy identifies a policy of this project by its kind and label.
@@ -46,6 +53,12 @@ func (p policy) requiredBindings() int {
 		return 2
 	}
 	return 1
+}
+
+// canBeAudited reports whether an administrator may choose that the API server only warns of what the policy does not
+// allow. All other policies protect state.
+func (p policy) canBeAudited() bool {
+	return p.label == internalv1alpha1.PolicyGate || p.label == internalv1alpha1.PolicyWaitingSubjects
 }
 
 const (
@@ -81,10 +94,10 @@ func (i *installed) addMutating(ctx context.Context, reader client.Reader) error
 		}
 	}
 	for k := range bindings.Items {
-		binding := &bindings.Items[k]
-		i.bindings[[2]string{mutatingKind, binding.Spec.PolicyName}]++
-		if i.inject != nil && binding.Spec.PolicyName == i.inject.Name {
-			i.injectBinding = binding
+		bound := &bindings.Items[k]
+		i.bind(mutatingKind, bound.Spec.PolicyName, binding{name: bound.Name})
+		if i.inject != nil && bound.Spec.PolicyName == i.inject.Name {
+			i.injectBinding = bound
 		}
 	}
 	return nil
@@ -98,7 +111,7 @@ func list(ctx context.Context, reader client.Reader) (installed, error) {
 		return installed{}, err
 	}
 	found := installed{
-		names: map[policy][]string{}, bindings: map[[2]string]int{},
+		names: map[policy][]string{}, bindings: map[[2]string][]binding{},
 		validating: map[string][]*admissionv1.ValidatingAdmissionPolicy{},
 	}
 	for i := range validating.Items {
@@ -107,8 +120,11 @@ func list(ctx context.Context, reader client.Reader) (installed, error) {
 		found.add(validatingKind, policy)
 		found.validating[label] = append(found.validating[label], policy)
 	}
-	for _, binding := range bindings.Items {
-		found.bindings[[2]string{validatingKind, binding.Spec.PolicyName}]++
+	for i := range bindings.Items {
+		spec := &bindings.Items[i].Spec
+		found.bind(validatingKind, spec.PolicyName, binding{
+			name: bindings.Items[i].Name, isAudited: !slices.Contains(spec.ValidationActions, admissionv1.Deny),
+		})
 	}
 	return found, nil
 }
@@ -127,6 +143,29 @@ func listPolicies(
 func (i *installed) add(kind string, object client.Object) {
 	key := policy{kind: kind, label: object.GetLabels()[internalv1alpha1.LabelPolicy]}
 	i.names[key] = append(i.names[key], object.GetName())
+}
+
+func (i *installed) bind(kind, policy string, bound binding) {
+	key := [2]string{kind, policy}
+	i.bindings[key] = append(i.bindings[key], bound)
+}
+
+// audited returns the names of the bindings of policies that admit early writes, sorted, and whether no binding denies
+// them.
+func (i *installed) audited(labels ...string) (names []string, areAll bool) {
+	areAll = true
+	for _, label := range labels {
+		for _, name := range i.names[policy{kind: validatingKind, label: label}] {
+			for _, bound := range i.bindings[[2]string{validatingKind, name}] {
+				areAll = areAll && bound.isAudited
+				if bound.isAudited {
+					names = append(names, bound.name)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, areAll && len(names) > 0
 }
 
 // mutating returns the policies in config/mutating.
@@ -234,9 +273,14 @@ func (i installed) missing(required []policy) []string {
 	for _, policy := range required {
 		bindings, isUnbound := 0, false
 		for _, name := range i.names[policy] {
-			count := i.bindings[[2]string{policy.kind, name}]
-			bindings += count
-			isUnbound = isUnbound || count == 0
+			bound := i.bindings[[2]string{policy.kind, name}]
+			bindings += len(bound)
+			isUnbound = isUnbound || len(bound) == 0
+			for _, binding := range bound {
+				if binding.isAudited && !policy.canBeAudited() {
+					missing = append(missing, fmt.Sprintf("validationActions Deny in %sBinding %q", policy.kind, binding.name))
+				}
+			}
 		}
 		switch {
 		case len(i.names[policy]) == 0:

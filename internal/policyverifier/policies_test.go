@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
@@ -68,6 +69,13 @@ func TestMissingPolicies(t *testing.T) {
 		},
 		"the label of a binding is ignored": {
 			installed: append(without("gate-binding"), policytest.ValidatingBinding("other", "whatever", "nslifecycle-gate")),
+		},
+		"a binding of the gate only warns": {
+			installed: append(without("gate-binding"), audited("gate-binding", internalv1alpha1.PolicyGate)),
+		},
+		"a binding of a policy that protects state only warns": {
+			installed: append(without("guard-binding"), audited("guard-binding", internalv1alpha1.PolicyGuard)),
+			want:      []string{`validationActions Deny in ValidatingAdmissionPolicyBinding "guard-binding"`},
 		},
 		"a policy of the wrong kind": {
 			installed: append(without("nslifecycle-inject", "inject-binding"),
@@ -139,6 +147,55 @@ func TestApplyPolicies(t *testing.T) {
 					g.Expect(policy.OwnerReferences).To(ConsistOf(HaveField("Name", "prefix-gate")))
 				}
 			}
+		})
+	}
+}
+
+// audited returns a binding that admits what its policy does not allow.
+func audited(name, label string) *admissionv1.ValidatingAdmissionPolicyBinding {
+	binding := policytest.ValidatingBinding(name, label, "nslifecycle-"+label)
+	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
+	return binding
+}
+
+func TestAuditMode(t *testing.T) {
+	isGate := func(object client.Object) bool {
+		_, isBinding := object.(*admissionv1.ValidatingAdmissionPolicyBinding)
+		label := object.GetLabels()[internalv1alpha1.LabelPolicy]
+		return isBinding && (label == internalv1alpha1.PolicyGate || label == internalv1alpha1.PolicyWaitingSubjects)
+	}
+	for name, test := range map[string]struct {
+		audits      func(client.Object) bool
+		wantReason  string
+		wantAudited bool
+	}{
+		"no binding": {
+			func(client.Object) bool { return false }, v1alpha1.ReasonEnforced, false,
+		},
+		"all bindings of the gate": {isGate, v1alpha1.ReasonAuditMode, true},
+		"one binding of the gate": {
+			func(object client.Object) bool { return object.GetName() == "gate-binding" },
+			v1alpha1.ReasonAuditMode, false,
+		},
+		"the binding of guard": {
+			func(object client.Object) bool { return isGate(object) || object.GetName() == "guard-binding" },
+			v1alpha1.ReasonPolicyMissing, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			objects := policytest.Default(admissionv1.Fail)
+			for _, object := range objects {
+				if binding, ok := object.(*admissionv1.ValidatingAdmissionPolicyBinding); ok && test.audits(object) {
+					binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn}
+				}
+			}
+			server := policytest.DryRuns{Responses: []policytest.DryRun{{Pending: "rbac.corp.com,quota.corp.com"}}}
+			status, err := newVerifier(interceptor.Funcs{Create: server.Create}, objects...).Verify(
+				t.Context(), policytest.Set("rbac.corp.com", "quota.corp.com"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(status.Reason).To(Equal(test.wantReason), status.Message)
+			g.Expect(status.IsAudited).To(Equal(test.wantAudited))
 		})
 	}
 }

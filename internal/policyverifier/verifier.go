@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,6 +71,8 @@ type PolicyStatus struct {
 	Reason string
 	// Message is the message of the condition.
 	Message string
+	// IsAudited reports whether no binding of the gate denies early writes.
+	IsAudited bool
 	// RetryAfter is the time until the next verification; 0 if no retry is needed before the next
 	// watch event.
 	RetryAfter time.Duration
@@ -99,11 +102,21 @@ func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceIn
 	// Independent of the injection, which a policy of another project can prevent.
 	notConfined, confinementErr := v.ensureConfinement(ctx, set, found)
 	status, err := v.verify(ctx, set, state, found)
+	status.addAudited(found)
 	if status.Reason != "" && notConfined != "" {
 		status.Message += notConfined
 		status.retryAfter(unconfirmedRetryInterval)
 	}
 	return status, errors.Join(err, confinementErr)
+}
+
+// addAudited adds whether API servers admit early writes.
+func (s *PolicyStatus) addAudited(found installed) {
+	audited, areAll := found.audited(internalv1alpha1.PolicyGate, internalv1alpha1.PolicyWaitingSubjects)
+	s.IsAudited = areAll
+	if len(audited) > 0 && s.Reason == v1alpha1.ReasonEnforced {
+		s.Reason, s.Message = v1alpha1.ReasonAuditMode, s.Message+msgAudited(audited)
+	}
 }
 
 // verify verifies the installed policies.
@@ -154,9 +167,18 @@ func (v *Verifier) find(
 	return state, found, err
 }
 
-// Policies returns the policies in config/validating with their bindings.
-func Policies() []*unstructured.Unstructured {
-	return policyapply.Decode(validating.WaitingSubjects, validating.InitializerSubjects, validating.Templates)
+// Policies returns the policies in config/validating with their bindings. The policy waiting-subjects only warns if the
+// gate does.
+func Policies(isAudited bool) []*unstructured.Unstructured {
+	policies := policyapply.Decode(validating.WaitingSubjects, validating.InitializerSubjects, validating.Templates)
+	for _, object := range policies {
+		isBinding := object.GetKind() == validatingKind+"Binding"
+		if isAudited && isBinding && object.GetLabels()[internalv1alpha1.LabelPolicy] == internalv1alpha1.PolicyWaitingSubjects {
+			actions := []string{string(admissionv1.Warn), string(admissionv1.Audit)}
+			utilruntime.Must(unstructured.SetNestedStringSlice(object.Object, actions, "spec", "validationActions"))
+		}
+	}
+	return policies
 }
 
 // applyPolicies applies the policies in config/validating, and returns the installed policies. With the gate policy as
@@ -165,7 +187,8 @@ func (v *Verifier) applyPolicies(ctx context.Context, found installed) (installe
 	if len(found.missing(installedFirst())) > 0 {
 		return found, nil
 	}
-	hasApplied, err := policyapply.Apply(ctx, v.Client, v.Client, found.gate(), Policies())
+	_, isAudited := found.audited(internalv1alpha1.PolicyGate)
+	hasApplied, err := policyapply.Apply(ctx, v.Client, v.Client, found.gate(), Policies(isAudited))
 	if err != nil || !hasApplied {
 		return found, err
 	}

@@ -30,7 +30,27 @@ func headFields() Fields {
 const (
 	fieldObject    = "object"
 	fieldOldObject = "oldObject"
+	fieldOptions   = "options"
 )
+
+// FieldManagerField makes the server decode Request.FieldManager.
+var FieldManagerField = Fields{fieldOptions: {"fieldManager": nil}}
+
+// limit returns the maximum size of what the server decodes of a review.
+func (f Fields) limit() int {
+	limit := maxHead
+	for _, object := range []string{fieldObject, fieldOldObject} {
+		if f.has(object) {
+			limit += maxObject
+		}
+	}
+	return limit
+}
+
+func (f Fields) has(name string) bool {
+	_, ok := f[name]
+	return ok
+}
 
 // reviewFields returns the parts of a review that a webhook decodes. decodeReview stops at the object, even if it is
 // not decoded.

@@ -27,7 +27,7 @@ import (
 type Webhook struct {
 	// Path is a path or, with a slash at its end, a prefix of paths.
 	Path string
-	// Fields are the parts of the object and of the oldObject of a request that the server decodes.
+	// Fields are the parts of the object, the oldObject and the options of a request that the server decodes.
 	Fields Fields
 	// Handle returns the response to a request. If it returns an error, the server refuses the review.
 	Handle HandlerFunc

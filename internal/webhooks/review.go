@@ -27,6 +27,9 @@ type Request struct {
 	Operation admissionv1.Operation
 	// Username is the name of the user.
 	Username string
+	// FieldManager is the field manager that the client sets in the options of the request, if the webhook decodes
+	// FieldManagerField. Most controllers set none.
+	FieldManager string
 	// Subpath follows the path of the webhook, if that is a prefix.
 	Subpath string
 	// Object and OldObject are the JSON of the parts of the objects that the webhook decodes. They have a bounded number
@@ -72,7 +75,7 @@ var errNoReview = errors.New("the body is not an AdmissionReview with a request"
 
 // decodeReview decodes parts of an AdmissionReview, which have at most limit bytes. It is JSON, and never YAML, whose
 // aliases expand. kube-apiserver encodes the fields in the order of the type, so the objects follow all other fields
-// that are used. What comes after them is not read.
+// that are used, except the options. What comes after the last field is not read.
 func decodeReview(body io.Reader, fields Fields, limit int) (*Request, error) {
 	decoder := json.NewDecoder(prune(body, reviewFields(fields), limit))
 	if err := enter(decoder); err != nil {
@@ -89,10 +92,13 @@ func decodeRequest(decoder *json.Decoder, fields Fields) (*Request, error) {
 	var user struct {
 		Username string `json:"username"`
 	}
+	var options struct {
+		FieldManager string `json:"fieldManager"`
+	}
 	targets := map[json.Token]any{
 		"uid": &request.UID, "resource": &request.Resource, "namespace": &request.Namespace, "name": &request.Name,
 		"operation": &request.Operation, "userInfo": &user,
-		fieldObject: &request.Object, fieldOldObject: &request.OldObject,
+		fieldObject: &request.Object, fieldOldObject: &request.OldObject, fieldOptions: &options,
 	}
 	if err := enter(decoder); err != nil {
 		return nil, err
@@ -102,7 +108,7 @@ func decodeRequest(decoder *json.Decoder, fields Fields) (*Request, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name == fieldObject || name == fieldOldObject {
+		if _, isField := fields[fmt.Sprint(name)]; isField {
 			remaining--
 		}
 		if name == fieldObject && len(fields) == 0 {
@@ -112,8 +118,9 @@ func decodeRequest(decoder *json.Decoder, fields Fields) (*Request, error) {
 			return nil, err
 		}
 	}
-	request.Username = user.Username
-	if request.UID == "" || len(fields) > 0 && len(request.Object) == 0 || len(fields) > 1 && len(request.OldObject) == 0 {
+	request.Username, request.FieldManager = user.Username, options.FieldManager
+	if request.UID == "" || fields.has(fieldObject) && len(request.Object) == 0 ||
+		fields.has(fieldOldObject) && len(request.OldObject) == 0 {
 		return nil, errNoReview
 	}
 	return request, errors.Join(checkSize(request.Object), checkSize(request.OldObject))

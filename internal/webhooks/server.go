@@ -54,7 +54,7 @@ func newServer(address string, config *tls.Config, log logr.Logger) *Server {
 // Register adds a webhook, before the server is started.
 func (s *Server) Register(webhook Webhook) {
 	s.handle(handler{
-		path: webhook.Path, limit: maxHead + len(webhook.Fields)*maxObject, decode: webhook.decode,
+		path: webhook.Path, limit: webhook.Fields.limit(), decode: webhook.decode,
 	})
 }
 

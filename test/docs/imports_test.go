@@ -26,13 +26,14 @@ var layers = []string{
 		"internal/policyapply " +
 		"internal/templateset internal/webhooks",
 	"internal/initialization",
-	"internal/diagnosis internal/hold internal/injection internal/template pkg",
+	"internal/diagnosis internal/earlywrites internal/hold internal/injection internal/template pkg",
 	"internal/mutation",
 	"internal/policyverifier",
 	// Controllers and the plugin.
 	"internal/metrics",
 	"internal/diagnoser internal/graceperiod internal/initializerhealth",
-	"internal/controller internal/installcheck internal/plugin",
+	"internal/controller internal/installcheck",
+	"internal/plugin",
 	"internal/manager",
 	"cmd examples",
 }

@@ -5,71 +5,234 @@ package plugin
 
 import (
 	"context"
-	"path/filepath"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-var _ = Describe("Deletion protection and expiry", func() {
-	It("are shown as not enforced, with a warning of the API server, unless they are", func(ctx context.Context) {
-		const label = "nslifecycle.dev/deletion-protection"
-		adminUser := newUser(plane.Admin.Config)
-		namespace := makeNamespace(ctx, admin, "guarded")
-		reader := newRestrictedUser(ctx, plane, unique("reader"), rbacv1.PolicyRule{
-			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list"},
-		})
-		kubectl := func(args ...string) result {
-			GinkgoHelper()
-			done := adminUser.kubectl(ctx, nil, args...)
-			Expect(done.code).To(BeZero(), done.stderr)
-			return done
+// It needs a control plane of its own: other specs expect that early writes are rejected.
+var _ = Describe("enforcement", Ordered, func() {
+	const istiod = "system:serviceaccount:istio-system:istiod"
+	var (
+		audited       *framework.Cluster
+		administrator *user
+		istio         *framework.User
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		audited = framework.Start(ctx)
+		Expect(audited.AggregateClusterRoles(ctx)).To(Succeed())
+		audited.StartHoldingManager(ctx)
+		administrator = newUser(audited.Admin.Config)
+		istio = audited.Impersonate(istiod, "system:serviceaccounts", "system:authenticated")
+		rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}
+		audited.Bind(ctx, "istiod", []rbacv1.PolicyRule{rule},
+			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "istio-system", Name: "istiod"})
+		framework.ExpectAllowed(ctx, istio.Config, rule)
+	})
+
+	// create creates a ConfigMap without the retries of client-go.
+	create := func(ctx context.Context, by *framework.User, namespace string) error {
+		return by.Clientset().CoreV1().RESTClient().Post().MaxRetries(0).Namespace(namespace).Resource("configmaps").
+			Body(wrappers.MakeConfigMap(namespace, unique("early"))).Do(ctx).Error()
+	}
+	set := func(ctx context.Context, mode string) {
+		GinkgoHelper()
+		changed := administrator.run(ctx, "enforcement", mode)
+		Expect(changed.code).To(BeZero(), changed.stderr)
+		Expect(strings.Count(changed.stdout, "patched ("+mode+")")).To(Equal(2))
+		Expect(changed.stderr).To(BeEmpty(), "the operator has observed the mode")
+	}
+
+	It("admits early writes in audit mode, and reports who sent them", func(ctx context.Context) {
+		namespace := audited.CreateInitializing(ctx, "audit").Name
+		By("showing the mode")
+		shown := administrator.run(ctx, "enforcement")
+		Expect(shown.stdout).To(And(ContainSubstring("Mode: enforce."), ContainSubstring("No early writes are recorded.")))
+		Expect(administrator.run(ctx, "enforcement", "off").code).To(Equal(1))
+
+		By("writing in audit mode")
+		set(ctx, "audit")
+		Eventually(func(g Gomega) {
+			start := time.Now()
+			g.Expect(create(ctx, istio, namespace)).To(Succeed())
+			g.Expect(time.Since(start)).To(BeNumerically("<", 2*time.Second))
+		}).WithContext(ctx).Should(Succeed())
+		written := newUser(audited.Ordinary.Config).kubectl(ctx, nil, "create", "configmap", "web", "-n", namespace)
+		Expect(written.code).To(BeZero())
+		Expect(written.stderr).To(ContainSubstring("is being initialized"), "the warning of the gate")
+		Expect(create(ctx, audited.Initializer, namespace)).To(Succeed())
+
+		By("changing state that the policy guard protects")
+		object := wrappers.MakeNamespace(namespace).Obj()
+		Expect(audited.Ordinary.Patch(ctx, object, framework.MergePatch([]byte(
+			`{"metadata":{"annotations":{"nslifecycle.dev/pending-initializers":""}}}`)))).NotTo(Succeed())
+
+		By("reading the status")
+		Eventually(func(g Gomega) {
+			current := audited.EffectiveSet(g, ctx)
+			enforced := meta.FindStatusCondition(current.Status.Conditions, internalv1alpha1.ConditionEnforced)
+			g.Expect(enforced).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonAuditMode)))
+			var configurations v1alpha1.NamespaceInitializerConfigurationList
+			g.Expect(audited.Admin.List(ctx, &configurations)).To(Succeed())
+			g.Expect(configurations.Items).NotTo(BeEmpty())
+			for _, configuration := range configurations.Items {
+				g.Expect(meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionActive)).To(
+					And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonAuditMode)))
+			}
+		}).WithContext(ctx).Should(Succeed())
+
+		By("reading the report")
+		const grant = "kubectl create clusterrolebinding early-writes-istio-system-istiod " +
+			"--clusterrole=nslifecycle-namespace-provisioner --serviceaccount=istio-system:istiod"
+		Eventually(func(g Gomega) {
+			report := administrator.run(ctx, "enforcement", "-o", "json")
+			g.Expect(report.code).To(BeZero(), report.stderr)
+			var decoded struct {
+				Mode        string
+				EarlyWrites []struct {
+					Subject            rbacv1.Subject
+					Writes             int
+					Resources, Clients map[string]int
+					Grant              string
+				}
+			}
+			g.Expect(json.Unmarshal([]byte(report.stdout), &decoded)).To(Succeed())
+			g.Expect(decoded.Mode).To(Equal("audit"))
+			g.Expect(decoded.EarlyWrites).To(HaveLen(2), "the initializer is not recorded")
+			g.Expect(decoded.EarlyWrites).To(ContainElements(
+				And(HaveField("Subject.Name", "istiod"), HaveField("Grant", grant)),
+				And(HaveField("Subject.Name", framework.OrdinaryUser), HaveField("Writes", 1),
+					HaveField("Resources", Equal(map[string]int{"configmaps": 1})),
+					HaveField("Clients", Equal(map[string]int{"kubectl-create": 1}))),
+			))
+		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
+		text := administrator.run(ctx, "enforcement")
+		Expect(text.stdout).To(And(ContainSubstring("Mode: audit."), ContainSubstring("ServiceAccount istio-system/istiod"),
+			ContainSubstring("configmaps (1)"), ContainSubstring(grant)))
+
+		By("enforcing the gate after the grant")
+		Expect(administrator.kubectl(ctx, nil, strings.Fields(grant)[1:]...).code).To(BeZero())
+		set(ctx, "enforce")
+		Eventually(create).WithArguments(ctx, audited.Ordinary, namespace).WithTimeout(time.Minute).
+			Should(MatchError(apierrors.IsTooManyRequests, "IsTooManyRequests"))
+		Expect(create(ctx, istio, namespace)).To(Succeed())
+	}, SpecTimeout(5*time.Minute))
+
+	It("rejects or admits each write while the mode changes", func(ctx context.Context) {
+		namespace := audited.CreateInitializing(ctx, "toggled").Name
+		var writers sync.WaitGroup
+		toggling, stop := context.WithCancel(ctx)
+		for range 4 {
+			writers.Go(func() {
+				defer GinkgoRecover()
+				for toggling.Err() == nil {
+					if err := create(toggling, audited.Ordinary, namespace); err != nil && toggling.Err() == nil {
+						Expect(apierrors.IsTooManyRequests(err) || apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+					}
+				}
+			})
 		}
-		protection := filepath.Join(controlplane.Root(), "config", "protection")
-		protect := func() string { return kubectl("label", "namespace", namespace.Name, label+"=enabled").stderr }
-		unprotect := func() { kubectl("label", "namespace", namespace.Name, label+"-") }
-		wide := func(of *user) string {
-			GinkgoHelper()
-			return rows(of.run(ctx, "list", namespace.Name, "-o", "wide").stdout)[namespace.Name]
+		for range 3 {
+			set(ctx, "audit")
+			set(ctx, "enforce")
 		}
+		stop()
+		writers.Wait()
+		Eventually(create).WithArguments(ctx, audited.Ordinary, namespace).WithTimeout(time.Minute).ShouldNot(Succeed())
+		Consistently(create).WithArguments(ctx, audited.Ordinary, namespace).WithTimeout(5 * time.Second).ShouldNot(Succeed())
+	}, SpecTimeout(5*time.Minute))
 
-		By("warning of the label and the annotation while nothing enforces them")
+	It("warns if another tool manages the bindings, and if they differ", func(ctx context.Context) {
+		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+		binding.Name = "nslifecycle-gate"
+		Expect(audited.Admin.Patch(ctx, binding, framework.MergePatch([]byte(
+			`{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"nslifecycle"}},"spec":{"validationActions":["Warn"]}}`)))).
+			To(Succeed())
+		Expect(administrator.run(ctx, "enforcement").stdout).To(ContainSubstring("Mode: mixed."))
 		Eventually(func(g Gomega) {
-			g.Expect(protect()).To(ContainSubstring("label " + label + " does not protect the namespace"))
+			current := audited.EffectiveSet(g, ctx)
+			g.Expect(current.Status.Enforcement).To(Equal(internalv1alpha1.EnforcementEnforce), "held unless all bindings audit")
+			enforced := meta.FindStatusCondition(current.Status.Conditions, internalv1alpha1.ConditionEnforced)
+			g.Expect(enforced).To(HaveField("Reason", v1alpha1.ReasonAuditMode))
 		}).WithContext(ctx).Should(Succeed())
-		Expect(kubectl("annotate", "namespace", namespace.Name, "nslifecycle.dev/ttl=8h").stderr).To(
-			ContainSubstring("annotation nslifecycle.dev/ttl has no effect"))
-		Expect(kubectl("annotate", "namespace", namespace.Name, "other=x").stderr).To(BeEmpty())
-		Expect(wide(adminUser)).To(MatchRegexp(` not enforced +not enforced `))
-		Expect(adminUser.run(ctx, "list", namespace.Name, "-o", "jsonpath={.items[0].deletionProtection} {.items[0].expiry}").stdout).
-			To(Equal("NotEnforced NotEnforced"))
-		Expect(adminUser.run(ctx, "explain", namespace.Name).stdout).To(And(
-			ContainSubstring("nothing enforces it"), ContainSubstring("Label "+label+": not enforced")))
-		unread := reader.run(ctx, "list", namespace.Name, "-o", "wide")
-		Expect(rows(unread.stdout)[namespace.Name]).To(MatchRegexp(` <unknown> +not enforced `))
-		Expect(unread.stderr).To(ContainSubstring("Whether deletion protection and expiry are enforced is unknown"))
+		changed := administrator.run(ctx, "enforcement", "enforce")
+		Expect(changed.stderr).To(ContainSubstring(`Flux (Kustomization) "nslifecycle"`))
+		Expect(audited.Admin.Get(ctx, client.ObjectKeyFromObject(binding), binding)).To(Succeed())
+		Expect(binding.Spec.ValidationActions).To(ConsistOf(admissionregistrationv1.Deny))
+		Expect(audited.Admin.Patch(ctx, binding, framework.MergePatch([]byte(
+			`{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":null}}}`)))).To(Succeed())
+	})
 
-		By("enforcing the label")
-		kubectl("apply", "-k", protection)
-		DeferCleanup(func(ctx context.Context) {
-			adminUser.kubectl(ctx, nil, "delete", "-k", protection, "--ignore-not-found")
-		})
-		Expect(wide(adminUser)).To(MatchRegexp(` yes +not enforced `))
+	It("checks the installation", func(ctx context.Context) {
+		// The manager under test runs without leader election.
+		for _, name := range []string{"nslifecycle.dev", "admission.nslifecycle.dev"} {
+			Expect(audited.Admin.Create(ctx, &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name},
+				Spec: coordinationv1.LeaseSpec{
+					HolderIdentity: ptr.To("test"), LeaseDurationSeconds: ptr.To[int32](3600),
+					RenewTime: ptr.To(metav1.NowMicro()),
+				},
+			})).To(Succeed())
+		}
 		Eventually(func(g Gomega) {
-			unprotect()
-			g.Expect(protect()).To(BeEmpty())
-		}).WithContext(ctx).Should(Succeed())
+			checked := administrator.run(ctx, "check")
+			g.Expect(checked.code).To(BeZero())
+			g.Expect(strings.ReplaceAll(checked.stdout, "\n  ", " ")).To(And(
+				ContainSubstring("ok    new namespaces get the initializers of the set\n"),
+				ContainSubstring("ok    API servers reach the webhooks\n"),
+				ContainSubstring("ok    ServiceAccount nslifecycle-controller-manager has its permissions\n"),
+				ContainSubstring("ok    ServiceAccount nslifecycle-admission has its permissions\n"),
+				Not(ContainSubstring("Istio")),
+			))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 
-		By("only warning of the deletion")
-		kubectl("patch", "validatingadmissionpolicybinding", "protection", "--type=merge", `--patch={"spec":{"validationActions":["Warn"]}}`)
-		Expect(wide(adminUser)).To(MatchRegexp(` not enforced +not enforced `))
+		By("adding a controller that writes into new namespaces, in audit mode")
+		manager := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cert-manager", Name: "trust-manager"}}
+		Expect(audited.Admin.Create(ctx, wrappers.MakeNamespace(manager.Namespace).Obj())).To(Succeed())
+		Expect(audited.Admin.Create(ctx, manager)).To(Succeed())
+		set(ctx, "audit")
+		checked := administrator.run(ctx, "check")
+		Expect(checked.code).To(BeZero(), "warnings are not failures")
+		Expect(checked.stdout).To(And(ContainSubstring("warn  new namespaces get the initializers of the set: "),
+			ContainSubstring("audit mode"), ContainSubstring("cert-manager/trust-manager")))
+		set(ctx, "enforce")
+
+		By("checking without permissions")
+		unauthorized := newRestrictedUser(ctx, audited, unique("restricted"), rbacv1.PolicyRule{
+			APIGroups: []string{"internal.nslifecycle.dev"}, Resources: []string{"namespaceinitializersets"}, Verbs: []string{"get"},
+		}).run(ctx, "check")
+		Expect(unauthorized.code).NotTo(BeZero())
+		Expect(unauthorized.stdout).To(ContainSubstring("?     API servers reach the webhooks: "))
+
+		By("removing a permission and the webhook server")
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-admission-rolebinding"}}
+		Expect(audited.Admin.Delete(ctx, binding)).To(Succeed())
+		audited.StopManager()
 		Eventually(func(g Gomega) {
-			unprotect()
-			g.Expect(protect()).To(ContainSubstring("does not protect the namespace"))
-		}).WithContext(ctx).Should(Succeed())
-		unprotect()
-	}, NodeTimeout(testTimeout))
+			failed := administrator.run(ctx, "check")
+			g.Expect(failed.code).To(Equal(3))
+			g.Expect(failed.stdout).To(And(ContainSubstring("FAIL  API servers reach the webhooks: "),
+				ContainSubstring("FAIL  ServiceAccount nslifecycle-admission has its permissions: ")))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	}, SpecTimeout(5*time.Minute))
 })

@@ -25,6 +25,9 @@ control-plane: {{ . }}
 {{/* The flags of the main Deployment. The flag --controllers can be repeated, as in config/. */}}
 {{- define "nslifecycle.mainFlags" -}}
 - {{ printf "--controllers=%s,-admission" .Values.controllers | quote }}
+{{- with .Values.namespaceSelector }}
+- {{ printf "--namespace-selector=%s" . | quote }}
+{{- end }}
 {{- if .Values.webhooks.enabled }}
 - --webhook-bind-address=:{{ .Values.webhooks.port }}
 {{- if ne .Values.hold.duration "10s" }}

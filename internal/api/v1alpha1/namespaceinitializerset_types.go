@@ -14,7 +14,7 @@ const EffectiveSetName = "effective"
 
 // Condition types of the set.
 const (
-	// ConditionEnforced is True while every new Namespace gets the initializers of the set.
+	// ConditionEnforced is True while every new Namespace gets the initializers of the set, and early writes are denied.
 	ConditionEnforced = "Enforced"
 	// ConditionDeletionProtectionEnforced and ConditionExpiryEnforced are True while API servers enforce the optional
 	// policies PolicyProtection and PolicyExpiry. The policy PolicyUnusedSettings reads them.
@@ -136,14 +136,31 @@ type EffectiveInitializer struct {
 	v1alpha1.InitializerSettings `json:",inline"`
 }
 
+// Enforcement is what API servers do with early writes: writes to initializing namespaces that the gate does not admit.
+//
+// +kubebuilder:validation:Enum=Enforce;Audit
+type Enforcement string
+
+// The values of Enforcement.
+const (
+	// EnforcementEnforce: early writes are held, and then rejected.
+	EnforcementEnforce Enforcement = "Enforce"
+	// EnforcementAudit: early writes are admitted with a warning, and recorded.
+	EnforcementAudit Enforcement = "Audit"
+)
+
 // NamespaceInitializerSetStatus describes whether API servers enforce the set.
 type NamespaceInitializerSetStatus struct {
 	// observedGeneration is the generation of the set that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// enforcement is Audit if no binding of the gate denies early writes. Any other value means Enforce.
+	// +optional
+	Enforcement Enforcement `json:"enforcement,omitempty"`
+
 	// conditions are the observed conditions. "Enforced" is True while every new Namespace gets the initializers of
-	// the set.
+	// the set, and early writes are denied.
 	//
 	// +optional
 	// +listType=map
@@ -163,6 +180,7 @@ type NamespaceInitializerSetStatus struct {
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
+// +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.status.enforcement`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'effective'",message="there is one NamespaceInitializerSet, named \"effective\", and the operator writes it; to register initializers, create a NamespaceInitializerConfiguration"
 type NamespaceInitializerSet struct {

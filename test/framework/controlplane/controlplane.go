@@ -230,7 +230,7 @@ func (c *ControlPlane) InstallPolicies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, policy := range slices.Concat(policyverifier.Policies(), mutation.Policies(), mutation.Binding()) {
+	for _, policy := range slices.Concat(policyverifier.Policies(false), mutation.Policies(), mutation.Binding()) {
 		err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(policy), client.FieldOwner("test"),
 			client.ForceOwnership)
 		if err != nil {

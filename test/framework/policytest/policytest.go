@@ -153,7 +153,9 @@ func ValidatingPolicy(name, label string) *admissionv1.ValidatingAdmissionPolicy
 func ValidatingBinding(name, label, policyName string) *admissionv1.ValidatingAdmissionPolicyBinding {
 	return &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: policyMeta(name, label),
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policyName},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policyName, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
 	}
 }
 

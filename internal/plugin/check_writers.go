@@ -1,0 +1,98 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/installcheck"
+	"github.com/nslifecycle/nslifecycle/internal/knownwriters"
+)
+
+// checkKnownWriters returns a result for each installed controller that is known to write into new namespaces.
+// In audit mode, the command enforcement shows all other controllers.
+func checkKnownWriters(
+	ctx context.Context, api client.Client, set *internalv1alpha1.NamespaceInitializerSet,
+) []installcheck.Result {
+	const check = "controllers that write into new namespaces"
+	installed, err := listAccounts(ctx, api)
+	if err != nil {
+		return []installcheck.Result{{Check: check, Err: err, IsUnknown: true}}
+	}
+	var results []installcheck.Result
+	for _, writer := range knownwriters.All() {
+		for _, account := range writer.ServiceAccounts {
+			for _, found := range installed[account.Name] {
+				if account.Namespace != "" && account.Namespace != found.Namespace {
+					continue
+				}
+				result := installcheck.Result{Check: fmt.Sprintf("%s (ServiceAccount %s)", writer.Name, found)}
+				result.Warning, result.Err = adviceFor(ctx, api, writer, found, set)
+				result.IsUnknown = result.Err != nil
+				results = append(results, result)
+			}
+		}
+	}
+	if len(results) == 0 {
+		return []installcheck.Result{{Check: check + ": none is known"}}
+	}
+	return results
+}
+
+// listAccounts returns all ServiceAccounts by name.
+func listAccounts(ctx context.Context, api client.Reader) (map[string][]types.NamespacedName, error) {
+	var accounts metav1.PartialObjectMetadataList
+	accounts.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccountList"))
+	if err := api.List(ctx, &accounts); err != nil {
+		return nil, fmt.Errorf("failed to list ServiceAccounts: %w", err)
+	}
+	byName := map[string][]types.NamespacedName{}
+	for i := range accounts.Items {
+		key := client.ObjectKeyFromObject(&accounts.Items[i])
+		byName[key.Name] = append(byName[key.Name], key)
+	}
+	return byName, nil
+}
+
+// adviceFor returns what an administrator should do about a writer, or "" if its writes are admitted.
+func adviceFor(
+	ctx context.Context, api client.Client, writer knownwriters.Writer, account types.NamespacedName,
+	set *internalv1alpha1.NamespaceInitializerSet,
+) (string, error) {
+	for _, verb := range []string{v1alpha1.VerbProvision, v1alpha1.VerbInitialize} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               serviceaccount.MakeUsername(account.Namespace, account.Name),
+			Groups:             serviceaccount.MakeGroupNames(account.Namespace),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "namespaces"},
+		}}
+		if err := api.Create(ctx, review); err != nil {
+			return "", fmt.Errorf("failed to create a SubjectAccessReview: %w", err)
+		}
+		if review.Status.Allowed {
+			return "", nil
+		}
+	}
+	switch {
+	case writer.Advice == knownwriters.Grant:
+		return fmt.Sprintf("until a namespace is initialized, it cannot write %s; to allow it, run: %s", writer.Writes,
+			grantCommand(rbacv1.Subject{
+				Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name,
+			}, set)), nil
+	case writer.Advice == knownwriters.Exclude:
+		return fmt.Sprintf("it cannot write %s; exclude namespaces with the label %s: %s", writer.Writes,
+			v1alpha1.LabelInitializing, writer.Setting), nil
+	}
+	return "", nil
+}

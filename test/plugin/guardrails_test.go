@@ -1,0 +1,75 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+)
+
+var _ = Describe("Deletion protection and expiry", func() {
+	It("are shown as not enforced, with a warning of the API server, unless they are", func(ctx context.Context) {
+		const label = "nslifecycle.dev/deletion-protection"
+		adminUser := newUser(plane.Admin.Config)
+		namespace := makeNamespace(ctx, admin, "guarded")
+		reader := newRestrictedUser(ctx, plane, unique("reader"), rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list"},
+		})
+		kubectl := func(args ...string) result {
+			GinkgoHelper()
+			done := adminUser.kubectl(ctx, nil, args...)
+			Expect(done.code).To(BeZero(), done.stderr)
+			return done
+		}
+		protection := filepath.Join(controlplane.Root(), "config", "protection")
+		protect := func() string { return kubectl("label", "namespace", namespace.Name, label+"=enabled").stderr }
+		unprotect := func() { kubectl("label", "namespace", namespace.Name, label+"-") }
+		wide := func(of *user) string {
+			GinkgoHelper()
+			return rows(of.run(ctx, "list", namespace.Name, "-o", "wide").stdout)[namespace.Name]
+		}
+
+		By("warning of the label and the annotation while nothing enforces them")
+		Eventually(func(g Gomega) {
+			g.Expect(protect()).To(ContainSubstring("label " + label + " does not protect the namespace"))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(kubectl("annotate", "namespace", namespace.Name, "nslifecycle.dev/ttl=8h").stderr).To(
+			ContainSubstring("annotation nslifecycle.dev/ttl has no effect"))
+		Expect(kubectl("annotate", "namespace", namespace.Name, "other=x").stderr).To(BeEmpty())
+		Expect(wide(adminUser)).To(MatchRegexp(` not enforced +not enforced `))
+		Expect(adminUser.run(ctx, "list", namespace.Name, "-o", "jsonpath={.items[0].deletionProtection} {.items[0].expiry}").stdout).
+			To(Equal("NotEnforced NotEnforced"))
+		Expect(adminUser.run(ctx, "explain", namespace.Name).stdout).To(And(
+			ContainSubstring("nothing enforces it"), ContainSubstring("Label "+label+": not enforced")))
+		unread := reader.run(ctx, "list", namespace.Name, "-o", "wide")
+		Expect(rows(unread.stdout)[namespace.Name]).To(MatchRegexp(` <unknown> +not enforced `))
+		Expect(unread.stderr).To(ContainSubstring("Whether deletion protection and expiry are enforced is unknown"))
+
+		By("enforcing the label")
+		kubectl("apply", "-k", protection)
+		DeferCleanup(func(ctx context.Context) {
+			adminUser.kubectl(ctx, nil, "delete", "-k", protection, "--ignore-not-found")
+		})
+		Expect(wide(adminUser)).To(MatchRegexp(` yes +not enforced `))
+		Eventually(func(g Gomega) {
+			unprotect()
+			g.Expect(protect()).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+
+		By("only warning of the deletion")
+		kubectl("patch", "validatingadmissionpolicybinding", "protection", "--type=merge", `--patch={"spec":{"validationActions":["Warn"]}}`)
+		Expect(wide(adminUser)).To(MatchRegexp(` not enforced +not enforced `))
+		Eventually(func(g Gomega) {
+			unprotect()
+			g.Expect(protect()).To(ContainSubstring("does not protect the namespace"))
+		}).WithContext(ctx).Should(Succeed())
+		unprotect()
+	}, NodeTimeout(testTimeout))
+})
