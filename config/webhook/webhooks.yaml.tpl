@@ -45,7 +45,7 @@ webhooks:
       !({{include "mayProvision" "namespace" "request.namespace"}})
 - name: hold-fallback.nslifecycle.dev
   admissionReviewVersions: [v1]
-  sideEffects: None
+  sideEffects: NoneOnDryRun # Records early writes.
   failurePolicy: Ignore
   timeoutSeconds: 15
   clientConfig:
@@ -68,7 +68,7 @@ webhooks:
   namespaceSelector: *initializing
 - name: hold-fallback-waiting-subjects.nslifecycle.dev
   admissionReviewVersions: [v1]
-  sideEffects: None
+  sideEffects: NoneOnDryRun # Records early writes.
   failurePolicy: Ignore
   timeoutSeconds: 15
   clientConfig:

@@ -4,11 +4,11 @@
 package earlywrites
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -97,27 +97,24 @@ func (r *Recorder) logError(ctx context.Context, err error) {
 
 // The permissions are those of the recorder of Events.
 
-// flush writes the Events of the identities with new writes. It stops at the first error, because the next one is
-// probably the same.
+// flush writes the Events of the identities with new writes.
 func (r *Recorder) flush(ctx context.Context) error {
+	var first error
 	changed := r.record.takeChanged(r.clock.Now())
 	for i := range changed {
 		err := r.writer.Apply(ctx, r.event(&changed[i]), client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
-		if err == nil {
-			continue
+		if err != nil {
+			r.record.retry(changed[i].Subject)
+			first = cmp.Or(first, fmt.Errorf("failed to apply an Event: %w", err))
 		}
-		for _, rest := range changed[i:] {
-			r.record.retry(rest.Subject)
-		}
-		return errors.Join(fmt.Errorf("failed to apply an Event: %w", err), ctx.Err())
 	}
-	return nil
+	return first
 }
 
-// event returns the Event of an identity. Only the annotation and the series of an Event can change.
+// event returns the Event of an identity since its first write. Only the annotation and the series of an Event can change.
 func (r *Recorder) event(identity *entry) *eventsv1ac.EventApplyConfiguration {
 	encoded, _ := json.Marshal(identity.Identity) // Encoding this type cannot fail.
-	sum := sha256.Sum256(fmt.Append(nil, r.instance, identity.Subject))
+	sum := sha256.Sum256(fmt.Append(nil, r.instance, identity.Subject, identity.first.UnixNano()))
 	event := eventsv1ac.Event("early-writes-"+hex.EncodeToString(sum[:16]), r.namespace).
 		WithAnnotations(map[string]string{annotation: string(encoded)}).
 		WithEventTime(metav1.NewMicroTime(identity.first)).

@@ -35,7 +35,7 @@ func Register(ctx context.Context, server *webhooks.Server, informers cache.Info
 	}
 	server.Register(webhooks.Webhook{Path: path, Handle: holder.Handle})
 	server.Register(webhooks.Webhook{
-		Path: fallbackPath, Fields: webhooks.FieldManagerField, Handle: holder.HandleFallback,
+		Path: fallbackPath, Fields: webhooks.OptionsFields, Handle: holder.HandleFallback,
 	})
 	server.Register(webhooks.Webhook{Path: probePath, Handle: admit})
 	server.RegisterAuthorizer(webhooks.Authorizer{Path: authorizePath, Handle: holder.Authorize})
@@ -48,13 +48,15 @@ func admit(context.Context, *webhooks.Request) (*admissionv1.AdmissionResponse, 
 }
 
 // HandleFallback is Handle for the webhook that the API server calls unless Handle has rejected the write. It records
-// the writes that are admitted in audit mode, each once.
+// the writes that are admitted in audit mode, each once, except dry runs.
 func (h *Holder) HandleFallback(
 	ctx context.Context, request *webhooks.Request,
 ) (*admissionv1.AdmissionResponse, error) {
 	return h.handle(ctx, request, func() {
-		h.config.Metrics.Answered(OutcomeAudited)
-		h.config.EarlyWrites.Record(request)
+		if !request.IsDryRun {
+			h.config.Metrics.Answered(OutcomeAudited)
+			h.config.EarlyWrites.Record(request)
+		}
 	})
 }
 

@@ -92,6 +92,11 @@ func (i *Installer) Ensure(ctx context.Context, set *internalv1alpha1.NamespaceI
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
 	switch err := i.Live.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, configuration); {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+		if state.ServesPolicies && set != nil {
+			if err := i.watch(Objects()...); err != nil {
+				return state, err
+			}
+		}
 		i.log(ctx, state)
 		return state, i.bind(ctx, state, set)
 	case err != nil:

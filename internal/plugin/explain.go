@@ -90,9 +90,11 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	explainers := make([]*explainer, len(sessions))
+	for i := range sessions {
+		explainers[i] = &explainer{session: sessions[i], options: o}
+	}
 	errs := make([]error, len(sessions))
 	forEachContext(ctx, sessions, func(i int) {
-		explainers[i] = &explainer{session: sessions[i], options: o}
 		errs[i] = sessions[i].contextError(explainers[i].run(ctx, args))
 	})
 	if err := o.print(explainers, errors.Join(errs...) == nil); err != nil {

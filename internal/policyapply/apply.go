@@ -6,9 +6,11 @@ package policyapply
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,8 +78,12 @@ func Apply(
 		if isCurrent(desired, live) {
 			continue
 		}
-		err = writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
-			client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
+		if live.GetUID() == "" {
+			err = writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
+				client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
+		} else {
+			err = replace(ctx, writer, live, desired)
+		}
 		if apierrors.IsForbidden(err) {
 			return hasApplied, nil
 		}
@@ -88,6 +95,27 @@ func Apply(
 			"name", desired.GetName())
 	}
 	return hasApplied, nil
+}
+
+// replace makes an existing object equal to the desired one: server-side apply would keep match conditions and
+// validationActions that other clients have added, and the API server rejects Deny together with Warn.
+func replace(ctx context.Context, writer client.Client, live, desired *unstructured.Unstructured) error {
+	labels := maps.Clone(live.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, desired.GetLabels())
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": live.GetUID()},
+		{"op": "add", "path": "/metadata/labels", "value": labels},
+		{"op": "add", "path": "/metadata/ownerReferences", "value": desired.GetOwnerReferences()},
+		{"op": "replace", "path": "/spec", "value": desired.Object["spec"]},
+	})
+	utilruntime.Must(err) // JSON values can be encoded.
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(desired.GroupVersionKind())
+	object.SetName(desired.GetName())
+	return writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(nsobject.FieldOwner))
 }
 
 func referenceTo(owner client.Object, scheme *runtime.Scheme) (metav1.OwnerReference, error) {

@@ -65,12 +65,14 @@ func TestApply(t *testing.T) {
 	g.Expect(api.Update(ctx, policy)).To(Succeed())
 	g.Expect(apply()).To(BeFalse())
 	policy.Spec.Validations[0].Expression = "false"
+	policy.Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "added", Expression: "false"}}
 	policy.Labels = nil
 	g.Expect(api.Update(ctx, policy)).To(Succeed())
 	g.Expect(apply()).To(BeTrue())
 	g.Expect(api.Get(ctx, client.ObjectKey{Name: "subjects"}, policy)).To(Succeed())
 	g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
 	g.Expect(policy.Spec.Validations[0].Expression).To(Equal("true"))
+	g.Expect(policy.Spec.MatchConditions).To(BeEmpty())
 	g.Expect(policy.Labels).To(HaveLen(1))
 
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "subjects"}}

@@ -150,17 +150,15 @@ func (i *installed) bind(kind, policy string, bound binding) {
 	i.bindings[key] = append(i.bindings[key], bound)
 }
 
-// audited returns the names of the bindings of policies that admit early writes, sorted, and whether no binding denies
+// audited returns the names of the bindings of the gate that admit early writes, sorted, and whether no binding denies
 // them.
-func (i *installed) audited(labels ...string) (names []string, areAll bool) {
+func (i *installed) audited() (names []string, areAll bool) {
 	areAll = true
-	for _, label := range labels {
-		for _, name := range i.names[policy{kind: validatingKind, label: label}] {
-			for _, bound := range i.bindings[[2]string{validatingKind, name}] {
-				areAll = areAll && bound.isAudited
-				if bound.isAudited {
-					names = append(names, bound.name)
-				}
+	for _, name := range i.names[policy{kind: validatingKind, label: internalv1alpha1.PolicyGate}] {
+		for _, bound := range i.bindings[[2]string{validatingKind, name}] {
+			areAll = areAll && bound.isAudited
+			if bound.isAudited {
+				names = append(names, bound.name)
 			}
 		}
 	}

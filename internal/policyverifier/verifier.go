@@ -112,8 +112,8 @@ func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceIn
 
 // addAudited adds whether API servers admit early writes.
 func (s *PolicyStatus) addAudited(found installed) {
-	audited, areAll := found.audited(internalv1alpha1.PolicyGate, internalv1alpha1.PolicyWaitingSubjects)
-	s.IsAudited = areAll
+	var audited []string
+	audited, s.IsAudited = found.audited()
 	if len(audited) > 0 && s.Reason == v1alpha1.ReasonEnforced {
 		s.Reason, s.Message = v1alpha1.ReasonAuditMode, s.Message+msgAudited(audited)
 	}
@@ -187,7 +187,7 @@ func (v *Verifier) applyPolicies(ctx context.Context, found installed) (installe
 	if len(found.missing(installedFirst())) > 0 {
 		return found, nil
 	}
-	_, isAudited := found.audited(internalv1alpha1.PolicyGate)
+	_, isAudited := found.audited()
 	hasApplied, err := policyapply.Apply(ctx, v.Client, v.Client, found.gate(), Policies(isAudited))
 	if err != nil || !hasApplied {
 		return found, err

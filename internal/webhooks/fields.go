@@ -33,8 +33,8 @@ const (
 	fieldOptions   = "options"
 )
 
-// FieldManagerField makes the server decode Request.FieldManager.
-var FieldManagerField = Fields{fieldOptions: {"fieldManager": nil}}
+// OptionsFields makes the server decode Request.FieldManager and Request.IsDryRun.
+var OptionsFields = Fields{fieldOptions: {"fieldManager": nil, "dryRun": nil}}
 
 // limit returns the maximum size of what the server decodes of a review.
 func (f Fields) limit() int {

@@ -28,8 +28,10 @@ type Request struct {
 	// Username is the name of the user.
 	Username string
 	// FieldManager is the field manager that the client sets in the options of the request, if the webhook decodes
-	// FieldManagerField. Most controllers set none.
+	// OptionsFields. Most controllers set none.
 	FieldManager string
+	// IsDryRun reports whether the request is a dry run, if the webhook decodes OptionsFields.
+	IsDryRun bool
 	// Subpath follows the path of the webhook, if that is a prefix.
 	Subpath string
 	// Object and OldObject are the JSON of the parts of the objects that the webhook decodes. They have a bounded number
@@ -93,7 +95,8 @@ func decodeRequest(decoder *json.Decoder, fields Fields) (*Request, error) {
 		Username string `json:"username"`
 	}
 	var options struct {
-		FieldManager string `json:"fieldManager"`
+		FieldManager string   `json:"fieldManager"`
+		DryRun       []string `json:"dryRun"`
 	}
 	targets := map[json.Token]any{
 		"uid": &request.UID, "resource": &request.Resource, "namespace": &request.Namespace, "name": &request.Name,
@@ -119,6 +122,7 @@ func decodeRequest(decoder *json.Decoder, fields Fields) (*Request, error) {
 		}
 	}
 	request.Username, request.FieldManager = user.Username, options.FieldManager
+	request.IsDryRun = len(options.DryRun) > 0
 	if request.UID == "" || fields.has(fieldObject) && len(request.Object) == 0 ||
 		fields.has(fieldOldObject) && len(request.OldObject) == 0 {
 		return nil, errNoReview
