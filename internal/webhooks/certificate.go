@@ -236,7 +236,10 @@ type restartable struct {
 func (r restartable) Start(ctx context.Context) error {
 	_ = wait.PollUntilContextCancel(ctx, rotationRetry, true, func(ctx context.Context) (bool, error) {
 		if _, err := r.informers.GetInformer(ctx, &corev1.Secret{}); err != nil {
-			return false, nil // The context is done, or the API server does not answer.
+			if ctx.Err() == nil { // Otherwise, the manager stops.
+				r.log.Error(err, messageRotationFailed)
+			}
+			return false, nil
 		}
 		err := r.Runnable.Start(ctx)
 		if err != nil {
