@@ -78,7 +78,7 @@ func Apply(
 		if isCurrent(desired, live) {
 			continue
 		}
-		if live.GetUID() == "" {
+		if live.GetResourceVersion() == "" {
 			err = writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
 				client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
 		} else {
@@ -106,7 +106,6 @@ func replace(ctx context.Context, writer client.Client, live, desired *unstructu
 	}
 	maps.Copy(labels, desired.GetLabels())
 	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/uid", "value": live.GetUID()},
 		{"op": "add", "path": "/metadata/labels", "value": labels},
 		{"op": "add", "path": "/metadata/ownerReferences", "value": desired.GetOwnerReferences()},
 		{"op": "replace", "path": "/spec", "value": desired.Object["spec"]},

@@ -103,8 +103,10 @@ func TestMissingPolicies(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			unauthorized := interceptor.Funcs{Apply: policytest.FailingApply(errForbidden)}
-			_, found, err := newVerifier(unauthorized, test.installed...).find(t.Context(), policytest.Set())
+			verifier := newVerifier(interceptor.Funcs{}, test.installed...)
+			found, err := list(t.Context(), verifier.Client)
+			g.Expect(err).NotTo(HaveOccurred())
+			_, err = verifier.ensureInjection(t.Context(), policytest.Set(), &found)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(found.missingWith(mutation.State{ServesPolicies: true})).To(Equal(test.want))
 			if len(test.want) == 0 {
@@ -136,7 +138,10 @@ func TestApplyPolicies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, found, err := newVerifier(interceptor.Funcs{}, test.installed...).find(t.Context(), policytest.Set())
+			verifier := newVerifier(interceptor.Funcs{}, test.installed...)
+			found, err := list(t.Context(), verifier.Client)
+			g.Expect(err).NotTo(HaveOccurred())
+			found, err = verifier.applyPolicies(t.Context(), found)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(found.missing(all)).To(HaveLen(test.wantMissing))
 			for _, label := range []string{

@@ -66,10 +66,9 @@ type Mutation interface {
 
 // PolicyStatus is the result of a verification.
 type PolicyStatus struct {
-	// Reason is a reason of the Active condition: v1alpha1.ReasonEnforced, or why the set is not
-	// enforced.
+	// Reason is v1alpha1.ReasonEnforced, or why the set is not enforced. It is empty if this could not be determined.
 	Reason string
-	// Message is the message of the condition.
+	// Message describes the reason for users.
 	Message string
 	// IsAudited reports whether no binding of the gate denies early writes.
 	IsAudited bool
@@ -92,12 +91,17 @@ type PolicyStatus struct {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 
 // Verify makes the API server enforce the set, and reports whether it does. If this cannot be determined, it returns
-// an empty status and an error. If it returns both a status and an error, the error concerns only
-// the failure policy or confined initializers.
+// an empty status and an error. If it returns both a status and an error, the error concerns only the policies that the
+// operator applies, their failure policy, or confined initializers.
 func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (PolicyStatus, error) {
-	state, found, err := v.find(ctx, set)
+	found, err := list(ctx, v.Client)
 	if err != nil {
 		return PolicyStatus{}, err
+	}
+	found, applyErr := v.applyPolicies(ctx, found)
+	state, err := v.ensureInjection(ctx, set, &found)
+	if err != nil {
+		return PolicyStatus{}, errors.Join(err, applyErr)
 	}
 	// Independent of the injection, which a policy of another project can prevent.
 	notConfined, confinementErr := v.ensureConfinement(ctx, set, found)
@@ -107,7 +111,7 @@ func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceIn
 		status.Message += notConfined
 		status.retryAfter(unconfirmedRetryInterval)
 	}
-	return status, errors.Join(err, confinementErr)
+	return status, errors.Join(applyErr, err, confinementErr)
 }
 
 // addAudited adds whether API servers admit early writes.
@@ -146,17 +150,10 @@ func (v *Verifier) verify(
 	return v.ensureFail(ctx, set, found, status)
 }
 
-// find returns what injects, and the installed policies. API servers must not inject while nothing protects the state.
-func (v *Verifier) find(
-	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet,
-) (mutation.State, installed, error) {
-	found, err := list(ctx, v.Client)
-	if err == nil {
-		found, err = v.applyPolicies(ctx, found)
-	}
-	if err != nil {
-		return mutation.State{}, found, err
-	}
+// ensureInjection makes API servers inject, unless nothing protects the state, and adds the policies that do to found.
+func (v *Verifier) ensureInjection(
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, found *installed,
+) (mutation.State, error) {
 	if len(found.missing(protecting())) > 0 {
 		set = nil
 	}
@@ -164,7 +161,7 @@ func (v *Verifier) find(
 	if err == nil && state.ServesPolicies {
 		err = found.addMutating(ctx, v.Live)
 	}
-	return state, found, err
+	return state, err
 }
 
 // Policies returns the policies in config/validating with their bindings. The policy waiting-subjects only warns if the
@@ -189,10 +186,14 @@ func (v *Verifier) applyPolicies(ctx context.Context, found installed) (installe
 	}
 	_, isAudited := found.audited()
 	hasApplied, err := policyapply.Apply(ctx, v.Client, v.Client, found.gate(), Policies(isAudited))
-	if err != nil || !hasApplied {
+	if !hasApplied {
 		return found, err
 	}
-	return list(ctx, v.Live) // The cache does not contain them yet.
+	applied, listErr := list(ctx, v.Live) // The cache does not contain them yet.
+	if listErr != nil {
+		return found, errors.Join(err, listErr)
+	}
+	return applied, err
 }
 
 // missingWith describes the missing policies, and the webhooks if the API server requires them.
