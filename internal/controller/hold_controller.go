@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// webhookProbeInterval is the time between two probes of the webhooks, and webhookProbeRetry the time after a probe
-	// that failed.
+	// webhookProbeInterval is the time between two probes of the webhooks, and webhookProbeRetry the time after the first
+	// that failed. It doubles up to the interval.
 	webhookProbeInterval = 10 * time.Second
 	webhookProbeRetry    = time.Second
 )
@@ -43,6 +43,9 @@ type HoldReconciler struct {
 	// URL is the address of the webhooks for an API server that cannot reach their Service; empty
 	// otherwise.
 	URL string
+
+	// retryDelay is the time until the next probe if that one fails, too.
+	retryDelay time.Duration
 }
 
 // SetupWithManager registers the reconciler.
@@ -94,8 +97,11 @@ func (r *HoldReconciler) probe(
 		}
 	}
 	if state == policyverifier.WebhooksFail { // The configuration is not complete yet, or no replica is running.
-		return hold.IsHolding(configuration), webhookProbeRetry, nil
+		delay = max(r.retryDelay, webhookProbeRetry)
+		r.retryDelay = min(2*delay, webhookProbeInterval)
+		return hold.IsHolding(configuration), delay, nil
 	}
+	r.retryDelay = 0
 	return state == policyverifier.WebhooksAnswer, webhookProbeInterval, nil
 }
 

@@ -146,3 +146,26 @@ func TestWebhookReconcile(t *testing.T) {
 		})
 	}
 }
+
+func TestHoldProbesLessOftenWhileNoReplicaIsRunning(t *testing.T) {
+	g := NewWithT(t)
+	probeError := errProbe
+	configuration := &admissionv1.MutatingWebhookConfiguration{}
+	configuration.Name = internalv1alpha1.HoldConfiguration
+	api := newFakeClient(interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return probeError },
+	}, configuration)
+	reconciler := &HoldReconciler{Client: api}
+	delay := func() time.Duration {
+		result, err := reconciler.Reconcile(t.Context(), requestFor(internalv1alpha1.HoldConfiguration))
+		g.Expect(err).NotTo(HaveOccurred())
+		return result.RequeueAfter
+	}
+	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		g.Expect(delay()).To(Equal(want * time.Second))
+	}
+	probeError = nil
+	g.Expect(delay()).To(Equal(webhookProbeInterval))
+	probeError = errProbe
+	g.Expect(delay()).To(Equal(webhookProbeRetry))
+}

@@ -81,14 +81,19 @@ func heldRules() []admissionregistrationv1.RuleWithOperations {
 	}}
 }
 
-// waitingConditions returns the match conditions with the one that excludes initializers replaced by
-// one that selects the subjects.
+// waitingConditions returns the match conditions for the subjects that are initializers. The other webhooks select the
+// subjects that are not.
 func waitingConditions(
 	conditions []admissionregistrationv1.MatchCondition, subjects []v1alpha1.Subject,
 ) []admissionregistrationv1.MatchCondition {
-	conditions = slices.DeleteFunc(slices.Clone(conditions), func(c admissionregistrationv1.MatchCondition) bool {
-		return c.Name == notAnInitializer
-	})
+	conditions = slices.Clone(conditions)
+	for i := range conditions {
+		if conditions[i].Name == notAnInitializer {
+			conditions[i] = admissionregistrationv1.MatchCondition{
+				Name: "an-initializer", Expression: "!(" + conditions[i].Expression + ")",
+			}
+		}
+	}
 	return append(conditions, admissionregistrationv1.MatchCondition{
 		Name: "waiting-subject", Expression: waitingExpression(subjects),
 	})

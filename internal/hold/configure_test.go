@@ -29,6 +29,7 @@ func TestConfigure(t *testing.T) {
 	g.Expect(IsHolding(configuration)).To(BeTrue())
 	g.Expect(waiting.MatchConditions).To(Equal([]admissionregistrationv1.MatchCondition{
 		{Name: "not-an-event", Expression: "true"},
+		{Name: "an-initializer", Expression: "!(true)"},
 		{Name: "waiting-subject", Expression: `request.userInfo.username in ["system:serviceaccount:argocd:controller", "j\u00fcrgen"] || ` +
 			`request.userInfo.?groups.orValue([]).exists(g, g in ["a\"b"])`},
 	}))
