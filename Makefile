@@ -391,6 +391,11 @@ image-archive: ## Write dist/image.tar, an OCI archive for all PLATFORMS, withou
 	cd hack/image && go run . --root="$(CURDIR)" --name="$(IMG)" --output="$(CURDIR)/dist/image.tar" \
 		--platforms="$(PLATFORMS)"
 
+.PHONY: kind-load
+kind-load: PLATFORMS = linux/$(shell go env GOARCH)
+kind-load: kind image-archive ## Build the image and load it on the nodes of the Kind cluster KIND_CLUSTER_NAME, by default kind.
+	"$(LOCALBIN)/kind" load image-archive dist/image.tar
+
 .PHONY: image-push
 image-push: ## Push an image archive, ARCHIVE=dist/image.tar, and its SBOMs as IMG.
 	cd hack/image && go run . push "$(abspath $(ARCHIVE))" "$(IMG)"

@@ -149,7 +149,7 @@ func TestWebhookReconcile(t *testing.T) {
 
 func TestHoldProbesLessOftenWhileNoReplicaIsRunning(t *testing.T) {
 	g := NewWithT(t)
-	probeError := errProbe
+	var probeError error = errProbe
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
 	configuration.Name = internalv1alpha1.HoldConfiguration
 	api := newFakeClient(interceptor.Funcs{

@@ -104,7 +104,8 @@ var _ = Describe("The process of the manager", Ordered, ContinueOnFailure, func(
 func expectLifecycle(ctx context.Context) {
 	GinkgoHelper()
 	namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("attacked"))
-	Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "web"))).To(Succeed())
+	// While the attack delays the answers to probes, writes are refused instead of held.
+	Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(namespace.Name, "web")).Should(Succeed())
 	Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
 	framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 }
