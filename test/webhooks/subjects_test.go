@@ -5,6 +5,7 @@ package webhooks
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -186,8 +187,10 @@ func waitingRules(ctx context.Context) []admissionregistrationv1.RuleWithOperati
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: internalv1alpha1.HoldConfiguration}, configuration)).To(Succeed())
 	var rules []admissionregistrationv1.RuleWithOperations
-	for _, webhook := range configuration.Webhooks[2:] {
-		rules = append(rules, webhook.Rules...)
+	for _, webhook := range configuration.Webhooks {
+		if strings.HasSuffix(webhook.Name, "-waiting-subjects.nslifecycle.dev") {
+			rules = append(rules, webhook.Rules...)
+		}
 	}
 	return rules
 }
