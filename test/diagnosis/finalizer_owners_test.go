@@ -99,11 +99,11 @@ var _ = Describe("A finalizer", func() {
 	},
 		Entry("its owner is running", func(ctx context.Context, f *fixture) {
 			f.createOperator(ctx)
-		}, inferred(diagnosis.CauseFinalizerPending).withMessage("$id.example.com/cleanup", "widget-operator")),
+		}, inferred(diagnosis.CauseFinalizerPending).withMessage("$id.example.com/cleanup").withEvidence("$id-system/widget-operator")),
 		Entry("its owner is no longer authorized", func(ctx context.Context, f *fixture) {
 			f.createOperator(ctx)
 			f.delete(ctx, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: $id-widget-operator}}`)
-		}, inferred(diagnosis.CauseFinalizerOwnerForbidden).withMessage("$id-system", "widget-operator")),
+		}, inferred(diagnosis.CauseFinalizerOwnerForbidden).withMessage("$id.example.com/cleanup").withEvidence("$id-system/widget-operator")),
 		Entry("its owner ran in the deleted namespace", func(ctx context.Context, f *fixture) {
 			f.create(ctx, `
 apiVersion: rbac.authorization.k8s.io/v1
@@ -164,7 +164,7 @@ subjects:
 		f.create(ctx, challenge)
 		f.deleteNamespace(ctx)
 		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerPending, "challenges.acme.cert-manager.io/held").
-			withMessage("cert-manager/cert-manager"))
+			withMessage("its owner seems to be running").withEvidence("cert-manager/cert-manager"))
 
 		By("publishing why the deletion fails")
 		object := f.objects(challenge)[0]

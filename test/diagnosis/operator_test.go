@@ -252,7 +252,7 @@ spec: {containers: [{name: none, image: example.com/none}]}
 		}
 		annotate(v1alpha1.AnnotationInitializationResult, `{"status":"Failure","reason":"Forbidden","message":"no budget"}`)
 		expectDescribed(`Ready +False .+ Failed +` + writable + `: the initialization failed, see the condition Initializing; ` +
-			`the namespace is not deleted: the label ` + v1alpha1.LabelDeletionProtection)
+			`the namespace is not deleted: the operator deletes no namespace with the label ` + v1alpha1.LabelDeletionProtection)
 		described := kubectl("describe")
 		Expect(described).To(And(MatchRegexp(`Initializing +False .+ Failed +Forbidden: no budget\n`),
 			MatchRegexp(`Stalled +True .+ Failed +the initialization failed, see the condition Initializing\n`)))
