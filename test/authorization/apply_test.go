@@ -29,7 +29,7 @@ var _ = Describe("A user who may only create and view namespaces", Ordered, func
 		initializer, err := initializers.Start(ctx, cluster.Initializer.Config, name, initializers.After(500*time.Millisecond))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(initializer.Stop)
-		cluster.Register(ctx, "slow", name)
+		cluster.Register(ctx, "before-templates", name) // The name sorts before the one of the suite.
 	})
 
 	It("cannot apply a namespace and its content without the webhook", func(ctx context.Context) {

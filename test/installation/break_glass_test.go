@@ -17,6 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -25,6 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
@@ -85,18 +87,26 @@ func replicas(ctx context.Context) (all []int32) {
 	return all
 }
 
-const confinement = "validatingadmissionpolicybinding.admissionregistration.k8s.io/nslifecycle-confine"
+// remaining returns a matcher for the bindings that are not deleted when everything is switched off.
+func remaining(policies ...string) OmegaMatcher {
+	var bindings []any
+	for _, policy := range append([]string{"confine", "template-authors"}, policies...) {
+		bindings = append(bindings, "validatingadmissionpolicybinding.admissionregistration.k8s.io/nslifecycle-"+policy)
+	}
+	return ConsistOf(bindings...)
+}
 
 var _ = Describe("The commands in docs/break-glass.md for Helm", Ordered, func() {
 	BeforeAll(startCluster)
 
 	It("switch everything off, and on again", func(ctx context.Context) {
-		helmSucceeds(ctx, "install", "--create-namespace", "--set=deletionProtection.enabled=true")
+		helmSucceeds(ctx, "install", "--create-namespace", "--set=deletionProtection.enabled=true,expiry.enabled=true",
+			"--set=namespaceOwners.enabled=true,provisioner.enabled=true")
 		before := enforced(ctx)
 		runPage(ctx, "Switch everything off", 0)
-		Expect(enforced(ctx)).To(ConsistOf(confinement, HaveSuffix("nslifecycle-protection")))
+		Expect(enforced(ctx)).To(remaining("expiry", "namespace-owners", "protection", "provisioner"))
 		Expect(replicas(ctx)).To(HaveExactElements(int32(0), int32(0)))
-		runPage(ctx, "Switch it on", 2)
+		runPage(ctx, "Switch it on", 3)
 		Expect(enforced(ctx)).To(ConsistOf(before))
 		Expect(replicas(ctx)).To(HaveExactElements(int32(2), int32(2)))
 	}, SpecTimeout(5*time.Minute))
@@ -132,10 +142,14 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		return ok
 	}
 	// createInitializing registers an initializer that does not run, and creates a namespace that waits for it.
-	createInitializing := func(ctx context.Context) (configuration, namespace string) {
+	createInitializing := func(ctx context.Context, deadline v1alpha1.Deadline) (configuration, namespace string) {
 		GinkgoHelper()
 		configuration = framework.Unique("missing")
-		resource := wrappers.MakeConfiguration(configuration).Initializers(configuration + ".test.example.com").Obj()
+		if deadline.TimeoutSeconds != nil {
+			configuration = framework.Unique("deadline") // Its turn is before the others.
+		}
+		resource := wrappers.MakeConfiguration(configuration).Initializer(configuration+".test.example.com",
+			v1alpha1.InitializerSettings{Deadline: deadline}).Obj()
 		createResource(ctx, resource)
 		// A spec can have deleted it, or the CRD.
 		DeferCleanup(func(ctx context.Context) { _ = admin.Delete(ctx, resource) })
@@ -151,16 +165,28 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		cluster = framework.Start(ctx, controlplane.WithRestarts(authority))
 		admin, kubeconfig = cluster.Admin, framework.KubeconfigFile(cluster.Admin.Config)
 		DeferCleanup(func() { cluster = nil })
-		runPage(ctx, "Switch it on", 1)
+		runPage(ctx, "Switch it on", 2)
 		Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 		start(ctx)
 	}, NodeTimeout(8*time.Minute))
 
 	It("switch everything off while the operator is running, and on again", func(ctx context.Context) {
-		configuration, waiting := createInitializing(ctx)
+		Expect(runPage(ctx, "Find the cause", 0)).To(ContainSubstring("namespace/break-glass created"))
+		configuration, waiting := createInitializing(ctx, v1alpha1.Deadline{})
 		finished := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("finished")).Name
 		Eventually(write).WithContext(ctx).WithArguments(waiting).Should(isEarly)
 		Expect(replicas(ctx)).To(HaveExactElements(int32(2), int32(2)))
+
+		const timeout = 20 * time.Second
+		_, used := createInitializing(ctx, v1alpha1.Deadline{TimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
+		unused := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("unused"))
+		for _, name := range []string{used, unused.Name} {
+			Eventually(func(g Gomega) {
+				g.Expect(cluster.GetNamespace(g, ctx, name)).To(matchers.HaveCondition(
+					v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonInitializing))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		timeoutPassed := time.After(timeout)
 
 		runPage(ctx, "Switch everything off", 0)
 		Expect(replicas(ctx)).To(HaveExactElements(int32(0), int32(0)))
@@ -170,29 +196,35 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 			g.Expect(cluster.Ordinary.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).Should(Succeed())
-		Consistently(enforced).WithContext(ctx).WithTimeout(5 * time.Second).Should(ConsistOf(confinement))
+		Consistently(enforced).WithContext(ctx).WithTimeout(5 * time.Second).Should(remaining())
 		Expect(create(ctx)).To(Succeed())
 		cluster.StopManager()
 		Expect(cluster.Initializer.Patch(ctx, wrappers.MakeNamespace(finished).Obj(), framework.MergePatch(
 			`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`))).To(Succeed())
 		Expect(isInitializing(ctx, finished)).To(BeTrue(), "no policy completes it")
 
-		Expect(runPage(ctx, "Switch it on", 0)).To(And(ContainSubstring(waiting), ContainSubstring(finished)))
-		runPage(ctx, "Switch it on", 1)
+		Eventually(timeoutPassed).WithContext(ctx).Should(Receive())
+		Expect(runPage(ctx, "Switch it on", 0)).To(And(ContainSubstring(waiting), ContainSubstring(finished), ContainSubstring(used)))
+		runPage(ctx, "Switch it on", 1, used)
+		runPage(ctx, "Switch it on", 2)
 		Expect(replicas(ctx)).To(HaveExactElements(int32(2), int32(2)))
 		start(ctx)
 		Eventually(write).WithContext(ctx).WithArguments(waiting).Should(isEarly)
-		Eventually(isInitializing).WithContext(ctx).WithArguments(finished).Should(BeFalse())
+		for _, name := range []string{finished, used} {
+			Eventually(isInitializing).WithContext(ctx).WithArguments(name).Should(BeFalse())
+			Expect(cluster.GetNamespace(Default, ctx, name).DeletionTimestamp).To(BeNil())
+		}
+		framework.ExpectDeleted(ctx, admin, unused)
 		cluster.ExpectActive(ctx, configuration)
-		Expect(runPage(ctx, "Switch it on", 3)).To(And(MatchRegexp(`created-\S+ +\S+ +<none>`), MatchRegexp(waiting+` +\S+ +`+configuration)))
+		Expect(runPage(ctx, "Switch it on", 4)).To(And(MatchRegexp(`created-\S+ +\S+ +<none>`), MatchRegexp(waiting+` +\S+ +`+configuration)))
 	}, SpecTimeout(5*time.Minute))
 
 	It("deregister an initializer, with and without the operator", func(ctx context.Context) {
-		configuration, first := createInitializing(ctx)
+		configuration, first := createInitializing(ctx, v1alpha1.Deadline{})
 		runPage(ctx, "An initializer is missing", 0, configuration)
 		Eventually(write).WithContext(ctx).WithArguments(first).Should(Succeed())
 
-		_, second := createInitializing(ctx)
+		_, second := createInitializing(ctx, v1alpha1.Deadline{})
 		if !framework.ServesPolicies(ctx, cluster.Admin.Config) {
 			Skip("without the webhook, the API server completes no initialization")
 		}
@@ -249,7 +281,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		}
 		isRefused := MatchError(ContainSubstring("failed to find resource referenced by paramKind"))
 		for _, isOff := range []bool{false, true} {
-			createInitializing(ctx)
+			createInitializing(ctx, v1alpha1.Deadline{})
 			kubectl(ctx, "patch", "mutatingadmissionpolicy", "nslifecycle-inject", `--patch={"spec":{"failurePolicy":"Fail"}}`)
 			cluster.StopManager()
 			kubectl(ctx, append([]string{"delete", "crd"}, crds...)...)
@@ -262,14 +294,14 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 			}
 			Eventually(create).WithContext(ctx).Should(Succeed())
 			if isOff {
-				runPage(ctx, "Switch it on", 1)
+				runPage(ctx, "Switch it on", 2)
 			}
 			start(ctx)
 		}
 	}, SpecTimeout(8*time.Minute))
 
 	It("admit namespaces without the operator", func(ctx context.Context) {
-		createInitializing(ctx)
+		createInitializing(ctx, v1alpha1.Deadline{})
 		cluster.StopManager()
 		By("completing an initialization without it")
 		if framework.ServesPolicies(ctx, cluster.Admin.Config) {
@@ -279,7 +311,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		}
 		restart(ctx, false)
 		start(ctx)
-		createInitializing(ctx)
+		createInitializing(ctx, v1alpha1.Deadline{})
 		Eventually(func() string {
 			return kubectl(ctx, "get", "mutatingwebhookconfiguration", "nslifecycle-inject", "--output=jsonpath={.webhooks[0].failurePolicy}")
 		}).WithContext(ctx).Should(Equal("Fail"))
