@@ -115,8 +115,7 @@ func usageTemplate(template string) string {
 	return template + "{{if not .HasParent}}" + msgSeeOptions + "\n{{end}}"
 }
 
-const msgSeeOptions = `Use "` + displayName + ` options" for a list of global command-line options ` +
-	`(applies to all commands).`
+const msgSeeOptions = `Use "` + displayName + ` options" for a list of options that apply to all commands.`
 
 func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{
