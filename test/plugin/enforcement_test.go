@@ -162,7 +162,7 @@ var _ = Describe("enforcement", Ordered, func() {
 		Consistently(create).WithArguments(ctx, audited.Ordinary, namespace).WithTimeout(5 * time.Second).ShouldNot(Succeed())
 	}, SpecTimeout(5*time.Minute))
 
-	It("warns if another tool manages the bindings, and if they differ", func(ctx context.Context) {
+	It("refuses to change bindings that another tool manages, and warns if they differ", func(ctx context.Context) {
 		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		binding.Name = "nslifecycle-gate"
 		Expect(audited.Admin.Patch(ctx, binding, framework.MergePatch([]byte(
@@ -175,8 +175,13 @@ var _ = Describe("enforcement", Ordered, func() {
 			enforced := meta.FindStatusCondition(current.Status.Conditions, internalv1alpha1.ConditionEnforced)
 			g.Expect(enforced).To(HaveField("Reason", v1alpha1.ReasonAuditMode))
 		}).WithContext(ctx).Should(Succeed())
-		changed := administrator.run(ctx, "enforcement", "enforce")
-		Expect(changed.stderr).To(ContainSubstring(`Flux (Kustomization) "nslifecycle"`))
+		refused := administrator.run(ctx, "enforcement", "enforce")
+		Expect(refused.code).To(Equal(1))
+		Expect(refused.stderr).To(And(HavePrefix(`error: Flux (Kustomization) "nslifecycle" manages the bindings`),
+			ContainSubstring("remove the component config/audit"), ContainSubstring("--force")))
+		changed := administrator.run(ctx, "enforcement", "enforce", "--force")
+		Expect(changed.code).To(BeZero())
+		Expect(changed.stderr).To(HavePrefix(`Warning: Flux (Kustomization) "nslifecycle" manages the bindings`))
 		Expect(audited.Admin.Get(ctx, client.ObjectKeyFromObject(binding), binding)).To(Succeed())
 		Expect(binding.Spec.ValidationActions).To(ConsistOf(admissionregistrationv1.Deny))
 		Expect(audited.Admin.Patch(ctx, binding, framework.MergePatch([]byte(
