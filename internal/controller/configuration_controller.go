@@ -95,7 +95,7 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.RevisionCache != nil {
 		b = b.WatchesRawSource(source.Kind[client.Object](r.RevisionCache, &appsv1.ControllerRevision{}, everything))
 	}
-	return b.Complete(r)
+	return b.Complete(untilStopped(r))
 }
 
 // Reconcile writes the set and the statuses of all configurations.

@@ -82,7 +82,7 @@ func (r *DiagnosisReconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(firstRetryDelay)}).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 // Reconcile tracks the progress of one Namespace, and diagnoses it if it is stalled.

@@ -80,7 +80,7 @@ func (r *ExpiryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, enqueueAll, isExpiryPolicy).
 		// Access to nextAttempt is not synchronized.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: newRateLimiter(firstRetryDelay)}).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 // Reconcile first uses the cached Namespace to decide whether an action is necessary. It then

@@ -78,7 +78,7 @@ func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(firstRetryDelay)}).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 // Reconcile makes one pass over a terminating Namespace. If the API server throttles requests, Reconcile

@@ -58,7 +58,7 @@ func (r *HoldReconciler) SetupWithManager(mgr ctrl.Manager) error {
 				return []reconcile.Request{requestFor(internalv1alpha1.HoldConfiguration)}
 			}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 // Reconcile updates the MutatingWebhookConfiguration.

@@ -84,7 +84,7 @@ func (r *NamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(5 * time.Millisecond),
 		}).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 // Reconcile reconciles the initialization of one Namespace.

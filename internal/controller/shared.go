@@ -66,6 +66,18 @@ func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Re
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
 }
 
+// untilStopped returns a reconciler that ignores errors after the manager has begun to stop. It cancels the requests in
+// progress, and the next leader reconciles all objects.
+func untilStopped(reconciler reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		result, err := reconciler.Reconcile(ctx, req)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctrl.Result{}, nil
+		}
+		return result, err
+	})
+}
+
 // retryStale converts the error of a write to a reconcile result. If the object has changed or was deleted since it was
 // read, it requeues the request: a predicate may drop the event of the other write, such as a label change, and this
 // request may have replaced one that was queued for a timeout.

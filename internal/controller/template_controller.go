@@ -109,7 +109,7 @@ func (r *TemplateReconciler) SetupWithManager(mgr ctrl.Manager) error {
 			r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(r.enqueueUsersOf))).
 		WatchesRawSource(r.Requests.Source()).
 		WithOptions(controller.Options{RateLimiter: newRetryLimiter(5 * time.Millisecond)}).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 // isUnobserved reports whether the status of a template does not describe its spec, for example because another client

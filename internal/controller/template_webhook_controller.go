@@ -30,7 +30,7 @@ func (r *TemplateWebhookReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(templateWebhookControllerName).
 		For(&admissionregistrationv1.ValidatingWebhookConfiguration{}).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 // Reconcile updates the ValidatingWebhookConfiguration.

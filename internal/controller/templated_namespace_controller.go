@@ -99,7 +99,7 @@ type TemplatedNamespaceReconciler struct {
 func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.retries = newRetryLimiter(firstTemplateRetry)
 	forNew := r.newBuilder(mgr).Named(templateInitializationControllerName)
-	if err := forNew.WithOptions(r.options(r.Workers)).Complete(r.reconciler(false)); err != nil {
+	if err := forNew.WithOptions(r.options(r.Workers)).Complete(untilStopped(r.reconciler(false))); err != nil {
 		return err
 	}
 	return r.newBuilder(mgr).Named(templatedNamespaceControllerName).
@@ -115,7 +115,7 @@ func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error 
 				r.enqueueUsersOf(ctx, account)
 			}))).
 		WithOptions(r.options(max(1, r.Workers/newPerInitializedWorker))).
-		Complete(r.reconciler(true))
+		Complete(untilStopped(r.reconciler(true)))
 }
 
 func (r *TemplatedNamespaceReconciler) newBuilder(mgr ctrl.Manager) *ctrl.Builder {

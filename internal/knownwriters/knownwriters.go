@@ -6,7 +6,10 @@
 // controllers. docs/reference/controllers.md is generated from them.
 package knownwriters
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Advice is what we recommend for a controller.
 type Advice string
@@ -43,8 +46,10 @@ type Writer struct {
 	// IsSerial reports whether a held write delays the writes of the controller into other namespaces.
 	IsSerial bool
 	Advice   Advice
-	// Setting is how to configure the exclusion if the advice is Exclude, and empty otherwise.
+	// Setting is how to configure the exclusion if the advice is Exclude, and empty otherwise. Kinds are the
+	// cluster-scoped kinds with this setting.
 	Setting string
+	Kinds   []schema.GroupVersionKind
 	// Source has the form OWNER/NAME@COMMIT:PATH, with one or more paths.
 	Source string
 }
@@ -208,6 +213,10 @@ func All() []Writer {
 		Advice:            Exclude,
 		Setting: "spec.target.namespaceSelector.matchExpressions of the Bundle: " +
 			"{key: nslifecycle.dev/initializing, operator: DoesNotExist}",
+		Kinds: []schema.GroupVersionKind{
+			{Group: "trust.cert-manager.io", Version: "v1alpha1", Kind: "Bundle"},
+			{Group: "trust-manager.io", Version: "v1alpha2", Kind: "ClusterBundle"},
+		},
 		Source: "cert-manager/trust-manager@fc1b53ddc28e:pkg/bundle/bundle.go pkg/bundle/controller.go",
 	}, {
 		Name:              "Velero",

@@ -41,8 +41,10 @@ func TestAll(t *testing.T) {
 			g.Expect(writer.Advice).To(BeElementOf(Grant, Wait, Exclude))
 			if writer.Advice == Exclude {
 				g.Expect(writer.Setting).NotTo(BeEmpty())
+				g.Expect(writer.Kinds).NotTo(BeEmpty())
 			} else {
 				g.Expect(writer.Setting).To(BeEmpty())
+				g.Expect(writer.Kinds).To(BeEmpty())
 			}
 			g.Expect(writer.Source).To(MatchRegexp(source.String()))
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -132,6 +133,9 @@ func init() {
 	}
 	for _, outcome := range []string{OutcomeInitialized, OutcomeFailed, OutcomeDeleted} {
 		InitializationDuration.WithLabelValues(outcome)
+	}
+	for _, kind := range []string{rbacv1.UserKind, rbacv1.ServiceAccountKind} {
+		earlyWritesTotal.WithLabelValues(otherResource, kind)
 	}
 	for _, outcome := range hold.Outcomes() {
 		holdWritesTotal.WithLabelValues(string(outcome))
@@ -266,12 +270,15 @@ var builtInResources = func() map[schema.GroupResource]bool {
 	return resources
 }()
 
+// otherResource is the label of resources that are not built-in.
+const otherResource = "other"
+
 // RecordEarlyWrite counts a write that the gate has admitted in audit mode. The resource is "other" unless it is
 // built-in, and the subject is User or ServiceAccount, so the number of time series is bounded.
 func RecordEarlyWrite(resource schema.GroupResource, subject string) {
 	name := resource.String()
 	if !builtInResources[resource] {
-		name = "other"
+		name = otherResource
 	}
 	earlyWritesTotal.WithLabelValues(name, subject).Inc()
 }

@@ -64,7 +64,7 @@ func TestLabelValues(t *testing.T) {
 	}
 	families, err := ctrlmetrics.Registry.Gather()
 	g.Expect(err).NotTo(HaveOccurred())
-	others := []string{"template", "version", "revision", "go_version"}
+	others := []string{"template", "resource", "version", "revision", "go_version"}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {

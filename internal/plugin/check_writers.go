@@ -6,11 +6,16 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,15 +89,56 @@ func adviceFor(
 			return "", nil
 		}
 	}
-	switch {
-	case writer.Advice == knownwriters.Grant:
+	switch writer.Advice {
+	case knownwriters.Grant:
 		return fmt.Sprintf("until a namespace is initialized, it cannot write %s; to allow it, run: %s", writer.Writes,
 			grantCommand(rbacv1.Subject{
 				Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name,
 			}, set)), nil
-	case writer.Advice == knownwriters.Exclude:
-		return fmt.Sprintf("it cannot write %s; exclude namespaces with the label %s: %s", writer.Writes,
-			v1alpha1.LabelInitializing, writer.Setting), nil
+	case knownwriters.Exclude:
+		selecting, err := findSelecting(ctx, api, writer.Kinds)
+		if err != nil || selecting == "" {
+			return "", err
+		}
+		return fmt.Sprintf("it cannot write %s; exclude namespaces with the label %s, for example in %s: %s", writer.Writes,
+			v1alpha1.LabelInitializing, selecting, writer.Setting), nil
 	}
 	return "", nil
+}
+
+// findSelecting returns an object whose spec.target.namespaceSelector does not exclude initializing namespaces, or "".
+// An object without target writes nothing.
+func findSelecting(ctx context.Context, api client.Reader, kinds []schema.GroupVersionKind) (string, error) {
+	for _, kind := range kinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		if err := api.List(ctx, list); err != nil {
+			if meta.IsNoMatchError(err) {
+				continue // The CustomResourceDefinition is not installed.
+			}
+			return "", fmt.Errorf("failed to list objects of kind %s: %w", kind.Kind, err)
+		}
+		for i := range list.Items {
+			var object struct {
+				Spec struct {
+					Target *struct {
+						NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
+					} `json:"target"`
+				} `json:"spec"`
+			}
+			name := fmt.Sprintf("%s %q", kind.Kind, list.Items[i].GetName())
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &object); err != nil {
+				return "", fmt.Errorf("failed to decode %s: %w", name, err)
+			}
+			target := object.Spec.Target
+			if target != nil && !slices.ContainsFunc(target.NamespaceSelector.MatchExpressions, excludesInitializing) {
+				return name, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+func excludesInitializing(requirement metav1.LabelSelectorRequirement) bool {
+	return requirement.Key == v1alpha1.LabelInitializing && requirement.Operator == metav1.LabelSelectorOpDoesNotExist
 }

@@ -5,16 +5,11 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,9 +37,20 @@ var modeTexts = map[string]string{
 	modeMixed:   "Some bindings of the gate deny writes before a namespace is initialized, and others only warn.",
 }
 
+// settings are how to set the mode in the source of an installation.
+var settings = map[string]string{
+	modeAudit:   "add the component config/audit to the kustomization, or set enforcement=Audit in the values of the chart",
+	modeEnforce: "remove the component config/audit from the kustomization, or set enforcement=Enforce in the values of the chart",
+}
+
+// msgManaged is the reason why the mode should not be changed with the plugin.
+const msgManaged = "%s manages the bindings of the gate, and reverts changes by other clients when it applies them again; " +
+	"%s"
+
 type enforcementOptions struct {
 	*session
 	output printer.Output
+	force  bool
 }
 
 func newEnforcementCommand(session *session) *cobra.Command {
@@ -63,7 +69,11 @@ logs of API servers do. Unless the webhooks verify client certificates, every Po
 can add to the record: grant nothing to a user that you do not know.
 
 The mode is the validationActions of the ValidatingAdmissionPolicyBindings of the policy "gate". The
-operator copies it to those of "waiting-subjects". All other policies are enforced in both modes.`,
+operator copies it to those of "waiting-subjects". All other policies are enforced in both modes.
+
+If Helm, Flux, Argo CD or another tool manages the bindings, the command does not change them without
+--force: the tool would revert the change when it applies them again. Set the mode in its source
+instead, with the component config/audit or the value enforcement of the chart.`,
 		Example: `  # Show the mode and the early writes
   kubectl nslifecycle enforcement
 
@@ -87,6 +97,8 @@ operator copies it to those of "waiting-subjects". All other policies are enforc
 		},
 	}
 	options.output.AddFlag(command)
+	command.Flags().BoolVar(&options.force, "force", false,
+		"If true, also change bindings that another tool manages, until it applies them again.")
 	return command
 }
 
@@ -95,42 +107,6 @@ func (s *session) operatorClient() (client.Client, error) {
 	return newClient(s, func(config *rest.Config) (client.Client, error) {
 		return client.New(config, client.Options{Scheme: scheme.New()})
 	})
-}
-
-// gateBindings returns the bindings that determine the mode.
-func gateBindings(
-	ctx context.Context, reader client.Reader,
-) ([]admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
-	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
-	if err := reader.List(ctx, &bindings, client.MatchingLabels{internalv1alpha1.LabelPolicy: internalv1alpha1.PolicyGate}); err != nil {
-		return nil, fmt.Errorf("failed to list the bindings of the gate: %w", err)
-	}
-	if len(bindings.Items) == 0 {
-		return nil, errors.New("the cluster has no ValidatingAdmissionPolicyBinding of nslifecycle, so writes before a " +
-			"namespace is initialized are not rejected")
-	}
-	return bindings.Items, nil
-}
-
-func isDenying(binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
-	return slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny)
-}
-
-// modeOf returns the mode that bindings have together.
-func modeOf(bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding) string {
-	denying := 0
-	for i := range bindings {
-		if isDenying(&bindings[i]) {
-			denying++
-		}
-	}
-	switch denying {
-	case 0:
-		return modeAudit
-	case len(bindings):
-		return modeEnforce
-	}
-	return modeMixed
 }
 
 // show prints the mode and the early writes.
@@ -188,26 +164,18 @@ func (o *enforcementOptions) set(ctx context.Context, mode string) error {
 	if err != nil {
 		return err
 	}
-	actions := []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-	if mode == modeAudit {
-		actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn, admissionregistrationv1.Audit}
+	managers := managersOf(bindings)
+	if len(managers) > 0 && !o.force && modeOf(bindings) != mode {
+		return fmt.Errorf(msgManaged+"; to change them nevertheless, add --force", strings.Join(managers, ", "), settings[mode])
 	}
-	managers := map[string]bool{}
 	for i := range bindings {
-		binding := &bindings[i]
-		if manager := managerOf(binding); manager != "" {
-			managers[manager] = true
+		if err := setActions(ctx, writer, &bindings[i], actionsOf[mode]); err != nil {
+			return err
 		}
-		before := binding.DeepCopy()
-		binding.Spec.ValidationActions = actions
-		if err := writer.Patch(ctx, binding, client.MergeFrom(before), client.FieldOwner(commandName)); err != nil {
-			return fmt.Errorf("failed to change ValidatingAdmissionPolicyBinding %q: %w", binding.Name, err)
-		}
-		fmt.Fprintf(o.Out, "%s patched (%s)\n", binding.Name, mode)
+		fmt.Fprintf(o.Out, "%s patched (%s)\n", bindings[i].Name, mode)
 	}
-	for _, manager := range slices.Sorted(maps.Keys(managers)) {
-		o.warnf("%s manages the bindings and can revert this change. Also set the mode there: with the component "+
-			"config/audit, or with the value enforcement of the chart.", manager)
+	if o.force && len(managers) > 0 {
+		o.warnf(msgManaged+".", strings.Join(managers, ", "), settings[mode])
 	}
 	o.waitObserved(ctx, writer, mode)
 	return ctx.Err()
@@ -229,26 +197,4 @@ func (o *enforcementOptions) waitObserved(ctx context.Context, reader client.Rea
 		o.warnf("The operator has not observed the mode in %s; until then, the hold webhook uses the previous one.",
 			observationTimeout)
 	}
-}
-
-// managerOf returns the tool that keeps an object as in its source, or "".
-func managerOf(object metav1.Object) string {
-	labels, annotations := object.GetLabels(), object.GetAnnotations()
-	for _, tool := range []struct {
-		marks map[string]string
-		key   string
-		name  string
-	}{
-		{annotations, "argocd.argoproj.io/tracking-id", "Argo CD"},
-		{labels, "argocd.argoproj.io/instance", "Argo CD"},
-		{labels, "kustomize.toolkit.fluxcd.io/name", "Flux (Kustomization)"},
-		{labels, "helm.toolkit.fluxcd.io/name", "Flux (HelmRelease)"},
-		{annotations, "meta.helm.sh/release-name", "Helm"},
-	} {
-		if value := tool.marks[tool.key]; value != "" {
-			name, _, _ := strings.Cut(value, ":") // Argo CD adds the object to the name of the application.
-			return fmt.Sprintf("%s %q", tool.name, name)
-		}
-	}
-	return ""
 }

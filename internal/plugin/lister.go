@@ -71,6 +71,9 @@ func (l *lister) read(ctx context.Context) ([]corev1.Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(l.names) > 0 && len(list.Items) == 0 {
+		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), l.names[0])
+	}
 	l.resourceVersion = list.ResourceVersion
 	return list.Items, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -115,8 +116,7 @@ func usageTemplate(template string) string {
 	return template + "{{if not .HasParent}}" + msgSeeOptions + "\n{{end}}"
 }
 
-const msgSeeOptions = `Use "` + displayName + ` options" for a list of global command-line options ` +
-	`(applies to all commands).`
+const msgSeeOptions = `Use "` + displayName + ` options" for a list of options that apply to all commands.`
 
 func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{
@@ -213,7 +213,7 @@ func report(errOut io.Writer, err error) int {
 		if exit.Err == nil {
 			continue
 		}
-		if text := errorText(exit.Err); !printed.Has(text) {
+		if text := strings.TrimSpace(errorText(exit.Err)); !printed.Has(text) {
 			// The messages of the plugin and of the admission policies end with commands.
 			fmt.Fprintln(errOut, printer.WrapCommand(text, printer.TextWidth(errOut)))
 			printed.Insert(text)
@@ -249,6 +249,9 @@ func errorText(err error) string {
 		return fmt.Sprintf("Error from server (%s): %v", status.Status().Reason, err)
 	case errors.As(err, &status):
 		return fmt.Sprintf("Error from server: %v", err)
+	case errors.As(err, &request) && err.Error() == request.Error() && utilnet.IsConnectionRefused(err):
+		server, _ := url.Parse(request.URL) // It is the URL of a request that was sent.
+		return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?", server.Host)
 	case errors.As(err, &request):
 		return fmt.Sprintf("Unable to connect to the server: %v", err)
 	}

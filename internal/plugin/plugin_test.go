@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -40,6 +41,8 @@ func TestReport(t *testing.T) {
 			stderr: "error: You must be logged in to the server (Unauthorized)\n"},
 		"no connection": {err: &url.Error{Op: "Get", URL: "https://x", Err: errors.New("refused")}, code: ExitError,
 			stderr: "Unable to connect to the server: Get \"https://x\": refused\n"},
+		"connection refused": {err: &url.Error{Op: "Get", URL: "https://x:1/api", Err: syscall.ECONNREFUSED}, code: 1,
+			stderr: "The connection to the server x:1 was refused - did you specify the right host or port?\n"},
 		"interrupted": {err: fmt.Errorf("listing: %w", context.Canceled), code: ExitInterrupted, stderr: "Interrupted." + "\n"},
 	}
 	for name, test := range tests {

@@ -6,6 +6,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -162,7 +163,7 @@ var _ = Describe("enforcement", Ordered, func() {
 		Consistently(create).WithArguments(ctx, audited.Ordinary, namespace).WithTimeout(5 * time.Second).ShouldNot(Succeed())
 	}, SpecTimeout(5*time.Minute))
 
-	It("warns if another tool manages the bindings, and if they differ", func(ctx context.Context) {
+	It("refuses to change bindings that another tool manages, and warns if they differ", func(ctx context.Context) {
 		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		binding.Name = "nslifecycle-gate"
 		Expect(audited.Admin.Patch(ctx, binding, framework.MergePatch([]byte(
@@ -175,8 +176,13 @@ var _ = Describe("enforcement", Ordered, func() {
 			enforced := meta.FindStatusCondition(current.Status.Conditions, internalv1alpha1.ConditionEnforced)
 			g.Expect(enforced).To(HaveField("Reason", v1alpha1.ReasonAuditMode))
 		}).WithContext(ctx).Should(Succeed())
-		changed := administrator.run(ctx, "enforcement", "enforce")
-		Expect(changed.stderr).To(ContainSubstring(`Flux (Kustomization) "nslifecycle"`))
+		refused := administrator.run(ctx, "enforcement", "enforce")
+		Expect(refused.code).To(Equal(1))
+		Expect(refused.stderr).To(And(HavePrefix(`error: Flux (Kustomization) "nslifecycle" manages the bindings`),
+			ContainSubstring("remove the component config/audit"), ContainSubstring("--force")))
+		changed := administrator.run(ctx, "enforcement", "enforce", "--force")
+		Expect(changed.code).To(BeZero())
+		Expect(changed.stderr).To(HavePrefix(`Warning: Flux (Kustomization) "nslifecycle" manages the bindings`))
 		Expect(audited.Admin.Get(ctx, client.ObjectKeyFromObject(binding), binding)).To(Succeed())
 		Expect(binding.Spec.ValidationActions).To(ConsistOf(admissionregistrationv1.Deny))
 		Expect(audited.Admin.Patch(ctx, binding, framework.MergePatch([]byte(
@@ -214,8 +220,36 @@ var _ = Describe("enforcement", Ordered, func() {
 		checked := administrator.run(ctx, "check")
 		Expect(checked.code).To(BeZero(), "warnings are not failures")
 		Expect(checked.stdout).To(And(ContainSubstring("warn  new namespaces get the initializers of the set: "),
-			ContainSubstring("audit mode"), ContainSubstring("cert-manager/trust-manager")))
+			ContainSubstring("audit mode"), ContainSubstring("cert-manager/trust-manager"), Not(ContainSubstring("Bundle"))))
 		set(ctx, "enforce")
+
+		By("adding objects of this controller that do not exclude initializing namespaces, and that do")
+		apply := func(manifest string) error {
+			_, err := audited.KubectlWithInput(ctx, audited.Admin.Config, manifest, "apply", "-f", "-")
+			return err
+		}
+		Expect(apply(bundleDefinition)).To(Succeed())
+		bundle := func(name, selector string) {
+			GinkgoHelper()
+			Eventually(apply).WithArguments(`{apiVersion: trust.cert-manager.io/v1alpha1, kind: Bundle, metadata: {name: ` + name +
+				`}, spec: {target: {namespaceSelector: ` + selector + `}}}`).WithContext(ctx).Should(Succeed())
+		}
+		trust := func() string {
+			GinkgoHelper()
+			checked := strings.ReplaceAll(administrator.run(ctx, "check").stdout, "\n  ", " ")
+			return regexp.MustCompile(`(?m)^.* trust-manager .*$`).FindString(checked)
+		}
+		const exclusion = "{matchExpressions: [{key: nslifecycle.dev/initializing, operator: DoesNotExist}]}"
+		bundle("excluding", exclusion)
+		Expect(trust()).To(HavePrefix("ok "))
+		bundle("selecting", "{matchLabels: {team: a}}")
+		Expect(trust()).To(And(HavePrefix("warn "), ContainSubstring(`Bundle "selecting"`)))
+
+		By("granting the permission to write early")
+		audited.Bind(ctx, "trust-manager-provisioner", []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"provision"},
+		}}, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: manager.Namespace, Name: manager.Name})
+		Eventually(trust).WithContext(ctx).Should(HavePrefix("ok "))
 
 		By("checking without permissions")
 		unauthorized := newRestrictedUser(ctx, audited, unique("restricted"), rbacv1.PolicyRule{
@@ -236,3 +270,11 @@ var _ = Describe("enforcement", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 	}, SpecTimeout(5*time.Minute))
 })
+
+// bundleDefinition is a CustomResourceDefinition for the Bundles of trust-manager.
+const bundleDefinition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition,
+  metadata: {name: bundles.trust.cert-manager.io},
+  spec: {group: trust.cert-manager.io, scope: Cluster,
+    names: {kind: Bundle, listKind: BundleList, plural: bundles, singular: bundle},
+    versions: [{name: v1alpha1, served: true, storage: true,
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`

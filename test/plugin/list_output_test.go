@@ -61,6 +61,8 @@ var _ = Describe("list, like kubectl get", func() {
 		Expect(strings.Count(string(watching.stdout.Contents()), "NAME")).To(Equal(1))
 		interrupt(watching)
 		Expect(watching.wait(ctx).code).To(Equal(130))
+		missing := newUser(bare.Admin.Config).run(ctx, "list", "missing", "--watch")
+		Expect(missing.stderr).To(Equal("Error from server (NotFound): namespaces \"missing\" not found\n"))
 	}, NodeTimeout(testTimeout))
 
 	It("reads several clusters, also if one of them does not respond", func(ctx context.Context) {
