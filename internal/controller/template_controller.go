@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
@@ -37,6 +38,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 const (
@@ -95,6 +97,9 @@ type observedGeneration struct {
 	// isProcessed is true after the generation was applied to all Namespaces that it selected. What new Namespaces and
 	// new labels change later does not matter: users could otherwise keep the template from becoming ready.
 	isProcessed bool
+	// enforced is ConditionInput.Enforced. Once it is True, it does not change: the status of each template would
+	// otherwise be written when the set changes. The condition Active of a configuration reports what happens later.
+	enforced metav1.Condition
 }
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespacetemplates/status,verbs=patch
@@ -166,6 +171,9 @@ func (r *TemplateReconciler) report(
 	namespaces []corev1.Namespace,
 ) (ctrl.Result, error) {
 	last, observed := r.review(ctx, current), r.observe(current, namespaces)
+	if err := r.observeEnforcement(ctx, current, &observed); err != nil {
+		return ctrl.Result{}, err
+	}
 	// Just after a start, the counts are not complete, and those in the status may still be right.
 	isComplete := r.Records.IsComplete(namespaces)
 	if !isComplete && before.ObservedGeneration == current.Generation {
@@ -174,7 +182,7 @@ func (r *TemplateReconciler) report(
 	if err := r.writeStatus(ctx, current, before, last, observed); err != nil {
 		return retryStale(err)
 	}
-	if !isComplete || !observed.isProcessed {
+	if !isComplete || !observed.isProcessed || observed.enforced.Status == metav1.ConditionFalse {
 		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
 	}
 	if last.authorized != metav1.ConditionTrue || len(last.unserved) > 0 || current.Status.Namespaces.Failed > 0 {
@@ -297,6 +305,9 @@ func (r *TemplateReconciler) observe(
 	switch {
 	case !ok && current.Status.ObservedGeneration == current.Generation:
 		known = observedGeneration{generation: current.Generation, isProcessed: true}
+		if meta.IsStatusConditionTrue(current.Status.Conditions, v1alpha1.ConditionReady) {
+			known.enforced.Status = metav1.ConditionTrue
+		}
 	case !ok || known.generation != current.Generation:
 		known = observedGeneration{generation: current.Generation, since: r.Clock.Now()}
 	}
@@ -308,6 +319,32 @@ func (r *TemplateReconciler) observe(
 	}
 	r.observed[current.UID] = known
 	return known
+}
+
+// observeEnforcement updates whether API servers add a template to new Namespaces. It does nothing for templates that
+// do not belong into the set.
+func (r *TemplateReconciler) observeEnforcement(
+	ctx context.Context, current *v1alpha1.NamespaceTemplate, observed *observedGeneration,
+) error {
+	if observed.enforced.Status == metav1.ConditionTrue || current.DeletionTimestamp != nil || r.omitted.Has(current.Name) {
+		return nil
+	}
+	set := &internalv1alpha1.NamespaceInitializerSet{}
+	name := internalv1alpha1.EffectiveSetName
+	if err := r.Get(ctx, client.ObjectKey{Name: name}, set); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", name, err)
+	}
+	condition, isCurrent := initialization.EnforcedCondition(set)
+	switch {
+	case isCurrent && !templateset.Selects(set, current):
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonEnforcementPending
+		condition.Message = "the set of initializers does not contain the template yet"
+	case condition.Reason == v1alpha1.ReasonAuditMode: // New Namespaces get the template.
+		condition.Status = metav1.ConditionTrue
+	}
+	observed.enforced = condition
+	r.observed[current.UID] = *observed
+	return nil
 }
 
 // mustProcess reports whether a template must still be applied to a Namespace that it selects. Before, the counts do
@@ -345,7 +382,7 @@ func (r *TemplateReconciler) writeStatus(
 	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),
 		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: now.Sub(unauthorizedSince),
-		Failing: summary.Failing, IsProcessed: observed.isProcessed,
+		Failing: summary.Failing, IsProcessed: observed.isProcessed, Enforced: observed.enforced,
 		HasFailurePause: rollout.HasFailurePause(), IsCanaryPhase: rollout.IsCanaryPhase,
 	}), current.Generation, now)
 	if apiequality.Semantic.DeepEqual(base.Status, current.Status) {

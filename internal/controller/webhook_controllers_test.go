@@ -153,7 +153,9 @@ func TestHoldProbesLessOftenWhileNoReplicaIsRunning(t *testing.T) {
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
 	configuration.Name = internalv1alpha1.HoldConfiguration
 	api := newFakeClient(interceptor.Funcs{
-		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return probeError },
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return probeError
+		},
 	}, configuration)
 	reconciler := &HoldReconciler{Client: api}
 	delay := func() time.Duration {

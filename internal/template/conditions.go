@@ -39,6 +39,9 @@ type ConditionInput struct {
 	Failing int32
 	// IsProcessed is true if this generation of the template was applied to each Namespace that it selects.
 	IsProcessed bool
+	// Enforced is False until API servers add this generation of the template to new Namespaces, with the reason of the
+	// condition Enforced of the set.
+	Enforced metav1.Condition
 	// HasFailurePause is true if the rollout is paused because of failures.
 	HasFailurePause bool
 	// IsCanaryPhase is true while only the canaries are updated.
@@ -56,7 +59,7 @@ func Conditions(template *v1alpha1.NamespaceTemplate, in ConditionInput) []metav
 		progressing.Message = "The template is not applied."
 	}
 	conditions := []metav1.Condition{
-		readyCondition(valid, authorized, progressing),
+		readyCondition(valid, authorized, in.Enforced, progressing),
 		valid,
 		authorized,
 		progressing,
@@ -72,7 +75,7 @@ func Conditions(template *v1alpha1.NamespaceTemplate, in ConditionInput) []metav
 }
 
 // readyCondition summarizes the other conditions.
-func readyCondition(valid, authorized, progressing metav1.Condition) metav1.Condition {
+func readyCondition(valid, authorized, enforced, progressing metav1.Condition) metav1.Condition {
 	ready := progressing
 	switch {
 	case valid.Status == metav1.ConditionFalse:
@@ -80,6 +83,9 @@ func readyCondition(valid, authorized, progressing metav1.Condition) metav1.Cond
 	case authorized.Status == metav1.ConditionFalse:
 		ready = authorized
 		ready.Message = firstLine(authorized.Message)
+	case enforced.Status == metav1.ConditionFalse:
+		ready = enforced
+		ready.Message = "New namespaces do not get the objects of the template: " + enforced.Message
 	}
 	isReady := ready.Type == v1alpha1.ConditionProgressing && progressing.Status == metav1.ConditionFalse
 	return condition(v1alpha1.ConditionReady, isReady, ready.Reason, ready.Reason, ready.Message, ready.Message)

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -49,6 +50,16 @@ func Compute(
 	}
 	slices.SortFunc(effective, func(a, b internalv1alpha1.EffectiveTemplate) int { return cmp.Compare(a.Name, b.Name) })
 	return effective
+}
+
+// Selects reports whether the set selects new Namespaces as a template specifies.
+func Selects(set *internalv1alpha1.NamespaceInitializerSet, template *v1alpha1.NamespaceTemplate) bool {
+	want := effectiveTemplate(template.Name, &template.Spec)
+	return slices.ContainsFunc(set.Templates, func(current internalv1alpha1.EffectiveTemplate) bool {
+		return current.Name == want.Name && current.Access == want.Access &&
+			apiequality.Semantic.DeepEqual(current.NamespaceSelector, want.NamespaceSelector) &&
+			apiequality.Semantic.DeepEqual(current.Parameters, want.Parameters)
+	})
 }
 
 // Omitted returns the names of the templates that do not fit. The function size returns Size and
