@@ -314,7 +314,9 @@ func (f view) pauses(c ownerCase) []string {
 }
 
 // hasKnownController reports whether the owner is one of the known controllers.
-func (c *ownerCase) hasKnownController() bool { return c.owner.Known != nil && c.owner.Known.Controller != nil }
+func (c *ownerCase) hasKnownController() bool {
+	return c.owner.Known != nil && c.owner.Known.Controller != nil
+}
 
 func (f view) areAllPaused(c ownerCase) bool {
 	return c.hasKnownController() && !slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
