@@ -120,7 +120,8 @@ func (r *AdmissionReconciler) Reconcile(ctx context.Context, request ctrl.Reques
 		return ctrl.Result{}, err
 	}
 	conditions, optionalErr := policyverifier.OptionalConditions(ctx, r.Client)
-	statusErr := r.writeStatus(ctx, set, status.IsAudited, append([]metav1.Condition{enforcedCondition(status)}, conditions...))
+	statusErr := r.writeStatus(
+		ctx, set, status.IsAudited, append([]metav1.Condition{enforcedCondition(status)}, conditions...))
 	if nsobject.IsConflict(statusErr) {
 		// The cache is stale, and the predicate drops the watch events of status changes.
 		status.RetryAfter, statusErr = conflictRetry, nil

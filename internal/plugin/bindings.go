@@ -32,7 +32,8 @@ func gateBindings(
 	ctx context.Context, reader client.Reader,
 ) ([]admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
 	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
-	if err := reader.List(ctx, &bindings, client.MatchingLabels{internalv1alpha1.LabelPolicy: internalv1alpha1.PolicyGate}); err != nil {
+	gate := client.MatchingLabels{internalv1alpha1.LabelPolicy: internalv1alpha1.PolicyGate}
+	if err := reader.List(ctx, &bindings, gate); err != nil {
 		return nil, fmt.Errorf("failed to list the bindings of the gate: %w", err)
 	}
 	if len(bindings.Items) == 0 {
@@ -149,22 +150,20 @@ var actionsPath = []string{"f:spec", "f:validationActions"}
 // transferActions returns managed fields in which the manager of a binding owns all validationActions: the one that
 // applies the other fields of the spec, or has created them. The result is nil if there is none.
 func transferActions(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, error) {
-	contents, actions, owner := make([]map[string]any, len(entries)), map[string]any{}, -1
+	const apply = metav1.ManagedFieldsOperationApply
+	contents, err := decodeFields(entries)
+	if err != nil {
+		return nil, err
+	}
+	actions, owner := map[string]any{}, -1
 	for i := range entries {
-		contents[i] = map[string]any{}
-		if entries[i].FieldsV1 == nil {
-			continue
-		}
-		if err := json.Unmarshal(entries[i].FieldsV1.Raw, &contents[i]); err != nil {
-			return nil, fmt.Errorf("failed to decode the managed fields of %q: %w", entries[i].Manager, err)
-		}
 		owned, _, _ := unstructured.NestedMap(contents[i], actionsPath...)
 		maps.Copy(actions, owned)
 		unstructured.RemoveNestedField(contents[i], actionsPath...)
 		_, isOwner, _ := unstructured.NestedMap(contents[i], "f:spec", "f:policyName")
-		isApplied := entries[i].Operation == metav1.ManagedFieldsOperationApply
+		isApplied := entries[i].Operation == apply
 		switch {
-		case isOwner && isApplied && owner >= 0 && entries[owner].Operation == metav1.ManagedFieldsOperationApply:
+		case isOwner && isApplied && owner >= 0 && entries[owner].Operation == apply:
 			return nil, fmt.Errorf("field managers %q and %q apply it; change validationActions in both sources",
 				entries[owner].Manager, entries[i].Manager)
 		case isOwner && (isApplied || owner < 0):
@@ -174,18 +173,31 @@ func transferActions(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedField
 	if owner < 0 {
 		return nil, nil
 	}
+	if err := unstructured.SetNestedMap(contents[owner], actions, actionsPath...); err != nil {
+		return nil, err
+	}
 	result := slices.Clone(entries)
 	for i := range result {
-		if i == owner {
-			if err := unstructured.SetNestedMap(contents[i], actions, actionsPath...); err != nil {
-				return nil, err
-			}
-		}
 		raw, err := json.Marshal(contents[i])
 		if err != nil {
 			return nil, err
 		}
-		result[i].FieldsV1 = &metav1.FieldsV1{Raw: raw}
+		result[i].FieldsV1 = metav1.NewFieldsV1(string(raw))
 	}
 	return result, nil
+}
+
+// decodeFields returns the content of managed fields.
+func decodeFields(entries []metav1.ManagedFieldsEntry) ([]map[string]any, error) {
+	contents := make([]map[string]any, len(entries))
+	for i := range entries {
+		contents[i] = map[string]any{}
+		if entries[i].FieldsV1 == nil {
+			continue
+		}
+		if err := json.Unmarshal(entries[i].FieldsV1.GetRawBytes(), &contents[i]); err != nil {
+			return nil, fmt.Errorf("failed to decode the managed fields of %q: %w", entries[i].Manager, err)
+		}
+	}
+	return contents, nil
 }

@@ -34,9 +34,9 @@ func TestTransferActions(t *testing.T) {
 	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
 	const spec, audit = `"f:policyName":{}`, `"f:validationActions":{"v:\"Audit\"":{}}`
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsV1: &metav1.FieldsV1{
-			Raw: []byte(`{"f:spec":{` + fields + `}}`),
-		}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsV1: metav1.NewFieldsV1(
+			`{"f:spec":{` + fields + `}}`,
+		)}
 	}
 	for name, test := range map[string]struct{ entries, want []metav1.ManagedFieldsEntry }{
 		"to the manager that applies": {
@@ -58,6 +58,6 @@ func TestTransferActions(t *testing.T) {
 	}
 	_, err := transferActions([]metav1.ManagedFieldsEntry{entry("a", apply, spec), entry("b", apply, spec)})
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`"a" and "b"`)))
-	_, err = transferActions([]metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: &metav1.FieldsV1{Raw: []byte("{")}}})
+	_, err = transferActions([]metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: metav1.NewFieldsV1("{")}})
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`"x"`)))
 }

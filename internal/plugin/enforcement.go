@@ -32,20 +32,22 @@ const (
 
 // modeTexts describe the modes.
 var modeTexts = map[string]string{
-	modeAudit:   "API servers admit writes before a namespace is initialized with a warning, and record them in their audit log.",
+	modeAudit: "API servers admit writes before a namespace is initialized with a warning, and record them in their " +
+		"audit log.",
 	modeEnforce: "Writes before a namespace is initialized are held, and rejected without the hold webhook.",
 	modeMixed:   "Some bindings of the gate deny writes before a namespace is initialized, and others only warn.",
 }
 
 // settings are how to set the mode in the source of an installation.
 var settings = map[string]string{
-	modeAudit:   "add the component config/audit to the kustomization, or set enforcement=Audit in the values of the chart",
-	modeEnforce: "remove the component config/audit from the kustomization, or set enforcement=Enforce in the values of the chart",
+	modeAudit: "add the component config/audit to the kustomization, or set enforcement=Audit in the values of the chart",
+	modeEnforce: "remove the component config/audit from the kustomization, or set enforcement=Enforce in the values of " +
+		"the chart",
 }
 
 // msgManaged is the reason why the mode should not be changed with the plugin.
-const msgManaged = "%s manages the bindings of the gate, and reverts changes by other clients when it applies them again; " +
-	"%s"
+const msgManaged = "%s manages the bindings of the gate, and reverts changes by other clients when it applies them " +
+	"again; %s"
 
 type enforcementOptions struct {
 	*session
@@ -166,7 +168,8 @@ func (o *enforcementOptions) set(ctx context.Context, mode string) error {
 	}
 	managers := managersOf(bindings)
 	if len(managers) > 0 && !o.force && modeOf(bindings) != mode {
-		return fmt.Errorf(msgManaged+"; to change them nevertheless, add --force", strings.Join(managers, ", "), settings[mode])
+		return fmt.Errorf(msgManaged+"; to change them nevertheless, add --force",
+			strings.Join(managers, ", "), settings[mode])
 	}
 	for i := range bindings {
 		if err := setActions(ctx, writer, &bindings[i], actionsOf[mode]); err != nil {

@@ -452,7 +452,10 @@ func deletionHolders(namespace *corev1.Namespace) []string {
 	var texts []string
 	if held := findTrueCondition(namespace, corev1.NamespaceFinalizersRemaining); held != nil {
 		texts = append(texts, describeMatches(held.Message, finalizersPattern, func(finalizer, count string) string {
-			return fmt.Sprintf("finalizer %s on %s", finalizer, count)
+			if count == "1" {
+				return fmt.Sprintf("finalizer %s on 1 object", finalizer)
+			}
+			return fmt.Sprintf("finalizer %s on %s objects", finalizer, count)
 		}))
 	}
 	for _, finalizer := range namespace.Spec.Finalizers {

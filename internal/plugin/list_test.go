@@ -108,7 +108,7 @@ func TestComputeSummary(t *testing.T) {
 			state: diagnosis.StateTerminating, since: testEnd, isBlocked: true, cause: "Why",
 			waitsFor: []string{
 				"owner deleted", "Discovery failed for some groups",
-				"finalizer example.com/x on 3, finalizer y on 1", "3 configmaps, 1 foos.example.com",
+				"finalizer example.com/x on 3 objects, finalizer y on 1 object", "3 configmaps, 1 foos.example.com",
 			},
 		},
 		"messages in an unknown format": {

@@ -251,7 +251,8 @@ func errorText(err error) string {
 		return fmt.Sprintf("Error from server: %v", err)
 	case errors.As(err, &request) && err.Error() == request.Error() && utilnet.IsConnectionRefused(err):
 		server, _ := url.Parse(request.URL) // It is the URL of a request that was sent.
-		return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?", server.Host)
+		return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?",
+			server.Host)
 	case errors.As(err, &request):
 		return fmt.Sprintf("Unable to connect to the server: %v", err)
 	}

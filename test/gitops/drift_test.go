@@ -52,7 +52,7 @@ var tools = map[string]func(ctx context.Context, target *framework.Cluster) inst
 			return err
 		}
 	},
-	"Flux": func(ctx context.Context, target *framework.Cluster) installer {
+	"Flux": func(_ context.Context, target *framework.Cluster) installer {
 		flux, err := newFluxAs(target.Admin.Config, nil)
 		Expect(err).NotTo(HaveOccurred())
 		return func(ctx context.Context) error {

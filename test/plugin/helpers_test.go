@@ -99,11 +99,12 @@ func newResult(stdout, stderr string, command *exec.Cmd) result {
 	GinkgoHelper()
 	isComplete := !slices.Contains(command.Args, "nslifecycle") || slices.ContainsFunc(command.Args, func(arg string) bool {
 		return arg == "-o" || strings.HasPrefix(arg, "--output") || strings.HasPrefix(arg, "-v") || arg == "backup" ||
-			arg == "__complete" || arg == "list" // Rows of tables are not wrapped.
+			arg == "__complete" || arg == "list"
 	})
 	for line := range strings.Lines(stdout + stderr) {
 		text := strings.TrimSpace(line)
-		isVerbatim := strings.HasPrefix(text, "kubectl ") || !strings.Contains(text, " ")
+		isRow := strings.Contains(text, "   ") // Rows of tables are not wrapped.
+		isVerbatim := strings.HasPrefix(text, "kubectl ") || !strings.Contains(text, " ") || isRow
 		if !isComplete && !isVerbatim {
 			Expect(len([]rune(strings.TrimSuffix(line, "\n")))).To(BeNumerically("<=", 100), line)
 		}

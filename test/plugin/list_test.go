@@ -41,7 +41,7 @@ var _ = Describe("list", func() {
 			g.Expect(lines).To(HaveKeyWithValue(active.Name, MatchRegexp(`^Initialized +\d+m?s +<none> *$`)))
 			g.Expect(lines).To(HaveKeyWithValue(initializing.Name,
 				MatchRegexp(`^Initializing +\S+ +<none> +first\.list\.example\.com \(1 of 2\)`)))
-			g.Expect(lines).To(HaveKeyWithValue(terminating.Name, MatchRegexp(`^Terminating +\S+ +\S+ +finalizer test\.example\.com/hold on 1`)))
+			g.Expect(lines).To(HaveKeyWithValue(terminating.Name, MatchRegexp(`^Terminating +\S+ +\S+ +finalizer test\.example\.com/hold on 1 object`)))
 		}).WithContext(ctx).Should(Succeed())
 
 		By("filtering and printing JSON")
@@ -60,7 +60,7 @@ var _ = Describe("list", func() {
 		Expect(list.Items).To(HaveLen(1))
 		Expect(list.Items[0].Metadata.Name).To(Equal(terminating.Name))
 		Expect(list.Items[0].Metadata.UID).To(BeEquivalentTo(terminating.UID))
-		Expect(list.Items[0].WaitsFor).To(Equal([]string{"finalizer " + testFinalizer + " on 1", "1 configmaps"}))
+		Expect(list.Items[0].WaitsFor).To(Equal([]string{"finalizer " + testFinalizer + " on 1 object", "1 configmaps"}))
 		Expect(adminUser.run(ctx, "list", "-o", "yaml").stdout).To(ContainSubstring("state: Terminating"))
 		Expect(adminUser.run(ctx, "list", "-o", "wide").stdout).To(ContainSubstring("REQUESTED BY"))
 	}, NodeTimeout(testTimeout))

@@ -72,7 +72,7 @@ var _ = Describe("A user who can only create, get and delete namespaces", func()
 		Expect(developer.run(ctx, "wait", name).stderr).To(ContainSubstring("is being deleted"))
 		explained = developer.kubectl(ctx, nil, propose(deleted.stderr)...)
 		Expect(explained.stdout).To(And(ContainSubstring("Namespace "+name+": Terminating"),
-			ContainSubstring("finalizer "+testFinalizer+" on 1")))
+			ContainSubstring("finalizer "+testFinalizer+" on 1 object")))
 		interrupted = developer.start("delete", name)
 		Eventually(interrupted.stdout).Should(gbytes.Say("waiting for finalizer " + testFinalizer))
 		interrupt(interrupted)

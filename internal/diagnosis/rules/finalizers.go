@@ -303,7 +303,7 @@ func (f view) setOwnerNotFound(finding *diagnosis.Finding, c ownerCase) {
 // annotations with which any of the known controllers ignores an object: its controller can have the same.
 func (f view) pauses(c ownerCase) []string {
 	pauses := knowncontrollers.PauseAnnotations()
-	if c.hasKnownOwner() {
+	if c.hasKnownController() {
 		pauses = c.owner.Known.Controller.Pauses
 	}
 	var texts []string
@@ -313,13 +313,13 @@ func (f view) pauses(c ownerCase) []string {
 	return texts[:min(len(texts), diagnosis.MaxObjects)]
 }
 
-// hasKnownOwner reports whether the owner is one of the known controllers.
-func (c *ownerCase) hasKnownOwner() bool {
+// hasKnownController reports whether the owner is one of the known controllers.
+func (c *ownerCase) hasKnownController() bool {
 	return c.owner.Known != nil && c.owner.Known.Controller != nil
 }
 
 func (f view) areAllPaused(c ownerCase) bool {
-	return c.hasKnownOwner() && !slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
+	return c.hasKnownController() && !slices.ContainsFunc(c.objects, func(object diagnosis.RemainingObject) bool {
 		return len(f.pausesOf(object, c.owner.Known.Controller.Pauses)) == 0
 	})
 }
