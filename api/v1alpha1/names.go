@@ -128,7 +128,9 @@ const VerbDeleteAny = "delete-any"
 // Condition types of a Namespace, a NamespaceInitializerConfiguration and a NamespaceTemplate. Tools that implement
 // kstatus read them.
 const (
-	// ConditionReady summarizes the other conditions. On a Namespace, the reason is the state of the Namespace.
+	// ConditionReady summarizes the other conditions. On a Namespace, the reason is the state of the Namespace. On a
+	// NamespaceTemplate, it is False until API servers add this generation to new Namespaces; the reason is then one for
+	// ConditionActive.
 	ConditionReady = "Ready"
 
 	// ConditionStalled is True if the object does not become ready by waiting: the initialization of the Namespace has

@@ -22,8 +22,9 @@ Generated from values.yaml by ` + "`make build-installer`" + `. Do not edit.
 helm install nslifecycle dist/chart --namespace=nslifecycle-system --create-namespace
 ` + "```" + `
 
-See [Install, upgrade and uninstall](../../docs/install.md). A cluster can have only one installation, so the names of
-the objects do not depend on the release.
+No registry contains the image yet: set image.repository and image.tag to one that you have built. See [Install, upgrade
+and uninstall](../../docs/install.md). A cluster can have only one installation, so the names of the objects do not
+depend on the release.
 
 | Value | Default | Description |
 |---|---|---|

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,10 +25,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
+	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
@@ -141,8 +145,12 @@ func TestTemplateReconcile(t *testing.T) {
 
 	tests := map[string]struct {
 		// template is nil if it does not exist. Its current revision is stored.
-		template  *v1alpha1.NamespaceTemplate
-		namespace *wrappers.NamespaceWrapper
+		template *v1alpha1.NamespaceTemplate
+		// enforced is the condition Enforced of the set that contains the template; True if it is empty.
+		enforced metav1.Condition
+		// isNotInSet is true if the set does not contain the template.
+		isNotInSet bool
+		namespace  *wrappers.NamespaceWrapper
 		// outcome is that of the last pass over the Namespace; empty if there was none.
 		outcome    plan.Outcome
 		server     templateServer
@@ -208,6 +216,27 @@ func TestTemplateReconcile(t *testing.T) {
 			wantWrites: []string{recordRevision + latest, status + " Ready=False/PausedAfterFailures Progressing=Unknown/PausedAfterFailures"},
 			wantEvents: []string{"Warning TemplateForbidden", "Warning RolloutPausedAfterFailures"},
 		},
+		"API servers do not add it to namespaces": {
+			template: with(latest, unchanged), want: templateStatusInterval,
+			enforced:   metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPolicyMissing},
+			wantWrites: []string{status + " Ready=False/PolicyMissing Progressing=False/UpToDate"},
+		},
+		"API servers add it to namespaces, in audit mode": {
+			template: with(latest, unchanged), want: reviewInterval,
+			enforced:   metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAuditMode},
+			wantWrites: []string{status + " Ready=True/UpToDate Progressing=False/UpToDate"},
+		},
+		"the set does not contain it yet": {
+			template: with(latest, unchanged), isNotInSet: true, want: templateStatusInterval,
+			wantWrites: []string{status + " Ready=False/EnforcementPending Progressing=False/UpToDate"},
+		},
+		"API servers have added it to namespaces before": {
+			template: with(latest, func(t *v1alpha1.NamespaceTemplate) {
+				t.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+			}),
+			isNotInSet: true, want: reviewInterval,
+			wantWrites: []string{status + " Ready=True/UpToDate Progressing=False/UpToDate"},
+		},
 		"it is invalid": {
 			template: with("a", func(t *v1alpha1.NamespaceTemplate) {
 				t.Spec.Variables = []v1alpha1.TemplateVariable{{Name: "x", Expression: "("}}
@@ -240,7 +269,14 @@ func TestTemplateReconcile(t *testing.T) {
 			g := NewWithT(t)
 			var objects []client.Object
 			if current := test.template; current != nil {
-				objects = append(objects, current)
+				set := policytest.Set()
+				if !test.isNotInSet {
+					set.Templates = templateset.Compute([]v1alpha1.NamespaceTemplate{*current}, nil)
+				}
+				test.enforced.Type = internalv1alpha1.ConditionEnforced
+				test.enforced.Status = cmp.Or(test.enforced.Status, metav1.ConditionTrue)
+				set.Status.Conditions = []metav1.Condition{test.enforced}
+				objects = append(objects, current, set)
 				if revision := current.Status.CurrentRevision; revision != "" {
 					objects = append(objects, storedRevision(current, revision))
 				}

@@ -83,7 +83,7 @@ func readyCondition(valid, authorized, enforced, progressing metav1.Condition) m
 	case authorized.Status == metav1.ConditionFalse:
 		ready = authorized
 		ready.Message = firstLine(authorized.Message)
-	case enforced.Status == metav1.ConditionFalse:
+	case enforced.Status == metav1.ConditionFalse && progressing.Status == metav1.ConditionFalse:
 		ready = enforced
 		ready.Message = "New namespaces do not get the objects of the template: " + enforced.Message
 	}

@@ -251,11 +251,13 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		for name := range secret.Data {
 			secret.Data[name] = []byte("wrong")
 		}
+		secret.Data[webhooks.TokenKey] = []byte("token")
 		Expect(admin.Update(ctx, secret)).To(Succeed())
 		Eventually(replaced(nil)).WithContext(ctx).Should(Succeed())
 		current := secret.Data[corev1.TLSCertKey]
 		runPage(ctx, "A certificate is wrong", 0)
 		Eventually(replaced(current)).WithContext(ctx).Should(Succeed())
+		Expect(secret.Data).To(HaveKeyWithValue(webhooks.TokenKey, []byte("token")))
 	}, SpecTimeout(5*time.Minute))
 
 	It("stop a template that selects everything", func(ctx context.Context) {

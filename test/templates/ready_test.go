@@ -97,7 +97,7 @@ var _ = Describe("The readiness of a template", func() {
 		Expect(first.Status.ObservedGeneration).To(BeEquivalentTo(-1), "in the response to the creation")
 		reasons := untilCurrent(ctx, first, func() { Expect(values(first)).To(Equal(map[string]int{"a": total})) })
 		Expect(reasons).NotTo(BeEmpty())
-		Expect(reasons).To(HaveEach("Updating"))
+		Expect(reasons).To(HaveEach(BeElementOf("Updating", "EnforcementPending")))
 		for _, value := range []string{"b", "c", "d"} {
 			By("a change to " + value)
 			current := &v1alpha1.NamespaceTemplate{}
