@@ -6,14 +6,19 @@ package authorization
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +80,23 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 		got := create(ctx, framework.NewUser(config), namespace)
 		Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
 		Expect(got.Duration).To(BeNumerically("<", immediate))
+		By("answering users who may impersonate the requester like the requester")
+		administrator := cluster.Impersonate("user1@corp.example.com")
+		held := start(ctx, func() result { return create(ctx, administrator, namespace) })
+		finish(ctx, namespace)
+		Expect(expectResult(ctx, held)).To(Succeed())
+	})
+
+	It("has no opinion about users with more groups than a review may contain", func(ctx context.Context) {
+		namespace := createInitializing(ctx, requester)
+		config := rest.CopyConfig(cluster.Admin.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: "user1@corp.example.com"}
+		for i := range 400 {
+			config.Impersonate.Groups = append(config.Impersonate.Groups, fmt.Sprintf("%d-%s", i, strings.Repeat("g", 200)))
+		}
+		got := create(ctx, framework.NewUser(config), namespace)
+		Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
+		Expect(got.Duration).To(BeNumerically("<", immediate))
 	})
 
 	It("does not allow a held request in a namespace that another user creates with the same name", func(ctx context.Context) {
@@ -84,21 +106,55 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 		Expect(cluster.Admin.Delete(ctx, old)).To(Succeed())
 		Expect(expectResult(ctx, held)).To(Satisfy(apierrors.IsForbidden))
 		framework.ExpectDeleted(ctx, cluster.Admin, old)
-		Expect(other.Create(ctx, framework.MakeInitializing(namespace).Obj())).To(Succeed())
+		Expect(other.Create(ctx, makeInitializing(namespace))).To(Succeed())
 		Expect(create(ctx, requester, namespace).Err).To(Satisfy(apierrors.IsForbidden))
 		finish(ctx, namespace)
 		Expect(create(ctx, requester, namespace).Err).To(Satisfy(apierrors.IsForbidden))
 		Expect(create(ctx, other, namespace).Err).NotTo(HaveOccurred())
 	})
 
+	It("names the pending initializers if the initialization exceeds the time limit", Label("long"), func(ctx context.Context) {
+		namespace := createInitializing(ctx, requester)
+		got := create(ctx, requester, namespace)
+		Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
+		Expect(got.Err).To(MatchError(ContainSubstring("pending: " + framework.Absent)))
+		Expect(got.Duration).To(BeNumerically("~", options.Duration, immediate))
+	})
+
 	It("does not allow a request after a failed initialization", func(ctx context.Context) {
 		namespace := createInitializing(ctx, requester)
 		held := start(ctx, func() result { return create(ctx, requester, namespace) })
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`,
-			v1alpha1.AnnotationInitializationResult, `{"status":"Failure","message":"no"}`)
+			v1alpha1.AnnotationInitializationResult, `{"status":"Failure","message":"no room"}`)
 		Expect(cluster.Initializer.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 			framework.MergePatch([]byte(patch)))).To(Succeed())
-		Expect(expectResult(ctx, held)).To(Satisfy(apierrors.IsForbidden))
+		Expect(expectResult(ctx, held)).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("no room"))))
+	})
+
+	It("holds at most as many requests of a user as the limit, and delays no other requests", func(ctx context.Context) {
+		const requests = 1000
+		namespace := createInitializing(ctx, requester)
+		clientset := requester.Clientset()
+		var lock sync.Mutex
+		results := map[metav1.StatusReason]int{}
+		var all sync.WaitGroup
+		for i := range requests {
+			all.Go(func() {
+				_, err := clientset.CoreV1().ConfigMaps(namespace).Get(ctx, fmt.Sprint(i), metav1.GetOptions{})
+				lock.Lock()
+				defer lock.Unlock()
+				results[apierrors.ReasonForError(err)]++
+			})
+		}
+		By("holding the requests of another user")
+		second := createInitializing(ctx, other)
+		held := start(ctx, func() result { return create(ctx, other, second) })
+		finish(ctx, second)
+		Expect(expectResult(ctx, held)).To(Succeed())
+		begin := time.Now()
+		all.Wait()
+		AddReportEntry(fmt.Sprintf("%v after %s", results, time.Since(begin)))
+		Expect(results).To(HaveKeyWithValue(metav1.StatusReasonForbidden, requests))
 	})
 
 	It("answers only API servers", func(ctx context.Context) {
@@ -114,6 +170,92 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 		Expect(post(ctx, review, string(secret.Data[webhooks.TokenKey]))).To(Equal(http.StatusOK))
 	})
 })
+
+var _ = Describe("While the authorization webhook does not work", Ordered, ContinueOnFailure, func() {
+	// quick shortens the timeout.
+	quick := strings.NewReplacer("timeout: 15s", "timeout: 2s")
+	// serve makes the API server ask another server.
+	serve := func(ctx context.Context, listener net.Listener) {
+		GinkgoHelper()
+		DeferCleanup(func() { _ = listener.Close() })
+		Expect(cluster.EnableAuthorization(ctx, files, "https://"+listener.Addr().String(), quick)).To(Succeed())
+	}
+
+	DescribeTable("RBAC decides, and what it does not allow fails", func(ctx context.Context, run func(net.Listener)) {
+		namespace := createInitializing(ctx, requester)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		serve(ctx, listener)
+		run(listener)
+		got := create(ctx, requester, namespace)
+		Expect(apierrors.IsInternalError(got.Err)).To(BeTrue(), "%v", got.Err)
+		AddReportEntry(fmt.Sprintf("%s after %s", apierrors.ReasonForError(got.Err), got.Duration))
+		Expect(got.Duration).To(BeNumerically("<", 10*time.Second))
+		By("allowing what RBAC allows")
+		begin := time.Now()
+		Expect(requester.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{})).To(Succeed())
+		Expect(time.Since(begin)).To(BeNumerically("<", immediate))
+		By("answering requests without a namespace, and those of ServiceAccounts, as before")
+		Expect(requester.List(ctx, &corev1.NodeList{})).To(Satisfy(apierrors.IsForbidden))
+		account := cluster.Impersonate("system:serviceaccount:default:default")
+		Expect(create(ctx, account, namespace).Err).To(Satisfy(apierrors.IsForbidden))
+	},
+		Entry("if nothing listens", func(listener net.Listener) { Expect(listener.Close()).To(Succeed()) }),
+		Entry("if it never responds", func(listener net.Listener) {
+			go func() {
+				for {
+					connection, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					defer connection.Close()
+				}
+			}()
+		}),
+		Entry("if a process without the certificate allows everything", func(listener net.Listener) {
+			lie(listener, true)
+		}),
+		Entry("if a process without TLS allows everything", func(listener net.Listener) {
+			lie(listener, false)
+		}),
+	)
+
+	It("the token can be withdrawn", func(ctx context.Context) {
+		enable(ctx)
+		key := client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: webhooks.SecretName}
+		secret := &corev1.Secret{}
+		Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
+		delete(secret.Data, webhooks.TokenKey)
+		Expect(cluster.Admin.Update(ctx, secret)).To(Succeed())
+		namespace := createInitializing(ctx, requester)
+		Eventually(func() error { return create(ctx, requester, namespace).Err }).WithContext(ctx).
+			Should(Satisfy(apierrors.IsInternalError))
+		By("issuing another one")
+		enable(ctx)
+		held := start(ctx, func() result { return create(ctx, requester, namespace) })
+		finish(ctx, namespace)
+		Expect(expectResult(ctx, held)).To(Succeed())
+	})
+})
+
+// lie serves an authorization webhook that allows everything.
+func lie(listener net.Listener, hasTLS bool) {
+	GinkgoHelper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		review := &authorizationv1.SubjectAccessReview{}
+		_ = json.NewDecoder(r.Body).Decode(review)
+		review.Status.Allowed = true
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	Expect(server.Listener.Close()).To(Succeed())
+	server.Listener = listener
+	if hasTLS {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	DeferCleanup(server.Close)
+}
 
 func accessReview(namespace string) string {
 	return fmt.Sprintf(`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{`+

@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
@@ -53,7 +54,11 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	administrators := &v1alpha1.NamespaceTemplate{}
 	Expect(yaml.UnmarshalStrict(template, administrators)).To(Succeed())
 	cluster.CreateTemplate(ctx, administrators)
-	cluster.CreateInitializing(ctx, "first") // Registers framework.Absent.
+	// Templates come last, so that their permissions do not precede the end of the initialization by long.
+	cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("order").
+		Initializer(framework.Absent, v1alpha1.InitializerSettings{
+			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{absentLabel: ""}},
+		}).Initializers(v1alpha1.TemplatesInitializer))
 }, NodeTimeout(15*time.Minute))
 
 // enable makes the API server ask the webhook of the manager.
@@ -66,16 +71,22 @@ func enable(ctx context.Context, changes ...*strings.Replacer) {
 func createInitializing(ctx context.Context, user *framework.User) string {
 	GinkgoHelper()
 	name := framework.Unique("shop")
-	Expect(user.Create(ctx, framework.MakeInitializing(name).Obj())).To(Succeed())
+	Expect(user.Create(ctx, makeInitializing(name))).To(Succeed())
 	return name
 }
 
-// finish completes the initialization after the template has been applied.
+// absentLabel selects namespaces that wait for framework.Absent.
+const absentLabel = "test.example.com/absent"
+
+func makeInitializing(name string) *corev1.Namespace {
+	return wrappers.MakeNamespace(name).Label(absentLabel, "").Obj()
+}
+
+// finish lets the operator apply the template, which completes the initialization.
 func finish(ctx context.Context, name string) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, name))).To(Equal(framework.Absent))
-	}).WithContext(ctx).Should(Succeed())
+	Expect(framework.PendingOf(cluster.GetNamespace(Default, ctx, name))).To(
+		Equal(framework.Absent + "," + v1alpha1.TemplatesInitializer))
 	cluster.Finish(ctx, name)
 }
 
