@@ -51,7 +51,13 @@ func (a *AccessReview) Serving() {
 
 func (a Authorizer) decode(body io.Reader, limit int) (review, error) {
 	decoded := &authorizationv1.SubjectAccessReview{}
-	if err := json.NewDecoder(prune(body, Fields{"spec": nil}, limit)).Decode(decoded); err != nil {
+	switch err := json.NewDecoder(prune(body, Fields{"spec": nil}, limit)).Decode(decoded); {
+	case errors.Is(err, errTooLarge):
+		// With an error, the API server would respond with status 500 instead of 403, for instance to a user with many
+		// groups.
+		a.Handle = noOpinion
+		return &AccessReview{authorizer: a}, nil
+	case err != nil:
 		return nil, err
 	}
 	if decoded.Spec.User == "" {
@@ -59,6 +65,9 @@ func (a Authorizer) decode(body io.Reader, limit int) (review, error) {
 	}
 	return &AccessReview{Spec: decoded.Spec, authorizer: a}, nil
 }
+
+// noOpinion is the handler of reviews that are too large.
+func noOpinion(context.Context, *AccessReview) (bool, string, error) { return false, "", nil }
 
 func (a *AccessReview) respond(ctx context.Context, _ *http.Request, serving func()) (any, *refusal) {
 	a.serving = serving

@@ -80,9 +80,14 @@ func TestAuthorizer(t *testing.T) {
 		"an empty token in the Secret": {
 			body: valid, header: "Bearer ", secret: map[string][]byte{TokenKey: []byte(" \n")}, want: http.StatusUnauthorized,
 		},
-		"no user":   {body: encodeAccess(g, authorizationv1.SubjectAccessReviewSpec{}), want: http.StatusBadRequest},
-		"no JSON":   {body: "spec: {user: alice}", want: http.StatusBadRequest},
-		"too large": {body: strings.Replace(valid, "team", strings.Repeat("t", maxHead), 1), want: http.StatusRequestEntityTooLarge},
+		"no user": {body: encodeAccess(g, authorizationv1.SubjectAccessReviewSpec{}), want: http.StatusBadRequest},
+		"no JSON": {body: "spec: {user: alice}", want: http.StatusBadRequest},
+		"no opinion about a review that is too large": {
+			body: strings.Replace(valid, "team", strings.Repeat("t", maxHead), 1), want: http.StatusOK,
+		},
+		"a large review without the token": {
+			body: strings.Replace(valid, "team", strings.Repeat("t", maxHead), 1), header: "-", want: http.StatusUnauthorized,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -34,9 +34,13 @@ var _ = Describe("A user who may only create and view namespaces", Ordered, func
 
 	It("cannot apply a namespace and its content without the webhook", func(ctx context.Context) {
 		Expect(cluster.DisableAuthorization(ctx, files)).To(Succeed())
-		succeeded, err := applyAll(ctx)
-		Expect(succeeded).To(BeZero())
+		name := framework.Unique("shop")
+		By("keeping the namespace initializing, so that kubectl cannot be slower than the initializer")
+		label := fmt.Sprintf("metadata:\n  labels: {%s: ''}\n", absentLabel)
+		shop := strings.Replace(readShop(name), "metadata:\n", label, 1)
+		_, err := cluster.RunAs(ctx, requester, shop, cluster.KubectlPath(), "apply", "-f", "-")
 		Expect(err).To(MatchError(ContainSubstring("forbidden")))
+		Expect(framework.PendingOf(cluster.GetNamespace(Default, ctx, name))).To(ContainSubstring(framework.Absent))
 	})
 
 	It("applies a namespace and its content with the webhook", func(ctx context.Context) {

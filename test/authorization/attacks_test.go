@@ -87,6 +87,18 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 		Expect(expectResult(ctx, held)).To(Succeed())
 	})
 
+	It("has no opinion about users with more groups than a review may contain", func(ctx context.Context) {
+		namespace := createInitializing(ctx, requester)
+		config := rest.CopyConfig(cluster.Admin.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: "user1@corp.example.com"}
+		for i := range 400 {
+			config.Impersonate.Groups = append(config.Impersonate.Groups, fmt.Sprintf("%d-%s", i, strings.Repeat("g", 200)))
+		}
+		got := create(ctx, framework.NewUser(config), namespace)
+		Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
+		Expect(got.Duration).To(BeNumerically("<", immediate))
+	})
+
 	It("does not allow a held request in a namespace that another user creates with the same name", func(ctx context.Context) {
 		namespace := createInitializing(ctx, requester)
 		held := start(ctx, func() result { return create(ctx, requester, namespace) })
