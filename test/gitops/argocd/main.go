@@ -100,6 +100,10 @@ func (e *engine) sync() ([]string, error) {
 		return nil, fmt.Errorf("failed to read the manifest: %w", err)
 	}
 	for _, target := range targets {
+		// kustomize adds the namespace to cluster-scoped objects, too.
+		if namespaced, err := e.cache.IsNamespaced(target.GroupVersionKind().GroupKind()); err == nil && !namespaced {
+			target.SetNamespace("")
+		}
 		annotations := target.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
