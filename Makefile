@@ -23,7 +23,7 @@ KUBECTL ?= kubectl
 # hack/control-plane.sh and the overlay of deploy depend on this path.
 LOCALBIN := $(CURDIR)/bin
 # The modules with Go code. The others, in hack, only pin the version of a program.
-MODULES := . hack/docs hack/image test/benchmark test/gitops
+MODULES := . hack/docs hack/image test/benchmark test/gitops test/gitops/argocd
 
 # The image is also built without cgo. With cgo, kustomize, which is linked into the kubectl plugin, uses Go's package
 # plugin, and linking takes minutes.
@@ -159,7 +159,7 @@ test-packages:
 
 .PHONY: test-modules
 test-modules:
-	@$(call in-modules,$(filter-out . test/gitops,$(MODULES)),go test ./...)
+	@$(call in-modules,$(filter-out . test/gitops test/gitops/argocd,$(MODULES)),go test ./...)
 
 .PHONY: test-suites $(PARALLEL_SUITES:%=test-suite-%)
 test-suites: $(PARALLEL_SUITES:%=test-suite-%)
@@ -170,7 +170,7 @@ $(PARALLEL_SUITES:%=test-suite-%): test-suite-%:
 GITOPS_SPECS ?= !long
 
 .PHONY: test-gitops
-test-gitops: helm ## Test what kstatus, kubectl, Helm and Flux read in the conditions.
+test-gitops: helm ## Test what kstatus, kubectl, Helm and Flux read, and the syncs of GitOps tools.
 	@$(use-control-plane) set -x; cd test/gitops && go test -timeout 30m -ginkgo.label-filter='$(GITOPS_SPECS)' $(ARGS)
 
 .PHONY: test-long

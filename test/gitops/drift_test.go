@@ -5,7 +5,11 @@ package gitops
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -60,11 +64,18 @@ var tools = map[string]func(ctx context.Context, target *framework.Cluster) inst
 			return err
 		}
 	},
+	"Argo CD":                       argoCD(),
+	"Argo CD and server-side apply": argoCD("--server-side-apply"),
+	"Argo CD and server-side diff":  argoCD("--server-side-apply", "--server-side-diff"),
 }
 
 var _ = Describe("A sync of the installation changes nothing, and weakens nothing,", func() {
 	for name, tool := range tools {
-		It("with "+name, func(ctx context.Context) {
+		var labels Labels
+		if strings.HasPrefix(name, "Argo CD") {
+			labels = Label("long") // The build of the engine takes minutes.
+		}
+		It("with "+name, labels, func(ctx context.Context) {
 			target, sync := installWith(ctx, tool, func(options *manager.Options) {
 				options.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour)) // Skips the first minute.
 			})
@@ -78,12 +89,57 @@ var _ = Describe("A sync of the installation changes nothing, and weakens nothin
 	}
 })
 
-// manifest returns the objects in config/default.
-func manifest(ctx context.Context, target *framework.Cluster) []*unstructured.Unstructured {
+// argoCD returns an installer that runs the program in argocd. It fails if an object is OutOfSync after the first sync.
+func argoCD(flags ...string) func(ctx context.Context, target *framework.Cluster) installer {
+	return func(ctx context.Context, target *framework.Cluster) installer {
+		GinkgoHelper()
+		program, file := filepath.Join(target.Dir, "argocd"), filepath.Join(target.Dir, "manifest.yaml")
+		build := exec.CommandContext(ctx, "go", "build", "-o", program, ".")
+		build.Dir = filepath.Join(controlplane.Root(), "test", "gitops", "argocd")
+		output, err := build.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(output))
+		Expect(os.WriteFile(file, []byte(render(ctx, target)), 0o600)).To(Succeed())
+		command := exec.CommandContext(ctx, program, append(flags, "--manifest="+file,
+			"--kubeconfig="+framework.KubeconfigFile(target.Admin.Config))...)
+		command.Stderr = GinkgoWriter
+		requests, err := command.StdinPipe()
+		Expect(err).NotTo(HaveOccurred())
+		responses, err := command.StdoutPipe()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(command.Start()).To(Succeed())
+		DeferCleanup(func() error {
+			return errors.Join(requests.Close(), command.Wait())
+		})
+		decoder, first := json.NewDecoder(responses), true
+		return func(context.Context) error {
+			if _, err := fmt.Fprintln(requests); err != nil {
+				return err
+			}
+			var outOfSync []string
+			if err := decoder.Decode(&outOfSync); err != nil {
+				return fmt.Errorf("failed to read the result of a sync: %w", err)
+			}
+			if first != (len(outOfSync) > 0) {
+				return fmt.Errorf("first sync: %t, OutOfSync: %s", first, strings.Join(outOfSync, "\n"))
+			}
+			first = false
+			return nil
+		}
+	}
+}
+
+// render returns config/default.
+func render(ctx context.Context, target *framework.Cluster) string {
 	GinkgoHelper()
 	manifest, err := target.Kubectl(ctx, target.Admin.Config, "kustomize", filepath.Join(controlplane.Root(), "config", "default"))
 	Expect(err).NotTo(HaveOccurred())
-	objects, err := ssautils.ReadObjects(strings.NewReader(manifest))
+	return manifest
+}
+
+// manifest returns the objects in config/default.
+func manifest(ctx context.Context, target *framework.Cluster) []*unstructured.Unstructured {
+	GinkgoHelper()
+	objects, err := ssautils.ReadObjects(strings.NewReader(render(ctx, target)))
 	Expect(err).NotTo(HaveOccurred())
 	return objects
 }
