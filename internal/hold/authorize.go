@@ -17,12 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
-
-// extraReviewed marks the SubjectAccessReviews of the webhook. The API server sends them to the webhook if RBAC does
-// not allow them, and the webhook must not wait for itself.
-const extraReviewed = "nslifecycle.dev/after-initialization"
 
 // reviewBackoff are the times of the SubjectAccessReviews, which end after 0.75 s: the caches of the API server can be
 // behind, and contain the end of the initialization before a RoleBinding that was created during it.
@@ -39,7 +36,7 @@ var errStopping = errors.New("the manager is stopping")
 // exists.
 func (h *Holder) Authorize(ctx context.Context, review *webhooks.AccessReview) (bool, string, error) {
 	attributes := review.Spec.ResourceAttributes
-	if _, isOwn := review.Spec.Extra[extraReviewed]; isOwn || attributes == nil || attributes.Namespace == "" {
+	if _, isOwn := review.Spec.Extra[internalv1alpha1.ExtraReview]; isOwn || attributes == nil || attributes.Namespace == "" {
 		return false, "", nil
 	}
 	if !h.slots.acquire(review.Spec.User) {
@@ -123,7 +120,7 @@ func (h *Holder) isAllowed(ctx context.Context, spec authorizationv1.SubjectAcce
 	if spec.Extra == nil {
 		spec.Extra = map[string]authorizationv1.ExtraValue{}
 	}
-	spec.Extra[extraReviewed] = authorizationv1.ExtraValue{"true"}
+	spec.Extra[internalv1alpha1.ExtraReview] = authorizationv1.ExtraValue{"true"}
 	isAllowed := false
 	err := wait.ExponentialBackoffWithContext(ctx, reviewBackoff, func(ctx context.Context) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: spec}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
@@ -178,7 +179,7 @@ func TestAuthorizeReview(t *testing.T) {
 	g.Expect(isAllowed).To(BeFalse())
 	g.Expect(reviewer.reviews).To(HaveLen(1))
 
-	delete(asked.Extra, extraReviewed)
+	delete(asked.Extra, internalv1alpha1.ExtraReview)
 	g.Expect(asked).To(Equal(makeReview().Spec))
 	g.Expect(review.Spec).To(Equal(makeReview().Spec), "unchanged")
 }

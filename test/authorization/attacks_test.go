@@ -20,12 +20,14 @@ import (
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
@@ -155,6 +157,32 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 		all.Wait()
 		AddReportEntry(fmt.Sprintf("%v after %s", results, time.Since(begin)))
 		Expect(results).To(HaveKeyWithValue(metav1.StatusReasonForbidden, requests))
+	})
+
+	// The operator waits for the permissions of RoleBindings before it completes the initialization.
+	It("does not hold reviews of the operator about the requester", func(ctx context.Context) {
+		namespace := createInitializing(ctx, requester)
+		create := func(extra map[string]authorizationv1.ExtraValue) time.Duration {
+			begin := time.Now()
+			review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(
+				rbacv1.Subject{Kind: rbacv1.UserKind, Name: "user1@corp.example.com"},
+				&authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "configmaps"})}
+			if extra != nil {
+				review.Spec.Extra = extra
+			}
+			Expect(cluster.Admin.Create(ctx, review)).To(Succeed())
+			Expect(review.Status.Allowed).To(BeFalse())
+			return time.Since(begin)
+		}
+		Expect(create(nil)).To(BeNumerically("<", immediate))
+		held := make(chan time.Duration, 1)
+		go func() {
+			defer GinkgoRecover()
+			held <- create(map[string]authorizationv1.ExtraValue{"other": {"true"}})
+		}()
+		Consistently(held).WithContext(ctx).WithTimeout(immediate).ShouldNot(Receive())
+		Expect(cluster.Admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+		Eventually(held).WithContext(ctx).Should(Receive())
 	})
 
 	It("answers only API servers", func(ctx context.Context) {

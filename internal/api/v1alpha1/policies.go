@@ -67,3 +67,8 @@ const (
 	// NamespaceTemplates.
 	TemplatesConfiguration = "nslifecycle-templates"
 )
+
+// ExtraReview is the key of an extra value of the user in SubjectAccessReviews that the operator creates. The
+// authorization webhook has no opinion about them: it would hold them until the Namespace is initialized, and the
+// initialization can wait for their result.
+const ExtraReview = "nslifecycle.dev/review"

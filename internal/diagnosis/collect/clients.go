@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/utils/ptr"
 
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
@@ -100,6 +101,7 @@ func (c *Collector) isAllowed(
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: &attributes,
+		Extra: map[string]authorizationv1.ExtraValue{internalv1alpha1.ExtraReview: {"true"}},
 	}}
 	if namespace, _, err := serviceaccount.SplitUsername(user); err == nil {
 		review.Spec.Groups = append(review.Spec.Groups, serviceaccount.MakeGroupNames(namespace)...)

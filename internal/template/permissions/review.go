@@ -8,6 +8,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // Review returns the review of a request of a subject. A ServiceAccount without a namespace is in that of the request.
@@ -16,6 +18,7 @@ func Review(
 ) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: attributes, Groups: []string{user.AllAuthenticated},
+		Extra: map[string]authorizationv1.ExtraValue{internalv1alpha1.ExtraReview: {"true"}},
 	}
 	switch subject.Kind {
 	case rbacv1.GroupKind:
