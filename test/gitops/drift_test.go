@@ -99,7 +99,7 @@ func argoCD(flags ...string) func(ctx context.Context, target *framework.Cluster
 		output, err := build.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(output))
 		Expect(os.WriteFile(file, []byte(render(ctx, target)), 0o600)).To(Succeed())
-		command := exec.CommandContext(ctx, program, append(flags, "--manifest="+file,
+		command := exec.Command(program, append(flags, "--manifest="+file,
 			"--kubeconfig="+framework.KubeconfigFile(target.Admin.Config))...)
 		command.Stderr = GinkgoWriter
 		requests, err := command.StdinPipe()

@@ -119,13 +119,16 @@ spec:
         # to the policies.
         - name: POD_NAMESPACE
           valueFrom:
+            # With the defaults, because Argo CD with server-side apply reports them as differences.
             fieldRef:
+              apiVersion: v1
               fieldPath: metadata.namespace
         # Garbage is collected before the container would be killed.
         - name: GOMEMLIMIT
           valueFrom:
             resourceFieldRef:
               resource: limits.memory
+              divisor: "0"
         ports:
         - name: health
           containerPort: 8081
