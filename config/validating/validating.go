@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validating contains the validating policies that the operator applies: it changes their failurePolicy, and a
-// tool that applies a manifest again would revert this. They enforce what NamespaceInitializerSet/effective contains, so
-// they have no effect before the operator has started.
+// Package validating contains the validating policies that the operator applies: it changes their failurePolicy, and
+// a tool that applies a manifest again would revert this. They enforce what NamespaceInitializerSet/effective
+// contains, so they have no effect before the operator has started.
 package validating
 
 import _ "embed" // for the manifests

@@ -326,7 +326,8 @@ func (r *TemplateReconciler) observe(
 func (r *TemplateReconciler) observeEnforcement(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, observed *observedGeneration,
 ) error {
-	if observed.enforced.Status == metav1.ConditionTrue || current.DeletionTimestamp != nil || r.omitted.Has(current.Name) {
+	isInSet := current.DeletionTimestamp == nil && !r.omitted.Has(current.Name)
+	if !isInSet || observed.enforced.Status == metav1.ConditionTrue {
 		return nil
 	}
 	set := &internalv1alpha1.NamespaceInitializerSet{}

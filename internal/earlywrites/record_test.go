@@ -64,9 +64,9 @@ func newTestRecorder(g Gomega, server *applied, clock *clocktesting.FakeClock) *
 	return recorder
 }
 
-func write(username, resource, client string) *webhooks.Request {
+func write(username, resource, manager string) *webhooks.Request {
 	return &webhooks.Request{
-		Username: username, FieldManager: client, Resource: metav1.GroupVersionResource{Version: "v1", Resource: resource},
+		Username: username, FieldManager: manager, Resource: metav1.GroupVersionResource{Version: "v1", Resource: resource},
 	}
 }
 

@@ -51,14 +51,14 @@ type Recorder struct {
 
 // NewRecorder returns a recorder that writes Events in a namespace, and calls count for each write.
 func NewRecorder(
-	writer client.Writer, namespace string, clock clock.WithTicker, count func(schema.GroupResource, string),
+	writer client.Writer, namespace string, ticker clock.WithTicker, count func(schema.GroupResource, string),
 ) (*Recorder, error) {
 	pod, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the host name: %w", err)
 	}
 	return &Recorder{
-		writer: writer, clock: clock, count: count, namespace: namespace, pod: pod, instance: string(uuid.NewUUID()),
+		writer: writer, clock: ticker, count: count, namespace: namespace, pod: pod, instance: string(uuid.NewUUID()),
 		record: newRecord(),
 	}, nil
 }
@@ -111,7 +111,8 @@ func (r *Recorder) flush(ctx context.Context) error {
 	return first
 }
 
-// event returns the Event of an identity since its first write. Only the annotation and the series of an Event can change.
+// event returns the Event of an identity since its first write. Only the annotation and the series of an Event can
+// change.
 func (r *Recorder) event(identity *entry) *eventsv1ac.EventApplyConfiguration {
 	encoded, _ := json.Marshal(identity.Identity) // Encoding this type cannot fail.
 	sum := sha256.Sum256(fmt.Append(nil, r.instance, identity.Subject, identity.first.UnixNano()))

@@ -36,7 +36,8 @@ var errStopping = errors.New("the manager is stopping")
 // exists.
 func (h *Holder) Authorize(ctx context.Context, review *webhooks.AccessReview) (bool, string, error) {
 	attributes := review.Spec.ResourceAttributes
-	if _, isOwn := review.Spec.Extra[internalv1alpha1.ExtraReview]; isOwn || attributes == nil || attributes.Namespace == "" {
+	_, isOwn := review.Spec.Extra[internalv1alpha1.ExtraReview]
+	if isOwn || attributes == nil || attributes.Namespace == "" {
 		return false, "", nil
 	}
 	if !h.slots.acquire(review.Spec.User) {

@@ -36,7 +36,7 @@
 //
 // # Peers
 //
-// Any Pod that reaches the server can send it reviews of writes. Such reviews take a slot, and time from a budget, only if
-// the Namespace is initializing. The API server then rejects more writes, and never admits one. Access reviews are
+// Any Pod that reaches the server can send it reviews of writes. Such reviews take a slot, and time from a budget, only
+// if the Namespace is initializing. The API server then rejects more writes, and never admits one. Access reviews are
 // answered only if they contain the token of API servers.
 package hold

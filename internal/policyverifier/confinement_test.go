@@ -191,7 +191,11 @@ func TestOptionalConditions(t *testing.T) {
 		found := map[string]metav1.ConditionStatus{}
 		for _, condition := range conditions {
 			found[condition.Type] = condition.Status
-			g.Expect(condition.Reason == v1alpha1.ReasonEnforced).To(Equal(condition.Status == metav1.ConditionTrue))
+			if condition.Status == metav1.ConditionTrue {
+				g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonEnforced))
+			} else {
+				g.Expect(condition.Reason).NotTo(Equal(v1alpha1.ReasonEnforced))
+			}
 		}
 		return found
 	}

@@ -39,8 +39,8 @@ const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissio
 // Messages of the conditions about the optional policies.
 const (
 	msgOptionalEnforced      = "the API server enforces ValidatingAdmissionPolicy %q for all requests and namespaces"
-	msgProtectionNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"protection\" for all requests " +
-		"and namespaces; run: " + installProtectionCommand
+	msgProtectionNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"protection\" for all requests and" +
+		" namespaces; run: " + installProtectionCommand
 )
 
 func msgMissing(missing []string) string {
@@ -61,8 +61,8 @@ func msgTemplatesUnprotected(missing []string) string {
 }
 
 func msgAudited(bindings []string) string {
-	return fmt.Sprintf("; audit mode: the API server admits writes before a namespace is initialized and only warns, because "+
-		"of the validationActions of ValidatingAdmissionPolicyBindings %s; to enforce the gate, run: %s",
+	return fmt.Sprintf("; audit mode: the API server admits writes before a namespace is initialized and only warns, "+
+		"because of the validationActions of ValidatingAdmissionPolicyBindings %s; to enforce the gate, run: %s",
 		strings.Join(bindings, ", "), EnforceCommand)
 }
 

@@ -169,8 +169,8 @@ func (v *Verifier) ensureInjection(
 func Policies(isAudited bool) []*unstructured.Unstructured {
 	policies := policyapply.Decode(validating.WaitingSubjects, validating.InitializerSubjects, validating.Templates)
 	for _, object := range policies {
-		isBinding := object.GetKind() == validatingKind+"Binding"
-		if isAudited && isBinding && object.GetLabels()[internalv1alpha1.LabelPolicy] == internalv1alpha1.PolicyWaitingSubjects {
+		isBinding, label := object.GetKind() == validatingKind+"Binding", object.GetLabels()[internalv1alpha1.LabelPolicy]
+		if isAudited && isBinding && label == internalv1alpha1.PolicyWaitingSubjects {
 			actions := []string{string(admissionv1.Warn), string(admissionv1.Audit)}
 			utilruntime.Must(unstructured.SetNestedStringSlice(object.Object, actions, "spec", "validationActions"))
 		}

@@ -146,8 +146,8 @@ func (h *handler) receive(w http.ResponseWriter, r *http.Request) (review, error
 	return review, nil
 }
 
-// responseTime, but at most half of the timeout, is reserved for the response to reach the API server. After its timeout,
-// the API server would ignore the webhook.
+// responseTime, but at most half of the timeout, is reserved for the response to reach the API server. After its
+// timeout, the API server would ignore the webhook.
 const responseTime = time.Second
 
 // withTimeout limits a context to the timeout of the API server.
