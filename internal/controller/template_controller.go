@@ -182,8 +182,11 @@ func (r *TemplateReconciler) report(
 	if err := r.writeStatus(ctx, current, before, last, observed); err != nil {
 		return retryStale(err)
 	}
-	if !isComplete || !observed.isProcessed || observed.enforced.Status == metav1.ConditionFalse {
+	if !isComplete || !observed.isProcessed || observed.enforced.Reason == v1alpha1.ReasonEnforcementPending {
 		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
+	}
+	if observed.enforced.Status == metav1.ConditionFalse {
+		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
 	}
 	if last.authorized != metav1.ConditionTrue || len(last.unserved) > 0 || current.Status.Namespaces.Failed > 0 {
 		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
@@ -326,8 +329,11 @@ func (r *TemplateReconciler) observe(
 func (r *TemplateReconciler) observeEnforcement(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, observed *observedGeneration,
 ) error {
-	isInSet := current.DeletionTimestamp == nil && !r.omitted.Has(current.Name)
-	if !isInSet || observed.enforced.Status == metav1.ConditionTrue {
+	if observed.enforced.Status == metav1.ConditionTrue {
+		return nil
+	}
+	if current.DeletionTimestamp != nil || r.omitted.Has(current.Name) {
+		observed.enforced = metav1.Condition{}
 		return nil
 	}
 	set := &internalv1alpha1.NamespaceInitializerSet{}
@@ -340,7 +346,7 @@ func (r *TemplateReconciler) observeEnforcement(
 	case isCurrent && !templateset.Selects(set, current):
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonEnforcementPending
 		condition.Message = "the set of initializers does not contain the template yet"
-	case condition.Reason == v1alpha1.ReasonAuditMode: // New Namespaces get the template.
+	case isCurrent && condition.Reason == v1alpha1.ReasonAuditMode: // New Namespaces get the template.
 		condition.Status = metav1.ConditionTrue
 	}
 	observed.enforced = condition

@@ -217,7 +217,7 @@ func TestTemplateReconcile(t *testing.T) {
 			wantEvents: []string{"Warning TemplateForbidden", "Warning RolloutPausedAfterFailures"},
 		},
 		"API servers do not add it to namespaces": {
-			template: with(latest, unchanged), want: templateStatusInterval,
+			template: with(latest, unchanged), want: incompleteReviewInterval,
 			enforced:   metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPolicyMissing},
 			wantWrites: []string{status + " Ready=False/PolicyMissing Progressing=False/UpToDate"},
 		},
