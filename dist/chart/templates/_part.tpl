@@ -157,17 +157,13 @@ spec:
           capabilities:
             drop:
             - ALL
-        {{- if $part.webhooks }}
         volumeMounts:
         - name: tmp
           mountPath: /tmp
-        {{- end }}
-      {{- if $part.webhooks }}
       volumes:
       - name: tmp
         emptyDir:
           medium: Memory
           sizeLimit: 1Mi
-      {{- end }}
 {{- end }}
 {{- end }}
