@@ -135,20 +135,28 @@ type writer struct {
 	// read returns the number in the namespace as a string.
 	read func(*corev1.Namespace) string
 
-	written int   // The last number that the API server accepted.
-	err     error // The error that stopped the writer.
+	written int // The last number that the API server accepted.
+	// stopped is closed when the writer has stopped: by the context, or by err.
+	stopped chan struct{}
+	err     error
 }
 
-// run writes until the context is canceled.
-func (w *writer) run(ctx context.Context, name string) {
+// run writes until the context is canceled. The lock lets the writer that reads the namespace before it
+// writes compete with the manager alone: on a busy machine, it would rarely succeed beside the others.
+func (w *writer) run(ctx context.Context, name string, lock *sync.RWMutex) {
+	defer close(w.stopped)
 	namespaces, background := cluster.Admin.Clientset().CoreV1().Namespaces(), context.WithoutCancel(ctx)
 	// With the pause, the specs of other processes have processor time.
 	for number := 1; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		var err error
 		if w.patch != nil {
+			lock.RLock()
 			_, err = namespaces.Patch(background, name, types.StrategicMergePatchType, []byte(w.patch(number)), metav1.PatchOptions{}, w.subresource...)
+			lock.RUnlock()
 		} else {
+			lock.Lock()
 			err = writeNamespaceFinalizer(background, name, corev1.FinalizerName(writerOwner+strconv.Itoa(number)))
+			lock.Unlock()
 		}
 		switch {
 		case err == nil:
@@ -188,7 +196,7 @@ func concurrentWriters() []*writer {
 	format := func(pattern string) func(int) string {
 		return func(number int) string { return fmt.Sprintf(pattern, writerKey, strconv.Itoa(number)) }
 	}
-	return []*writer{
+	writers := []*writer{
 		{
 			what: "label", patch: format(`{"metadata":{"labels":{%q:%q}}}`),
 			read: func(namespace *corev1.Namespace) string { return namespace.Labels[writerKey] },
@@ -209,6 +217,10 @@ func concurrentWriters() []*writer {
 			},
 		},
 	}
+	for _, w := range writers {
+		w.stopped = make(chan struct{})
+	}
+	return writers
 }
 
 var _ = Describe("Concurrent writers", func() {
@@ -220,14 +232,16 @@ var _ = Describe("Concurrent writers", func() {
 		writers := concurrentWriters()
 		history := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		writing, cancel := context.WithCancel(ctx)
-		var group sync.WaitGroup
+		var lock sync.RWMutex
 		stop := func() {
 			cancel()
-			group.Wait()
+			for _, w := range writers {
+				<-w.stopped
+			}
 		}
 		DeferCleanup(stop)
 		for _, w := range writers {
-			group.Go(func() { w.run(writing, namespace.Name) })
+			go w.run(writing, namespace.Name, &lock)
 		}
 		deleteObject(ctx, namespace)
 
@@ -240,7 +254,14 @@ var _ = Describe("Concurrent writers", func() {
 		}, Not(ContainElement(corev1.FinalizerKubernetes))))
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveContentRemoved())
 		for _, w := range writers {
-			eventuallyNamespace(ctx, namespace.Name, WithTransform(w.number, BeNumerically(">", 20)))
+			Eventually(func(g Gomega) {
+				select {
+				case <-w.stopped:
+					StopTrying("the writer of the " + w.what + " stopped").Wrap(w.err).Now()
+				default:
+				}
+				g.Expect(w.number(get(g, ctx, namespace.Name))).To(BeNumerically(">", 20), w.what)
+			}).WithContext(ctx).Should(Succeed())
 		}
 		stop()
 		end := get(Default, ctx, namespace.Name)
