@@ -44,8 +44,10 @@ type HoldReconciler struct {
 	// otherwise.
 	URL string
 
-	// retryDelay is the time until the next probe if that one fails, too.
+	// retryDelay is the time between the last two probes if they failed, and retryAt the time of the next one. Reconciles
+	// before that time do not increase the delay.
 	retryDelay time.Duration
+	retryAt    time.Time
 }
 
 // SetupWithManager registers the reconciler.
@@ -97,9 +99,11 @@ func (r *HoldReconciler) probe(
 		}
 	}
 	if state == policyverifier.WebhooksFail { // The configuration is not complete yet, or no replica is running.
-		delay = max(r.retryDelay, webhookProbeRetry)
-		r.retryDelay = min(2*delay, webhookProbeInterval)
-		return hold.IsHolding(configuration), delay, nil
+		if now := time.Now(); !now.Before(r.retryAt) {
+			r.retryDelay = min(max(2*r.retryDelay, webhookProbeRetry), webhookProbeInterval)
+			r.retryAt = now.Add(r.retryDelay)
+		}
+		return hold.IsHolding(configuration), r.retryDelay, nil
 	}
 	r.retryDelay = 0
 	return state == policyverifier.WebhooksAnswer, webhookProbeInterval, nil

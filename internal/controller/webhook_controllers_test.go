@@ -148,6 +148,10 @@ func TestWebhookReconcile(t *testing.T) {
 }
 
 func TestHoldProbesLessOftenWhileNoReplicaIsRunning(t *testing.T) {
+	synctest.Test(t, testHoldProbesLessOften)
+}
+
+func testHoldProbesLessOften(t *testing.T) {
 	g := NewWithT(t)
 	var probeError error = errProbe
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
@@ -165,6 +169,8 @@ func TestHoldProbesLessOftenWhileNoReplicaIsRunning(t *testing.T) {
 	}
 	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		g.Expect(delay()).To(Equal(want * time.Second))
+		g.Expect(delay()).To(Equal(want*time.Second), "a watch event before the next probe")
+		time.Sleep(want * time.Second)
 	}
 	probeError = nil
 	g.Expect(delay()).To(Equal(webhookProbeInterval))

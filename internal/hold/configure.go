@@ -38,16 +38,13 @@ func Configure(
 	if isHolding {
 		rules = heldRules()
 	}
-	if len(subjects) > 0 {
-		waitingRules = rules
-	}
 	for i := range configuration.Webhooks {
 		webhook := &configuration.Webhooks[i]
 		if base != "" {
 			webhooks.SetURL(&webhook.ClientConfig, base)
 		}
 		if webhook.Name == holdWebhook && len(subjects) > 0 {
-			conditions = waitingConditions(webhook.MatchConditions, subjects)
+			waitingRules, conditions = rules, waitingConditions(webhook.MatchConditions, subjects)
 		}
 	}
 	for i := range configuration.Webhooks {

@@ -118,9 +118,6 @@ func setActions(
 	ctx context.Context, writer client.Client, binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding,
 	actions []admissionregistrationv1.ValidationAction,
 ) error {
-	if _, err := transferActions(binding.ManagedFields); err != nil {
-		return fmt.Errorf("failed to change ValidatingAdmissionPolicyBinding %q: %w", binding.Name, err)
-	}
 	before := binding.DeepCopy()
 	binding.Spec.ValidationActions = actions
 	if err := writer.Patch(ctx, binding, client.MergeFrom(before), client.FieldOwner(commandName)); err != nil {
@@ -147,8 +144,8 @@ func setActions(
 // actionsPath is the field spec.validationActions in managed fields.
 var actionsPath = []string{"f:spec", "f:validationActions"}
 
-// transferActions returns managed fields in which the manager of a binding owns all validationActions: the one that
-// applies the other fields of the spec, or has created them. The result is nil if there is none.
+// transferActions returns managed fields in which the manager of a binding owns all validationActions: the last that
+// applies the other fields of the spec, or else has created them. The result is nil if there is none.
 func transferActions(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, error) {
 	const apply = metav1.ManagedFieldsOperationApply
 	contents, err := decodeFields(entries)
@@ -162,11 +159,7 @@ func transferActions(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedField
 		unstructured.RemoveNestedField(contents[i], actionsPath...)
 		_, isOwner, _ := unstructured.NestedMap(contents[i], "f:spec", "f:policyName")
 		isApplied := entries[i].Operation == apply
-		switch {
-		case isOwner && isApplied && owner >= 0 && entries[owner].Operation == apply:
-			return nil, fmt.Errorf("field managers %q and %q apply it; change validationActions in both sources",
-				entries[owner].Manager, entries[i].Manager)
-		case isOwner && (isApplied || owner < 0):
+		if isOwner && (isApplied || owner < 0) {
 			owner = i
 		}
 	}

@@ -47,6 +47,10 @@ func TestTransferActions(t *testing.T) {
 			[]metav1.ManagedFieldsEntry{entry("edit", update, audit), entry("a", update, spec)},
 			[]metav1.ManagedFieldsEntry{entry("edit", update, ""), entry("a", update, spec+","+audit)},
 		},
+		"to the last manager that applies": {
+			[]metav1.ManagedFieldsEntry{entry("a", apply, spec+","+audit), entry("b", apply, spec)},
+			[]metav1.ManagedFieldsEntry{entry("a", apply, spec), entry("b", apply, spec+","+audit)},
+		},
 		"to none": {entries: []metav1.ManagedFieldsEntry{entry("edit", update, audit), {Manager: "empty"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +60,6 @@ func TestTransferActions(t *testing.T) {
 			g.Expect(got).To(Equal(test.want))
 		})
 	}
-	_, err := transferActions([]metav1.ManagedFieldsEntry{entry("a", apply, spec), entry("b", apply, spec)})
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`"a" and "b"`)))
-	_, err = transferActions([]metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: metav1.NewFieldsV1("{")}})
+	_, err := transferActions([]metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: metav1.NewFieldsV1("{")}})
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`"x"`)))
 }

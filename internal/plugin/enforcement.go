@@ -6,10 +6,12 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -166,19 +168,25 @@ func (o *enforcementOptions) set(ctx context.Context, mode string) error {
 	if err != nil {
 		return err
 	}
-	managers := managersOf(bindings)
-	if len(managers) > 0 && !o.force && modeOf(bindings) != mode {
-		return fmt.Errorf(msgManaged+"; to change them nevertheless, add --force",
-			strings.Join(managers, ", "), settings[mode])
+	differing := slices.DeleteFunc(slices.Clone(bindings),
+		func(binding admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+			return modeOf([]admissionregistrationv1.ValidatingAdmissionPolicyBinding{binding}) == mode
+		})
+	managers := strings.Join(managersOf(differing), ", ")
+	if managers != "" && !o.force {
+		return fmt.Errorf(msgManaged+"; to change them nevertheless, add --force", managers, settings[mode])
 	}
-	for i := range bindings {
-		if err := setActions(ctx, writer, &bindings[i], actionsOf[mode]); err != nil {
+	if len(differing) == 0 {
+		fmt.Fprintf(o.Out, "unchanged (%s)\n", mode)
+	}
+	for i := range differing {
+		if err := setActions(ctx, writer, &differing[i], actionsOf[mode]); err != nil {
 			return err
 		}
-		fmt.Fprintf(o.Out, "%s patched (%s)\n", bindings[i].Name, mode)
+		fmt.Fprintf(o.Out, "%s patched (%s)\n", differing[i].Name, mode)
 	}
-	if o.force && len(managers) > 0 {
-		o.warnf(msgManaged+".", strings.Join(managers, ", "), settings[mode])
+	if managers != "" {
+		o.warnf(msgManaged+".", managers, settings[mode])
 	}
 	o.waitObserved(ctx, writer, mode)
 	return ctx.Err()

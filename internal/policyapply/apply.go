@@ -53,48 +53,78 @@ func Decode(manifests ...[]byte) []*unstructured.Unstructured {
 	return objects
 }
 
+// Result is what Apply has done.
+type Result struct {
+	// HasApplied reports whether it has applied any policy or binding.
+	HasApplied bool
+	// IsForbidden reports whether a permission is missing. This is not an error: an administrator applies the policies
+	// then, and the caller verifies that they exist.
+	IsForbidden bool
+}
+
+// Objects converts policies and bindings for Apply.
+func Objects(policies ...client.Object) []*unstructured.Unstructured {
+	objects := make([]*unstructured.Unstructured, len(policies))
+	for i, policy := range policies {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
+		utilruntime.Must(err) // These types can be converted.
+		unstructured.RemoveNestedField(content, "status")
+		objects[i] = &unstructured.Unstructured{Object: content}
+	}
+	return objects
+}
+
 // Apply applies the policies and bindings that differ from what the reader returns, with an owner: the garbage
-// collector deletes them with it. It preserves their failurePolicy. It returns whether it has applied any. A missing
-// permission is not an error: an administrator applies the policies then, and the caller verifies that they exist.
+// collector deletes them with it. It preserves the failurePolicy of policies with parameters. If one of them cannot be
+// applied, it continues with the others. It returns Conflict errors if the reader is a stale cache.
 func Apply(
 	ctx context.Context, writer client.Client, reader client.Reader, owner client.Object,
 	policies []*unstructured.Unstructured,
-) (bool, error) {
+) (Result, error) {
+	var result Result
 	reference, err := referenceTo(owner, writer.Scheme())
+	if err != nil {
+		return result, err
+	}
+	var errs []error
+	for _, desired := range policies {
+		desired.SetOwnerReferences([]metav1.OwnerReference{reference})
+		hasApplied, err := apply(ctx, writer, reader, desired)
+		switch {
+		case apierrors.IsForbidden(err):
+			result.IsForbidden = true
+		case err != nil:
+			errs = append(errs, fmt.Errorf("failed to apply %s %q: %w", desired.GetKind(), desired.GetName(), err))
+		case hasApplied:
+			result.HasApplied = true
+			log.FromContext(ctx).Info("Applied an admission policy or its binding", "kind", desired.GetKind(),
+				"name", desired.GetName())
+		}
+	}
+	return result, errors.Join(errs...)
+}
+
+// apply applies an object if it differs, and returns whether it does.
+func apply(
+	ctx context.Context, writer client.Client, reader client.Reader, desired *unstructured.Unstructured,
+) (bool, error) {
+	live, err := read(ctx, reader, writer.Scheme(), desired)
 	if err != nil {
 		return false, err
 	}
-	hasApplied := false
-	for _, desired := range policies {
-		key := desired.GetKind() + "/" + desired.GetName()
-		live, err := read(ctx, reader, writer.Scheme(), desired)
-		if err != nil {
-			return hasApplied, fmt.Errorf("failed to get %s: %w", key, err)
-		}
-		if current, found, _ := unstructured.NestedString(live.Object, "spec", "failurePolicy"); found {
-			utilruntime.Must(unstructured.SetNestedField(desired.Object, current, "spec", "failurePolicy"))
-		}
-		desired.SetOwnerReferences([]metav1.OwnerReference{reference})
-		if isCurrent(desired, live) {
-			continue
-		}
-		if live.GetResourceVersion() == "" {
-			err = writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
-				client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
-		} else {
-			err = replace(ctx, writer, live, desired)
-		}
-		if apierrors.IsForbidden(err) {
-			return hasApplied, nil
-		}
-		if err != nil {
-			return hasApplied, fmt.Errorf("failed to apply %s: %w", key, err)
-		}
-		hasApplied = true
-		log.FromContext(ctx).Info("Applied an admission policy or its binding", "kind", desired.GetKind(),
-			"name", desired.GetName())
+	_, hasParameters, _ := unstructured.NestedMap(desired.Object, "spec", "paramKind")
+	current, found, _ := unstructured.NestedString(live.Object, "spec", "failurePolicy")
+	if found && hasParameters {
+		utilruntime.Must(unstructured.SetNestedField(desired.Object, current, "spec", "failurePolicy"))
 	}
-	return hasApplied, nil
+	switch {
+	case isCurrent(desired, live):
+		return false, nil
+	case live.GetResourceVersion() == "":
+		return true, writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
+			client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
+	}
+	return true, replace(ctx, writer, live, desired)
 }
 
 // replace makes an existing object equal to the desired one: server-side apply would keep match conditions and
@@ -106,6 +136,7 @@ func replace(ctx context.Context, writer client.Client, live, desired *unstructu
 	}
 	maps.Copy(labels, desired.GetLabels())
 	patch, err := json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
 		{"op": "add", "path": "/metadata/labels", "value": labels},
 		{"op": "add", "path": "/metadata/ownerReferences", "value": desired.GetOwnerReferences()},
 		{"op": "replace", "path": "/spec", "value": desired.Object["spec"]},

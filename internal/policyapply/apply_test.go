@@ -34,6 +34,7 @@ metadata:
   labels: {nslifecycle.dev/policy: subjects}
 spec:
   failurePolicy: Ignore
+  paramKind: {apiVersion: example.com/v1, kind: Set}
   validations: [{expression: "true"}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
@@ -48,9 +49,10 @@ func TestApply(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	api := fake.NewClientBuilder().WithScheme(scheme.New()).Build()
 	apply := func() bool {
-		hasApplied, err := Apply(ctx, api, api, gate, Decode([]byte(manifest)))
+		result, err := Apply(ctx, api, api, gate, Decode([]byte(manifest)))
 		g.Expect(err).NotTo(HaveOccurred())
-		return hasApplied
+		g.Expect(result.IsForbidden).To(BeFalse())
+		return result.HasApplied
 	}
 	g.Expect(apply()).To(BeTrue())
 	g.Expect(apply()).To(BeFalse(), "nothing has changed")
@@ -83,25 +85,49 @@ func TestApply(t *testing.T) {
 
 func TestApplyFails(t *testing.T) {
 	for name, test := range map[string]struct {
-		err, want error
+		err, want   error
+		isForbidden bool
 	}{
 		"an administrator applies the policies": {
-			err: apierrors.NewForbidden(schema.GroupResource{}, "subjects", errors.New("RBAC")),
+			err: apierrors.NewForbidden(schema.GroupResource{}, "subjects", errors.New("RBAC")), isForbidden: true,
 		},
 		"the API server is unavailable": {err: errOutage, want: errOutage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			api := fake.NewClientBuilder().WithScheme(scheme.New()).WithInterceptorFuncs(interceptor.Funcs{
-				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-					return test.err
+				Apply: func(
+					ctx context.Context, api client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
+				) error {
+					if object.(interface{ GetKind() string }).GetKind() == "ValidatingAdmissionPolicy" {
+						return test.err
+					}
+					return api.Apply(ctx, object, options...)
 				},
 			}).Build()
-			hasApplied, err := Apply(t.Context(), api, api, gate, Decode([]byte(manifest)))
-			g.Expect(hasApplied).To(BeFalse())
+			result, err := Apply(t.Context(), api, api, gate, Decode([]byte(manifest)))
+			g.Expect(result).To(Equal(Result{HasApplied: true, IsForbidden: test.isForbidden}), "the binding is applied")
 			g.Expect(errors.Is(err, test.want)).To(BeTrue(), "%v", err)
 		})
 	}
+}
+
+func TestApplyWithStaleCache(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	api := fake.NewClientBuilder().WithScheme(scheme.New()).Build()
+	_, err := Apply(ctx, api, api, gate, Decode([]byte(manifest)))
+	g.Expect(err).NotTo(HaveOccurred())
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	g.Expect(api.Get(ctx, client.ObjectKey{Name: "subjects"}, policy)).To(Succeed())
+	policy.Labels = nil
+	stale := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(policy.DeepCopy()).Build()
+	policy.Spec.FailurePolicy = ptr.To(admissionv1.Fail)
+	g.Expect(api.Update(ctx, policy)).To(Succeed())
+
+	_, err = Apply(ctx, api, stale, gate, Decode([]byte(manifest))[:1])
+	g.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+	g.Expect(api.Get(ctx, client.ObjectKey{Name: "subjects"}, policy)).To(Succeed())
+	g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
 }
 
 func TestIsEqual(t *testing.T) {

@@ -5,28 +5,21 @@ package policyverifier
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/confinement"
 	"github.com/nslifecycle/nslifecycle/internal/guardrails"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 )
 
 // Server-side apply requires create for a new object, and names it in the request.
@@ -35,82 +28,25 @@ import (
 // ensureConfinement applies the policy confined-initializers for the confined subjects in the set, and deletes it if
 // there are none: then, the API server evaluates nothing for other users. It returns the part of a message that
 // describes a missing permission. It applies nothing while another policy is missing, because then an administrator
-// might be removing the policies.
+// might be removing the policies. With the gate policy as their owner, the policy and its binding are removed together
+// with the policies in the manifests.
 func (v *Verifier) ensureConfinement(
 	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, found installed,
 ) (string, error) {
 	subjects := confinement.Compute(set.Initializers, set.SystemNamespace)
 	policy, binding := subjects.Render()
+	var result policyapply.Result
 	var err error
 	switch {
 	case len(subjects) == 0:
 		err = v.deleteConfinement(ctx, binding, policy)
 	case len(found.missing(protecting())) == 0:
-		err = v.applyConfinement(ctx, policy, binding, found.gate())
+		result, err = policyapply.Apply(ctx, v.Client, v.Client, found.gate(), policyapply.Objects(policy, binding))
 	}
-	if apierrors.IsForbidden(err) {
+	if result.IsForbidden || apierrors.IsForbidden(err) {
 		return msgNotConfined(len(subjects)), nil
 	}
 	return "", err
-}
-
-// applyConfinement applies the policy and its binding if they differ. With the gate policy as their owner, they are
-// removed together with the other policies, which the manifests contain.
-func (v *Verifier) applyConfinement(
-	ctx context.Context, policy *admissionv1.ValidatingAdmissionPolicy,
-	binding *admissionv1.ValidatingAdmissionPolicyBinding, gate client.Object,
-) error {
-	owner := ownedBy(gate)
-	policy.SetOwnerReferences(owner)
-	binding.SetOwnerReferences(owner)
-	live, liveBinding := &admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}
-	return errors.Join(
-		v.applyObject(ctx, policy, live, policy.Spec, func() any { return live.Spec }),
-		v.applyObject(ctx, binding, liveBinding, binding.Spec, func() any { return liveBinding.Spec }))
-}
-
-// applyObject creates an object, or replaces its spec: server-side apply would keep match conditions that other clients
-// have added.
-func (v *Verifier) applyObject(
-	ctx context.Context, desired, live client.Object, desiredSpec any, liveSpec func() any,
-) error {
-	err := v.Get(ctx, client.ObjectKeyFromObject(desired), live)
-	owner := desired.GetOwnerReferences()
-	switch {
-	case apierrors.IsNotFound(err):
-		content, convertErr := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
-		utilruntime.Must(convertErr) // These types can be converted.
-		unstructured.RemoveNestedField(content, "status")
-		err = v.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content}),
-			client.FieldOwner(nsobject.FieldOwner), client.ForceOwnership)
-	case err != nil:
-		return fmt.Errorf("failed to get the policy %q: %w", desired.GetName(), err)
-	case apiequality.Semantic.DeepEqual(desiredSpec, liveSpec()) &&
-		apiequality.Semantic.DeepEqual(owner, live.GetOwnerReferences()):
-		return nil
-	default:
-		patch, encodeErr := json.Marshal([]map[string]any{
-			{"op": "test", "path": "/metadata/uid", "value": live.GetUID()},
-			{"op": "add", "path": "/metadata/ownerReferences", "value": owner},
-			{"op": "replace", "path": "/spec", "value": desiredSpec},
-		})
-		utilruntime.Must(encodeErr) // These types can be encoded.
-		err = v.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(nsobject.FieldOwner))
-	}
-	if err != nil {
-		return fmt.Errorf("failed to apply the policy %q: %w", desired.GetName(), err)
-	}
-	log.FromContext(ctx).Info("Applied the policy for confined initializers",
-		"kind", desired.GetObjectKind().GroupVersionKind().Kind)
-	return nil
-}
-
-// ownedBy returns the owner references of the objects that the operator applies.
-func ownedBy(policy client.Object) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{
-		APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: validatingKind,
-		Name: policy.GetName(), UID: policy.GetUID(),
-	}}
 }
 
 // deleteConfinement deletes those of the objects that exist.

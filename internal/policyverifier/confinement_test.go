@@ -219,7 +219,9 @@ func TestEnsureConfinement(t *testing.T) {
 	installed := func(change func(*admissionv1.ValidatingAdmissionPolicy)) []client.Object {
 		policy, binding := confinement.Compute(confined().Initializers, "").Render()
 		gate := policytest.ValidatingPolicy("nslifecycle-gate", internalv1alpha1.PolicyGate)
-		owner := ownedBy(gate)
+		owner := []metav1.OwnerReference{{
+			APIVersion: "admissionregistration.k8s.io/v1", Kind: validatingKind, Name: gate.Name, UID: gate.UID,
+		}}
 		policy.OwnerReferences, binding.OwnerReferences = owner, owner
 		change(policy)
 		return append(policytest.Default(admissionv1.Fail), policy, binding)

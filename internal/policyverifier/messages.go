@@ -89,6 +89,10 @@ func msgRefused(refusal error) string {
 	return fmt.Sprintf("a policy or webhook of nslifecycle denies new namespaces: %v", refusal)
 }
 
+func msgNotInjecting(refusal error) string {
+	return fmt.Sprintf("the API server refuses a change of what adds initializers to new namespaces: %v", refusal)
+}
+
 func msgUnconfirmed(refusal error) string {
 	return fmt.Sprintf("; not confirmed by a dry run: %v", refusal)
 }

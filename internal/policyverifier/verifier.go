@@ -91,8 +91,9 @@ type PolicyStatus struct {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 
 // Verify makes the API server enforce the set, and reports whether it does. If this cannot be determined, it returns
-// an empty status and an error. If it returns both a status and an error, the error concerns only the policies that the
-// operator applies, their failure policy, or confined initializers.
+// an empty status and an error. If it returns both a status and an error, the API server refuses a change of what
+// injects, or the error concerns only the policies that the operator applies, their failure policy, or confined
+// initializers.
 func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (PolicyStatus, error) {
 	found, err := list(ctx, v.Client)
 	if err != nil {
@@ -101,7 +102,12 @@ func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceIn
 	found, applyErr := v.applyPolicies(ctx, found)
 	state, err := v.ensureInjection(ctx, set, &found)
 	if err != nil {
-		return PolicyStatus{}, errors.Join(err, applyErr)
+		var status PolicyStatus
+		if IsRefusal(err) {
+			status = PolicyStatus{Reason: v1alpha1.ReasonEnforcementPending, Message: msgNotInjecting(err)}
+			status.addAudited(found)
+		}
+		return status, errors.Join(err, applyErr)
 	}
 	// Independent of the injection, which a policy of another project can prevent.
 	notConfined, confinementErr := v.ensureConfinement(ctx, set, found)
@@ -185,8 +191,8 @@ func (v *Verifier) applyPolicies(ctx context.Context, found installed) (installe
 		return found, nil
 	}
 	_, isAudited := found.audited()
-	hasApplied, err := policyapply.Apply(ctx, v.Client, v.Client, found.gate(), Policies(isAudited))
-	if !hasApplied {
+	result, err := policyapply.Apply(ctx, v.Client, v.Client, found.gate(), Policies(isAudited))
+	if !result.HasApplied {
 		return found, err
 	}
 	applied, listErr := list(ctx, v.Live) // The cache does not contain them yet.
