@@ -18,7 +18,8 @@ func renderControllers() string {
 	out.WriteString("# Controllers that write into new namespaces\n\n" +
 		"[Other controllers](../controllers.md) explains the recommendations. The ServiceAccounts are those of a default " +
 		"installation.\n\n" +
-		"| Controller | Recommendation | ServiceAccounts | Holds `initialize` | Writes | At 403 | At 429 without `Retry-After` | " +
+		"| Controller | Recommendation | ServiceAccounts | Holds `initialize` | Writes | At 403 | " +
+		"At 429 without `Retry-After` | " +
 		"A held write delays other namespaces |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	var sources strings.Builder
 	for _, writer := range knownwriters.All() {

@@ -135,11 +135,16 @@ func replace(ctx context.Context, writer client.Client, live, desired *unstructu
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, desired.GetLabels())
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
-		{"op": "add", "path": "/metadata/labels", "value": labels},
-		{"op": "add", "path": "/metadata/ownerReferences", "value": desired.GetOwnerReferences()},
-		{"op": "replace", "path": "/spec", "value": desired.Object["spec"]},
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	patch, err := json.Marshal([]operation{
+		{"replace", "/metadata/resourceVersion", live.GetResourceVersion()},
+		{"add", "/metadata/labels", labels},
+		{"add", "/metadata/ownerReferences", desired.GetOwnerReferences()},
+		{"replace", "/spec", desired.Object["spec"]},
 	})
 	utilruntime.Must(err) // JSON values can be encoded.
 	object := &unstructured.Unstructured{}

@@ -39,8 +39,8 @@ const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissio
 // Messages of the conditions about the optional policies.
 const (
 	msgOptionalEnforced      = "the API server enforces ValidatingAdmissionPolicy %q for all requests and namespaces"
-	msgProtectionNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"protection\" for all requests and" +
-		" namespaces; run: " + installProtectionCommand
+	msgProtectionNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"protection\" for all " +
+		"requests and namespaces; run: " + installProtectionCommand
 )
 
 func msgMissing(missing []string) string {
