@@ -21,9 +21,9 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
-// actionsOf are the validationActions of the bindings of the gate, by mode.
+// actionsOf are the validationActions of the bindings of the gate, sorted, by mode.
 var actionsOf = map[string][]admissionregistrationv1.ValidationAction{
-	modeAudit:   {admissionregistrationv1.Warn, admissionregistrationv1.Audit},
+	modeAudit:   {admissionregistrationv1.Audit, admissionregistrationv1.Warn},
 	modeEnforce: {admissionregistrationv1.Deny},
 }
 

@@ -68,8 +68,8 @@ without the verb "initialize" or "provision".
 In audit mode, API servers admit them with a warning. The hold webhook records who sends them, in
 Events in the namespace of the operator. The command prints this record, and how to allow a user to
 write early. API servers delete an Event an hour after the last write of the user (--event-ttl).
-The record does not contain subresources such as exec, nor Events of the control plane; the audit
-logs of API servers do. Unless the webhooks verify client certificates, every Pod that reaches them
+The record does not contain subresources such as exec, nor Events of ServiceAccounts; the audit logs
+of API servers do. Unless the webhooks verify client certificates, every Pod that reaches them
 can add to the record: grant nothing to a user that you do not know.
 
 The mode is the validationActions of the ValidatingAdmissionPolicyBindings of the policy "gate". The
@@ -168,9 +168,13 @@ func (o *enforcementOptions) set(ctx context.Context, mode string) error {
 	if err != nil {
 		return err
 	}
+	// With --force, also those in the mode with other actions: they can prevent that their manager applies them.
 	differing := slices.DeleteFunc(slices.Clone(bindings),
 		func(binding admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
-			return modeOf([]admissionregistrationv1.ValidatingAdmissionPolicyBinding{binding}) == mode
+			if o.force {
+				return slices.Equal(slices.Sorted(slices.Values(binding.Spec.ValidationActions)), actionsOf[mode])
+			}
+			return isDenying(&binding) == (mode == modeEnforce)
 		})
 	managers := strings.Join(managersOf(differing), ", ")
 	if managers != "" && !o.force {

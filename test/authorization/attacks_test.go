@@ -134,7 +134,7 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 	})
 
 	It("holds at most as many requests of a user as the limit, and delays no other requests", func(ctx context.Context) {
-		const requests = 1000
+		const requests = 200
 		namespace := createInitializing(ctx, requester)
 		clientset := requester.Clientset()
 		var lock sync.Mutex

@@ -66,6 +66,11 @@ func runPage(ctx context.Context, heading string, index int, name ...string) str
 	return string(output)
 }
 
+func installDefault(ctx context.Context) {
+	GinkgoHelper()
+	kubectl(ctx, "apply", "-k", filepath.Join(controlplane.Root(), "config", "default"))
+}
+
 // enforced returns what enforces rules: bindings of policies, and webhook configurations.
 func enforced(ctx context.Context) []string {
 	GinkgoHelper()
@@ -106,7 +111,7 @@ var _ = Describe("The commands in docs/break-glass.md for Helm", Ordered, func()
 		runPage(ctx, "Switch everything off", 0)
 		Expect(enforced(ctx)).To(remaining("expiry", "namespace-owners", "protection", "provisioner"))
 		Expect(replicas(ctx)).To(HaveExactElements(int32(0), int32(0)))
-		runPage(ctx, "Switch it on", 3)
+		helmSucceeds(ctx, "upgrade", "--reset-then-reuse-values", "--force-conflicts")
 		Expect(enforced(ctx)).To(ConsistOf(before))
 		Expect(replicas(ctx)).To(HaveExactElements(int32(2), int32(2)))
 	}, SpecTimeout(5*time.Minute))
@@ -165,7 +170,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		cluster = framework.Start(ctx, controlplane.WithRestarts(authority))
 		admin, kubeconfig = cluster.Admin, framework.KubeconfigFile(cluster.Admin.Config)
 		DeferCleanup(func() { cluster = nil })
-		runPage(ctx, "Switch it on", 2)
+		installDefault(ctx)
 		Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 		start(ctx)
 	}, NodeTimeout(8*time.Minute))
@@ -206,7 +211,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		Eventually(timeoutPassed).WithContext(ctx).Should(Receive())
 		Expect(runPage(ctx, "Switch it on", 0)).To(And(ContainSubstring(waiting), ContainSubstring(finished), ContainSubstring(used)))
 		runPage(ctx, "Switch it on", 1, used)
-		runPage(ctx, "Switch it on", 2)
+		installDefault(ctx)
 		Expect(replicas(ctx)).To(HaveExactElements(int32(2), int32(2)))
 		start(ctx)
 		Eventually(write).WithContext(ctx).WithArguments(waiting).Should(isEarly)
@@ -216,7 +221,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		}
 		framework.ExpectDeleted(ctx, admin, unused)
 		cluster.ExpectActive(ctx, configuration)
-		Expect(runPage(ctx, "Switch it on", 4)).To(And(MatchRegexp(`created-\S+ +\S+ +<none>`), MatchRegexp(waiting+` +\S+ +`+configuration)))
+		Expect(runPage(ctx, "Switch it on", 2)).To(And(MatchRegexp(`created-\S+ +\S+ +<none>`), MatchRegexp(waiting+` +\S+ +`+configuration)))
 	}, SpecTimeout(5*time.Minute))
 
 	It("deregister an initializer, with and without the operator", func(ctx context.Context) {
@@ -296,7 +301,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 			}
 			Eventually(create).WithContext(ctx).Should(Succeed())
 			if isOff {
-				runPage(ctx, "Switch it on", 2)
+				installDefault(ctx)
 			}
 			start(ctx)
 		}
