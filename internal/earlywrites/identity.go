@@ -5,7 +5,6 @@ package earlywrites
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -39,16 +38,18 @@ type Identity struct {
 	Last time.Time `json:"last"`
 }
 
-// Sum returns the identities in Events, with the sums of all replicas. Events with other reasons are ignored.
-func Sum(events []eventsv1.Event) (map[rbacv1.Subject]*Identity, error) {
+// Sum returns the identities in Events, with the sums of all replicas. Other Events are ignored, also those that other
+// clients have created with the same reason and without an identity.
+func Sum(events []eventsv1.Event) map[rbacv1.Subject]*Identity {
 	sums := map[rbacv1.Subject]*Identity{}
 	for i := range events {
 		if events[i].Reason != Reason {
 			continue
 		}
 		var identity Identity
-		if err := json.Unmarshal([]byte(events[i].Annotations[annotation]), &identity); err != nil {
-			return nil, fmt.Errorf("failed to decode annotation %s of Event %q: %w", annotation, events[i].Name, err)
+		err := json.Unmarshal([]byte(events[i].Annotations[annotation]), &identity)
+		if err != nil || identity.Subject.Name == "" || identity.Writes <= 0 {
+			continue
 		}
 		sum := sums[identity.Subject]
 		if sum == nil {
@@ -61,7 +62,7 @@ func Sum(events []eventsv1.Event) (map[rbacv1.Subject]*Identity, error) {
 			sum.Last = identity.Last
 		}
 	}
-	return sums, nil
+	return sums
 }
 
 func add(sum, counts map[string]int) map[string]int {

@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -37,7 +38,7 @@ var errStopping = errors.New("the manager is stopping")
 func (h *Holder) Authorize(ctx context.Context, review *webhooks.AccessReview) (bool, string, error) {
 	attributes := review.Spec.ResourceAttributes
 	_, isOwn := review.Spec.Extra[internalv1alpha1.ExtraReview]
-	if isOwn || attributes == nil || attributes.Namespace == "" {
+	if isOwn || attributes == nil || len(validation.IsDNS1123Label(attributes.Namespace)) > 0 {
 		return false, "", nil
 	}
 	if !h.slots.acquire(review.Spec.User) {
@@ -47,8 +48,9 @@ func (h *Holder) Authorize(ctx context.Context, review *webhooks.AccessReview) (
 	review.Serving()
 	isAllowed, reason, err := h.authorize(ctx, review.Spec)
 	if err != nil && !errors.Is(err, errStopping) {
-		// The request was not allowed before, and the cause is not its user's.
-		log.FromContext(ctx).Error(err, messageNotAuthorized, "namespace", attributes.Namespace)
+		if ctx.Err() == nil { // The user has not canceled the request. It was not allowed before.
+			log.FromContext(ctx).Error(err, messageNotAuthorized, "namespace", attributes.Namespace)
+		}
 		return false, "", nil
 	}
 	return isAllowed, reason, err

@@ -47,10 +47,7 @@ func listEarlyWrites(
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the Events of early writes: %w", err)
 	}
-	sums, err := earlywrites.Sum(events.Items)
-	if err != nil {
-		return nil, err
-	}
+	sums := earlywrites.Sum(events.Items)
 	identities := make([]identity, 0, len(sums))
 	for _, sum := range sums {
 		identities = append(identities, identity{Identity: *sum, Grant: grantCommand(sum.Subject, set)})

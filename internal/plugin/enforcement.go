@@ -51,6 +51,9 @@ var settings = map[string]string{
 const msgManaged = "%s manages the bindings of the gate, and reverts changes by other clients when it applies them " +
 	"again; %s"
 
+// msgPrevious is what depends on the operator.
+const msgPrevious = "until then, the hold webhook and the policy waiting-subjects use the previous one"
+
 type enforcementOptions struct {
 	*session
 	output printer.Output
@@ -140,7 +143,7 @@ func (o *enforcementOptions) show(ctx context.Context) error {
 		o.warnf("Set the mode again, with: %s", o.withConnection(displayName+" enforcement "+modeEnforce))
 	}
 	if !isObserved(mode, set) {
-		o.warnf("The operator has not observed the mode yet; until then, the hold webhook uses the previous one.")
+		o.warnf("The operator has not observed the mode yet; %s.", msgPrevious)
 	}
 	return o.printEarlyWrites(writes)
 }
@@ -196,7 +199,7 @@ func (o *enforcementOptions) set(ctx context.Context, mode string) error {
 	return ctx.Err()
 }
 
-// waitObserved waits until the operator has observed the mode. API servers do not depend on it.
+// waitObserved waits until the operator has observed the mode. The gate does not depend on it.
 func (o *enforcementOptions) waitObserved(ctx context.Context, reader client.Reader, mode string) {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, observationInterval, observationTimeout, true,
@@ -209,7 +212,6 @@ func (o *enforcementOptions) waitObserved(ctx context.Context, reader client.Rea
 	case last != nil && ctx.Err() == nil:
 		o.warnf("It is unknown whether the operator has observed the mode: %v", last)
 	case err != nil && ctx.Err() == nil:
-		o.warnf("The operator has not observed the mode in %s; until then, the hold webhook uses the previous one.",
-			observationTimeout)
+		o.warnf("The operator has not observed the mode in %s; %s.", observationTimeout, msgPrevious)
 	}
 }

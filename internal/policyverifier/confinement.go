@@ -41,7 +41,7 @@ func (v *Verifier) ensureConfinement(
 	case len(subjects) == 0:
 		err = v.deleteConfinement(ctx, binding, policy)
 	case len(found.missing(protecting())) == 0:
-		result, err = policyapply.Apply(ctx, v.Client, v.Client, found.gate(), policyapply.Objects(policy, binding))
+		result, err = policyapply.Apply(ctx, v.Client, v.Live, found.gate(), policyapply.Objects(policy, binding))
 	}
 	if result.IsForbidden || apierrors.IsForbidden(err) {
 		return msgNotConfined(len(subjects)), nil

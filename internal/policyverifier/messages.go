@@ -85,6 +85,9 @@ func msgNotConfined(subjects int) string {
 		"authorized to apply ValidatingAdmissionPolicy %q; run: %s", subjects, confinement.Name, InstallCommand)
 }
 
+const msgNotApplied = "; the operator is not authorized to apply its admission policies, which differ; run: " +
+	InstallCommand
+
 func msgRefused(refusal error) string {
 	return fmt.Sprintf("a policy or webhook of nslifecycle denies new namespaces: %v", refusal)
 }

@@ -55,10 +55,10 @@ func (p policy) requiredBindings() int {
 	return 1
 }
 
-// canBeAudited reports whether an administrator may choose that the API server only warns of what the policy does not
-// allow. All other policies protect state.
-func (p policy) canBeAudited() bool {
-	return p.label == internalv1alpha1.PolicyGate || p.label == internalv1alpha1.PolicyWaitingSubjects
+// mayBeAudited reports whether the API server may only warn of what the policy does not allow: an administrator chooses
+// this for the gate, and waiting-subjects follows. All other policies protect state.
+func (p policy) mayBeAudited(isGateAudited bool) bool {
+	return p.label == internalv1alpha1.PolicyGate || p.label == internalv1alpha1.PolicyWaitingSubjects && isGateAudited
 }
 
 const (
@@ -268,6 +268,7 @@ func (i installed) gate() *admissionv1.ValidatingAdmissionPolicy {
 // missing describes the policies and bindings that are not installed.
 func (i installed) missing(required []policy) []string {
 	var missing []string
+	_, isAudited := i.audited()
 	for _, policy := range required {
 		bindings, isUnbound := 0, false
 		for _, name := range i.names[policy] {
@@ -275,7 +276,7 @@ func (i installed) missing(required []policy) []string {
 			bindings += len(bound)
 			isUnbound = isUnbound || len(bound) == 0
 			for _, binding := range bound {
-				if binding.isAudited && !policy.canBeAudited() {
+				if binding.isAudited && !policy.mayBeAudited(isAudited) {
 					missing = append(missing, fmt.Sprintf("validationActions Deny in %sBinding %q", policy.kind, binding.name))
 				}
 			}

@@ -4,12 +4,14 @@
 package policyverifier
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -141,8 +143,9 @@ func TestApplyPolicies(t *testing.T) {
 			verifier := newVerifier(interceptor.Funcs{}, test.installed...)
 			found, err := list(t.Context(), verifier.Client)
 			g.Expect(err).NotTo(HaveOccurred())
-			found, err = verifier.applyPolicies(t.Context(), found)
+			found, isForbidden, err := verifier.applyPolicies(t.Context(), found)
 			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(isForbidden).To(BeFalse())
 			g.Expect(found.missing(all)).To(HaveLen(test.wantMissing))
 			for _, label := range []string{
 				internalv1alpha1.PolicyWaitingSubjects, internalv1alpha1.PolicyInitializerSubjects, internalv1alpha1.PolicyTemplates,
@@ -154,6 +157,38 @@ func TestApplyPolicies(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestApplyPoliciesPreservesFailurePolicyWithoutLabel(t *testing.T) {
+	g := NewWithT(t)
+	unlabeled := policytest.ValidatingPolicy("nslifecycle-templates", internalv1alpha1.PolicyTemplates)
+	unlabeled.Labels, unlabeled.Spec.FailurePolicy = nil, new(admissionv1.Fail)
+	installed := append(policytest.Without(policytest.Default(admissionv1.Fail), "nslifecycle-templates"), unlabeled)
+	verifier := newVerifier(interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewNotFound(admissionv1.Resource("validatingadmissionpolicies"), key.Name)
+		},
+	}, installed...)
+	verifier.Live = policytest.NewClient(interceptor.Funcs{}, installed...)
+	found, err := list(t.Context(), verifier.Client)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, _, err = verifier.applyPolicies(t.Context(), found)
+	g.Expect(err).NotTo(HaveOccurred())
+	found, err = list(t.Context(), verifier.Client)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.validating[internalv1alpha1.PolicyTemplates]).To(ConsistOf(
+		HaveField("Spec.FailurePolicy", HaveValue(Equal(admissionv1.Fail)))))
+}
+
+// The gate is enforced, so the policy that follows it must be, too.
+func TestWaitingSubjectsAuditedAlone(t *testing.T) {
+	g := NewWithT(t)
+	const label = internalv1alpha1.PolicyWaitingSubjects
+	verifier := newVerifier(interceptor.Funcs{}, append(policytest.Default(admissionv1.Fail), audited("audited", label))...)
+	found, err := list(t.Context(), verifier.Client)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.missing(protecting())).To(ConsistOf(
+		`validationActions Deny in ValidatingAdmissionPolicyBinding "audited"`))
 }
 
 // audited returns a binding that admits what its policy does not allow.

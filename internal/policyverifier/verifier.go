@@ -50,7 +50,8 @@ type Verifier struct {
 	// Client reads the validating policies from its cache, and writes.
 	client.Client
 	Clock clock.PassiveClock
-	// Live reads the mutating policies, and those that Verify has applied, from the API server.
+	// Live reads the mutating policies, and those that Verify applies, from the API server: a policy that is missing in
+	// the cache can exist without its label, and with failurePolicy Fail.
 	Live     client.Reader
 	Mutation Mutation
 
@@ -84,7 +85,7 @@ type PolicyStatus struct {
 // The operator applies the policies in config/validating and the binding of inject. The permissions for config/mutating
 // are in config/webhook.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list;watch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicybindings,resourceNames=nslifecycle-inject,verbs=create;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=nslifecycle-templates;nslifecycle-waiting-subjects;nslifecycle-waiting-subjects-resources-named-namespaces;nslifecycle-initializer-subjects,verbs=create;patch
 // The operator creates Namespaces only as dry runs.
@@ -99,7 +100,7 @@ func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceIn
 	if err != nil {
 		return PolicyStatus{}, err
 	}
-	found, applyErr := v.applyPolicies(ctx, found)
+	found, isForbidden, applyErr := v.applyPolicies(ctx, found)
 	state, err := v.ensureInjection(ctx, set, &found)
 	if err != nil {
 		var status PolicyStatus
@@ -113,6 +114,9 @@ func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceIn
 	notConfined, confinementErr := v.ensureConfinement(ctx, set, found)
 	status, err := v.verify(ctx, set, state, found)
 	status.addAudited(found)
+	if isForbidden {
+		notConfined += msgNotApplied
+	}
 	if status.Reason != "" && notConfined != "" {
 		status.Message += notConfined
 		status.retryAfter(unconfirmedRetryInterval)
@@ -184,22 +188,23 @@ func Policies(isAudited bool) []*unstructured.Unstructured {
 	return policies
 }
 
-// applyPolicies applies the policies in config/validating, and returns the installed policies. With the gate policy as
-// their owner, they are removed together with the policies in the manifests.
-func (v *Verifier) applyPolicies(ctx context.Context, found installed) (installed, error) {
+// applyPolicies applies the policies in config/validating, and returns the installed policies, and whether a permission
+// to apply them is missing. With the gate policy as their owner, they are removed together with the policies in the
+// manifests.
+func (v *Verifier) applyPolicies(ctx context.Context, found installed) (installed, bool, error) {
 	if len(found.missing(installedFirst())) > 0 {
-		return found, nil
+		return found, false, nil
 	}
 	_, isAudited := found.audited()
-	result, err := policyapply.Apply(ctx, v.Client, v.Client, found.gate(), Policies(isAudited))
+	result, err := policyapply.Apply(ctx, v.Client, v.Live, found.gate(), Policies(isAudited))
 	if !result.HasApplied {
-		return found, err
+		return found, result.IsForbidden, err
 	}
 	applied, listErr := list(ctx, v.Live) // The cache does not contain them yet.
 	if listErr != nil {
-		return found, errors.Join(err, listErr)
+		return found, result.IsForbidden, errors.Join(err, listErr)
 	}
-	return applied, err
+	return applied, result.IsForbidden, err
 }
 
 // missingWith describes the missing policies, and the webhooks if the API server requires them.

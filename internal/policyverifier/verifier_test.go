@@ -148,7 +148,7 @@ func TestVerify(t *testing.T) {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Pending: list}}, patchError: errForbidden,
 			want: PolicyStatus{
 				Reason:     v1alpha1.ReasonEnforced,
-				Message:    msgEnforced + msgFailurePolicyForbidden("nslifecycle-inject"),
+				Message:    msgEnforced + msgFailurePolicyForbidden("nslifecycle-inject") + msgNotApplied,
 				RetryAfter: time.Minute,
 			},
 			wantOnce: true,
@@ -370,7 +370,9 @@ func TestVerifyWithoutPoliciesForTemplates(t *testing.T) {
 	set := policytest.Set()
 	status, err := verifier.Verify(t.Context(), set)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(status).To(Equal(PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval}))
+	g.Expect(status).To(Equal(PolicyStatus{
+		Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + msgNotApplied, RetryAfter: serverInterval,
+	}))
 
 	set.Templates = []internalv1alpha1.EffectiveTemplate{{Name: "team"}}
 	status, err = verifier.Verify(t.Context(), set)
@@ -525,7 +527,9 @@ func TestVerifyRetriesUnconfirmedSets(t *testing.T) {
 		server.Responses, server.Count = []policytest.DryRun{{Pending: "rbac.corp.com"}}, 0
 		status, err := verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"))
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(status).To(Equal(PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval}))
+		g.Expect(status).To(Equal(PolicyStatus{
+			Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval,
+		}))
 		g.Expect(server.Count).To(Equal(1), "dry runs")
 	})
 }

@@ -62,7 +62,11 @@ var _ = Describe("An upgrade from another version", func() {
 		Expect(controlplane.Build(ctx, old, controlplane.ManagerProgram, oldBinary)).To(Succeed())
 		config, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		oldManager := runManager(oldBinary, config, "--leader-elect")
+		admission, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.AdmissionAccount)
+		Expect(err).NotTo(HaveOccurred())
+		oldManager := runManager(oldBinary, config, controlplane.WithoutAdmission, "--leader-elect")
+		oldAdmission := runManager(oldBinary, admission, "--controllers=admission", "--leader-elect",
+			"--leader-elect-resource-name=admission.nslifecycle.dev")
 
 		By("creating one namespace at each stage")
 		Expect(clusterAdmin.Create(ctx, wrappers.MakeConfiguration("upgrade").Initializers(ownerInitializer).Obj())).To(Succeed())
@@ -99,8 +103,10 @@ var _ = Describe("An upgrade from another version", func() {
 		runManager(binary, config, controlplane.WithoutAdmission, "--leader-elect")
 		_, err = cluster.StartAdmission(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		oldManager.Terminate()
-		Eventually(oldManager).WithContext(ctx).Should(gexec.Exit(0))
+		for _, process := range []*gexec.Session{oldManager, oldAdmission} {
+			process.Terminate()
+			Eventually(process).WithContext(ctx).Should(gexec.Exit(0))
+		}
 
 		By("checking that each namespace continues from its stage")
 		Expect(clusterAdmin.Get(ctx, client.ObjectKey{Name: "waiting"}, stages["waiting"])).To(Succeed())
