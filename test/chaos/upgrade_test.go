@@ -95,7 +95,7 @@ var _ = Describe("An upgrade from another version", func() {
 		held.Finalizers = []string{"example.com/held"}
 		Expect(clusterAdmin.Create(ctx, held)).To(Succeed())
 		Expect(clusterAdmin.Delete(ctx, stages["terminating"])).To(Succeed())
-		expectInitializing("waiting", corev1.ConditionTrue, v1alpha1.ReasonPending)
+		expectInitializing("waiting", corev1.ConditionTrue, v1alpha1.ReasonInitializing)
 		before := stages["waiting"].DeepCopy()
 
 		By("upgrading the objects and then replacing the manager, as a Deployment does")
