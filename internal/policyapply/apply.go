@@ -76,7 +76,8 @@ func Objects(policies ...client.Object) []*unstructured.Unstructured {
 
 // Apply applies the policies and bindings that differ from what the reader returns, with an owner: the garbage
 // collector deletes them with it. It preserves the failurePolicy of policies with parameters. If one of them cannot be
-// applied, it continues with the others. It returns Conflict errors if the reader is a stale cache.
+// applied, it continues with the others. A cache as the reader can be stale, which causes Conflict errors,
+// and can lack objects by their labels.
 func Apply(
 	ctx context.Context, writer client.Client, reader client.Reader, owner client.Object,
 	policies []*unstructured.Unstructured,
@@ -160,7 +161,7 @@ func referenceTo(owner client.Object, scheme *runtime.Scheme) (metav1.OwnerRefer
 	}, err
 }
 
-// read returns an object, or an empty one if it does not exist. It is read with its Go type, which a cache contains.
+// read returns an object, or an empty one if it does not exist.
 func read(
 	ctx context.Context, reader client.Reader, scheme *runtime.Scheme, desired *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {

@@ -111,14 +111,14 @@ func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceIn
 		return status, errors.Join(err, applyErr)
 	}
 	// Independent of the injection, which a policy of another project can prevent.
-	notConfined, confinementErr := v.ensureConfinement(ctx, set, found)
+	unauthorized, confinementErr := v.ensureConfinement(ctx, set, found)
 	status, err := v.verify(ctx, set, state, found)
 	status.addAudited(found)
 	if isForbidden {
-		notConfined += msgNotApplied
+		unauthorized += msgNotApplied
 	}
-	if status.Reason != "" && notConfined != "" {
-		status.Message += notConfined
+	if status.Reason != "" && unauthorized != "" {
+		status.Message += unauthorized
 		status.retryAfter(unconfirmedRetryInterval)
 	}
 	return status, errors.Join(applyErr, err, confinementErr)
