@@ -34,6 +34,7 @@ type options struct {
 	steady     time.Duration
 	stall      time.Duration
 	kill       bool
+	profile    string
 	kyverno    string
 
 	// serve is the argument of the process of the bare client.
@@ -61,6 +62,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Time without progress after which namespaces without their objects are counted as incomplete.")
 	flags.BoolVar(&o.kill, "kill", false,
 		"Kill the controllers when half of the namespaces that are created at once are complete.")
+	flags.StringVar(&o.profile, "profile", "",
+		"Directory for profiles of the API server in the first 20 seconds of the creations at once, and for its metrics.")
 	flags.StringVar(&o.kyverno, "kyverno", filepath.Join(controlplane.Root(), "bin", "kyverno"),
 		"Directory with Kyverno's programs and manifest (make kyverno).")
 	flags.StringVar(&o.serve, "serve", "", "Internal: run as the bare client with this kubeconfig.")

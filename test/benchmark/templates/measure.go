@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
@@ -202,12 +203,14 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 	} else {
 		killed <- nil
 	}
+	profiled := make(chan error, 1)
+	go func() { profiled <- t.profile(ctx, opts, size) }()
 	began := time.Now()
 	if err := t.createNamespaces(ctx, names, opts.clients); err != nil {
 		// Namespaces that could not be created are counted as incomplete.
 		harness.Say("  %v", err)
 	}
-	if err := errors.Join(t.observer.wait(ctx, initialized, opts.stall), <-killed); err != nil {
+	if err := errors.Join(t.observer.wait(ctx, initialized, opts.stall), <-killed, <-profiled); err != nil {
 		return err
 	}
 	if err := t.calm(ctx); err != nil {
@@ -228,6 +231,22 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 	r.crowds[size] = append(r.crowds[size], one)
 	harness.Say("  %d of %d in %s", one.complete, one.total, harness.FormatDuration(one.took))
 	return errors.Join(serverErr, err)
+}
+
+// profileTime is longer than the creation of 500 namespaces, because an idle API server adds nothing to a profile.
+const profileTime = 20 * time.Second
+
+// profile writes a profile of the API server, and its metrics, which show the cost of each policy, with --profile.
+func (t *turn) profile(ctx context.Context, opts options, size int) error {
+	if opts.profile == "" {
+		return nil
+	}
+	path := filepath.Join(opts.profile, fmt.Sprintf("%s-%d", t.name, size))
+	if err := t.Profile(ctx, path+".pprof", profileTime); err != nil {
+		return err
+	}
+	metrics, err := t.scraper.Get().AbsPath("/metrics").Do(ctx).Raw()
+	return errors.Join(err, harness.WriteFile(path+".metrics", metrics))
 }
 
 // requests returns the number of requests except those of the benchmark, and except Leases.

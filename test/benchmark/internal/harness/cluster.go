@@ -59,6 +59,20 @@ func (c *Cluster) ServerCPU() (time.Duration, bool, error) {
 	return ReadCPU(c.serverPID)
 }
 
+// Profile writes a profile of the processor time of the API server in the next seconds to a file (go tool pprof).
+func (c *Cluster) Profile(ctx context.Context, path string, duration time.Duration) error {
+	client, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(c.Admin))
+	if err != nil {
+		return fmt.Errorf("failed to create a client: %w", err)
+	}
+	profile, err := client.RESTClient().Get().AbsPath("/debug/pprof/profile").
+		Param("seconds", strconv.Itoa(int(duration.Seconds()))).Do(ctx).Raw()
+	if err != nil {
+		return fmt.Errorf("failed to profile the API server: %w", err)
+	}
+	return WriteFile(path, profile)
+}
+
 // Kubeconfig writes a kubeconfig with a token of a ServiceAccount, and returns its path.
 func (c *Cluster) Kubeconfig(ctx context.Context, namespace, account string) (string, error) {
 	config, err := c.ServiceAccountConfig(ctx, namespace, account)
