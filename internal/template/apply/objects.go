@@ -6,6 +6,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,10 +33,8 @@ import (
 )
 
 const (
-	// These annotations exist only in the cache.
-	annotationFields  = "fields"
-	annotationCounted = "counted"
-	annotationCrowded = "crowded"
+	// The marks in a summary.
+	markCounted, markCrowded = "counted", "crowded"
 
 	// ownWriteTimeout is how long the response to a write replaces a cache that does not contain the
 	// object yet. The watch is late by milliseconds normally.
@@ -69,6 +69,7 @@ func CacheOptions(systemNamespace string) cache.Options {
 	return cache.Options{
 		DefaultLabelSelector: labels.NewSelector().Add(*hasTemplate),
 		DefaultTransform:     stripObject,
+		NewInformer:          newInformer,
 		ByObject: map[client.Object]cache.ByObject{&corev1.ServiceAccount{}: {
 			// Templates can contain ServiceAccounts.
 			Namespaces: map[string]cache.Config{
@@ -80,6 +81,16 @@ func CacheOptions(systemNamespace string) cache.Options {
 			Transform:  cache.TransformStripManagedFields(),
 		}},
 	}
+}
+
+// newInformer omits the index by namespace of objects that are only read by name. It would be as large as the objects.
+func newInformer(
+	source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	if _, isListed := object.(*appsv1.ControllerRevision); !isListed {
+		indexers = toolscache.Indexers{}
+	}
+	return toolscache.NewSharedIndexInformer(source, object, resync, indexers)
 }
 
 // watch is the watch of a kind.
@@ -177,9 +188,7 @@ func (o *Objects) get(
 func (o *Objects) record(
 	kind schema.GroupVersionKind, namespace string, response *metav1.PartialObjectMetadata,
 ) *plan.Observed {
-	fields := fieldsOf(response.ManagedFields, response.Labels[v1alpha1.LabelManagedByTemplate])
-	stripped := strip(&response.ObjectMeta, fields)
-	result := observe(&metav1.PartialObjectMetadata{ObjectMeta: stripped})
+	result := observe(&metav1.PartialObjectMetadata{ObjectMeta: strip(&response.ObjectMeta)})
 	o.records.wrote(namespace, template.ObjectKey{Kind: kind.GroupKind(), Name: response.Name}, *result, o.clock.Now())
 	return result
 }
@@ -216,14 +225,13 @@ func isNewer(version, than string) bool {
 	return err == nil && order > 0
 }
 
+// observe returns what strip has kept of an object.
 func observe(object client.Object) *plan.Observed {
-	annotations := object.GetAnnotations()
+	parts := append(strings.SplitN(object.GetSelfLink(), separator, 4), "", "", "")
 	return &plan.Observed{
-		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
-		Template:     object.GetLabels()[v1alpha1.LabelManagedByTemplate],
-		NamespaceUID: types.UID(annotations[v1alpha1.AnnotationNamespaceUID]),
-		Fields:       annotations[annotationFields], IsCounted: annotations[annotationCounted] != "",
-		IsTerminating: object.GetDeletionTimestamp() != nil, IsCrowded: annotations[annotationCrowded] != "",
+		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), IsTerminating: object.GetDeletionTimestamp() != nil,
+		Fields: parts[0], IsCounted: strings.Contains(parts[1], markCounted), IsCrowded: strings.Contains(parts[1], markCrowded),
+		Template: parts[2], NamespaceUID: types.UID(parts[3]),
 	}
 }
 
@@ -246,25 +254,26 @@ func fieldsOf(entries []metav1.ManagedFieldsEntry, templateName string) string {
 // maxUID is the length of a UID. Annotations of tenants can have any size.
 const maxUID = 36
 
-// strip returns only the metadata that observe reads.
-func strip(metadata *metav1.ObjectMeta, fields string) metav1.ObjectMeta {
-	namespaceUID := metadata.Annotations[v1alpha1.AnnotationNamespaceUID]
+// separator is not a character of a hash, of a label or of a mark. The rest is the UID of the Namespace.
+const separator = "/"
+
+// strip returns only the metadata that observe reads. Its summary is in the field SelfLink, which no API server sets:
+// a map of labels or annotations needs as much memory as everything else.
+func strip(metadata *metav1.ObjectMeta, marks ...string) metav1.ObjectMeta {
+	namespaceUID, owner := metadata.Annotations[v1alpha1.AnnotationNamespaceUID], metadata.Labels[v1alpha1.LabelManagedByTemplate]
 	if len(namespaceUID) > maxUID {
 		namespaceUID = "" // It is not the UID of a Namespace.
 	}
-	stripped := metav1.ObjectMeta{
+	if plan.IsCrowded(metadata.ManagedFields) {
+		marks = append(marks, markCrowded)
+	}
+	return metav1.ObjectMeta{
 		Name: metadata.Name, Namespace: metadata.Namespace, UID: metadata.UID,
 		ResourceVersion: metadata.ResourceVersion, DeletionTimestamp: metadata.DeletionTimestamp,
-		Labels: map[string]string{v1alpha1.LabelManagedByTemplate: metadata.Labels[v1alpha1.LabelManagedByTemplate]},
-		Annotations: map[string]string{
-			v1alpha1.AnnotationNamespaceUID: namespaceUID,
-			annotationFields:                fields,
-		},
+		SelfLink: strings.Join([]string{
+			fieldsOf(metadata.ManagedFields, owner), strings.Join(marks, ","), owner, namespaceUID,
+		}, separator),
 	}
-	if plan.IsCrowded(metadata.ManagedFields) {
-		stripped.Annotations[annotationCrowded] = "true"
-	}
-	return stripped
 }
 
 // stripObject is the transform of the cache. The cache also calls it for stripped objects, which have no
@@ -275,15 +284,13 @@ func stripObject(object any) (any, error) {
 	}
 	switch full := object.(type) {
 	case *metav1.PartialObjectMetadata:
-		fields := fieldsOf(full.ManagedFields, full.Labels[v1alpha1.LabelManagedByTemplate])
-		return &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: strip(&full.ObjectMeta, fields)}, nil
+		return &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: strip(&full.ObjectMeta)}, nil
 	case *corev1.ResourceQuota:
-		fields := fieldsOf(full.ManagedFields, full.Labels[v1alpha1.LabelManagedByTemplate])
-		stripped := &corev1.ResourceQuota{ObjectMeta: strip(&full.ObjectMeta, fields)}
+		var marks []string
 		if isCounted(full) {
-			stripped.Annotations[annotationCounted] = "true"
+			marks = append(marks, markCounted)
 		}
-		return stripped, nil
+		return &corev1.ResourceQuota{ObjectMeta: strip(&full.ObjectMeta, marks...)}, nil
 	}
 	return object, nil
 }

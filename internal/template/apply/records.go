@@ -307,7 +307,7 @@ func (r *Records) newest(
 	case !ok:
 		return cached
 	case cached != nil && !isNewer(last.ResourceVersion, cached.ResourceVersion), now.Sub(last.at) > ownWriteTimeout:
-		delete(known.written, key)
+		known.forget(key)
 		return cached
 	}
 	return &last.Observed
@@ -318,6 +318,13 @@ func (r *Records) deleted(namespace string, key template.ObjectKey, object types
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if known := r.byName[namespace]; known != nil && known.written[key].UID == object {
-		delete(known.written, key)
+		known.forget(key)
+	}
+}
+
+// forget forgets the last write of an object. An empty map would keep its memory.
+func (r *Record) forget(key template.ObjectKey) {
+	if delete(r.written, key); len(r.written) == 0 {
+		r.written = nil
 	}
 }
