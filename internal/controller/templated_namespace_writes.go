@@ -72,7 +72,6 @@ func (r *TemplatedNamespaceReconciler) write(
 		metrics.TemplateApplyDuration.Observe(seconds)
 		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", processed.UID,
 			"templates", slices.Sorted(maps.Keys(result.State)), "duration", now.Sub(processed.CreationTimestamp.Time))
-		recordEvents(r.Recorder, processed, removal.Events)
 	}
 	return true, nil
 }

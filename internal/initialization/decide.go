@@ -94,23 +94,15 @@ func (d *Decision) decideLabelRepair() {
 }
 
 func (d *Decision) decideConditions(namespace *corev1.Namespace, timeout *Timeout, now metav1.Time) {
-	d.Conditions, d.Events = reportOf(namespace, d.State, d.KeepReason, now)
+	d.Conditions = ComputeConditions(namespace, d.State, now)
+	for _, condition := range d.Conditions {
+		if condition.Type == v1alpha1.ConditionInitializing {
+			d.Events = initializingEvents(d.State, d.KeepReason, condition)
+		}
+	}
 	d.TurnStart = turnStartChange(namespace, d.State, timeout, now.Time)
 	// Timeouts are counted from the start of the turn.
 	d.IsThrottled = d.State.Phase == PhaseInitializing && !isFirstReport(namespace, d.State) && d.TurnStart == nil
-}
-
-// reportOf returns the conditions that must change, and the Events about these changes.
-func reportOf(
-	namespace *corev1.Namespace, state State, keepReason string, now metav1.Time,
-) (conditions []corev1.NamespaceCondition, events []Event) {
-	conditions = ComputeConditions(namespace, state, now)
-	for _, condition := range conditions {
-		if condition.Type == v1alpha1.ConditionInitializing {
-			events = initializingEvents(namespace, state, keepReason, condition)
-		}
-	}
-	return conditions, events
 }
 
 // PendingRemoval describes the write in which an initializer of the operator removes its name from the pending
@@ -119,10 +111,8 @@ type PendingRemoval struct {
 	// Pending is the pending list without the name. If it is empty, the write completes the
 	// initialization.
 	Pending string
-	// Conditions are the conditions of the Namespace after the write.
+	// Conditions are the conditions of the Namespace that the write sets.
 	Conditions []corev1.NamespaceCondition
-	// Events are recorded after the write.
-	Events []Event
 }
 
 // RemovePending returns the write in which an initializer of the operator removes its name from the pending list.
@@ -130,26 +120,18 @@ func RemovePending(namespace *corev1.Namespace, name string, now metav1.Time) Pe
 	after := namespace.DeepCopy()
 	pending := removeNames(after.Annotations[v1alpha1.AnnotationPendingInitializers], []string{name})
 	after.Annotations[v1alpha1.AnnotationPendingInitializers] = pending
-	removal := PendingRemoval{Pending: pending}
-	removal.Conditions, removal.Events = reportOf(after, ParseState(after), "", now)
-	return removal
+	return PendingRemoval{Pending: pending, Conditions: ComputeConditions(after, ParseState(after), now)}
 }
 
-// initializingEvents returns the Events for a change of the Initializing condition.
-func initializingEvents(
-	namespace *corev1.Namespace, state State, keepReason string, condition corev1.NamespaceCondition,
-) []Event {
-	event := Event{Type: corev1.EventTypeNormal, Action: actionInitialize, Note: condition.Message}
+// initializingEvents returns the Events for a change of the Initializing condition. There are none about the start and
+// the success of an initialization, which the conditions show: an Event costs as much as an object of a template.
+func initializingEvents(state State, keepReason string, condition corev1.NamespaceCondition) []Event {
+	event := Event{Type: corev1.EventTypeWarning, Action: actionInitialize}
 	switch {
 	case state.Phase == PhaseInitializing && state.ResultProblem != "":
-		event.Type, event.Reason, event.Note = corev1.EventTypeWarning, eventInvalidResult, state.ResultProblem
-	case state.Phase == PhaseInitializing && !IsInitializing(namespace):
-		event.Reason = eventInitializing
-	case state.Phase == PhaseInitialized && len(state.All) > 0:
-		event.Reason = eventInitialized
+		event.Reason, event.Note = eventInvalidResult, state.ResultProblem
 	case state.Phase == PhaseFailed:
-		event.Type, event.Reason = corev1.EventTypeWarning, eventFailed
-		event.Note += failedOutcome(keepReason)
+		event.Reason, event.Note = eventFailed, condition.Message+failedOutcome(keepReason)
 	default:
 		return nil
 	}

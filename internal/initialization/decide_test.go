@@ -225,9 +225,6 @@ func TestDecideConditions(t *testing.T) {
 		"a new namespace": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota),
 			want:      []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", quota + "/Initialized", "Ready"},
-			wantEvents: []Event{{
-				corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(rbac, 1, 2),
-			}},
 		},
 		"a new namespace that waits only for templates": {
 			namespace: wrappers.MakeNamespace("x").Initializers(v1alpha1.TemplatesInitializer),
@@ -235,18 +232,12 @@ func TestDecideConditions(t *testing.T) {
 				"Initializing", v1alpha1.TemplatesInitializer + "/Initialized", "Ready",
 			},
 			wantThrottled: true,
-			wantEvents: []Event{{
-				corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(v1alpha1.TemplatesInitializer, 1, 1),
-			}},
 		},
 		"a new namespace that waits for templates first": {
 			namespace: wrappers.MakeNamespace("x").Initializers(v1alpha1.TemplatesInitializer, rbac),
 			want: []corev1.NamespaceConditionType{
 				"Initializing", v1alpha1.TemplatesInitializer + "/Initialized", rbac + "/Initialized", "Ready",
 			},
-			wantEvents: []Event{{
-				corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(v1alpha1.TemplatesInitializer, 1, 2),
-			}},
 		},
 		"progress": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Condition(isPending).
@@ -266,9 +257,6 @@ func TestDecideConditions(t *testing.T) {
 		"completed": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending().Condition(isPending),
 			want:      []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", "Ready"},
-			wantEvents: []Event{{
-				corev1.EventTypeNormal, "Initialized", "Initialize", messageCompleted,
-			}},
 		},
 		"an invalid result": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Success"}`),
@@ -322,16 +310,13 @@ func TestRemovePending(t *testing.T) {
 		all, pending []string
 		wantPending  string
 		wantReason   string
-		wantEvents   []Event
 	}{
 		"the last initializer": {
 			all: []string{rbac, templates}, pending: []string{templates}, wantReason: v1alpha1.ReasonInitialized,
-			wantEvents: []Event{{corev1.EventTypeNormal, "Initialized", "Initialize", messageCompleted}},
 		},
 		"not the last initializer": {
 			all: []string{templates, rbac}, pending: []string{templates, rbac}, wantPending: rbac,
 			wantReason: v1alpha1.ReasonInitializing,
-			wantEvents: []Event{{corev1.EventTypeNormal, "Initializing", "Initialize", waitingFor(rbac, 2, 2)}},
 		},
 	}
 	for name, test := range tests {
@@ -342,7 +327,6 @@ func TestRemovePending(t *testing.T) {
 			removal := RemovePending(namespace, templates, metav1.NewTime(now))
 			g.Expect(namespace).To(Equal(before))
 			g.Expect(removal.Pending).To(Equal(test.wantPending))
-			g.Expect(removal.Events).To(Equal(test.wantEvents))
 			namespace.Status.Conditions = removal.Conditions
 			g.Expect(nsobject.FindCondition(namespace, v1alpha1.ConditionInitializing).Reason).To(Equal(test.wantReason))
 			g.Expect(nsobject.FindCondition(namespace, templates+"/Initialized").Status).To(Equal(corev1.ConditionTrue))

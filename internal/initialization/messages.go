@@ -18,8 +18,6 @@ import (
 
 // The reasons of Events.
 const (
-	eventInitializing  = "Initializing"
-	eventInitialized   = "Initialized"
 	eventFailed        = "InitializationFailed"
 	eventInvalidResult = "InvalidInitializationResult"
 	eventTimedOut      = "InitializerTimedOut"

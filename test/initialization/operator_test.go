@@ -79,7 +79,6 @@ var _ = Describe("The operator", func() {
 		}
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonInitialized))
-		expectEvent(ctx, created, "Initialized")
 
 		By("checking that every version has Ready if it has Initializing")
 		for _, version := range history.States() {
