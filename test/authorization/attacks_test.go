@@ -31,30 +31,25 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // immediate is longer than a request that is not held.
-const immediate = 2 * time.Second
+const immediate = 5 * time.Second
 
 var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) { enable(ctx) })
 
 	It("holds a request until the user has the permissions", func(ctx context.Context) {
-		namespace := createInitializing(ctx, requester)
-		held := start(ctx, func() result { return create(ctx, requester, namespace) })
-		finish(ctx, namespace)
-		Expect(expectResult(ctx, held)).To(Succeed())
+		Expect(expectHeld(ctx, requester, createAs(ctx, requester), finish)).To(Succeed())
 	})
 
 	It("allows only what the template grants", func(ctx context.Context) {
-		namespace := createInitializing(ctx, requester)
-		held := start(ctx, func() result {
+		Expect(expectHeld(ctx, requester, func(namespace string) result {
 			begin := time.Now()
 			err := requester.Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}})
 			return result{err, time.Since(begin)}
-		})
-		finish(ctx, namespace)
-		Expect(expectResult(ctx, held)).To(Satisfy(apierrors.IsForbidden))
+		}, finish)).To(Satisfy(apierrors.IsForbidden))
 	})
 
 	It("does not hold requests for the namespaces of another user", func(ctx context.Context) {
@@ -84,9 +79,7 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 		Expect(got.Duration).To(BeNumerically("<", immediate))
 		By("answering users who may impersonate the requester like the requester")
 		administrator := cluster.Impersonate("user1@corp.example.com")
-		held := start(ctx, func() result { return create(ctx, administrator, namespace) })
-		finish(ctx, namespace)
-		Expect(expectResult(ctx, held)).To(Succeed())
+		Expect(expectHeld(ctx, requester, createAs(ctx, administrator), finish)).To(Succeed())
 	})
 
 	It("has no opinion about users with more groups than a review may contain", func(ctx context.Context) {
@@ -102,12 +95,12 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 	})
 
 	It("does not allow a held request in a namespace that another user creates with the same name", func(ctx context.Context) {
-		namespace := createInitializing(ctx, requester)
-		held := start(ctx, func() result { return create(ctx, requester, namespace) })
-		old := cluster.GetNamespace(Default, ctx, namespace)
-		Expect(cluster.Admin.Delete(ctx, old)).To(Succeed())
-		Expect(expectResult(ctx, held)).To(Satisfy(apierrors.IsForbidden))
-		framework.ExpectDeleted(ctx, cluster.Admin, old)
+		var namespace string
+		Expect(expectHeld(ctx, requester, createAs(ctx, requester), func(ctx context.Context, name string) {
+			namespace = name
+			Expect(cluster.Admin.Delete(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
+		})).To(Satisfy(apierrors.IsForbidden))
+		framework.ExpectDeleted(ctx, cluster.Admin, wrappers.MakeNamespace(namespace).Obj())
 		Expect(other.Create(ctx, makeInitializing(namespace))).To(Succeed())
 		Expect(create(ctx, requester, namespace).Err).To(Satisfy(apierrors.IsForbidden))
 		finish(ctx, namespace)
@@ -124,13 +117,12 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 	})
 
 	It("does not allow a request after a failed initialization", func(ctx context.Context) {
-		namespace := createInitializing(ctx, requester)
-		held := start(ctx, func() result { return create(ctx, requester, namespace) })
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`,
 			v1alpha1.AnnotationInitializationResult, `{"status":"Failure","message":"no room"}`)
-		Expect(cluster.Initializer.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-			framework.MergePatch([]byte(patch)))).To(Succeed())
-		Expect(expectResult(ctx, held)).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("no room"))))
+		Expect(expectHeld(ctx, requester, createAs(ctx, requester), func(ctx context.Context, namespace string) {
+			Expect(cluster.Initializer.Patch(ctx, wrappers.MakeNamespace(namespace).Obj(), framework.MergePatch(patch))).
+				To(Succeed())
+		})).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("no room"))))
 	})
 
 	It("holds at most as many requests of a user as the limit, and delays no other requests", func(ctx context.Context) {
@@ -149,10 +141,7 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 			})
 		}
 		By("holding the requests of another user")
-		second := createInitializing(ctx, other)
-		held := start(ctx, func() result { return create(ctx, other, second) })
-		finish(ctx, second)
-		Expect(expectResult(ctx, held)).To(Succeed())
+		Expect(expectHeld(ctx, other, createAs(ctx, other), finish)).To(Succeed())
 		begin := time.Now()
 		all.Wait()
 		AddReportEntry(fmt.Sprintf("%v after %s", results, time.Since(begin)))
@@ -250,19 +239,16 @@ var _ = Describe("While the authorization webhook does not work", Ordered, Conti
 
 	It("the token can be withdrawn", func(ctx context.Context) {
 		enable(ctx)
-		key := client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: webhooks.SecretName}
 		secret := &corev1.Secret{}
-		Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
-		delete(secret.Data, webhooks.TokenKey)
-		Expect(cluster.Admin.Update(ctx, secret)).To(Succeed())
+		secret.Namespace, secret.Name = controlplane.SystemNamespace, webhooks.SecretName
+		patch := framework.MergePatch(`{"data":{"` + webhooks.TokenKey + `":null}}`)
+		Expect(cluster.Admin.Patch(ctx, secret, patch)).To(Succeed())
 		namespace := createInitializing(ctx, requester)
 		Eventually(func() error { return create(ctx, requester, namespace).Err }).WithContext(ctx).
 			Should(Satisfy(apierrors.IsInternalError))
 		By("issuing another one")
 		enable(ctx)
-		held := start(ctx, func() result { return create(ctx, requester, namespace) })
-		finish(ctx, namespace)
-		Expect(expectResult(ctx, held)).To(Succeed())
+		Expect(expectHeld(ctx, requester, createAs(ctx, requester), finish)).To(Succeed())
 	})
 })
 

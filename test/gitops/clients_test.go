@@ -24,10 +24,13 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
@@ -48,7 +51,7 @@ var patientClients = map[string]apply{
 		if err := run(ctx, cluster.KubectlPath(), "wait", "--for=condition=Ready", "namespace/"+name, "--timeout=5m"); err != nil {
 			return err
 		}
-		return cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(name, "config"))
+		return createConfig(ctx, name)
 	},
 	"Flux with the documented health check": func(ctx context.Context, name string) error {
 		return applyWithFlux(ctx, documentedHealthCheck(), name)
@@ -61,7 +64,7 @@ var kstatusClients = map[string]apply{
 		if err := run(ctx, framework.HelmPath(), installation(name)...); err != nil {
 			return err
 		}
-		return cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(name, "config"))
+		return createConfig(ctx, name)
 	},
 	"Flux": func(ctx context.Context, name string) error { return applyWithFlux(ctx, nil, name) },
 }
@@ -128,13 +131,15 @@ func applyAll(ctx context.Context, apply apply, names []string) []error {
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
+func beDenied() OmegaMatcher { return matchers.BeDeniedBy("gate", "is being initialized") }
+
 // expectDenied expects that the API server has rejected at most a number of objects, because their namespaces were
 // Initializing.
 func expectDenied(errs []error, atMost int) {
 	GinkgoHelper()
 	Expect(len(errs)).To(BeNumerically("<=", atMost), "%v", errs)
 	for _, err := range errs {
-		Expect(err).To(matchers.BeDeniedBy("gate", "is being initialized"))
+		Expect(err).To(beDenied())
 	}
 }
 
@@ -197,6 +202,22 @@ func newFluxAs(config *rest.Config, healthChecks []kustomize.CustomHealthCheck) 
 	}), nil
 }
 
+func createConfig(ctx context.Context, namespace string) error {
+	return repeatLate(ctx, namespace, func() error {
+		return cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace, "config"))
+	})
+}
+
+// repeatLate repeats a write that the API server rejects although the namespace is no longer Initializing: its informer
+// can be behind what the client has read.
+func repeatLate(ctx context.Context, namespace string, write func() error) error {
+	return retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Steps: 50}, func(err error) bool {
+		isDenied, _ := beDenied().Match(err)
+		_, isInitializing := cluster.GetNamespace(Default, ctx, namespace).Labels[v1alpha1.LabelInitializing]
+		return isDenied && !isInitializing
+	}, write)
+}
+
 // applyWithFlux applies a namespace and an object in it, in stages.
 func applyWithFlux(ctx context.Context, healthChecks []kustomize.CustomHealthCheck, name string) error {
 	flux, err := newFlux(healthChecks)
@@ -209,8 +230,10 @@ func applyWithFlux(ctx context.Context, healthChecks []kustomize.CustomHealthChe
 	}
 	options := ssa.DefaultApplyOptions()
 	options.WaitTimeout = 5 * time.Minute
-	_, err = flux.ApplyAllStaged(ctx, objects, options)
-	return err
+	return repeatLate(ctx, name, func() error {
+		_, err := flux.ApplyAllStaged(ctx, objects, options)
+		return err
+	})
 }
 
 // waitWithFlux waits as kustomize-controller does for the objects of a stage.

@@ -6,6 +6,7 @@ package gitops
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -95,14 +96,13 @@ var _ = Describe("A failed namespace that is deleted", func() {
 		expectStatus(ctx, namespace, status.InProgressStatus)
 		fail(ctx, namespace)
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
-		var results []status.Status
-		for _, version := range history.of(namespace.Name) {
-			if len(results) == 0 || results[len(results)-1] != version.Status {
+		Eventually(func() (results []status.Status) {
+			for _, version := range history.of(namespace.Name) {
 				results = append(results, version.Status)
 			}
-		}
-		// The first version has no conditions.
-		Expect(results).To(HaveExactElements(status.CurrentStatus, status.InProgressStatus, status.FailedStatus,
+			return slices.Compact(results)
+			// The first version has no conditions.
+		}).WithContext(ctx).Should(HaveExactElements(status.CurrentStatus, status.InProgressStatus, status.FailedStatus,
 			status.TerminatingStatus))
 	})
 })

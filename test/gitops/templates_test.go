@@ -72,21 +72,22 @@ var _ = Describe("kstatus of a NamespaceTemplate", func() {
 			spec.Rollout.MaxNamespacesPerSecond = 1
 			spec.Rollout.CanarySelector = selector("tier", "dev")
 		})
-		namespaces := createNamespaces(ctx, template, 3)
+		const total = 10
+		namespaces := createNamespaces(ctx, template, total)
 		patchLabels(ctx, namespaces[0], "tier", "dev")
 		expectStatus(ctx, template, status.CurrentStatus)
 		change(ctx, template, setValue("b"))
 		expectReasonOf(ctx, template, v1alpha1.ConditionProgressing, "Updating")
 		expectStatusAtOnce(ctx, template, status.InProgressStatus)
 		expectStatus(ctx, template, status.CurrentStatus)
-		expectValues(ctx, template, map[string]int{"b": 3})
+		expectValues(ctx, template, map[string]int{"b": total})
 	})
 
 	It("is InProgress while objects fail, also when this pauses the rollout", func(ctx context.Context) {
 		template := createTemplate(ctx, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.Rollout.MaxNamespacesPerSecond, spec.Rollout.FailureThreshold = 1, 2
+			spec.Rollout.MaxNamespacesPerSecond, spec.Rollout.FailureThreshold = 1, 8
 		})
-		createNamespaces(ctx, template, 4)
+		createNamespaces(ctx, template, 10)
 		expectStatus(ctx, template, status.CurrentStatus)
 		change(ctx, template, setKey("invalid key"))
 		expectReasonOf(ctx, template, v1alpha1.ConditionProgressing, "Failing")

@@ -182,7 +182,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		Eventually(write).WithContext(ctx).WithArguments(waiting).Should(isEarly)
 		Expect(replicas(ctx)).To(HaveExactElements(int32(2), int32(2)))
 
-		const timeout = 20 * time.Second
+		const timeout = 40 * time.Second
 		_, used := createInitializing(ctx, v1alpha1.Deadline{TimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
 		unused := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("unused"))
 		for _, name := range []string{used, unused.Name} {
@@ -253,11 +253,12 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 			}
 		}
 		Expect(admin.Get(ctx, key, secret)).To(Succeed())
+		patch := client.MergeFrom(secret.DeepCopy())
 		for name := range secret.Data {
 			secret.Data[name] = []byte("wrong")
 		}
 		secret.Data[webhooks.TokenKey] = []byte("token")
-		Expect(admin.Update(ctx, secret)).To(Succeed())
+		Expect(admin.Patch(ctx, secret, patch)).To(Succeed())
 		Eventually(replaced(nil)).WithContext(ctx).Should(Succeed())
 		current := secret.Data[corev1.TLSCertKey]
 		runPage(ctx, "A certificate is wrong", 0)

@@ -97,8 +97,9 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		By("applying the changed template")
 		applied := &v1alpha1.NamespaceTemplate{}
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(settings), applied)).To(Succeed())
+		patch := client.MergeFrom(applied.DeepCopy())
 		applied.Spec = settings.Spec
-		Expect(admin.Update(ctx, applied)).To(Succeed())
+		Expect(admin.Patch(ctx, applied, patch)).To(Succeed())
 		Eventually(func(g Gomega) {
 			same = user.run(ctx, "template", "diff", settings.Name)
 			g.Expect(same.stdout).To(MatchRegexp(`Namespaces +3 +0 +0 +0 +0\n`))
@@ -281,8 +282,9 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +1 +0 +0 +0\n`), ContainSubstring("and creates it again")))
 		applied := &v1alpha1.NamespaceTemplate{}
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(before), applied)).To(Succeed())
+		patch := client.MergeFrom(applied.DeepCopy())
 		applied.Spec = before.Spec
-		Expect(admin.Update(ctx, applied)).To(Succeed())
+		Expect(admin.Patch(ctx, applied, patch)).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(dataOf(g, ctx, namespace)).To(HaveKeyWithValue("pods", "8"), "between deletion and creation, it does not exist")
 		}).WithContext(ctx).Should(Succeed())

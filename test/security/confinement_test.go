@@ -460,8 +460,9 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		configuration := &v1alpha1.NamespaceInitializerConfiguration{}
 		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: "confined"}, configuration)).To(Succeed())
 		Expect(configuration.Initializers[1].Confinement).To(Equal(v1alpha1.ConfinementNone), "the default")
+		before := configuration.DeepCopy()
 		configuration.Initializers[0].Confinement = v1alpha1.ConfinementNone
-		Expect(cluster.Admin.Update(ctx, configuration)).To(Succeed())
+		Expect(cluster.Admin.Patch(ctx, configuration, client.MergeFrom(before))).To(Succeed())
 		for _, object := range []client.Object{
 			&admissionv1.ValidatingAdmissionPolicyBinding{}, &admissionv1.ValidatingAdmissionPolicy{},
 		} {

@@ -281,7 +281,7 @@ func expectReached(ctx context.Context, name string) {
 	Eventually(func(g Gomega) {
 		current := getTemplate(g, ctx, name)
 		g.Expect(current.Status.CurrentRevision).To(Equal(template.Revision(&current.Spec)))
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 var _ = Describe("The templates with which a namespace is created", func() {
@@ -431,7 +431,8 @@ var _ = Describe("A label that is absent for a moment", func() {
 		Consistently(recorded).WithContext(ctx).Should(Equal(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates]))
 		if restart {
 			restartManager(ctx, nil)
-			Consistently(recorded).WithContext(ctx).Should(Equal(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates]))
+			Consistently(recorded).WithContext(ctx).WithTimeout(200 * time.Millisecond).
+				Should(Equal(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates]))
 		}
 		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"`+label+`":"`+value+`"}}}`)
 		By("a change of the template")
@@ -476,11 +477,11 @@ var _ = Describe("A label that a new namespace lacks for a moment", func() {
 		ns := createAs(ctx, creator, selectedBy(template.Name))
 		patchNamespace(ctx, ns, `{"metadata":{"labels":{"kind":null}}}`)
 		cluster.StartManager(ctx)
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 		patchNamespace(ctx, ns, fmt.Sprintf(`{"metadata":{"labels":{"kind":%q}}}`, template.Name))
 		expectInitialized(ctx, ns)
 		Eventually(func() error {
 			return cluster.Admin.Get(ctx, client.ObjectKey{Namespace: ns.Name, Name: "config"}, &corev1.ConfigMap{})
-		}).WithContext(ctx).WithTimeout(5 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 	})
 })

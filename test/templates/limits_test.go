@@ -323,7 +323,7 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 
 	// It takes the whole timeout: the manager stops in the middle of it.
 	It("fails the initialization by default, and does not start again after a restart of the operator", func(ctx context.Context) {
-		const timeout = 6 * time.Second
+		const timeout = 20 * time.Second
 		template, namespace := start(ctx, v1alpha1.Deadline{TimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
 		Expect(template.Spec.Initialization.FailurePolicy).To(Equal(v1alpha1.FailurePolicyFail))
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
@@ -342,7 +342,7 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 		Expect(json.Unmarshal([]byte(final.Annotations[v1alpha1.AnnotationInitializationResult]), &result)).To(Succeed())
 		Expect(result).To(And(HaveField("Status", metav1.StatusFailure), HaveField("Reason", metav1.StatusReasonTimeout),
 			HaveField("Code", BeEquivalentTo(504)), HaveField("Message", And(
-				ContainSubstring("template %q", template.Name), ContainSubstring(`object "quota"`), ContainSubstring("6s")))))
+				ContainSubstring("template %q", template.Name), ContainSubstring(`object "quota"`), ContainSubstring("20s")))))
 		expectEvents(ctx, namespace, "InitializationFailed")
 	})
 
@@ -385,6 +385,10 @@ var _ = Describe("The effective set", func() {
 		}
 		createTemplate(ctx, "set", only("config", configMap("config", "a")))
 		register("set-a")
+		Eventually(func(g Gomega) { // Those of other specs remain for some seconds.
+			g.Expect(cluster.EffectiveSet(g, ctx).Initializers).
+				To(HaveEach(HaveField("Configuration", BeElementOf("", "set-a"))))
+		}).WithContext(ctx).Should(Succeed())
 		before := written()
 		Expect(before).To(BeNumerically(">", 0))
 		register("set-b") // The set contains its initializer already.

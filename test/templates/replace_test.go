@@ -256,7 +256,7 @@ var _ = Describe("An object that the operator may replace", func() {
 			Eventually(func(g Gomega) {
 				role, _ := valueOf(g, ctx, o, roleBindings, "roleRef", "name")
 				g.Expect(role).To(Equal("view"))
-			}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+			}).WithContext(ctx).Should(Succeed())
 		}
 		expectReached(ctx, template.Name)
 		Eventually(func() []string { return failuresOf(ctx, template.Name) }).WithContext(ctx).

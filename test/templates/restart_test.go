@@ -373,10 +373,10 @@ var _ = Describe("An object of another owner that prevents an object of a templa
 		Eventually(func() int {
 			attempts += countContaining(intercepted.sent(), "/namespaces/"+namespace.Name+"/configmaps/config")
 			return attempts
-		}).WithContext(ctx).Should(BeNumerically(">=", 9))
+		}).WithContext(ctx).Should(BeNumerically(">=", 13))
 		Expect(cluster.Admin.Delete(ctx, blocking)).To(Succeed())
 		deleted := time.Now()
 		expectValue(ctx, namespace, "config", "ours")
-		Expect(time.Since(deleted)).To(BeNumerically("<", 8*time.Second))
+		Expect(time.Since(deleted)).To(BeNumerically("<", 15*time.Second))
 	})
 })

@@ -361,7 +361,7 @@ var _ = Describe("The rollout to a large namespace", func() {
 		patchNamespace(ctx, hostile, `{"metadata":{"labels":{"kind":null}}}`)
 		Eventually(func(g Gomega) {
 			g.Expect(getConfig(ctx, hostile, "config").DeletionTimestamp).NotTo(BeNil())
-		}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		change(ctx, template.Name, only("config", configMap("config", "b")))
 		expectValue(ctx, other, "config", "b")
 		expectReached(ctx, template.Name)

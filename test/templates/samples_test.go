@@ -154,10 +154,7 @@ var _ = Describe("The ServiceAccount of config/provisioner", func() {
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
 
 		bind("cluster-admin")
-		changed := template.DeepCopy()
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), changed)).To(Succeed())
-		changed.Spec.Objects = template.Spec.Objects
-		Expect(cluster.Admin.Update(ctx, changed)).To(Succeed())
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects = template.Spec.Objects })
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse,
 			`lacks permissions, for example: bind clusterroles.rbac.authorization.k8s.io "cluster-admin".`,
 			"run: kubectl nslifecycle template permissions "+template.Name+" | kubectl apply")

@@ -120,7 +120,7 @@ func startProcess(ctx context.Context) {
 	options, err := controlplane.HoldOptions()
 	Expect(err).NotTo(HaveOccurred())
 	address, probeAddress, metricsAddress = options.Address, framework.FreeAddress(), framework.FreeAddress()
-	command := exec.Command(binary, controlplane.WithoutAdmission, "--kubeconfig="+framework.KubeconfigFile(config), "--leader-elect",
+	command := exec.Command(binary, controlplane.WithoutAdmission, "--kubeconfig="+framework.KubeconfigFile(config),
 		"--health-probe-bind-address="+probeAddress, "--metrics-bind-address="+metricsAddress, "--webhook-bind-address="+address)
 	command.Env = append(os.Environ(), "GOGC=100", fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit()))
 	process, err = gexec.Start(command, GinkgoWriter, GinkgoWriter)

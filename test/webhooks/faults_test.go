@@ -56,13 +56,16 @@ var _ = Describe("A write while the webhooks do not work", func() {
 				Expect(listener.Close()).To(Succeed())
 			}
 			setURL(ctx, "https://"+listener.Addr().String())
-			got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
-			Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
-			Expect(got.Err).To(MatchError(ContainSubstring("nslifecycle-gate")))
-			AddReportEntry("response after", got.Duration.String())
-			if serve != nil {
-				Expect(counting.accepted.Load()).To(BeNumerically(">", 0), "the API server must call the server")
-			}
+			// The API server reads webhook configurations with an informer.
+			Eventually(func(g Gomega) {
+				got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
+				Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
+				Expect(got.Err).To(MatchError(ContainSubstring("nslifecycle-gate")))
+				AddReportEntry("response after", got.Duration.String())
+				if serve != nil {
+					g.Expect(counting.accepted.Load()).To(BeNumerically(">", 0), "the API server must call the server")
+				}
+			}).WithContext(ctx).WithPolling(time.Second).Should(Succeed())
 			Expect(createOnce(ctx, cluster.Initializer, namespace.Name, "quota").Err).NotTo(HaveOccurred())
 		},
 		Entry("if the certificate is from another authority", func(listener net.Listener) {
@@ -97,7 +100,7 @@ var _ = Describe("A write while the webhooks do not work", func() {
 		expired.Data[corev1.TLSCertKey], expired.Data[corev1.TLSPrivateKeyKey] = makeCertificate(&x509.Certificate{
 			DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour),
 		})
-		Expect(cluster.Admin.Update(ctx, expired)).To(Succeed())
+		Expect(cluster.Admin.Patch(ctx, expired, client.MergeFrom(secret))).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
 			g.Expect(secret.Data[corev1.TLSCertKey]).NotTo(Equal(expired.Data[corev1.TLSCertKey]))
@@ -196,8 +199,6 @@ func setURL(ctx context.Context, url string) {
 	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: internalv1alpha1.HoldConfiguration}, configuration)).To(Succeed())
 	hold.Configure(configuration, url, true, nil)
 	Expect(cluster.Admin.Update(ctx, configuration)).To(Succeed())
-	// The API server reads webhook configurations with an informer.
-	time.Sleep(time.Second)
 }
 
 var _ = It("Only an API server with a client certificate can call the webhooks", func(ctx context.Context) {
@@ -206,10 +207,7 @@ var _ = It("Only an API server with a client certificate can call the webhooks",
 	options.ClientCAFile = filepath.Join(clientCertificates, "client.crt")
 	options.ClientNames = []string{clientName}
 	cluster.StopManager()
-	DeferCleanup(func(ctx context.Context) {
-		cluster.StopManager()
-		restartManager(ctx)
-	})
+	DeferCleanup(restartManager)
 	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
 	Expect(cluster.WaitForHold(ctx, options.URL)).To(Succeed())
 

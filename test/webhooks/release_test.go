@@ -28,8 +28,7 @@ import (
 var _ = Describe("A write to an initializing namespace", func() {
 	It("is rejected with a Retry-After if the initialization takes longer", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "long")
-		got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
-		Expect(got.Duration).To(BeNumerically(">=", options.Duration))
+		got := createTimedOut(ctx, cluster.Ordinary, namespace.Name, "web")
 		Expect(apierrors.IsTooManyRequests(got.Err)).To(BeTrue(), "%v", got.Err)
 		seconds, ok := apierrors.SuggestsClientDelay(got.Err)
 		Expect(ok).To(BeTrue())
@@ -90,11 +89,10 @@ var _ = Describe("A write to an initializing namespace", func() {
 			},
 		}
 		results := make(chan error, len(writes))
-		before := receivedWrites()
 		for _, write := range writes {
 			go func() { results <- write() }()
 		}
-		Eventually(receivedWrites).WithContext(ctx).Should(BeNumerically(">=", before+float64(len(writes))))
+		Eventually(heldWrites).WithContext(ctx).Should(BeEquivalentTo(len(writes)))
 		Expect(results).NotTo(Receive())
 		cluster.Finish(ctx, namespace.Name)
 		for range writes {
@@ -119,30 +117,32 @@ var _ = Describe("A write to an initializing namespace", func() {
 var _ = Describe("The number of held writes", func() {
 	It("is limited for each user, and a canceled request does not count", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "limited")
+		other := cluster.AddUser(ctx, otherUser, framework.VerbsButInitialize)
 		canceled, cancel := context.WithCancel(ctx)
-		var held []<-chan result
-		for i := range 5 {
-			held = append(held, startCreate(canceled, cluster.Ordinary, namespace.Name, fmt.Sprint(i)))
+		held := []<-chan result{startCreate(canceled, cluster.Ordinary, namespace.Name, "0")}
+		for i := range 4 { // At the same time: each is held only for a limited time.
+			done := make(chan result, 1)
+			go func() { done <- createOnce(canceled, cluster.Ordinary, namespace.Name, fmt.Sprint(i+1)) }()
+			held = append(held, done)
 		}
+		Eventually(heldWrites).WithContext(ctx).Should(BeEquivalentTo(5))
 		got := createOnce(ctx, cluster.Ordinary, namespace.Name, "over")
 		Expect(apierrors.IsTooManyRequests(got.Err)).To(BeTrue(), "%v", got.Err)
 		Expect(got.Err).To(MatchError(ContainSubstring("too many writes")))
 		Expect(got.Duration).To(BeNumerically("<", options.Duration))
 
 		By("holding a write of another user")
-		other := cluster.AddUser(ctx, otherUser, framework.VerbsButInitialize)
-		bob := startCreate(ctx, other, namespace.Name, "bob")
+		held = append(held, startCreate(canceled, other, namespace.Name, "bob"))
 
 		By("holding a write after the client has canceled others")
 		cancel()
 		for _, write := range held {
 			Eventually(write).WithContext(ctx).Should(Receive(HaveField("Err", HaveOccurred())))
 		}
-		Eventually(heldWrites).WithContext(ctx).Should(BeNumerically("<=", 1))
+		Eventually(heldWrites).WithContext(ctx).Should(BeZero())
 		again := startCreate(ctx, cluster.Ordinary, namespace.Name, "again")
 		cluster.Finish(ctx, namespace.Name)
 		Expect(expectEnded(ctx, again)).To(Satisfy(apierrors.IsTooManyRequests))
-		Expect(expectEnded(ctx, bob)).To(Satisfy(apierrors.IsTooManyRequests))
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "again"))).To(Succeed())
 	})
 })
@@ -160,20 +160,27 @@ var _ = Describe("Held writes", func() {
 	)
 
 	It("are not interrupted when the certificate and its CA are replaced", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("rotated")).Name
-		held := startCreate(ctx, cluster.Ordinary, namespace, "web")
-		secret := &corev1.Secret{}
-		key := client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: webhooks.SecretName}
-		Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
-		before := secret.Data[corev1.TLSCertKey]
-		Expect(cluster.Admin.Patch(ctx, secret, framework.MergePatch(`{"data":null}`))).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
-			g.Expect(secret.Data[corev1.TLSCertKey]).NotTo(Or(BeEmpty(), Equal(before)))
-		}).WithContext(ctx).Should(Succeed())
-		Expect(held).NotTo(Receive())
-		cluster.Finish(ctx, namespace)
-		Expect(expectEnded(ctx, held)).To(Satisfy(apierrors.IsTooManyRequests))
+		// On a busy machine, the replacement can take longer than the write is held.
+		Eventually(func() time.Duration {
+			namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("rotated")).Name
+			held := startCreate(ctx, cluster.Ordinary, namespace, "web")
+			secret := &corev1.Secret{}
+			key := client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: webhooks.SecretName}
+			Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
+			before := secret.Data[corev1.TLSCertKey]
+			Expect(cluster.Admin.Patch(ctx, secret, framework.MergePatch(`{"data":null}`))).To(Succeed())
+			Eventually(func(g Gomega) {
+				g.Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
+				g.Expect(secret.Data[corev1.TLSCertKey]).NotTo(Or(BeEmpty(), Equal(before)))
+			}).WithContext(ctx).Should(Succeed())
+			hasEnded := len(held) > 0
+			cluster.Finish(ctx, namespace)
+			var got result
+			Eventually(held).WithContext(ctx).Should(Receive(&got))
+			Expect(got.Err).To(Satisfy(apierrors.IsTooManyRequests))
+			Expect(hasEnded && got.Duration < options.Duration).To(BeFalse(), "the replacement has interrupted the write")
+			return got.Duration
+		}).WithContext(ctx).Should(BeNumerically("<", options.Duration))
 	})
 })
 

@@ -41,7 +41,7 @@ var _ = Describe("A waiting subject", func() {
 
 	It("waits although it holds the verb", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, gitops, framework.Unique("gitops")).Name
-		held := startCreate(ctx, gitops, namespace, "web")
+		held := startCreate(ctx, gitops, namespace, "held")
 		By("rejecting the writes that are not held")
 		err := gitops.Create(ctx, &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Name: "web", Namespace: namespace},
@@ -87,10 +87,8 @@ var _ = Describe("A waiting subject", func() {
 
 	It("is an initializer again when no configuration contains it", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, gitops, framework.Unique("gitops")).Name
-		configuration := &v1alpha1.NamespaceInitializerConfiguration{}
-		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: "waiting"}, configuration)).To(Succeed())
-		configuration.WaitingSubjects = nil
-		Expect(cluster.Admin.Update(ctx, configuration)).To(Succeed())
+		configuration := wrappers.MakeConfiguration("waiting").Obj()
+		Expect(cluster.Admin.Patch(ctx, configuration, framework.MergePatch(`{"waitingSubjects":null}`))).To(Succeed())
 		Eventually(func(g Gomega) { g.Expect(waitingRules(ctx)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		Eventually(func() error { return createOnce(ctx, gitops, namespace, "web").Err }).WithContext(ctx).Should(Succeed())
 	})

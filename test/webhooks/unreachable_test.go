@@ -12,7 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
@@ -22,8 +24,11 @@ import (
 )
 
 // unreachableCost is what a webhook may cost a write if a firewall drops its packets, and the time for the rest of the
-// request on a busy machine.
-const unreachableCost = 2*time.Second + 500*time.Millisecond
+// request on a busy machine. It is less than the default timeout of the API server, which is 10 s.
+const unreachableCost = 6 * time.Second
+
+// haveShortTimeout matches webhooks that cost a write at most 2 s.
+var haveShortTimeout = HaveField("TimeoutSeconds", HaveValue(BeNumerically("<=", 2)))
 
 // startManagerBehind runs the manager until the spec or the container ends. The API server reaches its webhooks through
 // the proxy that is returned.
@@ -83,6 +88,10 @@ var _ = Describe("Webhooks behind a firewall that drops packets", Ordered, func(
 	}, SpecTimeout(5*time.Minute))
 
 	It("cost a template at most 2 s", func(ctx context.Context) {
+		templates := &admissionv1.ValidatingWebhookConfiguration{}
+		key := client.ObjectKey{Name: internalv1alpha1.TemplatesConfiguration}
+		Expect(cluster.Admin.Get(ctx, key, templates)).To(Succeed())
+		Expect(templates.Webhooks).To(HaveEach(haveShortTimeout))
 		proxy.Drop(true)
 		DeferCleanup(func() { proxy.Drop(false) })
 		template := parse(manifest(framework.Unique("dropped"), misspelt))
@@ -102,6 +111,7 @@ func expectUnreachable(ctx context.Context, proxy *faults.TCPProxy) {
 	Eventually(func(g Gomega) {
 		g.Expect(webhook(g, ctx, "inject").FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
 	}).WithContext(ctx).Should(Succeed())
+	Expect(configuration(Default, ctx).Webhooks).To(HaveEach(haveShortTimeout))
 	proxy.Drop(true)
 	defer proxy.Drop(false)
 	for what, test := range map[string]struct {
