@@ -159,8 +159,17 @@ func computeDeletableTypes(
 	parsed, invalid := resourcetypes.Parse(lists, func(resource *metav1.APIResource) bool {
 		return slices.Contains(resource.Verbs, "delete")
 	})
+	// An Event is one object in etcd, and kube-apiserver serves it in two groups. Nothing is known about the storage of
+	// aggregated API servers.
+	distinct := map[schema.GroupVersionResource]bool{}
+	for _, resourceType := range resourcetypes.Distinct(parsed) {
+		distinct[resourceType.GroupVersionResource] = true
+	}
 	var types []ResourceType
 	for _, resourceType := range parsed {
+		if !distinct[resourceType.GroupVersionResource] && !isAggregated(resourceType.GroupVersion()) {
+			continue
+		}
 		types = append(types, ResourceType{
 			GroupVersionResource: resourceType.GroupVersionResource,
 			CanList:              resourceType.Can("list"),

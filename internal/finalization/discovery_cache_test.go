@@ -180,6 +180,14 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 			result: discoveryResult{lists: served("v1/pods", "v1/configmaps", "v1/pods")},
 			want:   []ResourceType{configMapsType, podsType},
 		},
+		"Events, which kube-apiserver serves in two groups": {
+			result: discoveryResult{lists: served("v1/configmaps", "v1/events", "events.k8s.io/v1/events")},
+			want:   []ResourceType{configMapsType, eventsType},
+		},
+		"Events, in one group": {
+			result: discoveryResult{lists: served("v1/configmaps", "v1/events:list", "events.k8s.io/v1/events")},
+			want:   []ResourceType{configMapsType, resourceType("events.k8s.io", "v1", "events")},
+		},
 		"a type that cannot be deleted": {
 			result: discoveryResult{lists: served("v1/configmaps", "v1/bindings:create", "v1/events:get,list,watch")},
 			want:   []ResourceType{configMapsType},

@@ -125,6 +125,7 @@ func resourceType(group, version, resource string) ResourceType {
 var (
 	podsType       = resourceType("", "v1", "pods")
 	configMapsType = resourceType("", "v1", "configmaps")
+	eventsType     = resourceType("", "v1", "events")
 	widgetsType    = resourceType("example.com", "v1", "widgets")
 )
 
