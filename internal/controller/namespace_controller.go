@@ -29,7 +29,7 @@ const ProgressInterval = 200 * time.Millisecond
 
 const (
 	// progressRate and progressBurst are the limits of NewProgressLimiter, in writes per second and writes.
-	progressRate, progressBurst = 10, 20
+	progressRate, progressBurst = 2, 20
 	// busyDelay is the delay of a report that exceeds the limit. Most initializations end before.
 	busyDelay = 3 * time.Second
 )

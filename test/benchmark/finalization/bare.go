@@ -94,7 +94,7 @@ func (c *cluster) discover(ctx context.Context) ([]schema.GroupVersionResource, 
 }
 
 // hasBare reports whether a bare client can finalize the namespaces of a scenario.
-func (s scenario) hasBare() bool { return s.content == content{} }
+func (s scenario) hasBare() bool { return s.content == content{} && s.ahead == 0 }
 
 func (l *line) bareTimes() []time.Duration {
 	return collect(l.bare, func(s sample) time.Duration { return s.removed })

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ import (
 
 // content is the content of each namespace in a scenario.
 type content struct {
-	configMaps, secrets, services, deployments int
+	configMaps, secrets, services, deployments, events int
 	// held is the number of custom resources with a finalizer. The harness removes the finalizers 2 s
 	// after it deletes the namespace.
 	held int
@@ -39,6 +40,11 @@ type scenario struct {
 	// namespaces is the number of namespaces that are deleted concurrently.
 	namespaces int
 	content    content
+	// ahead is the number of other namespaces that are deleted first, aheadContent their content, and headStart the time
+	// between both deletions. The custom resources in them are held until the measured namespaces are removed.
+	ahead        int
+	aheadContent content
+	headStart    time.Duration
 	// isCrowded adds many objects in other namespaces. idleNamespaces is the number of other namespaces.
 	isCrowded      bool
 	idleNamespaces int
@@ -52,6 +58,8 @@ const (
 	oneThousandMaps    = "configmaps-1000"
 	tenThousandMaps    = "configmaps-10000"
 	twentyPods         = "pods-20"
+	behindStuck        = "behind-stuck-100"
+	besideEvents       = "beside-events-10000"
 	many100            = "many-100-empty"
 	many500            = "many-500-empty"
 	many100Full        = "many-100-full"
@@ -89,6 +97,11 @@ func scenarios() []scenario {
 			content: content{held: 1000}, isCheap: true},
 		{name: twentyPods, title: "20 Pods, 5 s grace period", namespaces: 1, content: content{pods: 20}, isCheap: true},
 	}
+	all = append(all,
+		scenario{name: behindStuck, title: "empty, behind 100 stuck namespaces", namespaces: 1, crds: 1,
+			ahead: 100, aheadContent: content{held: 1}, headStart: 10 * time.Second},
+		scenario{name: besideEvents, title: "empty, beside 10 namespaces with 1,000 Events", namespaces: 1,
+			ahead: 10, aheadContent: content{events: 1000}})
 	all = append(all, many...)
 	for _, s := range many {
 		s.name, s.title, s.isCrowded = crowded+s.name, s.title+crowdTitle, true
@@ -196,6 +209,7 @@ func (c *cluster) fill(ctx context.Context, namespace string, what content) erro
 		{what.secrets, c.createSecret},
 		{what.services, c.createService},
 		{what.deployments, c.createDeployment},
+		{what.events, c.createEvent},
 		{what.held, c.createHeld},
 		{what.pods, c.createPod},
 	} {
@@ -242,6 +256,14 @@ func (c *cluster) createDeployment(ctx context.Context, namespace, name string) 
 				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: newContainers()},
 			},
 		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func (c *cluster) createEvent(ctx context.Context, namespace, name string) error {
+	_, err := c.client.CoreV1().Events(namespace).Create(ctx, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: name},
+		InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: namespace, Name: name},
 	}, metav1.CreateOptions{})
 	return err
 }

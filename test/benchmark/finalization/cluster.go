@@ -239,6 +239,20 @@ func (c *cluster) createNamespaces(ctx context.Context, names []string) error {
 	})
 }
 
+// createFilled creates namespaces with content.
+func (c *cluster) createFilled(ctx context.Context, prefix string, count int, what content) ([]string, error) {
+	names := makeNames(prefix, count)
+	if err := c.createNamespaces(ctx, names); err != nil {
+		return nil, fmt.Errorf("failed to create namespaces: %w", err)
+	}
+	for _, name := range names {
+		if err := c.fill(ctx, name, what); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
 func (c *cluster) deleteNamespaces(ctx context.Context, names []string) error {
 	return harness.InParallel(ctx, len(names), func(ctx context.Context, i int) error {
 		return c.client.CoreV1().Namespaces().Delete(ctx, names[i], metav1.DeleteOptions{})

@@ -179,14 +179,13 @@ func (b *benchmark) measureRounds(ctx context.Context, l *line) error {
 // measureOnce creates the namespaces of a scenario and lets a controller finalize them.
 func (b *benchmark) measureOnce(ctx context.Context, s scenario, side int) (result sample, err error) {
 	b.measured++
-	names := makeNames(fmt.Sprintf("bench-%d", b.measured), s.namespaces)
-	if err := b.cluster.createNamespaces(ctx, names); err != nil {
-		return result, fmt.Errorf("failed to create namespaces: %w", err)
+	names, err := b.cluster.createFilled(ctx, fmt.Sprintf("bench-%d", b.measured), s.namespaces, s.content)
+	if err != nil {
+		return result, err
 	}
-	for _, name := range names {
-		if err := b.cluster.fill(ctx, name, s.content); err != nil {
-			return result, err
-		}
+	ahead, err := b.cluster.createFilled(ctx, fmt.Sprintf("bench-ahead-%d", b.measured), s.ahead, s.aheadContent)
+	if err != nil {
+		return result, err
 	}
 	process, err := b.contenders.start(ctx, side)
 	if err != nil {
@@ -207,12 +206,12 @@ func (b *benchmark) measureOnce(ctx context.Context, s scenario, side int) (resu
 		}
 		defer nodeAgent.stop()
 	}
-	return b.measureRemoval(ctx, s, names, process, nodeAgent)
+	return b.measureRemoval(ctx, s, names, ahead, process, nodeAgent)
 }
 
 // measureRemoval deletes namespaces and waits for their removal.
 func (b *benchmark) measureRemoval(
-	ctx context.Context, s scenario, names []string, process *harness.Process, nodeAgent *kubelet,
+	ctx context.Context, s scenario, names, ahead []string, process *harness.Process, nodeAgent *kubelet,
 ) (result sample, err error) {
 	before, err := b.cluster.calm(ctx)
 	if err != nil {
@@ -221,6 +220,13 @@ func (b *benchmark) measureRemoval(
 	sentBefore := b.cluster.meter.Read()
 	costBefore, err := b.readCost(process)
 	if err != nil {
+		return result, err
+	}
+	expectedAhead := b.cluster.observer.expect(ahead)
+	if err := b.cluster.deleteNamespaces(ctx, ahead); err != nil {
+		return result, fmt.Errorf("failed to delete namespaces: %w", err)
+	}
+	if err := harness.Sleep(ctx, s.headStart); err != nil {
 		return result, err
 	}
 	expected := b.cluster.observer.expect(names)
@@ -239,6 +245,16 @@ func (b *benchmark) measureRemoval(
 	}
 	if result, err = b.readCost(process); err != nil {
 		return result, err
+	}
+	for _, name := range ahead {
+		if err := b.cluster.release(ctx, name, s.aheadContent.held); err != nil {
+			return result, err
+		}
+	}
+	if len(ahead) > 0 {
+		if err := waitUntilRemoved(ctx, expectedAhead, process, b.timeout); err != nil {
+			return result, err
+		}
 	}
 	after, err := b.cluster.calm(ctx)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 // observer watches the deletion of namespaces.
 type observer struct {
 	lock     sync.Mutex
-	expected *harness.Tracker
+	expected []*harness.Tracker
 	stop     func()
 }
 
@@ -36,10 +36,11 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 		cache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
 			now := time.Now()
 			o.lock.Lock()
-			expected := o.expected
-			o.lock.Unlock()
-			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil && expected != nil {
-				expected.Record(key, now)
+			defer o.lock.Unlock()
+			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+				for _, expected := range o.expected {
+					expected.Record(key, now)
+				}
 			}
 		}})
 	if err != nil {
@@ -48,12 +49,13 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 	return o, nil
 }
 
-// expect makes the observer track the deletion of only the given namespaces.
+// expect tracks the deletion of namespaces.
 func (o *observer) expect(names []string) *harness.Tracker {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	o.expected = harness.NewTracker(names)
-	return o.expected
+	expected := harness.NewTracker(names)
+	o.expected = append(o.expected, expected)
+	return expected
 }
 
 // kubelet deletes terminating Pods after their grace period.
