@@ -136,17 +136,20 @@ func occupySeat(ctx context.Context, as client.Client, f *fixture) (release func
 	}), 30))
 	object := f.objects(twoConfigMaps)[0]
 	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			// It fails also if the API server does not call the webhook yet, throttles it, or the webhook times out.
-			_ = as.Delete(ctx, object, client.DryRunAll)
-			select {
-			case <-unblock:
-				return
-			case <-time.After(100 * time.Millisecond):
+	// When a call of the webhook times out, another request must occupy the seat before the manager does.
+	for range 2 {
+		group.Go(func() {
+			for {
+				// It also fails if the API server does not call the webhook yet, throttles the request, or times out.
+				_ = as.Delete(ctx, object, client.DryRunAll)
+				select {
+				case <-unblock:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
 			}
-		}
-	})
+		})
+	}
 	release = sync.OnceFunc(func() {
 		close(unblock)
 		group.Wait()

@@ -54,7 +54,7 @@ func expectFinalized(
 		return result
 	}
 	// kube-controller-manager starts after 5 s, and retries with a backoff.
-	Eventually(finalized).WithContext(ctx).WithTimeout(40 * time.Second).Should(Equal(want))
+	Eventually(finalized).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Equal(want))
 	Consistently(finalized).WithContext(ctx).WithTimeout(6 * time.Second).Should(Equal(want))
 	for name, namespace := range namespaces {
 		if want[name] {
@@ -108,12 +108,12 @@ var _ = Describe("Namespaces with objects in aggregated API servers", func() {
 		namespaces := deleteBehaviorNamespaces(ctx, server, behaviors)
 		expectFinalized(ctx, server, namespaces, byManager)
 		expectNoWarnings(ctx, namespaces, byManager)
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("are finalized by kube-controller-manager", func(ctx context.Context) {
 		startControllerManager(ctx, "namespace-controller")
 		expectFinalized(ctx, server, deleteBehaviorNamespaces(ctx, server, behaviors), byUpstream)
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("are finalized by both controllers without a Warning", func(ctx context.Context) {
 		startControllerManager(ctx, "namespace-controller")
@@ -121,7 +121,7 @@ var _ = Describe("Namespaces with objects in aggregated API servers", func() {
 		namespaces := deleteBehaviorNamespaces(ctx, server, behaviors)
 		expectFinalized(ctx, server, namespaces, byBoth)
 		expectNoWarnings(ctx, namespaces, byManager)
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 })
 
 var _ = Describe("Objects in an aggregated API server", func() {

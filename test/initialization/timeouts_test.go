@@ -89,7 +89,8 @@ var _ = Describe("A timeout", func() {
 	})
 
 	It("is enforced after a restart of the operator, and starts at the restart if no start is recorded", func(ctx context.Context) {
-		register(ctx, initializer(first), limited(slow, 1, v1alpha1.FailurePolicyIgnore))
+		const seconds = 5 // A busy machine can take seconds to stop the manager, which must be within the timeout.
+		register(ctx, initializer(first), limited(slow, seconds, v1alpha1.FailurePolicyIgnore))
 		seen := create(ctx, wrappers.MakeNamespace(framework.Unique("seen")))
 		unseen := create(ctx, wrappers.MakeNamespace(framework.Unique("unseen")))
 		cluster.Finish(ctx, seen.Name)
@@ -102,7 +103,7 @@ var _ = Describe("A timeout", func() {
 		Consistently(func(g Gomega) {
 			g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, seen.Name))).To(Equal(slow))
 			g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, unseen.Name))).To(Equal(slow))
-		}, 3*time.Second).WithContext(ctx).Should(Succeed())
+		}, (seconds+2)*time.Second).WithContext(ctx).Should(Succeed())
 
 		restarted := time.Now()
 		cluster.StartManager(ctx)
@@ -111,12 +112,12 @@ var _ = Describe("A timeout", func() {
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
 		skipped := nsobject.FindCondition(now, ownCondition(slow)).LastTransitionTime
 		// Timestamps have a resolution of one second, so the timeout can be up to one second early.
-		Expect(skipped.Time).To(BeTemporally(">=", restarted.Truncate(time.Second).Add(time.Second)))
+		Expect(skipped.Time).To(BeTemporally(">=", restarted.Truncate(time.Second).Add(seconds*time.Second)))
 	})
 
 	// It takes the whole timeout: the manager stops in the middle of it.
 	It("does not start again after a restart of the operator, or if messages of conditions change", func(ctx context.Context) {
-		const timeout = 8 * time.Second
+		const timeout = 20 * time.Second
 		register(ctx, limited(slow, int32(timeout.Seconds()), ""))
 		request := wrappers.MakeNamespace(framework.Unique("turn"))
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, request.Obj())
@@ -157,13 +158,13 @@ var _ = Describe("A timeout", func() {
 				return cluster.Admin.Update(ctx, configuration)
 			}).WithContext(ctx).Should(Succeed())
 		}
-		change(ptr.To[int32](2))
+		change(ptr.To[int32](5))
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(beInTurn(slow))
 		change(ptr.To[int32](3600))
 		Consistently(func(g Gomega) {
 			g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, namespace.Name))).To(Equal(slow))
-		}, 4*time.Second).
+		}, 7*time.Second).
 			WithContext(ctx).Should(Succeed())
 		change(ptr.To[int32](1))
 		expectWritable(ctx, namespace.Name)
@@ -188,6 +189,9 @@ var _ = Describe("A timeout", func() {
 				var remaining time.Duration
 				Eventually(func(g Gomega) {
 					now := cluster.GetNamespace(g, ctx, name(i))
+					if framework.PendingOf(now) == "" {
+						return // On a busy machine, the timeout can expire before the first request.
+					}
 					g.Expect(now).To(beInTurn(slow))
 					remaining = timeout.Remaining(now, time.Now())
 				}).WithContext(ctx).Should(Succeed())

@@ -425,7 +425,9 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(done.Name).Label(foreignLabel, "").Obj())).To(Succeed())
 		Eventually(confinedWrites["write its condition"]).WithContext(ctx).WithArguments(confined, done.Name).
 			Should(BeForbiddenBy(confinedPolicy))
-		Expect(confinedWrites["create a ConfigMap"](ctx, confined, done.Name)).To(BeForbiddenBy(confinedPolicy))
+		// The API server can take the namespace for the terminating one for a moment.
+		Eventually(confinedWrites["create a ConfigMap"]).WithContext(ctx).WithArguments(confined, done.Name).
+			Should(BeForbiddenBy(confinedPolicy))
 	}, SpecTimeout(specTimeout))
 
 	It("stays confined if the policy or its binding is changed or deleted", func(ctx context.Context) {

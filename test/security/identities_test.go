@@ -158,7 +158,7 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 			object.SetNamespace(namespace.Name)
 			Eventually(func() error {
 				return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)
-			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+			}).WithContext(ctx).Should(Succeed())
 		}
 	}, SpecTimeout(specTimeout))
 
@@ -197,7 +197,7 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 		By("waiting until the garbage collector has processed the objects and deleted the first one")
 		Eventually(func() error {
 			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(forged[0]), &corev1.ConfigMap{})
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Satisfy(apierrors.IsNotFound))
+		}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 		Consistently(func(g Gomega) {
 			for _, object := range []*corev1.ConfigMap{owner, child} {
 				now := &corev1.ConfigMap{}
@@ -298,7 +298,7 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 			now := &corev1.PersistentVolumeClaim{}
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(claim), now)).To(Succeed())
 			g.Expect(now.Spec.VolumeName).To(Equal(volume.Name))
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
 	It("deletes the dependents of a cluster-scoped object that an ordinary user deletes (a known limit)", func(ctx context.Context) {
@@ -312,7 +312,7 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 		Expect(cluster.Ordinary.Delete(ctx, owner)).To(Succeed())
 		Eventually(func() error {
 			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(child), child)
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Satisfy(apierrors.IsNotFound))
+		}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(specTimeout))
 })

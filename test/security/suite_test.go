@@ -177,7 +177,15 @@ func listEverything(ctx context.Context) listing {
 	// Discovery of a hostile API server can fail.
 	lists, _ := discoveryClient.ServerPreferredResources()
 	Expect(lists).NotTo(BeEmpty())
+	// A namespace can be removed between the requests for its objects and for the namespaces, so list these also first.
 	found, terminating := listing{}, sets.New[string]()
+	var before corev1.NamespaceList
+	Expect(cluster.Admin.List(ctx, &before)).To(Succeed())
+	for i := range before.Items {
+		if before.Items[i].DeletionTimestamp != nil {
+			terminating.Insert(before.Items[i].Name)
+		}
+	}
 	var keys []string
 	var namespaces []string
 	for _, list := range lists {

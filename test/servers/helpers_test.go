@@ -133,8 +133,10 @@ func writeOnce(ctx context.Context, group *sync.WaitGroup, to *server, namespace
 	}
 }
 
-// writeContinuously repeats each operation until the returned function is called.
-func writeContinuously(ctx context.Context, to *server, namespace string, into *results) (stop func()) {
+// writeContinuously repeats each operation, with a pause before each attempt, until the returned function is called.
+func writeContinuously(
+	ctx context.Context, to *server, namespace string, pause time.Duration, into *results,
+) (stop func()) {
 	stopped := make(chan struct{})
 	var group sync.WaitGroup
 	for operation, do := range operations(to.ordinary, namespace) {
@@ -143,7 +145,7 @@ func writeContinuously(ctx context.Context, to *server, namespace string, into *
 				select {
 				case <-stopped:
 					return
-				default:
+				case <-time.After(pause):
 					into.add(operation, do(ctx))
 				}
 			}

@@ -26,11 +26,11 @@ var _ = Describe("An API server that is late", Serial, func() {
 		func(ctx context.Context, delayed path) {
 			late := &results{}
 			names := createThroughBoth(ctx, 5)
-			delayed.start(time.Second)
+			delayed.start(500 * time.Millisecond)
 			var waits []func()
 			for _, name := range names {
 				wait := a.remove(ctx, name)
-				stop := writeContinuously(ctx, b, name, late)
+				stop := writeContinuously(ctx, b, name, 10*time.Millisecond, late)
 				waits = append(waits, func() {
 					wait()
 					stop()
@@ -62,7 +62,7 @@ var _ = Describe("An API server that is late", Serial, func() {
 			Expect(gracePeriodMetric()).To(Equal(grace))
 			var stops []func()
 			for _, name := range slices.Concat(removed, recreated) {
-				stops = append(stops, writeContinuously(ctx, b, name, late))
+				stops = append(stops, writeContinuously(ctx, b, name, 0, late))
 			}
 			Eventually(func() int { return late.count(accepted, "create") }).WithContext(ctx).Should(BeNumerically(">=", 10))
 			resume()
@@ -175,7 +175,8 @@ var _ = Describe("An API server that is paused", Serial, func() {
 		for _, name := range names {
 			waits = append(waits, a.remove(ctx, name))
 		}
-		time.Sleep(time.Until(start.Add(upTo(gracePeriod / 2))))
+		// The rest of the grace period is for a busy machine.
+		time.Sleep(time.Until(start.Add(upTo(gracePeriod / 10))))
 		for _, name := range names {
 			writeOnce(ctx, &group, b, name, late)
 		}
@@ -289,7 +290,7 @@ var _ = Describe("The gate", Serial, func() {
 			for range rounds {
 				creator, writer := inOrder(latency)
 				name, before := framework.Unique("created"), upTo(missingNamespaceWait)
-				stop := writeContinuously(ctx, writer, name, all)
+				stop := writeContinuously(ctx, writer, name, 0, all)
 				time.Sleep(before)
 				creator.create(ctx, makeInitialized(name))
 				fill(ctx, creator.initializer, name)

@@ -79,7 +79,7 @@ func recreate(
 	old := uidOf(ctx, name)
 	first.remove(ctx, name)()
 	early := &results{}
-	stop := writeContinuously(ctx, first, name, early)
+	stop := writeContinuously(ctx, first, name, 0, early)
 	created := second.create(ctx, makeInitialized(name))
 	at := time.Now()
 	Expect(created.UID).NotTo(Equal(old))
