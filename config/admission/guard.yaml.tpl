@@ -36,15 +36,22 @@ spec:
       scope: "*"
   # One cheap expression selects the requests to check, because the API server evaluates every
   # variable and message of a policy that matches. The expression skips updates that do not change
-  # labels, annotations or conditions of this project, and, in initializing namespaces, do not
-  # change finalizers or owner references. It also skips new namespaces with exactly the state that
-  # inject writes, and new namespaces without keys under nslifecycle.dev/.
+  # labels, annotations or conditions of this project, and, in initializing namespaces and through
+  # /finalize, no labels, annotations, finalizers or owner references. It also skips new namespaces
+  # with exactly the state that inject writes, and new namespaces without keys under
+  # nslifecycle.dev/.
   matchConditions:
   - name: something-to-check
     expression: >-
       oldObject != null
-      ? object.metadata.?labels != oldObject.metadata.?labels ||
-        object.metadata.?annotations != oldObject.metadata.?annotations ||
+      ? (oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
+         request.?subResource.orValue('') == 'finalize'
+         ? object.metadata.?labels != oldObject.metadata.?labels ||
+           object.metadata.?annotations != oldObject.metadata.?annotations
+         : object.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
+           [{{.progressAnnotations}}, 'nslifecycle.dev/initializers',
+            'nslifecycle.dev/requested-by', 'nslifecycle.dev/selected-templates', {{.recordAnnotations}}].exists(k,
+             object.metadata.?annotations[?k] != oldObject.metadata.?annotations[?k])) ||
         (oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() &&
          (object.metadata.?finalizers != oldObject.metadata.?finalizers ||
           object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences ||
