@@ -107,8 +107,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	if err := r.List(ctx, &configurations); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)
 	}
-	merged := initialization.Merge(configurations.Items)
-	merged.Limit(r.NamespaceRequirements)
+	merged := initialization.Merge(configurations.Items, r.NamespaceRequirements)
 	var templates v1alpha1.NamespaceTemplateList
 	if r.Revisions != nil {
 		if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {

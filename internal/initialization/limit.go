@@ -12,7 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
+
+// These are the limits of the CRDs for the requirements of a selector and for the values of a requirement.
+const maxRequirements, maxValues = 16, 32
 
 // ParseRequirements parses a label selector, as kubectl does. The requirements of an empty selector are nil.
 func ParseRequirements(selector string) ([]v1alpha1.NamespaceSelectorRequirement, error) {
@@ -34,7 +38,13 @@ func ParseRequirements(selector string) ([]v1alpha1.NamespaceSelectorRequirement
 		}
 		requirements = append(requirements, requirement)
 	}
+	if len(requirements) > maxRequirements {
+		return nil, fmt.Errorf("invalid label selector %q: it has more than %d requirements", selector, maxRequirements)
+	}
 	for _, requirement := range requirements {
+		if len(requirement.Values) > maxValues {
+			return nil, fmt.Errorf("invalid label selector %q: a requirement has more than %d values", selector, maxValues)
+		}
 		if strings.HasPrefix(requirement.Key, v1alpha1.Prefix) && requirement.Key != v1alpha1.LabelDeletionProtection {
 			return nil, fmt.Errorf("invalid label selector %q: users cannot set the label %s of a new namespace",
 				selector, requirement.Key)
@@ -43,21 +53,17 @@ func ParseRequirements(selector string) ([]v1alpha1.NamespaceSelectorRequirement
 	return requirements, nil
 }
 
-// Limit makes all initializers select only Namespaces that also meet the requirements. Call it before AddTemplates.
-func (m *Merged) Limit(requirements []v1alpha1.NamespaceSelectorRequirement) {
-	m.limit = requirements
-	for i := range m.Initializers {
-		m.Initializers[i].InitializerSettings = limited(m.Initializers[i].InitializerSettings, requirements)
-	}
-}
-
-// limited adds requirements to a selector. A nil selector selects nothing.
+// limited returns settings whose selector has the requirements in addition. A nil selector selects nothing.
 func limited(
 	settings v1alpha1.InitializerSettings, requirements []v1alpha1.NamespaceSelectorRequirement,
 ) v1alpha1.InitializerSettings {
-	if len(requirements) > 0 && settings.NamespaceSelector != nil {
-		settings.NamespaceSelector = settings.NamespaceSelector.DeepCopy()
+	settings = *settings.DeepCopy()
+	if settings.NamespaceSelector != nil {
 		settings.NamespaceSelector.MatchExpressions = append(settings.NamespaceSelector.MatchExpressions, requirements...)
 	}
 	return settings
+}
+
+func hasTooManyRequirements(entry internalv1alpha1.EffectiveInitializer) bool {
+	return entry.NamespaceSelector != nil && len(entry.NamespaceSelector.MatchExpressions) > maxRequirements
 }

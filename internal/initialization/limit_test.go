@@ -4,6 +4,7 @@
 package initialization
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -24,7 +25,8 @@ func TestParseRequirements(t *testing.T) {
 			Key: "team", Operator: metav1.LabelSelectorOpIn, Values: []v1alpha1.LabelValue{"a", "b"},
 		},
 		v1alpha1.NamespaceSelectorRequirement{Key: "legacy", Operator: metav1.LabelSelectorOpDoesNotExist}))
-	for _, invalid := range []string{"a b", "=", "size>3", "nslifecycle.dev/initializing=true"} {
+	for _, invalid := range []string{"a b", "=", "size>3", "nslifecycle.dev/initializing=true",
+		strings.Repeat("a,", maxRequirements) + "a", "a in (" + strings.Repeat("b,", maxValues) + "c)"} {
 		_, err := ParseRequirements(invalid)
 		g.Expect(err).To(HaveOccurred(), invalid)
 	}
@@ -42,8 +44,7 @@ func TestLimit(t *testing.T) {
 			{Name: "b.example.com", InitializerSettings: nowhere},
 		},
 	}}
-	merged := Merge(configurations)
-	merged.Limit(requirements)
+	merged := Merge(configurations, requirements)
 	templates := merged.AddTemplates([]v1alpha1.NamespaceTemplate{{ObjectMeta: metav1.ObjectMeta{Name: "team"}}}, nil)
 	g.Expect(configurations[0].Initializers[0].NamespaceSelector.MatchExpressions).To(BeEmpty(), "the input is unchanged")
 
@@ -53,4 +54,12 @@ func TestLimit(t *testing.T) {
 		g.Expect(Selected(set, labels)).To(BeEmpty())
 	}
 	g.Expect(Names(Selected(set, map[string]string{"trial": "true"}))).NotTo(ContainElement("b.example.com"))
+
+	for range maxRequirements {
+		everywhere.NamespaceSelector.MatchExpressions = append(everywhere.NamespaceSelector.MatchExpressions,
+			v1alpha1.NamespaceSelectorRequirement{Key: "a", Operator: metav1.LabelSelectorOpExists})
+	}
+	configurations[0].Initializers[0].InitializerSettings = everywhere
+	g.Expect(Merge(configurations, nil).TooLarge).To(BeEmpty())
+	g.Expect(Merge(configurations, requirements).TooLarge).To(ConsistOf("c"), "the CRD of the set would reject it")
 }

@@ -30,7 +30,7 @@ type Merged struct {
 	// TooLarge are the names in Excluded of configurations that exceed the maximum size or the maximum
 	// number of waiting subjects, sorted.
 	TooLarge []string
-	// limit are the requirements of Limit.
+	// limit are the requirements that all initializers have in addition.
 	limit []v1alpha1.NamespaceSelectorRequirement
 	// Overridden maps the name of a configuration to the effective entries that override settings of
 	// its initializers.
@@ -46,11 +46,15 @@ const maxSetBytes = 512 << 10
 // several configurations register an initializer, the first entry determines its position and its
 // settings. Configurations that are being deleted are ignored.
 //
-// A configuration that would make the list exceed internalv1alpha1.MaxInitializers or maxSetBytes, or the
-// subjects exceed internalv1alpha1.MaxWaitingSubjects or MaxConfinedBytes, is excluded completely, because
-// running only some of its initializers can be worse than running none.
-func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
-	merged := Merged{Overridden: map[string][]internalv1alpha1.EffectiveInitializer{}}
+// With a limit, the initializers select only Namespaces that also meet these requirements.
+//
+// A configuration that would make the list exceed internalv1alpha1.MaxInitializers or maxSetBytes, a selector exceed
+// maxRequirements, or the subjects exceed internalv1alpha1.MaxWaitingSubjects or MaxConfinedBytes, is excluded
+// completely, because running only some of its initializers can be worse than running none.
+func Merge(
+	configurations []v1alpha1.NamespaceInitializerConfiguration, limit []v1alpha1.NamespaceSelectorRequirement,
+) Merged {
+	merged := Merged{limit: limit, Overridden: map[string][]internalv1alpha1.EffectiveInitializer{}}
 	positions := map[string]int{}
 	size := 0
 	for _, configuration := range sortedByName(configurations) {
@@ -65,7 +69,7 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 		waiting := slices.Concat(merged.WaitingSubjects, configuration.WaitingSubjects)
 		slices.SortFunc(waiting, compareSubjects)
 		waiting = slices.Compact(waiting)
-		if size+addedSize > maxSetBytes || len(waiting) > internalv1alpha1.MaxWaitingSubjects ||
+		if size+addedSize > maxSetBytes || slices.ContainsFunc(added, hasTooManyRequirements) || len(waiting) > internalv1alpha1.MaxWaitingSubjects ||
 			!fitsConfinement(merged.Initializers, added) {
 			merged.Excluded = append(merged.Excluded, configuration.Name)
 			merged.TooLarge = append(merged.TooLarge, configuration.Name)
@@ -113,7 +117,7 @@ func (m *Merged) additions(
 	for _, initializer := range configuration.Initializers {
 		if position, ok := positions[initializer.Name]; ok {
 			first := m.Initializers[position]
-			if !apiequality.Semantic.DeepEqual(first.InitializerSettings, initializer.InitializerSettings) {
+			if !apiequality.Semantic.DeepEqual(first.InitializerSettings, limited(initializer.InitializerSettings, m.limit)) {
 				overridden = append(overridden, first)
 			}
 			continue
@@ -124,7 +128,7 @@ func (m *Merged) additions(
 		}
 		entry := internalv1alpha1.EffectiveInitializer{
 			Name: initializer.Name, Configuration: configuration.Name,
-			InitializerSettings: *initializer.InitializerSettings.DeepCopy(),
+			InitializerSettings: limited(initializer.InitializerSettings, m.limit),
 		}
 		added = append(added, entry)
 		// Encoding this type cannot fail.

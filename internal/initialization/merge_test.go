@@ -123,12 +123,12 @@ func TestMerge(t *testing.T) {
 			for _, configuration := range test.configurations {
 				configurations = append(configurations, *configuration.Obj())
 			}
-			merged := Merge(configurations)
+			merged := Merge(configurations, nil)
 			g.Expect(merged.Initializers).To(Equal(test.want))
 			g.Expect(merged.Excluded).To(Equal(test.wantExcluded))
 
 			slices.Reverse(configurations)
-			g.Expect(Merge(configurations)).To(Equal(merged), "in reverse order")
+			g.Expect(Merge(configurations, nil)).To(Equal(merged), "in reverse order")
 		})
 	}
 }
@@ -144,7 +144,7 @@ func TestMergeDoesNotDependOnTheOrderOrChangeItsArgument(t *testing.T) {
 
 	for _, given := range []list{{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}} {
 		before := slices.Clone(given)
-		g.Expect(Merge(given).Initializers).To(Equal(want))
+		g.Expect(Merge(given, nil).Initializers).To(Equal(want))
 		g.Expect(given).To(Equal(before), "the argument must not change")
 	}
 }
@@ -183,7 +183,7 @@ func TestMergeSettings(t *testing.T) {
 			first := *wrappers.MakeConfiguration("a").Initializer("rbac.corp.com", test.first).Obj()
 			second := *wrappers.MakeConfiguration("b").Initializers("quota.corp.com").Initializer("rbac.corp.com", test.second).Obj()
 			before := first.DeepCopy()
-			merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{second, first})
+			merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{second, first}, nil)
 			want := internalv1alpha1.EffectiveInitializer{Name: "rbac.corp.com", Configuration: "a", InitializerSettings: test.first}
 			g.Expect(merged.Initializers).To(Equal(append([]internalv1alpha1.EffectiveInitializer{want}, entries("b", "quota.corp.com")...)))
 			if test.wantOverridden {
@@ -222,7 +222,7 @@ func TestMergeExcludesWhatIsTooLarge(t *testing.T) {
 	}
 	merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{
 		large("a", 8), large("b", 10), large("c", 4), *wrappers.MakeConfiguration("d").Initializers("d.corp.com").Obj(),
-	})
+	}, nil)
 	g.Expect(merged.Excluded).To(Equal([]string{"b"}))
 	g.Expect(merged.TooLarge).To(Equal([]string{"b"}))
 	g.Expect(merged.Initializers).To(HaveLen(8 + 4 + 1))
@@ -243,7 +243,7 @@ func TestMergeWaitingSubjects(t *testing.T) {
 	}
 	merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{
 		waiting("b", "y", "x"), waiting("a", "x", "z"), waiting("c", numbered("user", internalv1alpha1.MaxWaitingSubjects)...),
-	})
+	}, nil)
 	g.Expect(merged.WaitingSubjects).To(Equal(waiting("", "x", "y", "z").WaitingSubjects))
 	g.Expect(merged.TooLarge).To(Equal([]string{"c"}))
 }
@@ -267,11 +267,11 @@ func TestMergeConfinedSubjects(t *testing.T) {
 		confined("a", 10, v1alpha1.ConfinementInitializingNamespaces),
 		confined("b", 10, v1alpha1.ConfinementInitializingNamespaces),
 		confined("c", 10, v1alpha1.ConfinementNone),
-	})
+	}, nil)
 	g.Expect(merged.TooLarge).To(BeEmpty(), "the same subjects")
 	merged = Merge([]v1alpha1.NamespaceInitializerConfiguration{
 		confined("a", 30, v1alpha1.ConfinementInitializingNamespaces), confined("b", 30, v1alpha1.ConfinementNone),
-	})
+	}, nil)
 	g.Expect(merged.TooLarge).To(Equal([]string{"a"}))
 }
 

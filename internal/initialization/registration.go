@@ -46,7 +46,7 @@ func ComputeRegistrations(
 	configurations []v1alpha1.NamespaceInitializerConfiguration, hasTemplates bool,
 ) map[string]Registration {
 	effective := map[string]string{}
-	for _, entry := range Merge(configurations).Initializers {
+	for _, entry := range Merge(configurations, nil).Initializers {
 		effective[entry.Name] = entry.Configuration
 	}
 	registrations := map[string]Registration{}

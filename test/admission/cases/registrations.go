@@ -142,7 +142,7 @@ func template(
 
 // Set returns the effective set of the configurations and templates.
 func Set() *internalv1alpha1.NamespaceInitializerSet {
-	merged := initialization.Merge(Configurations())
+	merged := initialization.Merge(Configurations(), nil)
 	templates := merged.AddTemplates(Templates(), nil)
 	return &internalv1alpha1.NamespaceInitializerSet{
 		ObjectMeta:   metav1.ObjectMeta{Name: internalv1alpha1.EffectiveSetName, Generation: 1},
