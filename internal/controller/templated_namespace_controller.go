@@ -208,7 +208,11 @@ func (r *TemplatedNamespaceReconciler) finish(
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: r.retryAfter(req, result)}, nil
+	retryAfter := r.retryAfter(req, result)
+	if r.Records.AwaitsWrites(record) && (retryAfter == 0 || retryAfter > apply.OwnWriteTimeout) {
+		retryAfter = apply.OwnWriteTimeout + time.Second
+	}
+	return ctrl.Result{RequeueAfter: retryAfter}, nil
 }
 
 // refuse makes the initialization of a Namespace fail. The Namespace controller then deletes the

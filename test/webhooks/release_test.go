@@ -46,7 +46,7 @@ var _ = Describe("A write to an initializing namespace", func() {
 			Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("NoRoom: the cluster is full"))))
 
 		By("rejecting a later write with the reason or because the namespace is deleted")
-		// The client repeats a write that arrives while the webhook knows of the deletion and the API server does not.
+		// The client repeats a write that arrives when the webhook has observed the deletion and the API server has not.
 		err := cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "web"))
 		Expect(err).To(MatchError(Or(ContainSubstring("NoRoom"), ContainSubstring("terminated"), ContainSubstring("not found"))))
 	})

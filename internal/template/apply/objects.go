@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -36,9 +37,9 @@ const (
 	// The marks in a summary.
 	markCounted, markCrowded = "counted", "crowded"
 
-	// ownWriteTimeout is how long the response to a write replaces a cache that does not contain the
+	// OwnWriteTimeout is how long the response to a write replaces a cache that does not contain the
 	// object yet. The watch is late by milliseconds normally.
-	ownWriteTimeout = 30 * time.Second
+	OwnWriteTimeout = 30 * time.Second
 
 	// WatchRetention is how long the kind of an object is watched after the last pass that used it, if no
 	// template contains it.
@@ -147,11 +148,26 @@ func (o *Objects) retain(
 			isUnneededWatched = isUnneededWatched || !needed[kind]
 			continue
 		}
+		if needed[kind] {
+			o.notifyAll(ctx, kind)
+		}
 		// An object that the cache was not asked for cannot fail to be removed.
 		_ = o.cache.RemoveInformer(ctx, emptyObject(kind))
 		delete(o.watched, kind)
 	}
 	return isUnneededWatched
+}
+
+// notifyAll calls changed for all objects of a kind whose watch ends, because their deletions may not be observed.
+func (o *Objects) notifyAll(ctx context.Context, kind schema.GroupVersionKind) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := o.cache.List(ctx, list); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to list the objects of a kind that is not served", "kind", kind.Kind)
+	}
+	for i := range list.Items {
+		o.changed(list.Items[i].Namespace)
+	}
 }
 
 func emptyObject(kind schema.GroupVersionKind) client.Object {

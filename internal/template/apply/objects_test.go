@@ -49,6 +49,14 @@ func (c *fakeCache) GetInformer(context.Context, client.Object, ...cache.Informe
 	return fakeInformer{}, nil
 }
 
+// List returns the object for each kind.
+func (c *fakeCache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if c.object != nil {
+		list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{*c.object}
+	}
+	return nil
+}
+
 func (c *fakeCache) RemoveInformer(_ context.Context, object client.Object) error {
 	c.removed = append(c.removed, object.GetObjectKind().GroupVersionKind().Kind)
 	return nil
@@ -102,8 +110,8 @@ func TestOwnWrites(t *testing.T) {
 		"an older version in the cache":     {cached: objectWith("9", now), want: "10"},
 		"the same version in the cache":     {cached: objectWith("10", now), want: "10"},
 		"a newer version in the cache":      {cached: objectWith("11", now), want: "11"},
-		"never in the cache":                {elapsed: ownWriteTimeout + 1},
-		"an older version, after some time": {cached: objectWith("9", now), elapsed: ownWriteTimeout + 1, want: "9"},
+		"never in the cache":                {elapsed: OwnWriteTimeout + 1},
+		"an older version, after some time": {cached: objectWith("9", now), elapsed: OwnWriteTimeout + 1, want: "9"},
 		"deleted":                           {deleted: objectWith("10", now)},
 		"the previous object was deleted": {
 			deleted: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "config", Namespace: "ns", UID: "old"}},
@@ -148,10 +156,15 @@ func TestOwnWritesAreNotNotified(t *testing.T) {
 	g, now := NewWithT(t), time.Now()
 	records := recordsAt(now)
 	record := records.Begin(namespaceWith("1", ""))
-	objects := NewObjects(&fakeCache{}, records, clocktesting.NewFakePassiveClock(now), func(string) { t.Error("notified") })
+	clock := clocktesting.NewFakePassiveClock(now)
+	objects := NewObjects(&fakeCache{}, records, clock, func(string) { t.Error("notified") })
 	objects.record(configMaps, "ns", objectWith("10", now))
 	objects.notify(configMaps, objectWith("10", now))
-	g.Expect(record.written).To(HaveLen(1))
+	g.Expect(records.AwaitsWrites(record)).To(BeTrue())
+	g.Expect(objects.ensure(t.Context(), configMaps)).To(Succeed())
+	clock.SetTime(now.Add(OwnWriteTimeout + 1))
+	g.Expect(objects.get(t.Context(), configMaps, "ns", "config")).To(BeNil(), "the object was deleted before it was observed")
+	g.Expect(records.AwaitsWrites(record)).To(BeFalse())
 }
 
 func TestRetainWatches(t *testing.T) {
@@ -162,24 +175,27 @@ func TestRetainWatches(t *testing.T) {
 		elapsed  time.Duration
 		removed  []string
 		want     bool
+		notified []string
 	}{
 		"needed":                {needed: true, elapsed: 2 * WatchRetention},
 		"used recently":         {elapsed: WatchRetention - 1, want: true},
 		"unused":                {elapsed: WatchRetention, removed: []string{"Secret"}},
-		"needed but not served": {needed: true, unserved: true, removed: []string{"Secret"}},
+		"needed but not served": {needed: true, unserved: true, removed: []string{"Secret"}, notified: []string{"ns"}},
 		"unused and not served": {unserved: true, removed: []string{"Secret"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g, now := NewWithT(t), time.Now()
-			clock, informers := clocktesting.NewFakePassiveClock(now), &fakeCache{}
-			objects := NewObjects(informers, nil, clock, func(string) {})
+			clock, informers := clocktesting.NewFakePassiveClock(now), &fakeCache{object: objectWith("10", now)}
+			var notified []string
+			objects := NewObjects(informers, nil, clock, func(n string) { notified = append(notified, n) })
 			g.Expect(objects.ensure(t.Context(), secrets)).To(Succeed())
 			clock.SetTime(now.Add(test.elapsed))
 			g.Expect(objects.ensure(t.Context(), configMaps)).To(Succeed())
 			g.Expect(objects.retain(t.Context(), map[schema.GroupVersionKind]bool{secrets: test.needed, configMaps: true},
 				func(kind schema.GroupVersionKind) bool { return kind != secrets || !test.unserved })).To(Equal(test.want))
 			g.Expect(informers.removed).To(Equal(test.removed))
+			g.Expect(notified).To(Equal(test.notified), "deletions may not be observed")
 			g.Expect(objects.watched).To(HaveLen(2 - len(test.removed)))
 		})
 	}

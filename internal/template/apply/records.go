@@ -306,11 +306,19 @@ func (r *Records) newest(
 	switch {
 	case !ok:
 		return cached
-	case cached != nil && !isNewer(last.ResourceVersion, cached.ResourceVersion), now.Sub(last.at) > ownWriteTimeout:
+	case cached != nil && !isNewer(last.ResourceVersion, cached.ResourceVersion), now.Sub(last.at) > OwnWriteTimeout:
 		known.forget(key)
 		return cached
 	}
 	return &last.Observed
+}
+
+// AwaitsWrites reports whether the cache does not contain all writes of the operator to a Namespace yet. If it misses
+// the creation and the deletion of an object, for example because its watch ends, no event follows.
+func (r *Records) AwaitsWrites(record *Record) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return len(record.written) > 0
 }
 
 // deleted forgets the last write of an object that was deleted. One that was created since has another UID.
