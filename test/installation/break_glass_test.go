@@ -114,7 +114,7 @@ var _ = Describe("The commands in docs/break-glass.md for Helm", Ordered, func()
 		helmSucceeds(ctx, "upgrade", "--reset-then-reuse-values", "--force-conflicts")
 		Expect(enforced(ctx)).To(ConsistOf(before))
 		Expect(replicas(ctx)).To(HaveExactElements(int32(2), int32(2)))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 })
 
 // The specs run the commands of the page.
@@ -173,7 +173,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		installDefault(ctx)
 		Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 		start(ctx)
-	}, NodeTimeout(8*time.Minute))
+	}, NodeTimeout(10*time.Minute))
 
 	It("switch everything off while the operator is running, and on again", func(ctx context.Context) {
 		Expect(runPage(ctx, "Find the cause", 0)).To(ContainSubstring("namespace/break-glass created"))
@@ -222,7 +222,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		framework.ExpectDeleted(ctx, admin, unused)
 		cluster.ExpectActive(ctx, configuration)
 		Expect(runPage(ctx, "Switch it on", 2)).To(And(MatchRegexp(`created-\S+ +\S+ +<none>`), MatchRegexp(waiting+` +\S+ +`+configuration)))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 
 	It("deregister an initializer, with and without the operator", func(ctx context.Context) {
 		configuration, first := createInitializing(ctx, v1alpha1.Deadline{})
@@ -238,7 +238,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		runPage(ctx, "An initializer is missing", 1)
 		Eventually(write).WithContext(ctx).WithArguments(second).Should(Succeed())
 		Expect(isInitializing(ctx, second)).To(BeFalse())
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 
 	It("replace a certificate, as the operator does if it is wrong", func(ctx context.Context) {
 		secret := &corev1.Secret{}
@@ -264,7 +264,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		runPage(ctx, "A certificate is wrong", 0)
 		Eventually(replaced(current)).WithContext(ctx).Should(Succeed())
 		Expect(secret.Data).To(HaveKeyWithValue(webhooks.TokenKey, []byte("token")))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 
 	It("stop a template that selects everything", func(ctx context.Context) {
 		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, badTemplate, "apply", "-f", "-")
@@ -281,7 +281,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		runPage(ctx, "A template selects everything", 0, "bad")
 		Eventually(isInitializing).WithContext(ctx).WithArguments(name).Should(BeFalse())
 		Eventually(write).WithContext(ctx).WithArguments(name).Should(Succeed())
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 
 	It("restore the CRDs, or switch everything off, if an API server starts without them", func(ctx context.Context) {
 		if !framework.ServesPolicies(ctx, cluster.Admin.Config) {
@@ -306,7 +306,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 			}
 			start(ctx)
 		}
-	}, SpecTimeout(8*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 
 	It("admit namespaces without the operator", func(ctx context.Context) {
 		createInitializing(ctx, v1alpha1.Deadline{})
@@ -327,5 +327,5 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		Eventually(create).WithContext(ctx).Should(MatchError(ContainSubstring(`failed calling webhook "inject.nslifecycle.dev"`)))
 		runPage(ctx, "The operator is missing", 0)
 		Eventually(create).WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(8*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 })

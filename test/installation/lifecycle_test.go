@@ -123,7 +123,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 				Expect(admin.Delete(ctx, namespace)).To(Succeed())
 				framework.ExpectDeleted(ctx, admin, namespace)
 			}
-		}, SpecTimeout(5*time.Minute))
+		}, SpecTimeout(10*time.Minute))
 	}
 
 	It("can be upgraded with Helm, including the CRDs, after the manager sets failure policies to Fail", func(ctx context.Context) {
@@ -172,7 +172,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			Expect(kubectl(ctx, "get", "crd", crd, "--output=jsonpath={.metadata.annotations.example\\.com/next}")).To(Equal("1"))
 		}
 		Expect(failurePolicies()).To(Equal(before))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 	Context("that is incomplete", describeIncomplete)
 	Context("in each variant", describeVariants)
 })
@@ -192,7 +192,7 @@ func describeIncomplete() {
 		kubectl(ctx, append([]string{"delete", "crd"}, crds...)...)
 		expectNamespaceLifecycle(ctx)
 		expectCheck(ctx, ContainSubstring("the CustomResourceDefinitions are not installed"))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 
 	It("does not block namespace creation and deletion if the policies are missing", func(ctx context.Context) {
 		startManager(ctx)
@@ -201,7 +201,7 @@ func describeIncomplete() {
 		expectNamespaceLifecycle(ctx)
 		expectCheck(ctx, And(ContainSubstring(`ValidatingAdmissionPolicy "gate"`),
 			ContainSubstring(`FAIL  a policy limits what the operator can write: the API server lacks ValidatingAdmissionPolicy "confine"`)))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 
 	It("allows administrators to delete namespaces, and policies to complete them, if no manager runs", func(ctx context.Context) {
 		startManager(ctx)
@@ -227,7 +227,7 @@ func describeIncomplete() {
 			framework.ExpectDeleted(ctx, admin, namespace)
 		}
 		expectCheck(ctx, ContainSubstring("FAIL  the leader renews its Lease: "))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 }
 
 // expectCheck runs the command of `helm test` with the permissions of the test Pod, and expects the command to fail with
@@ -360,9 +360,9 @@ func describeVariants() {
 			framework.ExpectDeleted(ctx, admin, namespace)
 			stop()
 		},
-		Entry("by default", SpecTimeout(5*time.Minute)),
-		Entry("with separate finalization", "separate-finalization", SpecTimeout(5*time.Minute)),
-		Entry("without finalization", "without-finalization", SpecTimeout(5*time.Minute)),
+		Entry("by default", SpecTimeout(10*time.Minute)),
+		Entry("with separate finalization", "separate-finalization", SpecTimeout(10*time.Minute)),
+		Entry("without finalization", "without-finalization", SpecTimeout(10*time.Minute)),
 	)
 }
 
