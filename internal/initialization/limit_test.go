@@ -4,6 +4,7 @@
 package initialization
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,8 +26,12 @@ func TestParseRequirements(t *testing.T) {
 			Key: "team", Operator: metav1.LabelSelectorOpIn, Values: []v1alpha1.LabelValue{"a", "b"},
 		},
 		v1alpha1.NamespaceSelectorRequirement{Key: "legacy", Operator: metav1.LabelSelectorOpDoesNotExist}))
+	var values []string
+	for i := range maxValues + 1 {
+		values = append(values, fmt.Sprint(i))
+	}
 	for _, invalid := range []string{"a b", "=", "size>3", "nslifecycle.dev/initializing=true",
-		strings.Repeat("a,", maxRequirements) + "a", "a in (" + strings.Repeat("b,", maxValues) + "c)"} {
+		strings.Repeat("a,", maxRequirements) + "a", "a in (" + strings.Join(values, ",") + ")"} {
 		_, err := ParseRequirements(invalid)
 		g.Expect(err).To(HaveOccurred(), invalid)
 	}

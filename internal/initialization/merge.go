@@ -69,8 +69,8 @@ func Merge(
 		waiting := slices.Concat(merged.WaitingSubjects, configuration.WaitingSubjects)
 		slices.SortFunc(waiting, compareSubjects)
 		waiting = slices.Compact(waiting)
-		if size+addedSize > maxSetBytes || slices.ContainsFunc(added, hasTooManyRequirements) || len(waiting) > internalv1alpha1.MaxWaitingSubjects ||
-			!fitsConfinement(merged.Initializers, added) {
+		if size+addedSize > maxSetBytes || slices.ContainsFunc(added, hasTooManyRequirements) ||
+			len(waiting) > internalv1alpha1.MaxWaitingSubjects || !fitsConfinement(merged.Initializers, added) {
 			merged.Excluded = append(merged.Excluded, configuration.Name)
 			merged.TooLarge = append(merged.TooLarge, configuration.Name)
 			continue

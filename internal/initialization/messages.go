@@ -194,8 +194,8 @@ func tooManyInitializersMessage() string {
 
 func setTooLargeMessage() string {
 	return fmt.Sprintf(configurationsTogether,
-		fmt.Sprintf("%d KiB, %d KiB of subjects with a confinement and %d waitingSubjects, and each selector %d requirements "+
-			"with those of --namespace-selector", maxSetBytes>>10, internalv1alpha1.MaxConfinedBytes>>10,
+		fmt.Sprintf("%d KiB, %d KiB of subjects with a confinement and %d waitingSubjects, and each selector %d "+
+			"requirements with those of --namespace-selector", maxSetBytes>>10, internalv1alpha1.MaxConfinedBytes>>10,
 			internalv1alpha1.MaxWaitingSubjects, maxRequirements),
 		"shorten the selectors of this or another configuration, or remove subjects")
 }

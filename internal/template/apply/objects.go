@@ -243,10 +243,11 @@ func isNewer(version, than string) bool {
 
 // observe returns what strip has kept of an object.
 func observe(object client.Object) *plan.Observed {
-	parts := append(strings.SplitN(object.GetSelfLink(), separator, 4), "", "", "")
+	parts := append(strings.SplitN(object.GetGenerateName(), separator, 4), "", "", "")
 	return &plan.Observed{
-		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), IsTerminating: object.GetDeletionTimestamp() != nil,
-		Fields: parts[0], IsCounted: strings.Contains(parts[1], markCounted), IsCrowded: strings.Contains(parts[1], markCrowded),
+		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+		IsTerminating: object.GetDeletionTimestamp() != nil, Fields: parts[0],
+		IsCounted: strings.Contains(parts[1], markCounted), IsCrowded: strings.Contains(parts[1], markCrowded),
 		Template: parts[2], NamespaceUID: types.UID(parts[3]),
 	}
 }
@@ -273,10 +274,11 @@ const maxUID = 36
 // separator is not a character of a hash, of a label or of a mark. The rest is the UID of the Namespace.
 const separator = "/"
 
-// strip returns only the metadata that observe reads. Its summary is in the field SelfLink, which no API server sets:
-// a map of labels or annotations needs as much memory as everything else.
+// strip returns only the metadata that observe reads. Its summary is in the field GenerateName, which nothing else
+// reads: a map of labels or annotations needs as much memory as everything else.
 func strip(metadata *metav1.ObjectMeta, marks ...string) metav1.ObjectMeta {
-	namespaceUID, owner := metadata.Annotations[v1alpha1.AnnotationNamespaceUID], metadata.Labels[v1alpha1.LabelManagedByTemplate]
+	owner := metadata.Labels[v1alpha1.LabelManagedByTemplate]
+	namespaceUID := metadata.Annotations[v1alpha1.AnnotationNamespaceUID]
 	if len(namespaceUID) > maxUID {
 		namespaceUID = "" // It is not the UID of a Namespace.
 	}
@@ -286,7 +288,7 @@ func strip(metadata *metav1.ObjectMeta, marks ...string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: metadata.Name, Namespace: metadata.Namespace, UID: metadata.UID,
 		ResourceVersion: metadata.ResourceVersion, DeletionTimestamp: metadata.DeletionTimestamp,
-		SelfLink: strings.Join([]string{
+		GenerateName: strings.Join([]string{
 			fieldsOf(metadata.ManagedFields, owner), strings.Join(marks, ","), owner, namespaceUID,
 		}, separator),
 	}

@@ -81,7 +81,7 @@ func objectWith(resourceVersion string, created time.Time) *metav1.PartialObject
 		CreationTimestamp: metav1.NewTime(created),
 		Labels:            map[string]string{v1alpha1.LabelManagedByTemplate: "a", "other": "x"},
 		Annotations:       map[string]string{v1alpha1.AnnotationNamespaceUID: namespaceUID},
-		SelfLink:          "forged",
+		GenerateName:      "forged",
 		ManagedFields: []metav1.ManagedFieldsEntry{
 			entryOf("rival", metav1.ManagedFieldsOperationApply, "", "{}"),
 			entryOf(template.FieldManager("a"), metav1.ManagedFieldsOperationApply, "", `{"f:data":{}}`),
