@@ -27,8 +27,8 @@ type Merged struct {
 	// Excluded are the names of the configurations that do not fit, sorted. Initializers that only
 	// these configurations register are not in the list.
 	Excluded []string
-	// TooLarge are the names in Excluded of configurations that exceed the maximum size or the maximum
-	// number of waiting subjects, sorted.
+	// TooLarge are the names in Excluded of configurations that exceed another limit than the number of initializers,
+	// sorted.
 	TooLarge []string
 	// limit are the requirements that all initializers have in addition.
 	limit []v1alpha1.NamespaceSelectorRequirement

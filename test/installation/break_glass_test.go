@@ -56,8 +56,9 @@ func runPage(ctx context.Context, heading string, index int, name ...string) str
 		script = strings.ReplaceAll(script, "NAME", name[0])
 	}
 	command := exec.CommandContext(ctx, "bash", "-euc", script)
-	command.Dir = controlplane.Root()
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+GinkgoT().TempDir(), "PATH="+strings.Join([]string{
+	command.Dir = GinkgoT().TempDir() // Not in the repository, because some commands write files.
+	Expect(os.Symlink(filepath.Join(controlplane.Root(), "config"), filepath.Join(command.Dir, "config"))).To(Succeed())
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+command.Dir, "PATH="+strings.Join([]string{
 		filepath.Dir(cluster.KubectlPath()), filepath.Join(controlplane.Root(), "bin"), os.Getenv("PATH"),
 	}, string(os.PathListSeparator)))
 	output, err := command.CombinedOutput()

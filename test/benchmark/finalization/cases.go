@@ -96,12 +96,11 @@ func scenarios() []scenario {
 		{name: "finalizers-1000", title: "1,000 custom resources held for 2 s", namespaces: 1, crds: 1,
 			content: content{held: 1000}, isCheap: true},
 		{name: twentyPods, title: "20 Pods, 5 s grace period", namespaces: 1, content: content{pods: 20}, isCheap: true},
-	}
-	all = append(all,
-		scenario{name: behindStuck, title: "empty, behind 100 stuck namespaces", namespaces: 1, crds: 1,
+		{name: behindStuck, title: "empty, behind 100 stuck namespaces", namespaces: 1, crds: 1,
 			ahead: 100, aheadContent: content{held: 1}, headStart: 10 * time.Second},
-		scenario{name: besideEvents, title: "empty, beside 10 namespaces with 1,000 Events", namespaces: 1,
-			ahead: 10, aheadContent: content{events: 1000}})
+		{name: besideEvents, title: "empty, beside 10 namespaces with 1,000 Events", namespaces: 1,
+			ahead: 10, aheadContent: content{events: 1000}},
+	}
 	all = append(all, many...)
 	for _, s := range many {
 		s.name, s.title, s.isCrowded = crowded+s.name, s.title+crowdTitle, true
