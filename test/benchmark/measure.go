@@ -205,7 +205,7 @@ func (b *benchmark) compareInstalled(ctx context.Context) error {
 	return b.compareWrites(ctx, "", goalWrite)
 }
 
-// compareEachPolicy measures the cost of each policy on its own.
+// compareEachPolicy measures the cost of each policy on its own, and the least that a mutating policy costs.
 func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	if !b.eachPolicy {
 		return nil
@@ -214,15 +214,27 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	compareAlone := func(what string) error {
+		if err := b.compareCreation(ctx, "Namespace create, three initializers, "+what, 0); err != nil {
+			return err
+		}
+		return b.compareUpdates(ctx, "Namespace update, "+what)
+	}
+	if err := bindings.keepOnly(ctx); err != nil {
+		return err
+	}
+	removePolicy, err := b.servers[with].installLeastPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(compareAlone("only a mutating policy with a constant patch"), removePolicy(ctx)); err != nil {
+		return err
+	}
 	for _, name := range policyNames() {
 		if err := bindings.keepOnly(ctx, name); err != nil {
 			return err
 		}
-		what := fmt.Sprintf("Namespace create, three initializers, %s alone", name)
-		if err := b.compareCreation(ctx, what, 0); err != nil {
-			return err
-		}
-		if err := b.compareUpdates(ctx, fmt.Sprintf("Namespace update, %s alone", name)); err != nil {
+		if err := compareAlone(name + " alone"); err != nil {
 			return err
 		}
 	}

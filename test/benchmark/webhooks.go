@@ -298,10 +298,50 @@ func (b *bindings) keepOnly(ctx context.Context, names ...string) error {
 			}
 		}
 	}
+	return waitForPolicies(ctx)
+}
+
+// waitForPolicies waits until the API server has applied a change of policies.
+func waitForPolicies(ctx context.Context) error {
 	select {
 	case <-time.After(policyDelay):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// installLeastPolicy installs a mutating policy that adds a constant annotation to namespaces, without parameters,
+// conditions and variables, and returns a function that removes it.
+func (s *server) installLeastPolicy(ctx context.Context) (remove func(context.Context) error, err error) {
+	const name = "bench-least"
+	registration := s.admin.AdmissionregistrationV1()
+	remove = func(ctx context.Context) error {
+		return errors.Join(
+			registration.MutatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{}),
+			registration.MutatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{}))
+	}
+	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	policy.Spec.ReinvocationPolicy = admissionv1.NeverReinvocationPolicy
+	policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}},
+		},
+	}}}
+	policy.Spec.Mutations = []admissionv1.Mutation{{
+		PatchType: admissionv1.PatchTypeApplyConfiguration,
+		ApplyConfiguration: &admissionv1.ApplyConfiguration{
+			Expression: `Object{metadata: Object.metadata{annotations: {"example.com/least": "x"}}}`,
+		},
+	}}
+	if _, err := registration.MutatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); err != nil {
+		return nil, fmt.Errorf("failed to create policy %q: %w", name, err)
+	}
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	binding.Spec.PolicyName = name
+	if _, err := registration.MutatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return nil, fmt.Errorf("failed to create the binding of policy %q: %w", name, err)
+	}
+	return remove, waitForPolicies(ctx)
 }

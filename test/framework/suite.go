@@ -4,20 +4,54 @@
 package framework
 
 import (
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
 )
+
+// flakesVariable is the environment variable with the path of a file. If it is set, a spec that fails is run once more,
+// and if it then passes, its name and its failure are added to the file. Ginkgo's own flag is not enough: go test passes
+// it to packages without specs as well, and prints nothing of packages that pass.
+const flakesVariable = "FLAKES"
 
 // RunSuite runs the specs of a package, with the defaults of all suites.
 func RunSuite(t *testing.T, description string) {
 	RegisterFailHandler(Fail)
 	SetDefaults()
-	RunSpecs(t, description)
+	suite, reporter := GinkgoConfiguration()
+	if path, found := os.LookupEnv(flakesVariable); found {
+		suite.FlakeAttempts = 2
+		ReportAfterSuite("lists the specs that passed only at the second attempt", func(report Report) {
+			Expect(appendFlakes(path, report)).To(Succeed())
+		})
+	}
+	RunSpecs(t, description, suite, reporter)
+}
+
+func appendFlakes(path string, report Report) error {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	for _, spec := range report.SpecReports {
+		if spec.NumAttempts > 1 && spec.State.Is(types.SpecStatePassed) {
+			_, writeErr := fmt.Fprintf(file, "%s: %s\n", spec.LeafNodeLocation, spec.FullText())
+			err = errors.Join(err, writeErr)
+			for _, failure := range spec.AdditionalFailures {
+				_, writeErr := fmt.Fprintf(file, "  %s: %s\n", failure.Failure.Location, failure.Failure.Message)
+				err = errors.Join(err, writeErr)
+			}
+		}
+	}
+	return errors.Join(err, file.Close())
 }
 
 // NewRandom returns a source of random numbers that depends on the seed and on the name of the spec.

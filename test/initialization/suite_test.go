@@ -30,14 +30,10 @@ const preExistingName = "pre-existing"
 // cluster is shared by all specs.
 var cluster *framework.Cluster
 
-func TestInitialization(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Initialization")
-}
+func TestInitialization(t *testing.T) { framework.RunSuite(t, "Initialization") }
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.ExpectNoLeaks()
-	framework.SetDefaults()
 	cluster = framework.Start(ctx)
 	cluster.StartObserver(ctx)
 	// This namespace is older than the installation of this project.

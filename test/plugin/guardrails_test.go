@@ -38,6 +38,7 @@ var _ = Describe("Deletion protection and expiry", func() {
 
 		By("warning of the label and the annotation while nothing enforces them")
 		Eventually(func(g Gomega) {
+			unprotect() // Without a change, kubectl sends no request, and there is no warning.
 			g.Expect(protect()).To(ContainSubstring("label " + label + " does not protect the namespace"))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(kubectl("annotate", "namespace", namespace.Name, "nslifecycle.dev/ttl=8h").stderr).To(

@@ -101,8 +101,9 @@ func drawPanels(whole draw.Canvas, subtitle string, lines []*line) {
 	whole.Fill(whole.Path())
 	drawHead(whole, subtitle)
 	halves := panels()
-	newPanel(halves[0], lines, true).Draw(draw.Crop(whole, margin, -panelWidth-2*margin, margin, -headHeight))
-	newPanel(halves[1], lines, false).Draw(draw.Crop(whole, labelWidth+panelWidth+2*margin, -margin, margin, -headHeight))
+	left := draw.Crop(whole, labelWidth, -panelWidth-2*margin, margin, -headHeight)
+	newPanel(halves[0], lines, whole.Min.X+margin).Draw(left)
+	newPanel(halves[1], lines, 0).Draw(draw.Crop(whole, labelWidth+panelWidth+2*margin, -margin, margin, -headHeight))
 }
 
 // drawHead draws the title and the legend above both panels.
@@ -130,27 +131,21 @@ func newStyle(size vg.Length) text.Style {
 	return style
 }
 
-func newPanel(half panel, lines []*line, hasLabels bool) *plot.Plot {
+// newPanel returns one half of a chart. The labels of the rows start at labelsAt, unless it is 0. A viewer may use another
+// font than the one that computes the width of a text, so a label that ended at the axis could overlap the bars.
+func newPanel(half panel, lines []*line, labelsAt vg.Length) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	p.X.Label.Text, p.X.Label.Padding = half.title, 4
-	for _, style := range []*text.Style{&p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label} {
+	for _, style := range []*text.Style{&p.X.Label.TextStyle, &p.X.Tick.Label} {
 		style.Font.Variant = "Sans"
 		style.Font.Size = textSize
 	}
 	bars := newBars(half, lines)
+	bars.labelsAt = labelsAt
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(powersOfTen)
 	p.X.Min, p.X.Max = bars.least, bars.most
-	if hasLabels {
-		names := make([]string, len(lines))
-		for i, l := range lines {
-			names[len(lines)-1-i] = l.scenario.title
-		}
-		p.NominalY(names...)
-		p.Y.Width = 0
-	} else {
-		p.HideY()
-	}
+	p.HideY()
 	p.Y.Min, p.Y.Max = -0.5, float64(len(lines))-0.5
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Width = gridColor, 0
@@ -170,6 +165,7 @@ type bars struct {
 	lines       []*line
 	least, most float64
 	style       text.Style
+	labelsAt    vg.Length
 }
 
 func newBars(half panel, lines []*line) *bars {
@@ -192,6 +188,9 @@ func (b *bars) Plot(canvas draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&canvas)
 	for i, l := range b.lines {
 		middle := y(float64(len(b.lines) - 1 - i))
+		if b.labelsAt > 0 {
+			canvas.FillText(newStyle(textSize), vg.Point{X: b.labelsAt, Y: middle}, l.scenario.title)
+		}
 		for side := range l.samples {
 			value := b.half.value(l, side)
 			if value <= 0 {
