@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
@@ -47,6 +48,8 @@ type cost struct {
 	took            time.Duration
 	server, manager time.Duration
 	requests        float64
+	// lists are the requests of the finalization controller that list objects.
+	lists float64
 }
 
 // measure runs the benchmark. If it returns an error, the outcome contains the results so far.
@@ -172,6 +175,7 @@ func (c *cluster) measureCost(
 	server, manager, requests := after.minus(before, constant)
 	count := time.Duration(len(names))
 	result.server, result.manager, result.requests = server/count, manager/count, requests/float64(count)
+	result.lists = (after.lists - before.lists) / float64(count)
 	times := tracker.Times()
 	for i, name := range names {
 		result.times = append(result.times, times[name].Sub(began[i]))
@@ -205,13 +209,18 @@ const (
 	liveHeap       = "go_gc_heap_live_bytes"
 	goroutines     = "go_goroutines"
 	requestsTotal  = "rest_client_requests_total"
+	// finalizationRequests has the label purpose, and no samples before the first deletion.
+	finalizationRequests = "nslifecycle_finalization_requests_total"
 )
+
+// listPurposes are the purposes of the requests that list objects.
+var listPurposes = []string{"SharedList", "List"}
 
 // usage is what the processes have used so far.
 type usage struct {
 	at              time.Time
 	server, manager time.Duration
-	requests        float64
+	requests, lists float64
 }
 
 // rate is a usage per second.
@@ -245,8 +254,11 @@ func (c *cluster) readManager(ctx context.Context) (gauges, error) {
 	}
 	names := []string{residentMemory, liveHeap, goroutines, requestsTotal}
 	result := gauges{}
-	if err := harness.ReadSamples(response.Body, names, func(name string, _ map[string]string, value float64) {
-		result[name] += value
+	read := append(slices.Clone(names), finalizationRequests)
+	if err := harness.ReadSamples(response.Body, read, func(name string, labels map[string]string, value float64) {
+		if name != finalizationRequests || slices.Contains(listPurposes, labels["purpose"]) {
+			result[name] += value
+		}
 	}); err != nil {
 		return nil, err
 	}
@@ -270,7 +282,7 @@ func (c *cluster) readUsage(ctx context.Context) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	u := usage{at: time.Now(), requests: values[requestsTotal]}
+	u := usage{at: time.Now(), requests: values[requestsTotal], lists: values[finalizationRequests]}
 	u.server, u.manager, err = c.processors()
 	return u, err
 }

@@ -84,7 +84,9 @@ func (o *outcome) tables() []harness.Table {
 		o.stepTable(fmt.Sprintf("%d creations at once, until each namespace is initialized", sample),
 			costColumns(creationOf)),
 		o.stepTable("A change of the template, until all namespaces have it", costColumns(changeOf)),
-		o.stepTable(fmt.Sprintf("%d deletions at once, until each namespace is removed", sample), costColumns(deletionOf)),
+		o.stepTable(fmt.Sprintf("%d deletions at once, until each namespace is removed", sample),
+			append(costColumns(deletionOf),
+				column[*step]{"Lists each", func(s *step) float64 { return s.deletion.lists }, formatNumber})),
 		o.churnTable(),
 	}
 }
