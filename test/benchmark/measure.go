@@ -223,6 +223,9 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	if err := bindings.keepOnly(ctx); err != nil {
 		return err
 	}
+	if err := compareAlone("no policies"); err != nil {
+		return err
+	}
 	removePolicy, err := b.servers[with].installLeastPolicy(ctx)
 	if err != nil {
 		return err

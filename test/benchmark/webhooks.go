@@ -311,8 +311,8 @@ func waitForPolicies(ctx context.Context) error {
 	}
 }
 
-// installLeastPolicy installs a mutating policy that adds a constant annotation to namespaces, without parameters,
-// conditions and variables, and returns a function that removes it.
+// installLeastPolicy installs a mutating policy that adds a constant label to namespaces, without parameters, conditions
+// and variables, and returns a function that removes it.
 func (s *server) installLeastPolicy(ctx context.Context) (remove func(context.Context) error, err error) {
 	const name = "bench-least"
 	registration := s.admin.AdmissionregistrationV1()
@@ -330,9 +330,9 @@ func (s *server) installLeastPolicy(ctx context.Context) (remove func(context.Co
 		},
 	}}}
 	policy.Spec.Mutations = []admissionv1.Mutation{{
-		PatchType: admissionv1.PatchTypeApplyConfiguration,
-		ApplyConfiguration: &admissionv1.ApplyConfiguration{
-			Expression: `Object{metadata: Object.metadata{annotations: {"example.com/least": "x"}}}`,
+		PatchType: admissionv1.PatchTypeJSONPatch,
+		JSONPatch: &admissionv1.JSONPatch{
+			Expression: `[JSONPatch{op: "add", path: "/metadata/labels/example.com~1least", value: "x"}]`,
 		},
 	}}
 	if _, err := registration.MutatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); err != nil {

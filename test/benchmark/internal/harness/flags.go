@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -89,7 +90,11 @@ func ParseNumbers(name, value string) ([]int, error) {
 
 // WriteFile writes tables or a chart.
 func WriteFile(path string, content []byte) error {
-	if err := os.WriteFile(path, content, 0o644); err != nil {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, content, 0o644)
+	}
+	if err != nil {
 		return fmt.Errorf("failed to write the report: %w", err)
 	}
 	return nil
