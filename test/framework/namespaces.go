@@ -48,15 +48,20 @@ func (c *Cluster) RegisterConfiguration(
 	Expect(c.Admin.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(c.Admin.Delete(ctx, configuration))).To(Succeed())
-		Eventually(func(g Gomega) {
-			for _, entry := range c.EffectiveSet(g, ctx).Initializers {
-				g.Expect(entry.Configuration).NotTo(Equal(name))
-			}
-		}).WithContext(ctx).Should(Succeed())
-		c.ExpectInjected(ctx)
+		c.ExpectDeregistered(ctx, name)
 	})
 	c.ExpectActive(ctx, name)
 	return configuration
+}
+
+// ExpectDeregistered waits until the API server no longer injects the initializers of a configuration that has been
+// deleted.
+func (c *Cluster) ExpectDeregistered(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(c.EffectiveSet(g, ctx).Initializers).NotTo(ContainElement(HaveField("Configuration", name)))
+	}).WithContext(ctx).Should(Succeed())
+	c.ExpectInjected(ctx)
 }
 
 // ExpectInjected waits until the API server injects the initializers in the NamespaceInitializerSet

@@ -105,7 +105,7 @@ func createConfiguration(ctx context.Context, names ...string) *v1alpha1.Namespa
 	Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, configuration))).To(Succeed())
-		cluster.ExpectInjected(ctx)
+		cluster.ExpectDeregistered(ctx, configuration.Name)
 	})
 	return configuration
 }

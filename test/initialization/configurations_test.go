@@ -34,7 +34,7 @@ var _ = Describe("The readiness of a configuration", func() {
 		Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			Expect(cluster.Admin.Delete(ctx, configuration.DeepCopy())).To(Succeed())
-			cluster.ExpectInjected(ctx)
+			cluster.ExpectDeregistered(ctx, name)
 		})
 		Expect(configuration.Status.ObservedGeneration).To(BeEquivalentTo(-1), "in the response to the creation")
 		watching, err := client.NewWithWatch(controlplane.Unlimited(cluster.Admin.Config), client.Options{Scheme: cluster.Admin.Scheme()})

@@ -106,10 +106,7 @@ var _ = Describe("Injection", func() {
 			Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) {
 				Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
-				Eventually(func(g Gomega) {
-					g.Expect(cluster.EffectiveSet(g, ctx).Initializers).NotTo(ContainElement(HaveField("Configuration", configuration.Name)))
-				}).WithContext(ctx).Should(Succeed())
-				cluster.ExpectInjected(ctx)
+				cluster.ExpectDeregistered(ctx, configuration.Name)
 			})
 			if i < internalv1alpha1.MaxInitializers/64 {
 				cluster.ExpectActive(ctx, configuration.Name)

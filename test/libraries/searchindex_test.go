@@ -319,6 +319,7 @@ func installExample(ctx context.Context) {
 	DeferCleanup(func(ctx context.Context) {
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "-f", configuration)
 		Expect(err).NotTo(HaveOccurred())
+		cluster.ExpectDeregistered(ctx, "search-index")
 	})
 }
 

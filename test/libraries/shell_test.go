@@ -125,7 +125,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		DeferCleanup(func(ctx context.Context) {
 			_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "-f", manifest)
 			Expect(err).NotTo(HaveOccurred())
-			cluster.ExpectInjected(ctx)
+			cluster.ExpectDeregistered(ctx, "limits")
 		})
 		cluster.ExpectActive(ctx, "limits")
 	}

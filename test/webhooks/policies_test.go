@@ -163,6 +163,7 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 				Expect(cluster.Admin.Delete(ctx, manual)).To(Succeed())
 				cluster.Install(ctx, "default")
 				restartManager(ctx)
+				cluster.ExpectDeregistered(ctx, "manual")
 			})
 			cluster.StartManager(ctx) // The webhooks need permissions, too.
 			Expect(cluster.Admin.Create(ctx, manual)).To(Succeed())
