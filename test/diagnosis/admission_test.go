@@ -139,6 +139,13 @@ func dryRunRemoveFinalizers(ctx context.Context) func(client.Object) error {
 	}
 }
 
+func dryRunPatchStatus(ctx context.Context, user client.Client) func(client.Object) error {
+	return func(namespace client.Object) error {
+		status := framework.MergePatch(`{"status":{"phase":"Active"}}`)
+		return user.Status().Patch(ctx, namespace, status, client.DryRunAll)
+	}
+}
+
 var _ = Describe("Admission control", func() {
 	failing := func(kind, text string) expectedFinding {
 		return proven(diagnosis.CauseAdmissionWebhookFailing).withMessage("guard.$id.example.com").withEvidence("failed calling webhook", text,
@@ -241,10 +248,7 @@ var _ = Describe("Admission control of the Namespace", func() {
 			f.create(ctx, content)
 			guard := objects()
 			f.create(ctx, guard)
-			f.expectDenied(ctx, f.manifest(), func(namespace client.Object) error {
-				status := framework.MergePatch(`{"status":{"phase":"Active"}}`)
-				return admin.Status().Patch(ctx, namespace, status, client.DryRunAll)
-			})
+			f.expectDenied(ctx, f.manifest(), dryRunPatchStatus(ctx, admin))
 			f.delete(ctx, f.manifest())
 			expected.objects = []string{"namespaces/" + f.ns}
 			f.expectFindings(ctx, expected)
@@ -302,6 +306,7 @@ subjects:
 `)
 		reader, err := cluster.User(f.id)
 		Expect(err).NotTo(HaveOccurred())
+		f.expectDenied(ctx, f.manifest(), dryRunPatchStatus(ctx, admin))
 		f.delete(ctx, f.manifest())
 		restricted := newCollector(reader)
 		Eventually(func(g Gomega) {
@@ -318,10 +323,7 @@ subjects:
 		f.create(ctx, guard)
 		manager, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		f.expectDenied(ctx, f.manifest(), func(namespace client.Object) error {
-			status := framework.MergePatch(`{"status":{"phase":"Active"}}`)
-			return framework.NewClient(manager).Status().Patch(ctx, namespace, status, client.DryRunAll)
-		})
+		f.expectDenied(ctx, f.manifest(), dryRunPatchStatus(ctx, framework.NewClient(manager)))
 		f.delete(ctx, f.manifest())
 		f.expectFindings(ctx, inferred(diagnosis.CauseNamespaceControllerUnresponsive, "namespaces/$ns").
 			withMessage("or its writes are denied", `ValidatingAdmissionPolicy "$id-guard"`))

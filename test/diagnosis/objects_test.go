@@ -327,6 +327,7 @@ spec: {size: small}
 				Rule: "self.spec.size == 'large'", Message: "only large widgets are allowed",
 			}}
 		})
+		f.expectDenied(ctx, heldWidget, dryRunRemoveFinalizers(ctx))
 		f.deleteNamespace(ctx)
 		f.expectFindings(ctx, proven(diagnosis.CauseFinalizerRemovalInvalid, "widgets.$id.example.com/held").
 			withMessage("$id.example.com/cleanup").withEvidence("only large widgets are allowed"))

@@ -41,6 +41,13 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)
 	cluster.ExpectInjected(ctx)
+	// The API server recognizes the parameter kind of the policies for templates after some time.
+	Eventually(func() error {
+		const template = `{apiVersion: nslifecycle.dev/v1alpha1, kind: NamespaceTemplate, metadata: {name: probe}, spec: {
+			serviceAccountName: a, objects: [{name: a, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}]}}`
+		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, template, "create", "--dry-run=server", "-f", "-")
+		return err
+	}).WithContext(ctx).Should(Succeed())
 })
 
 // serve runs an initializer until the spec ends.

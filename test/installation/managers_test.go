@@ -179,10 +179,13 @@ var _ = Describe("An installation with a manager", Ordered, ContinueOnFailure, f
 		startManager(ctx, func(options *manager.Options) { options.Clock = later })
 		Eventually(policiesWithFail).WithContext(ctx).Should(ConsistOf(injected), "without templates and subjects")
 		Expect(admin.Create(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())).To(Succeed())
-		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, `{apiVersion: nslifecycle.dev/v1alpha1, kind: NamespaceTemplate,
-			metadata: {name: hardened}, spec: {serviceAccountName: provisioner, objects: [
-				{name: settings, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}}]}}`, "apply", "-f", "-")
-		Expect(err).NotTo(HaveOccurred())
+		// The API server recognizes the parameter kind of the policies for templates after some time.
+		Eventually(func() error {
+			_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, `{apiVersion: nslifecycle.dev/v1alpha1,
+				kind: NamespaceTemplate, metadata: {name: hardened}, spec: {serviceAccountName: provisioner, objects: [
+					{name: settings, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}}]}}`, "apply", "-f", "-")
+			return err
+		}).WithContext(ctx).Should(Succeed())
 		waiting := wrappers.MakeConfiguration("hardened").Obj()
 		waiting.WaitingSubjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: "waiting@corp.example.com"}}
 		createResource(ctx, waiting)
@@ -344,7 +347,8 @@ func expectHeavyRejected(ctx context.Context) {
 	for i := range 20000 {
 		heavy.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "")
 	}
-	Expect(admin.Create(ctx, heavy.Obj())).To(matchers.BeDeniedBy("guard", "at most 2000 labels and annotations"))
+	Eventually(func() error { return admin.Create(ctx, heavy.Obj(), client.DryRunAll) }).WithContext(ctx).
+		Should(matchers.BeDeniedBy("guard", "at most 2000 labels and annotations"))
 	Expect(admin.Delete(ctx, set)).To(Succeed())
 }
 

@@ -451,7 +451,7 @@ var _ = Describe("A cluster without a NamespaceInitializerSet", Ordered, func() 
 		forge := func() error {
 			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
 				Initializers("forged.test.example.com").
-				Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())
+				Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj(), client.DryRunAll)
 		}
 		if !framework.ServesPolicies(ctx, cluster.Admin.Config) {
 			Expect(forge()).To(MatchError(ContainSubstring(`failed calling webhook "inject.nslifecycle.dev"`)))

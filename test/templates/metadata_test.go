@@ -156,6 +156,11 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		})
 		clientset, err := kubernetes.NewForConfig(creator.Config)
 		Expect(err).NotTo(HaveOccurred())
+		// The policy can read the template later than the policy that sets its labels.
+		Eventually(func() error {
+			change := framework.MergePatch(`{"metadata":{"labels":{"zone":"other"}}}`)
+			return creator.Patch(ctx, namespace.DeepCopy(), change, client.DryRunAll)
+		}).WithContext(ctx).Should(Satisfy(apierrors.IsForbidden))
 		for _, patch := range []string{
 			`{"metadata":{"labels":{"zone":"other"}}}`, `{"metadata":{"labels":{"zone":null}}}`, `{"metadata":{"labels":null}}`,
 			`{"metadata":{"annotations":{"example.com/note":"b"}}}`,

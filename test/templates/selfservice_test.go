@@ -140,7 +140,8 @@ func developers() {
 		namespace := sized("shop", "small")
 		namespace.Annotations = map[string]string{v1alpha1.PrefixParameter + "memory": "64Gi"}
 		Expect(bob.Create(ctx, namespace)).To(MatchError(And(ContainSubstring("memory"), ContainSubstring(`be one of "1Gi", "2Gi"`))))
-		Expect(bob.Create(ctx, wrappers.MakeNamespace("shop").Obj())).To(beDenied("self-service-size", sizeLabel))
+		Eventually(func() error { return bob.Create(ctx, wrappers.MakeNamespace("shop").Obj(), client.DryRunAll) }).
+			WithContext(ctx).Should(beDenied("self-service-size", sizeLabel))
 		Expect(bob.Create(ctx, wrappers.MakeNamespace("shop").Label(v1alpha1.LabelTemplate, "small").Obj())).
 			To(beDenied("self-service-size", sizeLabel))
 	})

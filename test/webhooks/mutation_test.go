@@ -154,7 +154,7 @@ var _ = Describe("On an API server without MutatingAdmissionPolicy, the operator
 		cluster.StopManager()
 		DeferCleanup(func(ctx context.Context) { startManager(ctx) })
 		Eventually(func() error {
-			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("stopped")).Obj())
+			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace("stopped").Obj(), client.DryRunAll)
 		}).WithContext(ctx).Should(refusedBy("inject"))
 		Expect(cluster.Ordinary.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "stopped-"}})).To(refusedBy("inject"))
 		for _, name := range []string{

@@ -38,9 +38,19 @@ var _ = Describe("A waiting subject", func() {
 		cluster.RegisterConfiguration(ctx, configuration)
 		Eventually(func(g Gomega) { g.Expect(waitingRules(ctx)).NotTo(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 	})
+	// createWaiting creates a namespace as the subject, and waits until the policies know the subject.
+	createWaiting := func(ctx context.Context) *corev1.Namespace {
+		GinkgoHelper()
+		namespace := framework.CreateNamespace(ctx, gitops, framework.Unique("gitops"))
+		completion := mergePatch(map[string]string{v1alpha1.AnnotationPendingInitializers: ""})
+		Eventually(func() error {
+			return gitops.Patch(ctx, namespace.DeepCopy(), completion, client.DryRunAll)
+		}).WithContext(ctx).Should(Satisfy(apierrors.IsForbidden))
+		return namespace
+	}
 
 	It("waits although it holds the verb", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, gitops, framework.Unique("gitops")).Name
+		namespace := createWaiting(ctx).Name
 		held := startCreate(ctx, gitops, namespace, "held")
 		By("rejecting the writes that are not held")
 		err := gitops.Create(ctx, &corev1.Event{
@@ -58,7 +68,7 @@ var _ = Describe("A waiting subject", func() {
 	})
 
 	It("cannot change the initialization", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, gitops, framework.Unique("gitops"))
+		namespace := createWaiting(ctx)
 		for key, value := range map[string]string{
 			v1alpha1.AnnotationPendingInitializers:  "",
 			v1alpha1.AnnotationInitializationResult: `{"status":"Failure"}`,
@@ -86,7 +96,7 @@ var _ = Describe("A waiting subject", func() {
 	})
 
 	It("is an initializer again when no configuration contains it", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, gitops, framework.Unique("gitops")).Name
+		namespace := createWaiting(ctx).Name
 		configuration := wrappers.MakeConfiguration("waiting").Obj()
 		Expect(cluster.Admin.Patch(ctx, configuration, framework.MergePatch(`{"waitingSubjects":null}`))).To(Succeed())
 		Eventually(func(g Gomega) { g.Expect(waitingRules(ctx)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
@@ -101,13 +111,16 @@ var _ = Describe("An initializer with subjects", func() {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("subjects").Initializers(first).Initializer(second, settings))
 		namespace = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("subjects"))
 	}
-	setPending := func(ctx context.Context, user *framework.User, pending string) error {
-		return user.Patch(ctx, namespace.DeepCopy(), mergePatch(map[string]string{v1alpha1.AnnotationPendingInitializers: pending}))
+	setPending := func(ctx context.Context, user *framework.User, pending string, options ...client.PatchOption) error {
+		patch := mergePatch(map[string]string{v1alpha1.AnnotationPendingInitializers: pending})
+		return user.Patch(ctx, namespace.DeepCopy(), patch, options...)
 	}
 
 	It("is removed only by them, and only when it is first", func(ctx context.Context) {
 		register(ctx, v1alpha1.InitializerSettings{})
 		other := addGitOps(ctx)
+		Eventually(func() error { return setPending(ctx, other, first, client.DryRunAll) }).WithContext(ctx).
+			Should(MatchError(ContainSubstring("not one of its subjects")), "the policy knows the subjects")
 		err := setPending(ctx, other, first)
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(And(ContainSubstring("not one of its subjects"), ContainSubstring(second))))
