@@ -203,8 +203,10 @@ metadata:
 var _ = DescribeTable("A custom resource that cannot be finalized is reported with its condition",
 	func(ctx context.Context, condition string, expected expectedFinding) {
 		f := newFixture(ctx)
-		f.create(ctx, strings.Replace(definition, "    storage: true", "    storage: true\n    subresources: {status: {}}", 1))
-		f.changeDefinition(ctx, preserveStatus)
+		f.create(ctx, strings.NewReplacer("    storage: true\n", "    storage: true\n    subresources: {status: {}}\n",
+			"        properties:\n",
+			"        properties:\n          status: {type: object, x-kubernetes-preserve-unknown-fields: true}\n",
+		).Replace(definition))
 		f.createOperator(ctx)
 		f.create(ctx, heldWidget+"status: {conditions: ["+condition+"]}\n")
 		expected.objects = []string{"widgets.$id.example.com/held"}
@@ -401,12 +403,4 @@ const operatorPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: $id-syste
 func (f *fixture) createOperator(ctx context.Context) {
 	GinkgoHelper()
 	f.create(ctx, strings.ReplaceAll(operator, "$now", time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
-}
-
-// preserveStatus makes the API server preserve unknown status fields of Widgets.
-func preserveStatus(crd *apiextensionsv1.CustomResourceDefinition) {
-	isPreserved := true
-	crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"] = apiextensionsv1.JSONSchemaProps{
-		Type: "object", XPreserveUnknownFields: &isPreserved,
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
@@ -110,6 +111,8 @@ var _ = Describe("The ClusterRole content", func() {
 		custom.expectServed(ctx)
 		Eventually(func(g Gomega) {
 			// A change of a type makes the operator discover the types again.
+			g.Expect(unstructured.SetNestedStringSlice(cluster.Object, []string{framework.Unique("short")},
+				"spec", "names", "shortNames")).To(Succeed())
 			updateDefinition(ctx, cluster)
 			expectDeletable(ctx, createNamespace(ctx, "content-scope"))
 			g.Expect(rulesOf(ctx, contentRole)).NotTo(ContainElement(HaveField("Resources", ContainElement("*"))))

@@ -100,7 +100,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 			By("checking that new namespaces get the pending list")
 			configuration := wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj()
-			Expect(admin.Create(ctx, configuration)).To(Succeed())
+			createResource(ctx, configuration)
 			cluster.ExpectActive(ctx, "test")
 			waiting := wrappers.MakeNamespace("waiting").Obj()
 			Expect(admin.Create(ctx, waiting)).To(Succeed())
@@ -197,7 +197,7 @@ func describeIncomplete() {
 	It("does not block namespace creation and deletion if the policies are missing", func(ctx context.Context) {
 		startManager(ctx)
 		deletePolicies(ctx)
-		Expect(admin.Create(ctx, wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj())).To(Succeed())
+		createResource(ctx, wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj())
 		expectNamespaceLifecycle(ctx)
 		expectCheck(ctx, And(ContainSubstring(`ValidatingAdmissionPolicy "gate"`),
 			ContainSubstring(`FAIL  a policy limits what the operator can write: the API server lacks ValidatingAdmissionPolicy "confine"`)))
@@ -206,7 +206,7 @@ func describeIncomplete() {
 	It("allows administrators to delete namespaces, and policies to complete them, if no manager runs", func(ctx context.Context) {
 		startManager(ctx)
 		configuration := wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj()
-		Expect(admin.Create(ctx, configuration)).To(Succeed())
+		createResource(ctx, configuration)
 		cluster.ExpectActive(ctx, "test")
 		completed, deleted := wrappers.MakeNamespace("completed").Obj(), wrappers.MakeNamespace("deleted").Obj()
 		for _, namespace := range []*corev1.Namespace{completed, deleted} {
@@ -337,7 +337,7 @@ func describeVariants() {
 
 			By("initializing a namespace")
 			configuration := wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj()
-			Expect(admin.Create(ctx, configuration)).To(Succeed())
+			createResource(ctx, configuration)
 			DeferCleanup(func(ctx context.Context) {
 				Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())
 			})

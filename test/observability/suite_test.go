@@ -324,6 +324,8 @@ func skipLateInitializer(ctx context.Context, prefix string) {
 	update(nil, "")
 	startInitialization(ctx, name("deregistered"))
 	finishAll(ctx, name("deregistered"))
+	eventually(ctx, name("deregistered"), matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue,
+		v1alpha1.ReasonInitializing, late))
 	Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
 	eventually(ctx, name("deregistered"), isInitialized)
 }

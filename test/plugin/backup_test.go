@@ -33,8 +33,10 @@ var _ = Describe("backup", Ordered, func() {
 		adminUser = newUser(plane.Admin.Config)
 		for _, running := range []*framework.Cluster{plane, bare} {
 			applyTestdata(ctx, running, "crontab.yaml")
-			_, err := running.Kubectl(ctx, running.Admin.Config, "wait", "--for=condition=Established", "crd/crontabs.stable.example.com")
-			Expect(err).NotTo(HaveOccurred())
+			Eventually(func() error { // An established type can be missing in the discovery.
+				_, err := running.Kubectl(ctx, running.Admin.Config, "get", "crontabs.stable.example.com", "--all-namespaces")
+				return err
+			}).WithContext(ctx).Should(Succeed())
 		}
 		applyTestdata(ctx, plane, "shop.yaml")
 		DeferCleanup(func(ctx context.Context) {

@@ -363,11 +363,12 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		succeed(rollout("pause", name), resource+" paused")
 		Expect(rollout("pause", name).stderr).To(ContainSubstring("already paused"))
 		setPods("8")
+		Eventually(func() string { return rollout("history", name).stdout }).WithContext(ctx).
+			Should(MatchRegexp(`(?s)1 +[0-9a-f]{12} +\S+ +Current\n2 +[0-9a-f]{12} +\S+ +Latest\n`))
 		timedOut := rollout("status", name, "--timeout=8s")
 		Expect(timedOut.code).To(Equal(1))
 		Expect(timedOut.stderr).To(ContainSubstring("timed out after 8s"))
 		Expect(timedOut.stdout).To(And(ContainSubstring("0 of 1 namespaces"), ContainSubstring("paused...")))
-		Expect(rollout("history", name).stdout).To(MatchRegexp(`(?s)1 +[0-9a-f]{12} +\S+ +Current\n2 +[0-9a-f]{12} +\S+ +Latest\n`))
 		Expect(dataOf(Default, ctx, namespace)).To(HaveKeyWithValue("pods", "4"))
 
 		By("resuming")

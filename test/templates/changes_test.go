@@ -263,10 +263,14 @@ var _ = Describe("A full pass", func() {
 		}
 		// Another client applies other values as the same field manager in the same second.
 		Eventually(func(g Gomega) {
-			namespace = selectedBy(created.Name)
-			createInitialized(ctx, namespace)
-			before := entryOf(getConfig(ctx, namespace, "config"))
-			g.Expect(entryOf(apply("theirs"))).To(Equal(before))
+			namespace = createAs(ctx, creator, selectedBy(created.Name))
+			applied := &corev1.ConfigMap{}
+			key := client.ObjectKey{Namespace: namespace.Name, Name: "config"}
+			Eventually(func() error { return cluster.Admin.Get(ctx, key, applied) }).WithContext(ctx).
+				WithPolling(time.Millisecond).Should(Succeed())
+			g.Expect(entryOf(apply("theirs"))).To(Equal(entryOf(applied)))
+			expectInitialized(ctx, namespace)
+			g.Expect(valueIn(ctx, namespace, "config")).To(Equal("theirs"))
 		}).WithContext(ctx).Should(Succeed())
 		Consistently(valueIn).WithContext(ctx).WithArguments(namespace, "config").Should(Equal("theirs"))
 		restartManager(ctx, nil, func(o *manager.Options) { o.TemplateFullPass = 500 * time.Millisecond })

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -64,16 +65,18 @@ var _ = Describe("The sample for self-service", Ordered, ContinueOnFailure, func
 		blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 		Expect(blocks).To(HaveLen(3))
 		for _, block := range blocks {
-			// The namespace becomes initialized between two blocks.
-			Eventually(func(g Gomega) {
-				command := exec.CommandContext(ctx, "bash", "-ec", block[1])
-				command.Dir = controlplane.Root()
-				command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+home, "XDG_CONFIG_HOME=",
-					"PATH="+home+string(os.PathListSeparator)+filepath.Dir(cluster.KubectlPath())+
-						string(os.PathListSeparator)+os.Getenv("PATH"))
-				output, err := command.CombinedOutput()
-				g.Expect(err).NotTo(HaveOccurred(), "%s", output)
-			}).WithContext(ctx).Should(Succeed())
+			for line := range strings.Lines(block[1]) { // Most commands cannot be repeated after they have succeeded.
+				// The gate of the API server can observe the completion later than the commands.
+				Eventually(func(g Gomega) {
+					command := exec.CommandContext(ctx, "bash", "-ec", line)
+					command.Dir = controlplane.Root()
+					command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+home, "XDG_CONFIG_HOME=",
+						"PATH="+home+string(os.PathListSeparator)+filepath.Dir(cluster.KubectlPath())+
+							string(os.PathListSeparator)+os.Getenv("PATH"))
+					output, err := command.CombinedOutput()
+					g.Expect(err).NotTo(HaveOccurred(), "%s", output)
+				}).WithContext(ctx).Should(Succeed())
+			}
 		}
 	})
 })

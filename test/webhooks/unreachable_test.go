@@ -63,7 +63,7 @@ var _ = Describe("Webhooks behind a firewall that drops packets", Ordered, func(
 	It("cost an early write at most 2 s, and hold writes again later", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "dropped")
 		isHeld := func() error { return createOnce(ctx, cluster.Ordinary, namespace.Name, "held").Err }
-		Expect(isHeld()).To(Satisfy(apierrors.IsTooManyRequests))
+		Eventually(isHeld).WithContext(ctx).Should(Satisfy(apierrors.IsTooManyRequests))
 		proxy.Drop(true)
 		DeferCleanup(func() { proxy.Drop(false) })
 		By("making the webhooks select no requests, after one probe")
