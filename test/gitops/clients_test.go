@@ -155,7 +155,7 @@ var _ = DescribeTable("A client does not wait for a namespace that has Failed,",
 		Consistently(done).WithContext(ctx).ShouldNot(Receive())
 		fail(ctx, namespace)
 		var err error
-		Eventually(done).WithContext(ctx).WithTimeout(30 * time.Second).Should(Receive(&err))
+		Eventually(done).WithContext(ctx).Should(Receive(&err))
 		Expect(err).To(MatchError(ContainSubstring("Failed")))
 	},
 	Entry("Helm", func(ctx context.Context, namespace *corev1.Namespace) error {

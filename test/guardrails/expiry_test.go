@@ -335,7 +335,7 @@ var _ = Describe("Expiry", func() {
 		Expect(admin.Delete(ctx, binding)).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionRejected)).To(HaveLen(1))
 	}, SpecTimeout(5*time.Minute))
 

@@ -102,7 +102,7 @@ var _ = Describe("The policy namespace-owners", Ordered, func() {
 	}, SpecTimeout(5*time.Minute))
 
 	It("permits the operator to delete failed and expired namespaces of all users", func(ctx context.Context) {
-		expired := createInitialized(ctx, creator, withTTL("expires", "15s"))
+		expired := createInitialized(ctx, creator, withTTL("expires", "30s"))
 		failed := create(ctx, creator, wrappers.MakeNamespace(unique("failed")))
 		fail(ctx, failed)
 		expectDeleted(ctx, failed)

@@ -49,7 +49,7 @@ var _ = Describe("The operator", func() {
 			plain, initialized, preExistingName, metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic,
 			corev1.NamespaceNodeLease, controlplane.SystemNamespace,
 		} {
-			_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "wait", "--for=condition=Ready", "ns/"+name, "--timeout=30s")
+			_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "wait", "--for=condition=Ready", "ns/"+name, "--timeout=2m")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cluster.GetNamespace(Default, ctx, name)).To(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonInitialized))
 		}
@@ -329,7 +329,7 @@ func setResult(ctx context.Context, name, result string) {
 
 // Until a namespace has the condition Ready, tools that implement kstatus consider it ready.
 var _ = Describe("The first report about a namespace", Ordered, ContinueOnFailure, func() {
-	for _, count := range []int{1, 40} {
+	for _, count := range []int{1, 25} {
 		It(fmt.Sprintf("costs one request for each of %d namespaces that wait for an initializer", count), func(ctx context.Context) {
 			cluster.Register(ctx, "first", "absent.test.example.com")
 			var prefix string

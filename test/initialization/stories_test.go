@@ -49,7 +49,7 @@ var _ = Describe("An initializer in the user stories of the KEP", func() {
 			name := framework.Unique("population")
 			_, err := cluster.Kubectl(ctx, config, "create", "namespace", name)
 			Expect(err).NotTo(HaveOccurred())
-			_, err = cluster.Kubectl(ctx, config, "wait", "--for=condition=Ready", "namespace/"+name, "--timeout=30s")
+			_, err = cluster.Kubectl(ctx, config, "wait", "--for=condition=Ready", "namespace/"+name, "--timeout=2m")
 			Expect(err).NotTo(HaveOccurred())
 
 			var quotas corev1.ResourceQuotaList

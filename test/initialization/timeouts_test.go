@@ -89,7 +89,7 @@ var _ = Describe("A timeout", func() {
 	})
 
 	It("is enforced after a restart of the operator, and starts at the restart if no start is recorded", func(ctx context.Context) {
-		const seconds = 5 // A busy machine can take seconds to stop the manager, which must be within the timeout.
+		const seconds = 15 // A busy machine can take seconds to stop the manager, which must be within the timeout.
 		register(ctx, initializer(first), limited(slow, seconds, v1alpha1.FailurePolicyIgnore))
 		seen := create(ctx, wrappers.MakeNamespace(framework.Unique("seen")))
 		unseen := create(ctx, wrappers.MakeNamespace(framework.Unique("unseen")))
@@ -158,14 +158,14 @@ var _ = Describe("A timeout", func() {
 				return cluster.Admin.Update(ctx, configuration)
 			}).WithContext(ctx).Should(Succeed())
 		}
-		change(ptr.To[int32](5))
+		const seconds = 10 // A busy machine can take seconds to increase the timeout, which must be within it.
+		change(ptr.To[int32](seconds))
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(beInTurn(slow))
 		change(ptr.To[int32](3600))
 		Consistently(func(g Gomega) {
 			g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, namespace.Name))).To(Equal(slow))
-		}, 7*time.Second).
-			WithContext(ctx).Should(Succeed())
+		}, (seconds+2)*time.Second).WithContext(ctx).Should(Succeed())
 		change(ptr.To[int32](1))
 		expectWritable(ctx, namespace.Name)
 	})

@@ -40,7 +40,7 @@ const (
 	exampleNamespace = "search-index"
 	exampleAccount   = "controller"
 	// requestTimeout is the timeout of the controller's requests.
-	requestTimeout = 300 * time.Millisecond
+	requestTimeout = 2 * time.Second
 )
 
 const (

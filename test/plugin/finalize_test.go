@@ -309,7 +309,7 @@ var _ = Describe("finalize", func() {
 					"--confirm="+namespace.Name, "--no-backup")
 				g.Expect(refused.code).NotTo(Equal(0))
 				g.Expect(refused.stderr).To(ContainSubstring("is not proven to be absent (FinalizerOwnerNotFound"))
-			}).WithContext(ctx).WithTimeout(90 * time.Second).WithPolling(2 * time.Second).Should(Succeed())
+			}).WithContext(ctx).WithPolling(2 * time.Second).Should(Succeed())
 			Expect(configMapNamed(ctx, namespace, "held").Finalizers).To(ContainElement(testFinalizer))
 		})
 	})
