@@ -298,17 +298,7 @@ func (b *bindings) keepOnly(ctx context.Context, names ...string) error {
 			}
 		}
 	}
-	if err := waitForPolicies(ctx); err != nil {
-		return err
-	}
-	injects := slices.Contains(names, internalv1alpha1.PolicyInject)
-	// After the last mutating policy is gone, an API server applies it for longer than other policies.
-	return wait.PollUntilContextTimeout(ctx, policyDelay, settleTimeout, true, func(ctx context.Context) (bool, error) {
-		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prefix + "probe"}}
-		err := b.objects.Create(ctx, probe, client.DryRunAll)
-		_, isInjected := probe.Annotations[v1alpha1.AnnotationPendingInitializers]
-		return isInjected == injects, err
-	})
+	return waitForPolicies(ctx)
 }
 
 // waitForPolicies waits until the API server has applied a change of policies.
