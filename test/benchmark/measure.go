@@ -35,7 +35,9 @@ type benchmark struct {
 	servers [2]*server
 	binary  string
 	manager *harness.Process
-	report  report
+	// admission serves the webhooks of the server with nslifecycle, and applies missing policies.
+	admission *controlplane.Manager
+	report    report
 }
 
 // measure starts the control planes, measures everything and stops them.
@@ -114,8 +116,8 @@ func (b *benchmark) install(ctx context.Context) error {
 	if err := server.prepareInitializers(ctx); err != nil {
 		return err
 	}
-	_, err := server.StartAdmission(ctx)
-	if err != nil {
+	var err error
+	if b.admission, err = server.StartAdmission(ctx); err != nil {
 		return err
 	}
 	if b.manager, err = startManager(ctx, server, b.binary); err != nil {
@@ -220,12 +222,17 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 		}
 		return b.compareUpdates(ctx, "Namespace update, "+what)
 	}
-	// In this order: while no mutating policy has a binding, an API server continues to apply those that it knows.
-	removePolicy, err := b.servers[with].installLeastPolicy(ctx)
-	if err != nil {
+	if err := b.admission.Stop(); err != nil {
 		return err
 	}
 	if err := bindings.keepOnly(ctx); err != nil {
+		return err
+	}
+	if err := compareAlone("no policies"); err != nil {
+		return err
+	}
+	removePolicy, err := b.servers[with].installLeastPolicy(ctx)
+	if err != nil {
 		return err
 	}
 	if err := errors.Join(compareAlone("only a mutating policy with a constant patch"), removePolicy(ctx)); err != nil {

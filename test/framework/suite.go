@@ -18,8 +18,8 @@ import (
 )
 
 // flakesVariable is the environment variable with the path of a file. If it is set, a spec that fails is run once more,
-// and if it then passes, its name and its failure are added to the file. Ginkgo's own flag is not enough: go test passes
-// it to packages without specs as well, and prints nothing of packages that pass.
+// and if it then passes, its name and its failure are added to the file. Ginkgo's own flag is not enough: go test
+// passes it to packages without specs as well, and prints nothing of packages that pass.
 const flakesVariable = "FLAKES"
 
 // RunSuite runs the specs of a package, with the defaults of all suites.

@@ -254,10 +254,11 @@ func (t *turn) measureSteady(ctx context.Context, opts options, r *results) erro
 }
 
 // notCounted are the resources whose write requests do not change the cluster: reviews, and tokens of
-// ServiceAccounts; and the inject policy, which the manager changes once, a minute after its installation.
+// ServiceAccounts; the inject policy, which the manager changes once, a minute after its installation; and the
+// webhooks, whose URL contains another port after each restart here.
 var notCounted = []string{
 	"subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectreviews", "serviceaccounts",
-	"mutatingadmissionpolicies",
+	"mutatingadmissionpolicies", "mutatingwebhookconfigurations",
 }
 
 // writes returns the number of write requests except dry runs and those for Leases.
