@@ -311,8 +311,8 @@ func waitForPolicies(ctx context.Context) error {
 	}
 }
 
-// installLeastPolicy installs a mutating policy that adds a constant label to namespaces, without parameters, conditions
-// and variables, and returns a function that removes it.
+// installLeastPolicy installs a mutating policy that adds a constant label to namespaces, without parameters,
+// conditions and variables, and returns a function that removes it.
 func (s *server) installLeastPolicy(ctx context.Context) (remove func(context.Context) error, err error) {
 	const name = "bench-least"
 	registration := s.admin.AdmissionregistrationV1()
@@ -326,7 +326,9 @@ func (s *server) installLeastPolicy(ctx context.Context) (remove func(context.Co
 	policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 		RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}},
+			Rule: admissionv1.Rule{
+				APIGroups: []string{corev1.GroupName}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"},
+			},
 		},
 	}}}
 	policy.Spec.Mutations = []admissionv1.Mutation{{

@@ -239,7 +239,7 @@ var _ = Describe("delete", func() {
 		DeferCleanup(func(ctx context.Context) { framework.RemoveFinalizers(ctx, admin, held) })
 		deleted := newUser(plane.Admin.Config).run(ctx, "delete", namespace.Name, "--progress-deadline=2s", "--timeout=30s")
 		Expect(deleted.stdout).To(MatchRegexp(`No progress for \d+s`))
-		Expect(strings.Count(deleted.stdout, "No progress")).To(BeNumerically("<=", 2), "others have the same result")
+		Expect(strings.Count(deleted.stdout, "No progress")).To(BeNumerically("<=", 2), "the other diagnoses have the same result")
 		Expect(deleted.stdout).To(ContainSubstring(testFinalizer))
 		Expect(deleted.stdout).To(ContainSubstring("kubectl nslifecycle explain " + namespace.Name))
 		Expect(deleted.stderr).To(And(ContainSubstring("30s"), ContainSubstring(namespace.Name)))

@@ -131,8 +131,9 @@ func newStyle(size vg.Length) text.Style {
 	return style
 }
 
-// newPanel returns one half of a chart. The labels of the rows start at labelsAt, unless it is 0. A viewer may use another
-// font than the one that computes the width of a text, so a label that ended at the axis could overlap the bars.
+// newPanel returns one half of a chart. The labels of the rows start at labelsAt, unless it is 0. A viewer may use
+// another font than the one that computes the width of a text, so a label that ended at the axis could overlap the
+// bars.
 func newPanel(half panel, lines []*line, labelsAt vg.Length) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
