@@ -103,7 +103,7 @@ func readShop(name string) string {
 func applyAll(ctx context.Context) (int64, error) {
 	GinkgoHelper()
 	var all errgroup.Group
-	all.SetLimit(2)
+	all.SetLimit(4)
 	var succeeded atomic.Int64
 	for range applies {
 		all.Go(func() error {

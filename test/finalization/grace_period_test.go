@@ -25,8 +25,8 @@ import (
 )
 
 // tolerance is the maximum time between the end of the grace period and the deletion of the
-// namespace. It is less than the difference between two grace periods.
-const tolerance = 3900 * time.Millisecond
+// namespace.
+const tolerance = 2500 * time.Millisecond
 
 // expectDeletedAfter checks that namespaces are finalized after the grace period. At least one
 // namespace must be finalized within the tolerance; if the machine is busy, other namespaces might

@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -37,20 +38,21 @@ func RunSuite(t *testing.T, description string) {
 }
 
 func appendFlakes(path string, report Report) error {
+	var flakes strings.Builder
+	for _, spec := range report.SpecReports {
+		if spec.NumAttempts <= 1 || !spec.State.Is(types.SpecStatePassed) {
+			continue
+		}
+		fmt.Fprintf(&flakes, "%s: %s\n", spec.LeafNodeLocation, spec.FullText())
+		for _, failure := range spec.AdditionalFailures {
+			fmt.Fprintf(&flakes, "  %s: %s\n", failure.Failure.Location, failure.Failure.Message)
+		}
+	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	for _, spec := range report.SpecReports {
-		if spec.NumAttempts > 1 && spec.State.Is(types.SpecStatePassed) {
-			_, writeErr := fmt.Fprintf(file, "%s: %s\n", spec.LeafNodeLocation, spec.FullText())
-			err = errors.Join(err, writeErr)
-			for _, failure := range spec.AdditionalFailures {
-				_, writeErr := fmt.Fprintf(file, "  %s: %s\n", failure.Failure.Location, failure.Failure.Message)
-				err = errors.Join(err, writeErr)
-			}
-		}
-	}
+	_, err = file.WriteString(flakes.String()) // One write, because suites run concurrently.
 	return errors.Join(err, file.Close())
 }
 

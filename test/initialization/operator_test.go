@@ -329,7 +329,7 @@ func setResult(ctx context.Context, name, result string) {
 
 // Until a namespace has the condition Ready, tools that implement kstatus consider it ready.
 var _ = Describe("The first report about a namespace", Ordered, ContinueOnFailure, func() {
-	for _, count := range []int{1, 25} {
+	for _, count := range []int{1, 40} {
 		It(fmt.Sprintf("costs one request for each of %d namespaces that wait for an initializer", count), func(ctx context.Context) {
 			cluster.Register(ctx, "first", "absent.test.example.com")
 			var prefix string

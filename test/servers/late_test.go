@@ -167,7 +167,7 @@ var _ = Describe("An API server that is paused", Serial, func() {
 
 	It("creates no orphaned objects if it resumes during the grace period of the finalization", func(ctx context.Context) {
 		late := &results{}
-		names := createThroughBoth(ctx, 4)
+		names := createThroughBoth(ctx, 10)
 		var group sync.WaitGroup
 		resume := pause()
 		var waits []func()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
@@ -214,7 +215,7 @@ const (
 )
 
 // listPurposes are the purposes of the requests that list objects.
-var listPurposes = []string{"SharedList", "List"}
+var listPurposes = []string{string(finalization.PurposeSharedList), string(finalization.PurposeList)}
 
 // usage is what the processes have used so far.
 type usage struct {
