@@ -220,6 +220,16 @@ var _ = Describe("The API validation", func() {
 			Should(BeInitializing("False", v1alpha1.ReasonInitialized))
 	})
 
+	// API servers encode the set to JSON for each evaluation of a policy.
+	It("writes the NamespaceInitializerSet and its status without managedFields", func(ctx context.Context) {
+		before := cluster.EffectiveSet(Default, ctx).Generation
+		cluster.Register(ctx, "small", "small.example.com")
+		set := cluster.EffectiveSet(Default, ctx)
+		Expect(set.Generation).To(BeNumerically(">", before))
+		Expect(set.Status.ObservedGeneration).To(Equal(set.Generation))
+		Expect(set.ManagedFields).To(BeEmpty())
+	})
+
 	It("rejects a NamespaceInitializerSet with another name and suggests a NamespaceInitializerConfiguration", func(ctx context.Context) {
 		set := &internalv1alpha1.NamespaceInitializerSet{}
 		set.Name = "mine"
