@@ -54,6 +54,8 @@ spec:
   # The declared type of namespaceObject contains the field "UID", but the value has "uid".
   - name: namespaceUID
     expression: "dyn(namespaceObject).metadata.uid"
+  - name: isForNamespace
+    expression: "!variables.isTemplateWrite || variables.uid == variables.namespaceUID"
   # The API server selects objects by the label of the template: without it, the lock has no effect.
   - name: isLocked
     expression: >-
@@ -63,6 +65,13 @@ spec:
     expression: >-
       oldObject != null && ['nslifecycle.dev/locked', 'nslifecycle.dev/managed-by-template'].all(k,
         oldObject.metadata.?labels[?k].hasValue())
+  # A user who could write the object before could otherwise make the garbage collector delete it, or keep it
+  # as an object that is being deleted, which nothing replaces.
+  - name: mayBeLocked
+    expression: >-
+      request.operation != 'UPDATE' || !variables.isLocked || variables.wasLocked ||
+      object.metadata.?finalizers.orValue([]).size() == 0 && object.metadata.?ownerReferences.orValue([]).size() == 0 &&
+      !has(object.metadata.deletionTimestamp)
   # The API server enforces the status of these types, which only kube-controller-manager and the API server
   # itself write.
   - name: isStatusEnforced
@@ -88,10 +97,12 @@ spec:
       dyn(object).all(k, k == 'metadata' || k == 'status' && !variables.isStatusEnforced ||
         dyn(oldObject)[?k] == dyn(object)[?k]) &&
       dyn(oldObject).all(k, k in dyn(object))
+  # API servers evaluate the messages of valid requests too. Therefore, they are empty for most writes of templates.
   validations:
-  - expression: "!variables.isTemplateWrite || variables.uid == variables.namespaceUID"
+  - expression: "variables.isForNamespace"
     reason: Invalid
     messageExpression: >-
+      variables.isForNamespace ? '' :
       'object "' + variables.name + '" of NamespaceTemplate "' + variables.template + '" was not rendered for this namespace "'
       + request.namespace + '", but for an earlier one: annotation nslifecycle.dev/namespace-uid is '
       + strings.quote(variables.uid.size() > 64 ? variables.uid.substring(0, 64) : variables.uid)
@@ -103,20 +114,20 @@ spec:
       variables.isStatus || variables.removesFinalizers ||
       {{include "mayProvision" "namespace" "request.namespace"}}
     reason: Forbidden
+    message: >-
+      the object of a NamespaceTemplate is locked (label nslifecycle.dev/locked): changes require the verb "provision" or
+      "initialize" on namespaces, granted by a ClusterRoleBinding
     messageExpression: >-
+      variables.isTemplateWrite ? '' :
       'object "' + variables.name + '" of NamespaceTemplate "' + variables.template + '" is locked in namespace "'
       + request.namespace + '" (label nslifecycle.dev/locked): changes require the verb "provision" or "initialize" on'
       + ' namespaces, granted by a ClusterRoleBinding; '
       + (variables.isApplied ? 'to change the object, change the template' :
          'the template does not exist or no longer applies to the namespace, so an administrator must remove the label to unlock the object')
-  # A user who could write the object before could otherwise make the garbage collector delete it, or keep it
-  # as an object that is being deleted, which nothing replaces.
-  - expression: >-
-      request.operation != 'UPDATE' || !variables.isLocked || variables.wasLocked ||
-      object.metadata.?finalizers.orValue([]).size() == 0 && object.metadata.?ownerReferences.orValue([]).size() == 0 &&
-      !has(object.metadata.deletionTimestamp)
+  - expression: "variables.mayBeLocked"
     reason: Invalid
     messageExpression: >-
+      variables.mayBeLocked ? '' :
       'object "' + variables.name + '" of NamespaceTemplate "' + variables.template + '" cannot be locked in namespace "'
       + request.namespace + '", because it has finalizers or owner references, or is being deleted: remove them, or'
       + ' delete the object, so that the operator creates it'

@@ -19,7 +19,7 @@ spec:
       resources: ["*/*"]
       scope: "*"
   # All requests match, because a role that is too wide would otherwise allow creations and updates of any type. This
-  # costs each write of other users 0.3 ms (docs/benchmarks.md).
+  # costs each write of other users less than 0.1 ms (docs/benchmarks.md).
   #
   # For other users, only this comparison is evaluated. The namespace is not compared: an overlay that changes it would
   # otherwise disable the policy. ServiceAccounts with these names in other namespaces are confined too.

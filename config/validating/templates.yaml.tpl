@@ -112,20 +112,22 @@ spec:
          !(variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.oldLabels" "isUnnamed" ""}}) ||
          (variables.chosen == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.labels" "isUnnamed" ""}})
          ? [] : ['template "' + t.name + '" locks labels or annotations, and would no longer select the namespace']))
-  # The total length of the patterns, and the number of lists. The limits of these and of the number of keys bound the
-  # cost of the rules below.
+  # The selected templates that declare parameters, and, for their limits, which bound the cost of the rules below, the total
+  # length of the patterns and the number of lists.
+  - name: parameterized
+    expression: "variables.templates.filter(t, has(t.parameters))"
   - name: patternLength
     expression: >-
-      variables.templates.map(t, t.?parameters.orValue([]).map(p, p.?pattern.orValue('').size()).sum()).sum()
+      variables.parameterized.map(t, t.parameters.map(p, p.?pattern.orValue('').size()).sum()).sum()
   - name: lists
     expression: >-
-      variables.templates.map(t, t.?parameters.orValue([]).filter(p, has(p.maxItems)).size()).sum()
+      variables.parameterized.map(t, t.parameters.filter(p, has(p.maxItems)).size()).sum()
   # The following variables are lists of messages about parameters, one list for each template. A
   # parameter is checked if its template is added or if its value has changed, so that a template can
   # change without preventing updates of namespaces. Values are lists with at most one element.
   - name: missing
     expression: >-
-      variables.templates.map(t, t.?parameters.orValue([]).map(p,
+      variables.parameterized.map(t, t.parameters.map(p,
         p.?required.orValue(false) &&
         !(has(p.labelKey) ? p.labelKey in variables.labels : ('parameter.nslifecycle.dev/' + p.name) in variables.annotations) &&
         (t.name in variables.added ||
@@ -135,7 +137,7 @@ spec:
         + (has(p.labelKey) ? 'label ' + p.labelKey : 'annotation parameter.nslifecycle.dev/' + p.name)))
   - name: invalid
     expression: >-
-      variables.patternLength > 16384 || variables.lists > 16 ? [] : variables.templates.map(t, t.?parameters.orValue([]).map(p,
+      variables.patternLength > 16384 || variables.lists > 16 ? [] : variables.parameterized.map(t, t.parameters.map(p,
         [has(p.labelKey) ? variables.labels[?p.labelKey] : variables.annotations[?('parameter.nslifecycle.dev/' + p.name)]]
         .exists(v, v.hasValue() &&
           (v.value().size() > 1024 || (has(p.maxItems)
@@ -156,7 +158,7 @@ spec:
         + (has(p.pattern) ? ' and match ' + strings.quote(p.pattern) : '')))
   - name: changed
     expression: >-
-      variables.templates.filter(t, !(t.name in variables.added)).map(t, t.?parameters.orValue([]).map(p,
+      variables.parameterized.filter(t, !(t.name in variables.added)).map(t, t.parameters.map(p,
         p.?immutable.orValue(false) &&
         (has(p.labelKey)
          ? p.labelKey in variables.oldLabels && variables.labels[?p.labelKey] != variables.oldLabels[?p.labelKey]
@@ -177,60 +179,49 @@ spec:
         variables.annotations['nslifecycle.dev/selected-templates'].split(',').filter(n, !(n in names)))[0]
   - name: declared
     expression: >-
-      variables.templates.map(t, t.?parameters.orValue([]).filter(p, !has(p.labelKey))
+      variables.parameterized.map(t, t.parameters.filter(p, !has(p.labelKey))
         .map(p, 'parameter.nslifecycle.dev/' + p.name))
   - name: undeclared
     expression: >-
       !variables.isCreate || variables.templates.size() == 0 || variables.keys.size() > 128 ? [] :
       variables.keys.filter(k, !variables.declared.exists(names, k in names))
+  # What is invalid, as lists of messages: the API server evaluates the messages of valid requests too, so one rule has
+  # all of these.
+  - name: problems
+    expression: >-
+      [variables.chosen == '' || params.?templates.orValue([]).exists(t, t.name == variables.chosen) ||
+       !variables.isCreate && variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == variables.chosen ? [] :
+       ['label nslifecycle.dev/template: NamespaceTemplate "' + variables.chosen + '" does not exist'],
+       variables.unknown.map(n, 'the API server is still updating NamespaceTemplate "' + n
+         + '", which selects the namespace: repeat the request'),
+       variables.templates.size() == 0 || variables.keys.size() <= 128 ? [] :
+       ['a namespace with a template can have at most 128 annotations with the prefix parameter.nslifecycle.dev/'],
+       variables.patternLength <= 16384 ? [] :
+       ['the patterns of the NamespaceTemplates that select the namespace are longer than 16384 characters in total'],
+       variables.lists <= 16 ? [] :
+       ['the NamespaceTemplates that select the namespace have more than 16 parameters that are lists in total']] +
+      variables.missing + variables.invalid + variables.changed +
+      [variables.undeclared.map(k, 'annotation ' + k + ': '
+        + (variables.templates.size() == 1 ? 'template "' + variables.templates[0].name + '" does not declare this parameter'
+           : 'no template that selects the namespace declares this parameter'))]
   validations:
-  - expression: >-
-      variables.chosen == '' || params.?templates.orValue([]).exists(t, t.name == variables.chosen) ||
-      !variables.isCreate && variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == variables.chosen
+  - expression: "variables.problems.all(p, p.size() == 0)"
     reason: Invalid
+    message: "a parameter of a NamespaceTemplate is missing, not permitted or immutable"
     messageExpression: >-
-      'label nslifecycle.dev/template: NamespaceTemplate "' + variables.chosen + '" does not exist'
-  - expression: "variables.unknown.size() == 0"
-    reason: Invalid
-    messageExpression: >-
-      'the API server is still updating NamespaceTemplate "' + variables.unknown[0] + '", which selects the namespace: repeat the request'
-  - expression: "variables.templates.size() == 0 || variables.keys.size() <= 128"
-    reason: Invalid
-    message: "a namespace with a template can have at most 128 annotations with the prefix parameter.nslifecycle.dev/"
-  - expression: "variables.patternLength <= 16384"
-    reason: Invalid
-    message: "the patterns of the NamespaceTemplates that select the namespace are longer than 16384 characters in total"
-  - expression: "variables.lists <= 16"
-    reason: Invalid
-    message: "the NamespaceTemplates that select the namespace have more than 16 parameters that are lists in total"
+      variables.problems.all(p, p.size() == 0) ? '' : variables.problems.filter(p, p.size() > 0)[0][0]
   - expression: >-
       variables.locked.all(m, m.size() == 0) || {{include "mayProvision" "namespace" "object.metadata.name"}}
     reason: Forbidden
     messageExpression: >-
+      variables.locked.all(m, m.size() == 0) ? '' :
       variables.locked.filter(m, m.size() > 0)[0][0] + ': a change requires the verb "provision" or "initialize" on namespaces, granted'
       + ' by a ClusterRoleBinding; to change it, change the template or its parameters'
-  - expression: "variables.missing.all(m, m.size() == 0)"
-    reason: Invalid
-    message: "a required parameter of a NamespaceTemplate is missing"
-    messageExpression: "variables.missing.filter(m, m.size() > 0)[0][0]"
-  - expression: "variables.invalid.all(m, m.size() == 0)"
-    reason: Invalid
-    message: "the value of a parameter of a NamespaceTemplate is not permitted"
-    messageExpression: "variables.invalid.filter(m, m.size() > 0)[0][0]"
-  - expression: "variables.changed.all(m, m.size() == 0)"
-    reason: Invalid
-    message: "a parameter of a NamespaceTemplate is immutable"
-    messageExpression: "variables.changed.filter(m, m.size() > 0)[0][0]"
-  - expression: "variables.undeclared.size() == 0"
-    reason: Invalid
-    messageExpression: >-
-      'annotation ' + variables.undeclared[0] + ': '
-      + (variables.templates.size() == 1 ? 'template "' + variables.templates[0].name + '" does not declare this parameter'
-         : 'no template that selects the namespace declares this parameter')
   # Each check has its own CEL budget. An expression can contain at most two checks.
   - expression: "variables.restricted.size() <= 8"
     reason: Forbidden
     messageExpression: >-
+      variables.restricted.size() <= 8 ? '' :
       'the request chooses ' + string(variables.restricted.size()) + ' restricted templates, and at most 8 are possible'
 {{- range $i := 8}}
   - expression: >-
@@ -238,6 +229,7 @@ spec:
       .name(variables.restricted[{{$i}}]).check('use').allowed()
     reason: Forbidden
     messageExpression: >-
+      variables.restricted.size() <= {{$i}} ? '' :
       'user "' + request.userInfo.username + '" is not allowed to use template "' + variables.restricted[{{$i}}]
       + '": this requires the verb "use" on this NamespaceTemplate'
 {{- end}}
