@@ -306,6 +306,10 @@ bench-initializer: ## Measure the delay that an initializer adds to the creation
 bench-plugin: ## Measure the duration of the commands of the kubectl plugin.
 	@$(use-control-plane) $(call run-benchmark,./plugin)
 
+.PHONY: bench-policies
+bench-policies: ## Measure how long API servers evaluate each policy. ARGS=-benchtime=5s for more samples.
+	go test -C test/benchmark -run='^$$' -bench=. -benchmem ./policies $(ARGS)
+
 .PHONY: bench-scale
 bench-scale: ## Measure the cost of nslifecycle by the number of namespaces. ARGS=--quick for a short run.
 	@$(use-control-plane) $(call run-benchmark,./scale)
