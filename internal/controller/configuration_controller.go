@@ -191,8 +191,8 @@ func (r *ConfigurationReconciler) writeSet(
 	if exists && apiequality.Semantic.DeepEqual(set, before) {
 		return set, nil
 	}
-	// API servers encode the set to JSON for each evaluation of a policy, so it has no managedFields: an empty entry resets
-	// them, and they stay empty until a server-side apply.
+	// API servers encode the set to JSON for each evaluation of a policy, so it has no managedFields: an empty entry
+	// resets them, and they stay empty until a server-side apply.
 	set.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	if exists {
 		err = r.Update(ctx, set, client.FieldOwner(nsobject.FieldOwner))
