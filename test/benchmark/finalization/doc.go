@@ -31,10 +31,11 @@
 //
 // For two cases, an aggregated API server runs in the harness. It serves one type without objects,
 // and only legacy discovery. In the case beside-hanging-api, it does not respond to requests that
-// list or delete objects in the other namespaces until the measured namespace is removed. In the
-// case slow-discovery, it responds to discovery requests after 4 s; the API server waits for at most
-// 5 s. The API server sends these requests in the background. The controllers request aggregated
-// discovery, to which the API server responds from its cache, so their requests are not slow.
+// list or delete objects in the other namespaces until the measured namespace is removed, which is
+// deleted directly after them. In the case slow-discovery, it responds to discovery requests after
+// 4 s; the API server waits for at most 5 s. The API server sends these requests in the background.
+// The controllers request aggregated discovery, to which the API server responds from its cache, so
+// their requests are not slow. The API server does not count the requests that it forwards.
 //
 // # Bare client
 //
