@@ -4,14 +4,20 @@
 package finalization
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 )
 
 var (
@@ -215,4 +221,31 @@ func TestPassLimitsEmptyPages(t *testing.T) {
 	g.Expect(report.Err()).To(MatchError(ContainSubstring("empty pages")))
 	g.Expect(report.ConfirmedEmpty).To(BeFalse())
 	g.Expect(len(server.recorded("list"))).To(BeNumerically("<", 3*maxEmptyPages))
+}
+
+// A namespace must not wait for requests of other namespaces to which aggregated API servers or webhooks do not respond.
+func TestPassDoesNotWaitForUnresponsiveServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		deleter, _ := newDeleter(&contentServer{}, &namespaceReader{namespace: terminating()}, ordinary...)
+		unresponsive, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		defer group.Wait()
+		defer cancel()
+		for _, limiter := range []*throttling.Limiter{
+			deleter.listSeats.limiter(true), deleter.deleteSeats.limiter(true), deleter.deleteSeats.limiter(false),
+		} {
+			for range maxConcurrentRequests {
+				group.Go(func() {
+					_ = limiter.Do(unresponsive, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+				})
+			}
+		}
+		synctest.Wait()
+		startedAt := time.Now()
+		report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(report.ConfirmedEmpty).To(BeTrue())
+		g.Expect(time.Since(startedAt)).To(BeNumerically("<", time.Second))
+	})
 }

@@ -33,9 +33,26 @@ const (
 	// machine with two cores, deletions with a limit of 40 take two thirds of the time that they take
 	// with a limit of 20 (measured).
 	maxConcurrentDeletes = 40
-	// maxConcurrentRequests limits the total number of concurrent requests for all namespaces.
+	// maxConcurrentRequests limits the concurrent requests for all namespaces, of each kind (see seats).
 	maxConcurrentRequests = 64
 )
+
+// seats limits the concurrent requests of one kind: one that lists objects, or one that deletes them. Requests to
+// aggregated API servers have seats of their own, because such a server may not respond. DELETE requests may also have
+// to wait for webhooks. Neither may delay the lists of other namespaces.
+type seats struct{ stored, aggregated *throttling.Limiter }
+
+func newSeats() seats {
+	return seats{throttling.NewLimiter(maxConcurrentRequests), throttling.NewLimiter(maxConcurrentRequests)}
+}
+
+// limiter returns the limiter for the types of kube-apiserver, or for those of aggregated API servers.
+func (s seats) limiter(isAggregated bool) *throttling.Limiter {
+	if isAggregated {
+		return s.aggregated
+	}
+	return s.stored
+}
 
 // ErrReplaced means that the Namespace no longer exists, was created again under the same name, or no
 // longer has the namespace finalizer.
@@ -56,9 +73,9 @@ type lister interface {
 
 type contentDeleter struct {
 	Config
-	cache   *discoveryCache
-	limiter *throttling.Limiter
-	lister  lister
+	cache                  *discoveryCache
+	listSeats, deleteSeats seats
+	lister                 lister
 }
 
 type pass struct {
@@ -300,7 +317,7 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 		return nil
 	}
 	requestedAt := p.Clock.Now()
-	if err := p.limiter.Do(ctx, p.confirmNow); err != nil {
+	if err := p.listSeats.stored.Do(ctx, p.confirmNow); err != nil {
 		return err
 	}
 	p.confirmedAt = requestedAt

@@ -73,4 +73,8 @@
 //
 // Requests to these servers have no limit, and their lists are not shared, because they may
 // implement both incorrectly.
+//
+// These servers may also not respond, for all namespaces or for some. Therefore, their requests are counted
+// separately (see seats), and no batch of shared lists waits for them. A namespace whose requests get responses waits
+// for other namespaces only if dozens of their requests of the same kind get none.
 package finalization

@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
-	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
@@ -86,14 +85,15 @@ type Finalizer struct {
 // New returns a Finalizer.
 func New(config Config) *Finalizer {
 	config.Content = metadataclient.New(config.Content)
-	limiter := throttling.NewLimiter(maxConcurrentRequests)
+	lists := newSeats()
 	tracker := &terminatingTracker{durations: config.Durations}
 	return &Finalizer{
 		clock: config.Clock, finalizer: config.NamespaceFinalizer, gracePeriods: config.GracePeriods,
 		deleter: &contentDeleter{
-			Config: config, limiter: limiter, cache: newDiscoveryCache(config.Discoverer, config.IsAggregated, config.Clock),
+			Config: config, listSeats: lists, deleteSeats: newSeats(),
+			cache: newDiscoveryCache(config.Discoverer, config.IsAggregated, config.Clock),
 			lister: sharedlist.New(sharedlist.Options{
-				Client: config.Content, Clock: config.Clock, Limiter: limiter, IsAggregated: config.IsAggregated,
+				Client: config.Content, Clock: config.Clock, Limiter: lists.limiter, IsAggregated: config.IsAggregated,
 				CountRequest: func() { config.Metrics.Requested(PurposeSharedList) },
 			}),
 		},

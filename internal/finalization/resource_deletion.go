@@ -37,7 +37,7 @@ func (p *pass) listPage(
 	ctx context.Context, state *typeState, continueToken string,
 ) (*metav1.PartialObjectMetadataList, error) {
 	var page *metav1.PartialObjectMetadataList
-	err := p.limiter.Do(ctx, func(ctx context.Context) error {
+	err := p.listSeats.limiter(state.Type.IsAggregated).Do(ctx, func(ctx context.Context) error {
 		var err error
 		p.Metrics.Requested(PurposeList)
 		// A list request without a resourceVersion is a consistent read.
@@ -163,7 +163,7 @@ func (p *pass) deleteObjects(ctx context.Context, state *typeState, targets []me
 }
 
 func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav1.PartialObjectMetadata) error {
-	err := p.limiter.Do(ctx, func(ctx context.Context) error {
+	err := p.deleteSeats.limiter(state.Type.IsAggregated).Do(ctx, func(ctx context.Context) error {
 		p.Metrics.Requested(PurposeDelete)
 		return p.objects(state).Delete(ctx, object.Name, metav1.DeleteOptions{
 			// Dependents must not be orphaned, because all objects in the namespace are deleted.
@@ -184,7 +184,7 @@ func (p *pass) deleteCollection(ctx context.Context, state *typeState) error {
 		return nil
 	}
 	isConfirmed := false
-	err := p.limiter.Do(ctx, func(ctx context.Context) error {
+	err := p.deleteSeats.limiter(state.Type.IsAggregated).Do(ctx, func(ctx context.Context) error {
 		// The limiter can delay requests, so the Namespace is confirmed immediately before the request.
 		if err := p.confirmNow(ctx); err != nil {
 			return err
@@ -217,7 +217,7 @@ func (p *pass) deleteUndeleted(ctx context.Context, state *typeState) error {
 		return err
 	}
 	var isAggregated bool
-	err := p.limiter.Do(ctx, func(ctx context.Context) error {
+	err := p.listSeats.stored.Do(ctx, func(ctx context.Context) error {
 		var err error
 		isAggregated, err = p.ConfirmAggregated(ctx, state.Type.GroupVersion())
 		return err

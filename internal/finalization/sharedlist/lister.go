@@ -40,16 +40,19 @@ const (
 	// batchInterval is the minimum time between two batches. If a second batch is needed, there are many
 	// namespaces, and the longer the batch waits, the more namespaces share its lists.
 	batchInterval = 250 * time.Millisecond
-	// batchTimeout is how long the next batch waits for the previous one if the server of a type does
-	// not respond.
+	// batchTimeout is how long the next batch waits for the previous one if the list of a type gets no response, for
+	// example because a conversion webhook does not respond.
 	batchTimeout = 2 * time.Second
 	// listLifetime is how long a cluster-wide list is kept for later requests.
 	listLifetime = 2 * time.Second
 	// failureLifetime is how long a type is listed per namespace after a cluster-wide list has failed.
 	failureLifetime = time.Minute
-	// maxConcurrentPerType limits the concurrent list requests for one type, so that a server that does
+	// maxConcurrentPerType limits the concurrent list requests of a batch for one type, so that a server that does
 	// not respond does not block the lists of other types.
 	maxConcurrentPerType = 8
+	// maxConcurrentPerAggregatedType is the limit for a type of an aggregated API server. It is higher, because the
+	// server may respond for only some namespaces, and they must not wait for the others.
+	maxConcurrentPerAggregatedType = 32
 )
 
 // Lister lists the objects in namespaces. It collects calls in batches, and in each batch it lists a
@@ -71,9 +74,10 @@ type Lister struct {
 
 // Options configures a Lister. All fields are required.
 type Options struct {
-	Client  metadata.Interface
-	Clock   clock.PassiveClock
-	Limiter *throttling.Limiter
+	Client metadata.Interface
+	Clock  clock.PassiveClock
+	// Limiter returns the limiter for the types of kube-apiserver, or for those of aggregated API servers.
+	Limiter func(isAggregated bool) *throttling.Limiter
 	// IsAggregated reports whether an aggregated API server serves a group version.
 	IsAggregated func(schema.GroupVersion) bool
 	// CountRequest is called before each list request.
@@ -183,7 +187,8 @@ func (l *Lister) deleteExpiredLists() {
 }
 
 // startBatch lists the types of the given requests concurrently. It closes the returned channel when
-// all requests are complete.
+// all types of kube-apiserver are listed. The next batch need not wait for the lists of aggregated API servers, because
+// it could not share them.
 func (l *Lister) startBatch(calls []*request) <-chan struct{} {
 	missing := map[schema.GroupVersionResource][]missingResult{}
 	l.lock.Lock()
@@ -198,6 +203,10 @@ func (l *Lister) startBatch(calls []*request) <-chan struct{} {
 	l.lock.Unlock()
 	var group sync.WaitGroup
 	for gvr, calls := range missing {
+		if l.IsAggregated(gvr.GroupVersion()) {
+			go l.listType(gvr, calls)
+			continue
+		}
 		group.Go(func() { l.listType(gvr, calls) })
 	}
 	done := make(chan struct{})
@@ -228,6 +237,9 @@ func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []missi
 	var sharedError atomic.Pointer[error]
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentPerType)
+	if l.IsAggregated(gvr.GroupVersion()) {
+		group.SetLimit(maxConcurrentPerAggregatedType)
+	}
 	for _, call := range calls {
 		group.Go(func() error {
 			result := &Result{}
@@ -343,7 +355,7 @@ func (l *Lister) list(
 ) (*metav1.PartialObjectMetadataList, error) {
 	options.TimeoutSeconds = ptr.To(int64(throttling.RequestTimeout.Seconds()))
 	var page *metav1.PartialObjectMetadataList
-	err := l.Limiter.Do(context.Background(), func(ctx context.Context) error {
+	err := l.Limiter(l.IsAggregated(gvr.GroupVersion())).Do(context.Background(), func(ctx context.Context) error {
 		var err error
 		l.CountRequest()
 		page, err = l.Client.Resource(gvr).Namespace(namespace).List(ctx, options)

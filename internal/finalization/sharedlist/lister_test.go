@@ -48,7 +48,7 @@ type clusterServer struct {
 	hidesCount bool
 	// errors contains the errors that requests return, by the text of the request.
 	errors map[string]error
-	// silent contains the resources whose list requests get no response.
+	// silent contains the resources whose list requests get no response, also for one namespace, such as "widgets in x".
 	silent map[string]bool
 	// latency is the time until the response to a request.
 	latency time.Duration
@@ -97,7 +97,7 @@ func (s *clusterServer) respond(
 	s.lock.Lock()
 	s.log = append(s.log, words)
 	s.requestedAt = time.Now()
-	isSilent, latency, err := s.silent[resource], s.latency, s.errors[words]
+	isSilent, latency, err := s.silent[resource] || s.silent[resource+" in "+namespace], s.latency, s.errors[words]
 	s.lock.Unlock()
 	if isSilent {
 		latency = time.Hour
@@ -146,9 +146,14 @@ func (s *clusterServer) newRequests() []string {
 	return log
 }
 
+func newLimiters() func(bool) *throttling.Limiter {
+	limiters := map[bool]*throttling.Limiter{true: throttling.NewLimiter(64), false: throttling.NewLimiter(64)}
+	return func(isAggregated bool) *throttling.Limiter { return limiters[isAggregated] }
+}
+
 func (s *clusterServer) lister() *Lister {
 	return New(Options{
-		Client: s, Clock: clock.RealClock{}, Limiter: throttling.NewLimiter(64), CountRequest: func() {},
+		Client: s, Clock: clock.RealClock{}, Limiter: newLimiters(), CountRequest: func() {},
 		IsAggregated: func(schema.GroupVersion) bool { return false },
 	})
 }
@@ -523,6 +528,33 @@ func TestListerDoesNotWaitForAnUnresponsiveType(t *testing.T) {
 			asked := time.Now()
 			g.Expect(listObjects(context.Background(), lister, namespace, asked, podsType)).To(BeEmpty())
 			g.Expect(time.Since(asked)).To(BeNumerically("<=", batchTimeout+batchInterval))
+		}
+	})
+}
+
+// If an aggregated API server does not respond to requests for some namespaces, requests for the others must not wait,
+// neither in the same batch nor in the next one.
+func TestListerDoesNotWaitForUnresponsiveNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server := clusterServer{silent: map[string]bool{}}
+		var silent []string
+		for i := range 20 {
+			silent = append(silent, fmt.Sprintf("silent-%d", i))
+			server.silent["widgets in "+silent[i]] = true
+		}
+		lister := server.lister()
+		lister.IsAggregated = func(version schema.GroupVersion) bool { return version == widgetsType.GroupVersion() }
+		var group sync.WaitGroup
+		defer group.Wait()
+		group.Go(func() {
+			g.Expect(listConcurrently(lister, silent, widgetsType, podsType)).To(HaveLen(20))
+		})
+		synctest.Wait()
+		for _, namespace := range []string{"same-batch", "next-batch"} {
+			asked := time.Now()
+			g.Expect(listObjects(context.Background(), lister, namespace, asked, widgetsType, podsType)).To(BeEmpty())
+			g.Expect(time.Since(asked)).To(BeNumerically("<=", batchInterval), namespace)
 		}
 	})
 }

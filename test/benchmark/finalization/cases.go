@@ -45,6 +45,10 @@ type scenario struct {
 	ahead        int
 	aheadContent content
 	headStart    time.Duration
+	// isAggregated adds an aggregated API server. It responds to requests for the namespaces that are deleted first only
+	// after the measured namespaces are removed, and to discovery requests after discoveryDelay.
+	isAggregated   bool
+	discoveryDelay time.Duration
 	// isCrowded adds many objects in other namespaces. idleNamespaces is the number of other namespaces.
 	isCrowded      bool
 	idleNamespaces int
@@ -53,6 +57,7 @@ type scenario struct {
 }
 
 const (
+	emptyAlone         = "empty"
 	emptyWith100CRDs   = "empty-crds-100"
 	emptyWith300CRDs   = "empty-crds-300"
 	oneThousandMaps    = "configmaps-1000"
@@ -60,6 +65,8 @@ const (
 	twentyPods         = "pods-20"
 	behindStuck        = "behind-stuck-100"
 	besideEvents       = "beside-events-10000"
+	besideHangingAPI   = "beside-hanging-api"
+	slowDiscovery      = "slow-discovery"
 	many100            = "many-100-empty"
 	many500            = "many-500-empty"
 	many100Full        = "many-100-full"
@@ -88,7 +95,7 @@ func scenarios() []scenario {
 		},
 	}
 	all := []scenario{
-		{name: "empty", title: "empty", namespaces: 1, isCheap: true},
+		{name: emptyAlone, title: "empty", namespaces: 1, isCheap: true},
 		{name: emptyWith100CRDs, title: "empty, 100 CRDs", namespaces: 1, crds: manyCRDs, isCheap: true},
 		{name: emptyWith300CRDs, title: "empty, 300 CRDs", namespaces: 1, crds: 300},
 		{name: oneThousandMaps, title: "1,000 ConfigMaps", namespaces: 1, content: content{configMaps: 1000}, isCheap: true},
@@ -100,6 +107,12 @@ func scenarios() []scenario {
 			ahead: 100, aheadContent: content{held: 1}, headStart: 10 * time.Second},
 		{name: besideEvents, title: "empty, beside 10 namespaces with 1,000 Events", namespaces: 1,
 			ahead: 10, aheadContent: content{events: 1000}},
+		// kube-controller-manager finalizes only 10 namespaces concurrently.
+		{name: besideHangingAPI, title: "empty, beside 20 namespaces for which an aggregated API hangs", namespaces: 1,
+			isAggregated: true, ahead: 20},
+		// Only the requests of the API server are slow: it responds to those of the controllers from its cache.
+		{name: slowDiscovery, title: "empty, an aggregated API with a discovery of 4 s", namespaces: 1,
+			isAggregated: true, discoveryDelay: 4 * time.Second},
 	}
 	all = append(all, many...)
 	for _, s := range many {

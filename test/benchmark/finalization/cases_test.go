@@ -31,10 +31,13 @@ func TestScenariosAreUnique(t *testing.T) {
 		if s.content.held > 0 && s.crds < 1 || s.isCrowded && s.crds < manyCRDs/2 {
 			t.Errorf("Case %s has too few CRDs for its custom resources", s.name)
 		}
+		if s.discoveryDelay > 0 && !s.isAggregated {
+			t.Errorf("Case %s has no aggregated API server whose discovery is slow", s.name)
+		}
 	}
 	for _, g := range goals() {
-		if !names[g.scenario] {
-			t.Errorf("Goal %q refers to the unknown case %s", g.what, g.scenario)
+		if !names[g.scenario] || g.reference != "" && !names[g.reference] {
+			t.Errorf("Goal %q refers to an unknown case: %s or %s", g.what, g.scenario, g.reference)
 		}
 	}
 	for _, g := range growths() {

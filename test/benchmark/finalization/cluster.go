@@ -54,6 +54,8 @@ type cluster struct {
 	observer *observer
 	// crds is the number of CRDs, and crowd is the number of objects in other namespaces.
 	crds, crowd int
+	// aggregated is nil if the scenario has no aggregated API server.
+	aggregated *aggregatedServer
 }
 
 // findAssets builds the binaries, including kube-controller-manager, if they are missing, and

@@ -23,6 +23,20 @@
 // The harness measures the time from before the first DELETE until a watch delivers the removal of
 // the last namespace.
 //
+// # Other namespaces
+//
+// In some cases, other namespaces are deleted first, and their finalization takes long. The harness
+// measures only an empty namespace, which the controller should finalize as if it were alone. The
+// goals therefore compare these cases with the case empty of the same controller.
+//
+// For two cases, an aggregated API server runs in the harness. It serves one type without objects,
+// and only legacy discovery. In the case beside-hanging-api, it does not respond to requests that
+// list or delete objects in the other namespaces until the measured namespace is removed, which is
+// deleted directly after them. In the case slow-discovery, it responds to discovery requests after
+// 4 s; the API server waits for at most 5 s. The API server sends these requests in the background.
+// The controllers request aggregated discovery, to which the API server responds from its cache, so
+// their requests are not slow. The API server does not count the requests that it forwards.
+//
 // # Bare client
 //
 // For empty namespaces, the benchmark also measures a client that sends only the requests that no

@@ -31,13 +31,15 @@ func gracePeriod(servers int) time.Duration {
 	return 5 * time.Second
 }
 
-// goal is a goal for one case.
+// goal is a goal for one case, or for its difference from another one.
 type goal struct {
 	what     string
 	scenario string
 	servers  int
-	// value returns the measured value, or NaN if it was not measured.
-	value func(*line) float64
+	// value returns the measured value, or NaN if it was not measured. If there is a reference, the value of that case
+	// is subtracted.
+	value     func(*line) float64
+	reference string
 	// limit is the minimum of the value, or its maximum if isMost is true.
 	limit  float64
 	isMost bool
@@ -68,15 +70,30 @@ func goals() []goal {
 			goal{what: "20 Pods" + suffix + ": time after the last Pod, at worst", scenario: twentyPods,
 				servers: servers, value: (*line).worstAfterPods, limit: 1, isMost: true, unit: " s"})
 	}
+	for _, other := range []struct{ where, scenario string }{
+		{"behind stuck ones", behindStuck},
+		{"beside 10,000 Events", besideEvents},
+		{"beside a hanging aggregated API", besideHangingAPI},
+		{"with slow discovery", slowDiscovery},
+	} {
+		list = append(list, goal{what: "Another namespace " + other.where + ": later than alone", scenario: other.scenario,
+			servers: 1, value: (*line).ownTime, reference: emptyAlone, limit: 1, isMost: true, unit: " s"})
+	}
 	return append(list, goal{what: "500 of 10,500 namespaces: peak memory", scenario: amongTenThousand, servers: 1,
 		value: (*line).worstMemory, limit: 100, isMost: true, unit: " MiB"})
 }
 
 // evaluate returns the value and the result of a goal. NaN means that the value was not measured.
-func (g goal) evaluate(l *line) (value float64, result string) {
-	value = math.NaN()
-	if l != nil {
-		value = g.value(l)
+func (g goal) evaluate(r *report) (value float64, result string) {
+	measure := func(scenario string) float64 {
+		if l := r.find(scenario, g.servers); l != nil {
+			return g.value(l)
+		}
+		return math.NaN()
+	}
+	value = measure(g.scenario)
+	if g.reference != "" {
+		value -= measure(g.reference)
 	}
 	switch {
 	case math.IsNaN(value):
@@ -161,13 +178,16 @@ func (l *line) requestsRatio() float64 {
 	return float64(l.medianRequests(peer)) / float64(l.medianRequests(ours))
 }
 
-// aboveGracePeriod returns nslifecycle's median time minus the grace period, in seconds.
-func (l *line) aboveGracePeriod() float64 {
+// ownTime returns nslifecycle's median time, in seconds.
+func (l *line) ownTime() float64 {
 	if len(l.samples[ours]) == 0 {
 		return math.NaN()
 	}
-	return (l.medianTime(ours) - gracePeriod(l.servers)).Seconds()
+	return l.medianTime(ours).Seconds()
 }
+
+// aboveGracePeriod returns nslifecycle's median time minus the grace period, in seconds.
+func (l *line) aboveGracePeriod() float64 { return l.ownTime() - gracePeriod(l.servers).Seconds() }
 
 // ratioWithoutWaiting returns the ratio of the times minus the minimum wait of each side. If
 // nslifecycle takes no longer than the grace period, the ratio is infinite.

@@ -121,7 +121,7 @@ func (b *benchmark) measureAll(ctx context.Context) error {
 }
 
 // measureScenario prepares the environment of a scenario and measures it.
-func (b *benchmark) measureScenario(ctx context.Context, s scenario) error {
+func (b *benchmark) measureScenario(ctx context.Context, s scenario) (err error) {
 	harness.Say("Preparing: %s", s.title)
 	if err := b.cluster.setCRDs(ctx, s.crds); err != nil {
 		return err
@@ -130,6 +130,15 @@ func (b *benchmark) measureScenario(ctx context.Context, s scenario) error {
 		if err := b.cluster.setCrowd(ctx); err != nil {
 			return err
 		}
+	}
+	if s.isAggregated {
+		if b.cluster.aggregated, err = b.cluster.startAggregated(ctx, s.discoveryDelay); err != nil {
+			return err
+		}
+		defer func() {
+			err = errors.Join(err, b.cluster.aggregated.stop(ctx))
+			b.cluster.aggregated = nil
+		}()
 	}
 	idle := makeNames("bench-idle", s.idleNamespaces)
 	if err := b.cluster.createNamespaces(ctx, idle); err != nil {
@@ -223,6 +232,9 @@ func (b *benchmark) measureRemoval(
 		return result, err
 	}
 	expectedAhead := b.cluster.observer.expect(ahead)
+	if s.isAggregated {
+		b.cluster.aggregated.hang(ahead)
+	}
 	if err := b.cluster.deleteNamespaces(ctx, ahead); err != nil {
 		return result, fmt.Errorf("failed to delete namespaces: %w", err)
 	}
@@ -245,6 +257,9 @@ func (b *benchmark) measureRemoval(
 	}
 	if result, err = b.readCost(process); err != nil {
 		return result, err
+	}
+	if s.isAggregated {
+		b.cluster.aggregated.release()
 	}
 	for _, name := range ahead {
 		if err := b.cluster.release(ctx, name, s.aheadContent.held); err != nil {

@@ -37,7 +37,7 @@ func (r *report) find(name string, servers int) *line {
 func (r *report) missed() []string {
 	var names []string
 	for _, g := range goals() {
-		if _, result := g.evaluate(r.find(g.scenario, g.servers)); result == missed {
+		if _, result := g.evaluate(r); result == missed {
 			names = append(names, g.what)
 		}
 	}
@@ -234,7 +234,7 @@ func factor(from, to *line, side int, value func(*line) float64) float64 {
 func (r *report) goalTable() harness.Table {
 	table := harness.Table{Title: "Goals", Header: []string{"Measured", "Value", "Goal", "Result"}}
 	for _, g := range goals() {
-		value, result := g.evaluate(r.find(g.scenario, g.servers))
+		value, result := g.evaluate(r)
 		table.Rows = append(table.Rows, []string{g.what, g.format(value), g.formatLimit(), result})
 	}
 	return table

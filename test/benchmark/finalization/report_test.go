@@ -85,8 +85,45 @@ func TestGoals(t *testing.T) {
 			makeLine(amongTenThousand, 1, nil, []sample{{}}), math.NaN(), notMeasured},
 	} {
 		t.Run(name, func(t *testing.T) {
-			value, result := findGoal(t, test.what).evaluate(test.line)
+			measured := &report{}
+			if test.line != nil {
+				measured.lines = append(measured.lines, test.line)
+			}
+			value, result := findGoal(t, test.what).evaluate(measured)
 			isEqual := value == test.value || math.Abs(value-test.value) < 1e-9 || math.IsNaN(value) && math.IsNaN(test.value)
+			if !isEqual || result != test.result {
+				t.Errorf("The goal has value %v, result %s; want %v, %s", value, result, test.value, test.result)
+			}
+		})
+	}
+}
+
+// Goals with a reference compare the medians of nslifecycle in two cases.
+func TestGoalsWithAReference(t *testing.T) {
+	lineOf := func(name string, times ...time.Duration) *line {
+		l := makeLine(name, 1, []sample{makeSample(time.Hour, 1)}, nil)
+		for _, removed := range times {
+			l.samples[ours] = append(l.samples[ours], makeSample(removed, 1))
+		}
+		return l
+	}
+	alone := lineOf(emptyAlone, time.Second, 1100*time.Millisecond, time.Hour)
+	for name, test := range map[string]struct {
+		where  string
+		lines  []*line
+		value  float64
+		result string
+	}{
+		"hardly later":            {"behind stuck ones", []*line{alone, lineOf(behindStuck, 1600*time.Millisecond)}, 0.5, met},
+		"earlier":                 {"with slow discovery", []*line{alone, lineOf(slowDiscovery, time.Second)}, -0.1, met},
+		"later":                   {"beside 10,000 Events", []*line{alone, lineOf(besideEvents, 2600*time.Millisecond)}, 1.5, missed},
+		"alone was not measured":  {"beside a hanging aggregated API", []*line{lineOf(besideHangingAPI, 1)}, math.NaN(), notMeasured},
+		"only alone was measured": {"beside a hanging aggregated API", []*line{alone}, math.NaN(), notMeasured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := findGoal(t, "Another namespace "+test.where+": later than alone")
+			value, result := g.evaluate(&report{lines: test.lines})
+			isEqual := math.Abs(value-test.value) < 1e-9 || math.IsNaN(value) && math.IsNaN(test.value)
 			if !isEqual || result != test.result {
 				t.Errorf("The goal has value %v, result %s; want %v, %s", value, result, test.value, test.result)
 			}
