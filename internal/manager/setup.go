@@ -128,17 +128,17 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 	if !options.Controllers.Runs(Templates) {
 		return nil, setupInitializers(mgr, options, self, nil, nil)
 	}
-	objects, err := newTemplateCache(mgr, options.SystemNamespace)
+	system, err := addCache(mgr, apply.SystemCacheOptions(options.SystemNamespace))
 	if err != nil {
 		return nil, err
 	}
 	revisions := &apply.Revisions{
-		Client: mgr.GetClient(), Cached: objects, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
+		Client: mgr.GetClient(), Cached: system, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
 	}
-	if err := setupInitializers(mgr, options, self, objects, revisions); err != nil {
+	if err := setupInitializers(mgr, options, self, system, revisions); err != nil {
 		return nil, err
 	}
-	return setupTemplates(mgr, options, self, objects, revisions)
+	return setupTemplates(mgr, options, self, system, revisions)
 }
 
 // setupInitializers adds the reconcilers of initializers. The cache and the revisions of templates are nil without

@@ -24,23 +24,27 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 )
 
-// newTemplateCache adds the cache for the objects and the revisions of templates.
-func newTemplateCache(mgr ctrl.Manager, systemNamespace string) (cache.Cache, error) {
-	cacheOptions := apply.CacheOptions(systemNamespace)
-	cacheOptions.Scheme, cacheOptions.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
-	objects, err := cache.New(mgr.GetConfig(), cacheOptions)
+// addCache adds another cache to a manager.
+func addCache(mgr ctrl.Manager, options cache.Options) (cache.Cache, error) {
+	options.Scheme, options.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
+	added, err := cache.New(mgr.GetConfig(), options)
 	if err != nil {
-		return nil, fmt.Errorf("failed to create a cache for the objects of templates: %w", err)
+		return nil, fmt.Errorf("failed to create a cache for templates: %w", err)
 	}
-	if err := mgr.Add(objects); err != nil {
-		return nil, fmt.Errorf("failed to add the cache for the objects of templates: %w", err)
+	if err := mgr.Add(added); err != nil {
+		return nil, fmt.Errorf("failed to add a cache for templates: %w", err)
 	}
-	return objects, nil
+	return added, nil
 }
 
+// setupTemplates adds the reconcilers of templates. The cache has the options that apply.SystemCacheOptions returns.
 func setupTemplates(
-	mgr ctrl.Manager, options Options, self string, objects cache.Cache, revisions *apply.Revisions,
+	mgr ctrl.Manager, options Options, self string, system cache.Cache, revisions *apply.Revisions,
 ) (*validation.Validator, error) {
+	objects, err := addCache(mgr, apply.ObjectCacheOptions())
+	if err != nil {
+		return nil, err
+	}
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
@@ -70,15 +74,15 @@ func setupTemplates(
 			namespaces.Add(false, name)
 		}),
 		Grants:          &apply.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
-		ServiceAccounts: objects, Live: mgr.GetAPIReader(),
+		ServiceAccounts: system, Live: mgr.GetAPIReader(),
 		WatchPermissions: watchPermissions, SystemNamespace: options.SystemNamespace, FullPass: options.TemplateFullPass,
 	}
 	status := &controller.TemplateReconciler{
 		Client: mgr.GetClient(), Programs: programs, Applier: applier, Records: records, Clock: options.Clock,
-		Revisions: revisions, ServiceAccounts: objects, Requests: templates, Namespaces: namespaces,
+		Revisions: revisions, ServiceAccounts: system, Requests: templates, Namespaces: namespaces,
 		Recorder: mgr.GetEventRecorder(reportingController),
 		Authorizer: &authorization.Authorizer{
-			Client: mgr.GetClient(), ServiceAccounts: objects, DryRunner: writer, Revisions: revisions,
+			Client: mgr.GetClient(), ServiceAccounts: system, DryRunner: writer, Revisions: revisions,
 			SystemNamespace: options.SystemNamespace, Operator: permissions.SubjectOf(self), IsOperator: true,
 			Clock: options.Clock,
 		},
@@ -87,7 +91,7 @@ func setupTemplates(
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Applier: applier, Programs: programs, Records: records,
 		Clock:           options.ServerClock,
 		Recorder:        mgr.GetEventRecorder(reportingController),
-		ServiceAccounts: objects, SystemNamespace: options.SystemNamespace, Workers: options.TemplateWorkers,
+		ServiceAccounts: system, SystemNamespace: options.SystemNamespace, Workers: options.TemplateWorkers,
 		Requests: namespaces, Templates: templates,
 	}
 	applier.Sources = apply.NewSources(writer, mgr.GetAPIReader(), metadataClient, options.Clock,

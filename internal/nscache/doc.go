@@ -11,9 +11,10 @@
 // # What the manager keeps
 //
 //   - Namespaces: see above, plus the annotations that only holders of the verb "initialize" can change.
+//   - Strings that many Namespaces contain: 4,096 of at most 128 bytes (sharedStrings).
 //   - Metadata of CustomResourceDefinitions and APIServices: names, labels and versions (StripMetadata).
 //   - Objects of templates: names, the label and the UID that the operator has written, and hashes. A UID that is too
-//     long to be one is omitted (apply.CacheOptions).
+//     long to be one is omitted (apply.ObjectCacheOptions).
 //   - Sources of copies: names and versions; the copied data, at most 1 MiB each, which authors of templates choose.
 //   - ServiceAccounts, ControllerRevisions, the certificate of the webhooks, Leases of API servers, configurations,
 //     templates and policies: only administrators can write them.

@@ -38,6 +38,7 @@ func IsPartial(namespace *corev1.Namespace) bool {
 // BoundNamespace returns a transform of Namespaces that keeps the given annotations in any size, since only the
 // operator writes them. An annotation that the admission policies do not protect must not be one of them.
 func BoundNamespace(state []string) toolscache.TransformFunc {
+	var shared sharedStrings
 	return func(object any) (any, error) {
 		namespace, ok := object.(*corev1.Namespace)
 		if !ok || IsPartial(namespace) {
@@ -45,6 +46,7 @@ func BoundNamespace(state []string) toolscache.TransformFunc {
 		}
 		namespace.ManagedFields = nil
 		if sizeOf(namespace, state) <= maxSize {
+			shared.share(namespace)
 			return namespace, nil
 		}
 		return partial(namespace, state), nil

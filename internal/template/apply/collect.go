@@ -107,7 +107,7 @@ func (p *pass) prepareObject(ctx context.Context, selected *plan.Selected, objec
 	if err := p.Objects.ensure(ctx, kind); err != nil {
 		return err
 	}
-	current, err := p.Objects.get(ctx, kind, p.Namespace.Name, name)
+	current, err := p.Objects.get(kind, p.Namespace.Name, name)
 	if err != nil {
 		return err
 	}

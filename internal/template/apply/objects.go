@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,7 +26,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -34,9 +33,6 @@ import (
 )
 
 const (
-	// The marks in a summary.
-	markCounted, markCrowded = "counted", "crowded"
-
 	// OwnWriteTimeout is how long the response to a write replaces a cache that does not contain the
 	// object yet. The watch is late by milliseconds normally.
 	OwnWriteTimeout = 30 * time.Second
@@ -62,47 +58,45 @@ type Objects struct {
 	watched map[schema.GroupVersionKind]*watch
 }
 
-// CacheOptions returns the options of the cache. In addition to the objects of templates, it contains
-// the ServiceAccounts and ControllerRevisions in the system namespace.
-func CacheOptions(systemNamespace string) cache.Options {
-	hasTemplate, err := labels.NewRequirement(v1alpha1.LabelManagedByTemplate, selection.Exists, nil)
-	utilruntime.Must(err)
+// ObjectCacheOptions returns the options of the cache for NewObjects.
+func ObjectCacheOptions() cache.Options {
 	return cache.Options{
-		DefaultLabelSelector: labels.NewSelector().Add(*hasTemplate),
-		DefaultTransform:     stripObject,
-		NewInformer:          newInformer,
-		ByObject: map[client.Object]cache.ByObject{&corev1.ServiceAccount{}: {
-			// Templates can contain ServiceAccounts.
-			Namespaces: map[string]cache.Config{
-				systemNamespace:     {LabelSelector: labels.Everything(), Transform: cache.TransformStripManagedFields()},
-				cache.AllNamespaces: {},
-			},
-		}, &appsv1.ControllerRevision{}: {
-			Namespaces: map[string]cache.Config{systemNamespace: {}},
-			Transform:  cache.TransformStripManagedFields(),
-		}},
+		DefaultLabelSelector: hasTemplate(), DefaultTransform: compact, NewInformer: newInformer,
 	}
 }
 
-// newInformer omits the index by namespace of objects that are only read by name. It would be as large as the objects.
-func newInformer(
-	source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
-) toolscache.SharedIndexInformer {
-	if _, isListed := object.(*appsv1.ControllerRevision); !isListed {
-		indexers = toolscache.Indexers{}
+// SystemCacheOptions returns the options of a cache for the ServiceAccounts, and the revisions of templates, in the
+// system namespace.
+func SystemCacheOptions(systemNamespace string) cache.Options {
+	return cache.Options{
+		DefaultNamespaces: map[string]cache.Config{systemNamespace: {}},
+		DefaultTransform:  cache.TransformStripManagedFields(),
+		ByObject:          map[client.Object]cache.ByObject{&appsv1.ControllerRevision{}: {Label: hasTemplate()}},
 	}
-	return toolscache.NewSharedIndexInformer(source, object, resync, indexers)
+}
+
+func hasTemplate() labels.Selector {
+	requirement, err := labels.NewRequirement(v1alpha1.LabelManagedByTemplate, selection.Exists, nil)
+	utilruntime.Must(err)
+	return labels.NewSelector().Add(*requirement)
+}
+
+// newInformer omits the index by namespace, because objects are only read by name. It would be as large as the objects.
+func newInformer(
+	source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, _ toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	return toolscache.NewSharedIndexInformer(source, object, resync, toolscache.Indexers{})
 }
 
 // watch is the watch of a kind.
 type watch struct {
-	cache.Informer
+	toolscache.SharedIndexInformer
 	// used is when a pass has last used it.
 	used time.Time
 }
 
 // NewObjects returns Objects that use a cache. The cache must have the options that
-// CacheOptions returns.
+// ObjectCacheOptions returns.
 func NewObjects(
 	objects cache.Cache, records *Records, now clock.PassiveClock, changed func(namespace string),
 ) *Objects {
@@ -117,9 +111,13 @@ func (o *Objects) ensure(ctx context.Context, kind schema.GroupVersionKind) erro
 	defer o.mutex.Unlock()
 	watched, ok := o.watched[kind]
 	if !ok {
-		informer, err := o.cache.GetInformer(ctx, emptyObject(kind), cache.BlockUntilSynced(false))
+		found, err := o.cache.GetInformer(ctx, emptyObject(kind), cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
+		}
+		informer, isShared := found.(toolscache.SharedIndexInformer)
+		if !isShared {
+			return fmt.Errorf("failed to watch %s: the informer is a %T", kind.Kind, found)
 		}
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { o.notify(kind, object) },
@@ -129,7 +127,7 @@ func (o *Objects) ensure(ctx context.Context, kind schema.GroupVersionKind) erro
 		if err != nil {
 			return fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
 		}
-		watched = &watch{Informer: informer}
+		watched = &watch{SharedIndexInformer: informer}
 		o.watched[kind] = watched
 	}
 	watched.used = o.clock.Now()
@@ -149,7 +147,7 @@ func (o *Objects) retain(
 			continue
 		}
 		if needed[kind] {
-			o.notifyAll(ctx, kind)
+			o.notifyAll(watched)
 		}
 		// An object that the cache was not asked for cannot fail to be removed.
 		_ = o.cache.RemoveInformer(ctx, emptyObject(kind))
@@ -159,14 +157,11 @@ func (o *Objects) retain(
 }
 
 // notifyAll calls changed for all objects of a kind whose watch ends, because their deletions may not be observed.
-func (o *Objects) notifyAll(ctx context.Context, kind schema.GroupVersionKind) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := o.cache.List(ctx, list); err != nil {
-		log.FromContext(ctx).Error(err, "Failed to list the objects of a kind that is not served", "kind", kind.Kind)
-	}
-	for i := range list.Items {
-		o.changed(list.Items[i].Namespace)
+func (o *Objects) notifyAll(watched *watch) {
+	for _, object := range watched.GetStore().List() {
+		if known, ok := object.(*cachedObject); ok {
+			o.changed(known.namespace())
+		}
 	}
 }
 
@@ -179,23 +174,21 @@ func emptyObject(kind schema.GroupVersionKind) client.Object {
 	return object
 }
 
-// get returns the metadata of an object, or nil if it does not exist.
-func (o *Objects) get(
-	ctx context.Context, kind schema.GroupVersionKind, namespace, name string,
-) (*plan.Observed, error) {
+// get returns what is known of an object, or nil if it does not exist.
+func (o *Objects) get(kind schema.GroupVersionKind, namespace, name string) (*plan.Observed, error) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	if _, ok := o.watched[kind]; !ok {
+	watched, ok := o.watched[kind]
+	if !ok {
 		return nil, template.NotSyncedUnless(false, kind.Kind)
 	}
-	object := emptyObject(kind)
-	err := o.cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
-	if client.IgnoreNotFound(err) != nil {
+	found, _, err := watched.GetStore().GetByKey(toolscache.NewObjectName(namespace, name).String())
+	if err != nil {
 		return nil, fmt.Errorf("failed to get %s %q from the cache: %w", kind.Kind, name, err)
 	}
 	var current *plan.Observed
-	if !apierrors.IsNotFound(err) {
-		current = observe(object)
+	if known, ok := found.(*cachedObject); ok {
+		current = known.observed()
 	}
 	return o.records.newest(namespace, template.ObjectKey{Kind: kind.GroupKind(), Name: name}, current, o.clock.Now()), nil
 }
@@ -204,52 +197,41 @@ func (o *Objects) get(
 func (o *Objects) record(
 	kind schema.GroupVersionKind, namespace string, response *metav1.PartialObjectMetadata,
 ) *plan.Observed {
-	result := observe(&metav1.PartialObjectMetadata{ObjectMeta: strip(&response.ObjectMeta)})
+	result := observe(&response.ObjectMeta)
 	o.records.wrote(namespace, template.ObjectKey{Kind: kind.GroupKind(), Name: response.Name}, *result, o.clock.Now())
 	return result
 }
 
 // notify ignores the events of the operator's own writes.
 func (o *Objects) notify(kind schema.GroupVersionKind, object any) {
-	current, ok := object.(client.Object)
+	current, ok := object.(*cachedObject)
 	if !ok {
 		return
 	}
-	key := template.ObjectKey{Kind: kind.GroupKind(), Name: current.GetName()}
-	if o.records.isOwnWrite(current.GetNamespace(), key, current.GetResourceVersion()) {
+	namespace, key := current.namespace(), template.ObjectKey{Kind: kind.GroupKind(), Name: current.name.Value()}
+	if o.records.isOwnWrite(namespace, key, current.observed().ResourceVersion) {
 		return
 	}
-	o.changed(current.GetNamespace())
+	o.changed(namespace)
 }
 
 func (o *Objects) notifyDeleted(kind schema.GroupVersionKind, object any) {
 	if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}
-	deleted, ok := object.(client.Object)
+	deleted, ok := object.(*cachedObject)
 	if !ok {
 		return
 	}
-	key := template.ObjectKey{Kind: kind.GroupKind(), Name: deleted.GetName()}
-	o.records.deleted(deleted.GetNamespace(), key, deleted.GetUID())
-	o.changed(deleted.GetNamespace())
+	namespace, key := deleted.namespace(), template.ObjectKey{Kind: kind.GroupKind(), Name: deleted.name.Value()}
+	o.records.deleted(namespace, key, deleted.observed().UID)
+	o.changed(namespace)
 }
 
 // isNewer reports whether a resource version is newer than another one (KEP-5504).
 func isNewer(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order > 0
-}
-
-// observe returns what strip has kept of an object.
-func observe(object client.Object) *plan.Observed {
-	parts := append(strings.SplitN(object.GetGenerateName(), separator, 4), "", "", "")
-	return &plan.Observed{
-		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
-		IsTerminating: object.GetDeletionTimestamp() != nil, Fields: parts[0],
-		IsCounted: strings.Contains(parts[1], markCounted), IsCrowded: strings.Contains(parts[1], markCrowded),
-		Template: parts[2], NamespaceUID: types.UID(parts[3]),
-	}
 }
 
 // fieldsOf returns the hash of the managedFields entry of a template, including its time: if a client
@@ -271,46 +253,77 @@ func fieldsOf(entries []metav1.ManagedFieldsEntry, templateName string) string {
 // maxUID is the length of a UID. Annotations of tenants can have any size.
 const maxUID = 36
 
-// separator is not a character of a hash, of a label or of a mark. The rest is the UID of the Namespace.
-const separator = "/"
+// observe returns what the operator reads of the metadata of an object.
+func observe(metadata *metav1.ObjectMeta) *plan.Observed {
+	observed := &plan.Observed{
+		UID: metadata.UID, ResourceVersion: metadata.ResourceVersion,
+		Template:      metadata.Labels[v1alpha1.LabelManagedByTemplate],
+		NamespaceUID:  types.UID(metadata.Annotations[v1alpha1.AnnotationNamespaceUID]),
+		IsTerminating: metadata.DeletionTimestamp != nil, IsCrowded: plan.IsCrowded(metadata.ManagedFields),
+	}
+	if len(observed.NamespaceUID) > maxUID {
+		observed.NamespaceUID = "" // It is not the UID of a Namespace.
+	}
+	observed.Fields = fieldsOf(metadata.ManagedFields, observed.Template)
+	return observed
+}
 
-// strip returns only the metadata that observe reads. Its summary is in the field GenerateName, which nothing else
-// reads: a map of labels or annotations needs as much memory as everything else.
-func strip(metadata *metav1.ObjectMeta, marks ...string) metav1.ObjectMeta {
-	owner := metadata.Labels[v1alpha1.LabelManagedByTemplate]
-	namespaceUID := metadata.Annotations[v1alpha1.AnnotationNamespaceUID]
-	if len(namespaceUID) > maxUID {
-		namespaceUID = "" // It is not the UID of a Namespace.
+// cachedObject is what the cache keeps of an object. There can be hundreds of thousands, so the texts that most objects
+// have in common are shared, and all others are one text.
+type cachedObject struct {
+	name, template unique.Handle[string]
+	// text is the namespace, the UID, the resourceVersion, the UID of the Namespace and Fields, and ends has the ends of
+	// all but the last.
+	text                                string
+	ends                                [4]uint32
+	isTerminating, isCounted, isCrowded bool
+}
+
+// compact is the transform of the cache. The cache also calls it for its results.
+func compact(object any) (any, error) {
+	switch full := object.(type) {
+	case *metav1.PartialObjectMetadata:
+		return newCachedObject(&full.ObjectMeta, false), nil
+	case *corev1.ResourceQuota:
+		return newCachedObject(&full.ObjectMeta, isCounted(full)), nil
 	}
-	if plan.IsCrowded(metadata.ManagedFields) {
-		marks = append(marks, markCrowded)
+	return object, nil
+}
+
+func newCachedObject(metadata *metav1.ObjectMeta, isCounted bool) *cachedObject {
+	observed := observe(metadata)
+	result := &cachedObject{
+		name: unique.Make(metadata.Name), template: unique.Make(observed.Template),
+		isTerminating: observed.IsTerminating, isCounted: isCounted, isCrowded: observed.IsCrowded,
 	}
-	return metav1.ObjectMeta{
-		Name: metadata.Name, Namespace: metadata.Namespace, UID: metadata.UID,
-		ResourceVersion: metadata.ResourceVersion, DeletionTimestamp: metadata.DeletionTimestamp,
-		GenerateName: strings.Join([]string{
-			fieldsOf(metadata.ManagedFields, owner), strings.Join(marks, ","), owner, namespaceUID,
-		}, separator),
+	parts := []string{
+		metadata.Namespace, string(observed.UID), observed.ResourceVersion, string(observed.NamespaceUID), observed.Fields,
+	}
+	result.text = strings.Join(parts, "")
+	end := 0
+	for i := range result.ends {
+		end += len(parts[i])
+		result.ends[i] = uint32(end)
+	}
+	return result
+}
+
+func (c *cachedObject) namespace() string { return c.text[:c.ends[0]] }
+
+func (c *cachedObject) observed() *plan.Observed {
+	return &plan.Observed{
+		UID: types.UID(c.text[c.ends[0]:c.ends[1]]), ResourceVersion: c.text[c.ends[1]:c.ends[2]],
+		Template: c.template.Value(), NamespaceUID: types.UID(c.text[c.ends[2]:c.ends[3]]), Fields: c.text[c.ends[3]:],
+		IsTerminating: c.isTerminating, IsCounted: c.isCounted, IsCrowded: c.isCrowded,
 	}
 }
 
-// stripObject is the transform of the cache. The cache also calls it for stripped objects, which have no
-// creation time.
-func stripObject(object any) (any, error) {
-	if metadata, ok := object.(metav1.Object); ok && metadata.GetCreationTimestamp().Time.IsZero() {
-		return object, nil
+// GetObjectMeta implements metav1.ObjectMetaAccessor for informers.
+func (c *cachedObject) GetObjectMeta() metav1.Object {
+	observed := c.observed()
+	return &metav1.ObjectMeta{
+		Namespace: c.namespace(), Name: c.name.Value(), UID: observed.UID, ResourceVersion: observed.ResourceVersion,
 	}
-	switch full := object.(type) {
-	case *metav1.PartialObjectMetadata:
-		return &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: strip(&full.ObjectMeta)}, nil
-	case *corev1.ResourceQuota:
-		var marks []string
-		if isCounted(full) {
-			marks = append(marks, markCounted)
-		}
-		return &corev1.ResourceQuota{ObjectMeta: strip(&full.ObjectMeta, marks...)}, nil
-	}
-	return object, nil
 }
 
 // isCounted reports whether kube-controller-manager has counted a ResourceQuota.

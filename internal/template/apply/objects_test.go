@@ -7,11 +7,11 @@ import (
 	"context"
 	"testing"
 	"time"
+	"unsafe"
 
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,9 +35,14 @@ type fakeCache struct {
 	removed []string
 }
 
-type fakeInformer struct{ cache.Informer }
+type fakeInformer struct {
+	toolscache.SharedIndexInformer
+	store toolscache.Store
+}
 
 func (fakeInformer) HasSynced() bool { return true }
+
+func (i fakeInformer) GetStore() toolscache.Store { return i.store }
 
 func (fakeInformer) AddEventHandler(
 	toolscache.ResourceEventHandler,
@@ -45,16 +50,13 @@ func (fakeInformer) AddEventHandler(
 	return nil, nil
 }
 
+// GetInformer returns an informer with the object for each kind.
 func (c *fakeCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return fakeInformer{}, nil
-}
-
-// List returns the object for each kind.
-func (c *fakeCache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if c.object != nil {
-		list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{*c.object}
+	store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+	if c.object == nil {
+		return fakeInformer{store: store}, nil
 	}
-	return nil
+	return fakeInformer{store: store}, store.Add(compacted(c.object))
 }
 
 func (c *fakeCache) RemoveInformer(_ context.Context, object client.Object) error {
@@ -62,16 +64,11 @@ func (c *fakeCache) RemoveInformer(_ context.Context, object client.Object) erro
 	return nil
 }
 
-func (c *fakeCache) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	if c.object == nil {
-		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
-	}
-	stripped, err := stripObject(c.object)
-	if err != nil {
-		return err
-	}
-	stripped.(*metav1.PartialObjectMetadata).DeepCopyInto(object.(*metav1.PartialObjectMetadata))
-	return nil
+// compacted returns what the cache keeps of an object.
+func compacted(object client.Object) *cachedObject {
+	kept, _ := compact(object)
+	again, _ := compact(kept) // The cache transforms objects again.
+	return again.(*cachedObject)
 }
 
 // objectWith returns an object of template "a" as the API server returns it.
@@ -81,7 +78,6 @@ func objectWith(resourceVersion string, created time.Time) *metav1.PartialObject
 		CreationTimestamp: metav1.NewTime(created),
 		Labels:            map[string]string{v1alpha1.LabelManagedByTemplate: "a", "other": "x"},
 		Annotations:       map[string]string{v1alpha1.AnnotationNamespaceUID: namespaceUID},
-		GenerateName:      "forged",
 		ManagedFields: []metav1.ManagedFieldsEntry{
 			entryOf("rival", metav1.ManagedFieldsOperationApply, "", "{}"),
 			entryOf(template.FieldManager("a"), metav1.ManagedFieldsOperationApply, "", `{"f:data":{}}`),
@@ -125,25 +121,25 @@ func TestOwnWrites(t *testing.T) {
 			records := recordsAt(now)
 			record := records.Begin(namespaceWith("1", ""))
 			objects := NewObjects(&fakeCache{object: test.cached}, records, clock, func(n string) { notified = append(notified, n) })
-			_, err := objects.get(t.Context(), configMaps, "ns", "config")
+			_, err := objects.get(configMaps, "ns", "config")
 			g.Expect(err).To(MatchError(template.ErrNotSynced), "the kind is not watched yet")
 			g.Expect(objects.ensure(t.Context(), configMaps)).To(Succeed())
 			objects.record(configMaps, "ns", objectWith("10", now))
 			if test.deleted != nil {
-				objects.notifyDeleted(configMaps, toolscache.DeletedFinalStateUnknown{Obj: test.deleted})
+				objects.notifyDeleted(configMaps, toolscache.DeletedFinalStateUnknown{Obj: compacted(test.deleted)})
 				g.Expect(notified).To(HaveLen(1))
 			}
 			clock.SetTime(now.Add(test.elapsed))
-			current, err := objects.get(t.Context(), configMaps, "ns", "config")
+			current, err := objects.get(configMaps, "ns", "config")
 			g.Expect(err).NotTo(HaveOccurred())
 			if test.want == "" {
 				g.Expect(current).To(BeNil())
 				return
 			}
 			g.Expect(current.ResourceVersion).To(Equal(test.want))
-			objects.notify(configMaps, objectWith("10", now))
+			objects.notify(configMaps, compacted(objectWith("10", now)))
 			notifiedBefore := len(notified)
-			objects.notify(configMaps, objectWith("12", now))
+			objects.notify(configMaps, compacted(objectWith("12", now)))
 			g.Expect(notified).To(HaveLen(notifiedBefore + 1))
 			records.End(record)
 			records.Forget("ns")
@@ -159,11 +155,11 @@ func TestOwnWritesAreNotNotified(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(now)
 	objects := NewObjects(&fakeCache{}, records, clock, func(string) { t.Error("notified") })
 	objects.record(configMaps, "ns", objectWith("10", now))
-	objects.notify(configMaps, objectWith("10", now))
+	objects.notify(configMaps, compacted(objectWith("10", now)))
 	g.Expect(records.AwaitsWrites(record)).To(BeTrue())
 	g.Expect(objects.ensure(t.Context(), configMaps)).To(Succeed())
 	clock.SetTime(now.Add(OwnWriteTimeout + 1))
-	g.Expect(objects.get(t.Context(), configMaps, "ns", "config")).To(BeNil(), "the object was deleted before it was observed")
+	g.Expect(objects.get(configMaps, "ns", "config")).To(BeNil(), "the object was deleted before it was observed")
 	g.Expect(records.AwaitsWrites(record)).To(BeFalse())
 }
 
@@ -231,26 +227,25 @@ func TestFieldsOf(t *testing.T) {
 	}
 }
 
-func TestStripObject(t *testing.T) {
+func TestCompact(t *testing.T) {
 	g, full := NewWithT(t), objectWith("10", time.Now())
 	want := &plan.Observed{
-		UID: objectUID, ResourceVersion: "10", Template: "a", NamespaceUID: namespaceUID, Fields: fieldsOf(full.ManagedFields, "a"),
+		UID: objectUID, ResourceVersion: "10", Template: "a", NamespaceUID: namespaceUID,
+		Fields: fieldsOf(full.ManagedFields, "a"),
 	}
-	stripped, err := stripObject(full)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(observe(stripped.(client.Object))).To(Equal(want))
-	g.Expect(stripped.(client.Object).GetLabels()).To(BeEmpty(), "maps need much memory")
-	g.Expect(stripped.(client.Object).GetAnnotations()).To(BeEmpty())
-	again, err := stripObject(stripped)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(observe(again.(client.Object))).To(Equal(want), "the cache strips objects twice")
+	g.Expect(compacted(full).observed()).To(Equal(want))
+	g.Expect(toolscache.MetaNamespaceKeyFunc(compacted(full))).To(Equal("ns/config"))
+	g.Expect(int(unsafe.Sizeof(cachedObject{}))).To(BeNumerically("<=", 64), "there can be hundreds of thousands")
+	// An aggregated API server can return any metadata.
+	g.Expect(compacted(&metav1.PartialObjectMetadata{}).observed()).To(Equal(&plan.Observed{}))
+	full.UID, full.ResourceVersion, full.DeletionTimestamp = "x/10", "", ptr.To(metav1.Now())
+	want.UID, want.ResourceVersion, want.IsTerminating = "x/10", "", true
+	g.Expect(compacted(full).observed()).To(Equal(want))
 	for len(full.ManagedFields) <= 64 {
 		g.Expect(plan.IsCrowded(full.ManagedFields)).To(BeFalse())
 		full.ManagedFields = append(full.ManagedFields, full.ManagedFields[0])
 	}
-	stripped, err = stripObject(full)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(observe(stripped.(client.Object)).IsCrowded).To(BeTrue())
+	g.Expect(compacted(full).observed().IsCrowded).To(BeTrue())
 	hard := corev1.ResourceList{"pods": resource.MustParse("1")}
 	for name, test := range map[string]struct {
 		spec, status corev1.ResourceList
@@ -262,9 +257,7 @@ func TestStripObject(t *testing.T) {
 	} {
 		quota := &corev1.ResourceQuota{ObjectMeta: full.ObjectMeta}
 		quota.Spec.Hard, quota.Status.Hard = test.spec, test.status
-		stripped, err := stripObject(quota)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(observe(stripped.(client.Object)).IsCounted).To(Equal(test.want), name)
+		g.Expect(compacted(quota).observed().IsCounted).To(Equal(test.want), name)
 	}
 }
 

@@ -82,7 +82,7 @@ func (r *Records) Begin(namespace *corev1.Namespace) *Record {
 		known = nil
 	}
 	if known == nil {
-		known = &Record{name: namespace.Name, uid: namespace.UID, slots: map[types.UID]slot{}}
+		known = &Record{name: namespace.Name, uid: namespace.UID}
 		r.byName[namespace.Name] = known
 	}
 	known.isBusy = true

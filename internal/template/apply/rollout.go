@@ -119,10 +119,15 @@ func (r *Records) next(
 		reserved = slot{current.limiter, now.Add(current.limiter.ReserveN(now, 1).DelayFrom(now))}
 	}
 	if delay := reserved.at.Sub(now); delay > 0 {
+		if record.slots == nil {
+			record.slots = map[types.UID]slot{}
+		}
 		record.slots[uid] = reserved
 		return recorded.Newest(), delay, nil
 	}
-	delete(record.slots, uid)
+	if delete(record.slots, uid); len(record.slots) == 0 {
+		record.slots = nil // An empty map would keep its memory.
+	}
 	return revision, 0, nil
 }
 
