@@ -318,7 +318,7 @@ func (c *cachedObject) observed() *plan.Observed {
 	}
 }
 
-// GetObjectMeta implements metav1.ObjectMetaAccessor for informers.
+// GetObjectMeta returns the metadata that informers read.
 func (c *cachedObject) GetObjectMeta() metav1.Object {
 	observed := c.observed()
 	return &metav1.ObjectMeta{
