@@ -174,7 +174,7 @@ func emptyObject(kind schema.GroupVersionKind) client.Object {
 	return object
 }
 
-// get returns what is known of an object, or nil if it does not exist.
+// get returns the state of an object in the cache, or nil if it does not exist.
 func (o *Objects) get(kind schema.GroupVersionKind, namespace, name string) (*plan.Observed, error) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
@@ -269,7 +269,7 @@ func observe(metadata *metav1.ObjectMeta) *plan.Observed {
 }
 
 // cachedObject is what the cache keeps of an object. There can be hundreds of thousands, so the texts that most objects
-// have in common are shared, and all others are one text.
+// have in common are shared, and the rest is one text.
 type cachedObject struct {
 	name, template unique.Handle[string]
 	// text is the namespace, the UID, the resourceVersion, the UID of the Namespace and Fields, and ends has the ends of
