@@ -112,10 +112,10 @@ spec:
          !(variables.oldLabels[?'nslifecycle.dev/template'].orValue('') == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.oldLabels" "isUnnamed" ""}}) ||
          (variables.chosen == t.name || {{include "selects" "selector" "t.namespaceSelector" "labels" "variables.labels" "isUnnamed" ""}})
          ? [] : ['template "' + t.name + '" locks labels or annotations, and would no longer select the namespace']))
-  # The selected templates that declare parameters, and, for their limits, which bound the cost of the rules below, the total
-  # length of the patterns and the number of lists.
   - name: parameterized
     expression: "variables.templates.filter(t, has(t.parameters))"
+  # The total length of the patterns, and the number of lists. The limits of these and of the number of keys bound the
+  # cost of the rules below.
   - name: patternLength
     expression: >-
       variables.parameterized.map(t, t.parameters.map(p, p.?pattern.orValue('').size()).sum()).sum()

@@ -54,7 +54,6 @@ type request struct {
 	Verbs        []string // On namespaces, apart from those of every user.
 	Operation    admission.Operation
 	Resource     metav1.GroupVersionResource
-	Subresource  string
 	FieldManager string
 	Object       *unstructured.Unstructured
 	OldObject    *unstructured.Unstructured
@@ -135,7 +134,7 @@ func (r *request) attributes(t testing.TB) *admission.VersionedAttributes {
 	attributes := &admission.VersionedAttributes{
 		VersionedKind: kind,
 		Attributes: admission.NewAttributesRecord(object, old, kind, namespace, r.Object.GetName(),
-			schema.GroupVersionResource(r.Resource), r.Subresource, r.Operation,
+			schema.GroupVersionResource(r.Resource), "", r.Operation,
 			&metav1.PatchOptions{FieldManager: r.FieldManager}, false,
 			&user.DefaultInfo{Name: r.User, Groups: r.Groups}),
 	}
@@ -352,8 +351,11 @@ func (p *policy) parts(
 			results, _, err := p.validations.ForInput(
 				p.compiler.CreateContext(ctx), attributes, admitted, inputs, namespace, celconfig.RuntimeCELCostBudget)
 			for i, result := range results {
-				if result.Error != nil || result.EvalResult.Value() != true {
-					return fmt.Errorf("validation %d: %v, %w", i+1, result.EvalResult, result.Error)
+				if result.Error != nil {
+					return fmt.Errorf("validation %d: %w", i+1, result.Error)
+				}
+				if result.EvalResult.Value() != true {
+					return fmt.Errorf("validation %d rejects the request", i+1)
 				}
 			}
 			return err
