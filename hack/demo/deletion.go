@@ -23,7 +23,7 @@ import (
 
 // The names of the second namespace, its manifests and its objects.
 const (
-	deletedName = "development"
+	deletedName = "demo-development"
 	deletedFile = "hack/demo/manifests/development.yaml"
 	contentFile = "hack/demo/manifests/content.yaml"
 	// heldName is the name of the StatefulSet that has the finalizer.

@@ -158,7 +158,7 @@ func (d *demo) start(ctx context.Context) error {
 	if d.log != "" {
 		d.out.say("  Log file: %s", d.log)
 	}
-	if d.manager, err = controlPlane.StartManager(ctx, func(o *manager.Options) { o.Hold = options }); err != nil {
+	if d.manager, err = controlPlane.StartLeaders(ctx, func(o *manager.Options) { o.Hold = options }); err != nil {
 		return err
 	}
 	d.stops = append(d.stops, d.manager.Stop)
@@ -309,17 +309,17 @@ administrator, or as %s:
 	d.out.say(`
 Commands to try as the user:
 
-  kubectl create namespace team-b
-  kubectl wait --for=condition=Ready namespace/team-b
-  kubectl describe namespace team-b
+  kubectl create namespace %[1]s
+  kubectl wait --for=condition=Ready namespace/%[1]s
+  kubectl describe namespace %[1]s
 
 Commands to try as the administrator, who has the "initialize" verb and can write at any time:
 
   kubectl get namespaceinitializerset effective --output=yaml
   kubectl edit namespaceinitializerconfiguration policy
-  kubectl label namespace team-b nslifecycle.dev/initializing=true
-  kubectl delete namespace team-b
+  kubectl label namespace %[1]s nslifecycle.dev/initializing=true
+  kubectl delete namespace %[1]s
 
 No kubelet and no kube-controller-manager run here, so Pods are never started, the manager
-finalizes namespaces, and quotas do not count what is deleted.`)
+finalizes namespaces, and quotas do not count what is deleted.`, nextName)
 }

@@ -40,6 +40,10 @@ func TestTour(t *testing.T) {
 	if !d.isComplete && !t.Failed() {
 		t.Errorf("The tour ended prematurely:\n%s", &output)
 	}
+	if d.isComplete {
+		runCheck(t, d)
+		runPages(t, d)
+	}
 	stopAndCheck(t, d, temporary)
 }
 

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	searchName = "shop"
+	searchName = "demo-search"
 	// The manifests of the example, relative to the root of the repository. No Pods run here,
 	// so the Deployments are omitted.
 	searchManifests     = "examples/search-index/manifests"

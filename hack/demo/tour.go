@@ -23,9 +23,12 @@ import (
 )
 
 const (
-	namespaceName = "team-a"
-	// shopFile is relative to the root of the repository.
-	shopFile = "hack/demo/manifests/shop.yaml"
+	namespaceName = "demo-team"
+	// nextName is the name of the namespace in the commands that the demo proposes.
+	nextName = "demo-next"
+	// appliedName is the name of the namespace in appliedFile, which is relative to the root of the repository.
+	appliedName = "demo-shop"
+	appliedFile = "hack/demo/manifests/shop.yaml"
 	// stepTimeout is the maximum duration of a step of the tour.
 	stepTimeout  = time.Minute
 	pollInterval = 50 * time.Millisecond
@@ -189,6 +192,6 @@ func (d *demo) showApply(ctx context.Context) error {
 	d.out.heading("A namespace and its content, with one command")
 	d.out.say("The user has no permissions in the new namespace until its first initializer grants them. The\n" +
 		"API server asks the authorization webhook, which waits, and then repeats the answer of RBAC.")
-	_, err := d.show(ctx, d.user, "apply", "-f", shopFile)
+	_, err := d.show(ctx, d.user, "apply", "-f", appliedFile)
 	return err
 }

@@ -98,7 +98,7 @@ func (c *Checker) checkLeader(ctx context.Context) error {
 	var lease coordinationv1.Lease
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.SystemNamespace, Name: c.LeaseName}, &lease)
 	if apierrors.IsNotFound(err) {
-		return errors.New(msgNoLease(c.SystemNamespace))
+		return errors.New(msgNoLease(c.SystemNamespace, c.LeaseName))
 	}
 	if err != nil {
 		return fmt.Errorf("failed to get Lease %q in namespace %q: %w", c.LeaseName, c.SystemNamespace, err)

@@ -34,7 +34,7 @@ func TestCheckLeader(t *testing.T) {
 		lease *coordinationv1.Lease
 		want  string
 	}{
-		"no Lease":                  {want: msgNoLease("system")},
+		"no Lease":                  {want: msgNoLease("system", "lease")},
 		"released Lease":            {lease: lease("", now), want: msgLeaderStopped},
 		"Lease without a holder":    {lease: &coordinationv1.Lease{ObjectMeta: lease("", now).ObjectMeta}, want: msgLeaderStopped},
 		"expired Lease":             {lease: lease("pod", now.Add(-16*time.Second)), want: msgLeaseExpired("pod", now.Add(-16*time.Second))},

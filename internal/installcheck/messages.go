@@ -48,9 +48,10 @@ func msgNoCertificate(webhook string) string {
 	return fmt.Sprintf("webhook %s has no caBundle: no certificate has been issued yet", webhook)
 }
 
-func msgNoLease(namespace string) string {
-	return fmt.Sprintf("no manager in namespace %q has been elected as leader yet; run: %s",
-		namespace, shell.Command("kubectl --namespace=%s get pods", namespace))
+func msgNoLease(namespace, lease string) string {
+	return fmt.Sprintf("no manager has acquired Lease %q in namespace %q; a manager with --leader-elect=false does not "+
+		"acquire it; for managers in the cluster, run: %s",
+		lease, namespace, shell.Command("kubectl --namespace=%s get pods", namespace))
 }
 
 func msgLeaseExpired(holder string, renewed time.Time) string {

@@ -45,6 +45,8 @@ type process struct {
 	options manager.Options
 	// admin gives the webhooks the address of the process.
 	admin *rest.Config
+	// lease is the name of the Lease that the process holds; empty without leader election.
+	lease string
 }
 
 // StartManager runs the operator until Stop is called, as config/default does: the admission controller with its own
@@ -61,6 +63,36 @@ func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*manage
 func (c *ControlPlane) StartManagerAs(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {
+	processes, err := c.processes(ctx, restConfig, changes...)
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, processes...)
+}
+
+// StartLeaders is like StartManager, with the leader election of config/default. Each process must become the leader.
+func (c *ControlPlane) StartLeaders(ctx context.Context, changes ...func(*manager.Options)) (*Manager, error) {
+	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	processes, err := c.processes(ctx, restConfig, changes...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range processes {
+		processes[i].lease = "nslifecycle.dev"
+		if processes[i].options.Controllers.Runs(manager.Admission) {
+			processes[i].lease = "admission.nslifecycle.dev"
+		}
+	}
+	return start(ctx, processes...)
+}
+
+// processes returns the processes of config/default.
+func (c *ControlPlane) processes(
+	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
+) ([]process, error) {
 	options := newOptions(changes...)
 	main := options
 	main.Controllers = manager.Controllers{}
@@ -82,7 +114,7 @@ func (c *ControlPlane) StartManagerAs(
 		}
 		processes = append(processes, admission)
 	}
-	return start(ctx, processes...)
+	return processes, nil
 }
 
 // WithoutAdmission is the flag of the manager in config/default: the admission controller runs in another process.
@@ -107,14 +139,14 @@ func (c *ControlPlane) admissionProcess(ctx context.Context, options manager.Opt
 	options.Controllers = manager.Controllers{manager.Admission: true}
 	options.ProbeAddress, options.Metrics = "", manager.MetricsOptions{}
 	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, AdmissionAccount)
-	return process{restConfig, options, c.Admin}, err
+	return process{config: restConfig, options: options, admin: c.Admin}, err
 }
 
 // RunManager runs all selected controllers with one configuration, as a process outside the cluster does.
 func RunManager(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {
-	return start(ctx, process{restConfig, newOptions(changes...), restConfig})
+	return start(ctx, process{config: restConfig, options: newOptions(changes...), admin: restConfig})
 }
 
 func newOptions(changes ...func(*manager.Options)) manager.Options {
@@ -165,6 +197,13 @@ func start(ctx context.Context, processes ...process) (*Manager, error) {
 			return nil, errors.Join(errors.New("the manager's caches did not sync within 2 minutes"), running.Stop())
 		}
 	}
+	for _, mgr := range managers {
+		select {
+		case <-mgr.Elected():
+		case <-syncContext.Done():
+			return nil, errors.Join(errors.New("a manager did not become the leader within 2 minutes"), running.Stop())
+		}
+	}
 	return running, nil
 }
 
@@ -178,6 +217,8 @@ func (p *process) setup(ctx context.Context) (ctrl.Manager, error) {
 		NewClient:              nscache.NewClient,
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
+		LeaderElection:         p.lease != "", LeaderElectionID: p.lease, LeaderElectionNamespace: SystemNamespace,
+		LeaderElectionReleaseOnCancel: true,
 		// The tests start several managers in one process.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
