@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 // Values of the dashboard's variables.
@@ -272,6 +273,58 @@ func alerts() (ruleFile, []rule) {
 // in parentheses.
 var metricName = regexp.MustCompile(`\b([a-z]+(?:_[a-z0-9]+)+)(?:\{|\[|\))`)
 
+var (
+	// controllerFilter and leaseFilter match the names that a query selects.
+	controllerFilter = regexp.MustCompile(`controller=~"([^"]+)"`)
+	leaseFilter      = regexp.MustCompile(`leader_election_master_status\{[^}]*name=~"([^"]+)"`)
+	// controllerName matches the name of a controller in code, without the number of a certificate controller.
+	controllerName = regexp.MustCompile(`ControllerName(?: +=|:) +(?:fmt\.Sprintf\()?"([a-z-]+)`)
+	leaseName      = regexp.MustCompile(`--leader-elect-resource-name=(\S+)`)
+)
+
+// controllers returns the names of the controllers in the code, which include those of the running processes.
+func controllers(ctx context.Context) []string {
+	GinkgoHelper()
+	names := map[string]bool{}
+	for _, pattern := range []string{"internal/controller/*.go", "internal/webhooks/*.go"} {
+		files, err := filepath.Glob(filepath.Join(controlplane.Root(), pattern))
+		Expect(err).NotTo(HaveOccurred())
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			for _, match := range controllerName.FindAllStringSubmatch(string(content), -1) {
+				names[match[1]] = true
+			}
+		}
+	}
+	for _, running := range []families{second, admission.scrape(ctx)} {
+		for _, metric := range running["controller_runtime_reconcile_total"].GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "controller" {
+					Expect(names).To(HaveKey(strings.TrimRight(label.GetValue(), "0123456789")))
+				}
+			}
+		}
+	}
+	Expect(names).To(And(HaveKey("admission"), HaveKey("namespace-expiry"), HaveKey("webhook-certificate-")))
+	return slices.Sorted(maps.Keys(names))
+}
+
+// leases returns the names of the Leases of the Deployments in config and in the chart. Each Deployment serves metrics.
+func leases(ctx context.Context) []string {
+	GinkgoHelper()
+	names := []string{"nslifecycle.dev"}
+	manifest, err := cluster.Kubectl(ctx, cluster.Admin.Config, "kustomize", framework.Variant("separate-finalization"))
+	Expect(err).NotTo(HaveOccurred())
+	deployments := strings.Count(manifest, "\nkind: Deployment\n")
+	Expect(strings.Count(manifest, "- --metrics-bind-address=")).To(Equal(deployments))
+	for _, match := range leaseName.FindAllStringSubmatch(manifest, -1) {
+		names = append(names, match[1])
+	}
+	Expect(names).To(HaveLen(deployments))
+	return names
+}
+
 var _ = Describe("The alerts", func() {
 	It("pass their unit tests", func(ctx context.Context) {
 		spec, _ := alerts()
@@ -343,6 +396,27 @@ var _ = Describe("The alerts", func() {
 			}
 		}
 		Expect(commands).To(BeNumerically(">=", 9))
+	})
+
+	It("query, as the dashboard does, the metrics of every controller and every Lease", func(ctx context.Context) {
+		_, rules := alerts()
+		var asked []string
+		for _, rule := range rules {
+			asked = append(asked, rule.Expr)
+		}
+		asked = append(asked, slices.Collect(maps.Values(queries(readDashboard())))...)
+		for filter, wanted := range map[*regexp.Regexp][]string{controllerFilter: controllers(ctx), leaseFilter: leases(ctx)} {
+			filters := 0
+			for _, query := range asked {
+				for _, match := range filter.FindAllStringSubmatch(query, -1) {
+					filters++
+					for _, name := range wanted {
+						Expect(name).To(MatchRegexp("^(%s)$", match[1]), query)
+					}
+				}
+			}
+			Expect(filters).To(BeNumerically(">=", 2), filter.String())
+		}
 	})
 
 	It("query existing metrics", func() {

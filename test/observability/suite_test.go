@@ -42,8 +42,8 @@ import (
 
 var (
 	cluster *framework.Cluster
-	// leader is the manager whose metrics and logs the specs check.
-	leader *process
+	// leader is the manager whose metrics and logs the specs check, and admission runs the controller admission.
+	leader, admission *process
 	// first and second are the leader's metrics after the first and second round of lifecycles.
 	first, second families
 	// firstOfServer and secondOfServer are the API server's metrics at the same times.
@@ -60,8 +60,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 	build(ctx)
 	leader = startManager(ctx)
-	_, err := cluster.StartAdmission(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	admission = startProcess(ctx, controlplane.AdmissionAccount, "--controllers=admission",
+		"--leader-elect-resource-name=admission.nslifecycle.dev")
 	Expect(cluster.Admin.Create(ctx, wrappers.MakeConfiguration("test").Initializers(quota, policy).Obj())).To(Succeed())
 	cluster.ExpectActive(ctx, "test")
 	registerTemplate(ctx)
@@ -123,12 +123,19 @@ func build(ctx context.Context) {
 // startManager runs the manager until the end of the spec or suite.
 func startManager(ctx context.Context) *process {
 	GinkgoHelper()
-	config, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+	return startProcess(ctx, controlplane.ServiceAccount, controlplane.WithoutAdmission, "--diagnosis-progress-deadline=1s")
+}
+
+// startProcess runs a Deployment of config/default with its ServiceAccount.
+func startProcess(ctx context.Context, account string, flags ...string) *process {
+	GinkgoHelper()
+	config, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, account)
 	Expect(err).NotTo(HaveOccurred())
 	address := framework.FreeAddress()
-	return &process{address: address, Session: framework.StartProcess(exec.Command(binary(),
-		"--kubeconfig="+framework.KubeconfigFile(config), controlplane.WithoutAdmission, "--leader-elect",
-		"--health-probe-bind-address=0", "--metrics-bind-address="+address, "--diagnosis-progress-deadline=1s"))}
+	return &process{address: address, Session: framework.StartProcess(exec.Command(binary(), append([]string{
+		"--kubeconfig=" + framework.KubeconfigFile(config), "--leader-elect", "--health-probe-bind-address=0",
+		"--metrics-bind-address=" + address,
+	}, flags...)...))}
 }
 
 // newToken creates a ServiceAccount and returns a bearer token for it.
