@@ -455,7 +455,7 @@ undeploy: kustomize build ## Remove everything, in an order that never blocks na
 	@$(delete-templates)
 	@$(delete-policies)
 	"$(LOCALBIN)/kustomize" build config/default | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
-	$(KUBECTL) delete clusterrolebindings,clusterroles --selector=app.kubernetes.io/name=nslifecycle
+	$(delete-permissions)
 	@$(wait-for-system-namespace)
 
 ##@ Tools
@@ -597,10 +597,12 @@ grep -qF -- 'image: $(IMG)' "$$overlay/install.yaml" || { echo "The Deployment d
 endef
 
 # Deletes what an earlier version or another variant has installed and $$overlay/install.yaml does not contain, since a
-# ServiceAccount would keep its permissions. Separately applied objects have other names.
+# ServiceAccount would keep its permissions. Separately applied objects have other names or the label component, and
+# objects that commands print have no label managed-by.
 define delete-obsolete
 installed="$$($(KUBECTL) get deployments,poddisruptionbudgets,clusterrolebindings,clusterroles,rolebindings,roles,serviceaccounts \
-	--namespace=nslifecycle-system --selector=app.kubernetes.io/name=nslifecycle --output=name)"; \
+	--namespace=nslifecycle-system --output=name \
+	--selector='app.kubernetes.io/name=nslifecycle,app.kubernetes.io/managed-by=kustomize,!app.kubernetes.io/component')"; \
 wanted="$$($(KUBECTL) get -f "$$overlay/install.yaml" --output=name)"; \
 obsolete="$$(grep '/nslifecycle-' <<<"$$installed" | grep -vxF "$$wanted" || :)"; \
 if [ -n "$$obsolete" ]; then $(KUBECTL) delete --namespace=nslifecycle-system $$obsolete; fi
@@ -625,6 +627,13 @@ define delete-templates
 if $(KUBECTL) get crd namespacetemplates.nslifecycle.dev >/dev/null 2>&1; then \
 	$(KUBECTL) delete namespacetemplates.nslifecycle.dev --all --timeout=$(UNDEPLOY_TIMEOUT); \
 fi
+endef
+
+# Deletes what commands and messages of nslifecycle have printed, such as permissions for templates, and what has been
+# applied separately. Otherwise, users who may create namespaces could create the subjects of the bindings again.
+define delete-permissions
+$(KUBECTL) delete clusterrolebindings,clusterroles,rolebindings,roles --all-namespaces \
+	--selector=app.kubernetes.io/name=nslifecycle --ignore-not-found
 endef
 
 # Deletes bindings before policies, and both before all other objects, so that no policy refers to a

@@ -78,6 +78,9 @@ const (
 	// belongs to.
 	LabelManagedByTemplate = Prefix + "managed-by-template"
 
+	// LabelPermissionsOf on an RBAC object is the name of the NamespaceTemplate that requires its permissions.
+	LabelPermissionsOf = Prefix + "permissions-of"
+
 	// LabelLocked on an object makes the API server reject changes to the object.
 	LabelLocked = Prefix + "locked"
 

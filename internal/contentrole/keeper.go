@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -254,8 +255,11 @@ func (k *Keeper) Remedy(one schema.GroupResource) string {
 	}
 	role := "nslifecycle-content-" + one.String()
 	return "to grant the permission, run: " +
-		shell.Command("kubectl create clusterrole %s --verb=%s --resource=%s", role, strings.Join(verbs, ","), one.String()) +
-		" && " + shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s --%s", role, role, k.subject)
+		shell.Then(shell.Then(
+			shell.Command("kubectl create clusterrole %s --verb=%s --resource=%s", role, strings.Join(verbs, ","), one.String()),
+			shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s --%s", role, role, k.subject)),
+			shell.Command("kubectl label clusterrole/%s clusterrolebinding/%s %s=%s", role, role,
+				internalv1alpha1.LabelName, internalv1alpha1.Name))
 }
 
 // ListServers returns what serves the group versions of the selected APIServices.

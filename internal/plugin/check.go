@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/installcheck"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/version"
@@ -131,7 +132,7 @@ func checkImages(ctx context.Context, reader client.Reader, namespace string) in
 	result := installcheck.Result{Check: "operator"}
 	var deployments appsv1.DeploymentList
 	err := reader.List(ctx, &deployments, client.InNamespace(namespace),
-		client.MatchingLabels{"app.kubernetes.io/name": "nslifecycle"})
+		client.MatchingLabels{internalv1alpha1.LabelName: internalv1alpha1.Name})
 	if err != nil {
 		result.Err, result.IsUnknown = fmt.Errorf("failed to list Deployments in namespace %q: %w", namespace, err), true
 		return result

@@ -65,15 +65,19 @@ func grantCommand(subject rbacv1.Subject, set *internalv1alpha1.NamespaceInitial
 		role = initializerRole
 	}
 	name := strings.NewReplacer("/", "-", "%", "-").Replace(subject.Name)
+	binding, create := "early-writes-"+name, ""
 	switch subject.Kind {
 	case rbacv1.ServiceAccountKind:
-		return shell.Command("kubectl create clusterrolebinding early-writes-%s-%s --clusterrole=%s --serviceaccount=%s:%s",
-			subject.Namespace, name, role, subject.Namespace, subject.Name)
+		binding = fmt.Sprintf("early-writes-%s-%s", subject.Namespace, name)
+		create = shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s --serviceaccount=%s:%s",
+			binding, role, subject.Namespace, subject.Name)
 	case rbacv1.UserKind:
-		return shell.Command("kubectl create clusterrolebinding early-writes-%s --clusterrole=%s --user=%s",
-			name, role, subject.Name)
+		create = shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s --user=%s", binding, role, subject.Name)
+	default:
+		return ""
 	}
-	return ""
+	return shell.Then(create, shell.Command("kubectl label clusterrolebinding/%s %s=%s", binding,
+		internalv1alpha1.LabelName, internalv1alpha1.Name))
 }
 
 // isInitializer reports whether an initializer of the set has the subject.

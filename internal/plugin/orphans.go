@@ -145,8 +145,8 @@ func (o *orphansOptions) confirmAndDelete(ctx context.Context, finder *orphanFin
 		errs = append(errs, fmt.Errorf("%s in %s cannot be deleted: the namespace does not exist, and the API server "+
 			"rejects the requests because an admission policy or webhook, such as the gate of nslifecycle, has a "+
 			"namespaceSelector; to delete the objects, create the namespace and delete it again: %s", objects, namespaces,
-			o.withConnection(shell.Command("kubectl create namespace %s", rejected[0].Namespace))+" && "+
-				o.withConnection(shell.Command("kubectl delete namespace %s", rejected[0].Namespace))))
+			o.withConnection(shell.Then(shell.Command("kubectl create namespace %s", rejected[0].Namespace),
+				shell.Command("kubectl delete namespace %s", rejected[0].Namespace)))))
 	}
 	return errors.Join(errs...)
 }

@@ -33,9 +33,28 @@ func Command(format string, names ...any) string {
 // Flag is a flag of kubectl.
 type Flag struct{ Name, Value string }
 
-// WithFlags inserts flags into a command that Command returned, after the names of the program and of the plugin,
+// Then connects two commands that Command returned. The second one runs only if the first one succeeds. If the second one
+// is a sentence, Then returns only the first one.
+func Then(first, second string) string {
+	if !IsCommand(second) {
+		return first
+	}
+	return first + and + second
+}
+
+const and = " && "
+
+// WithFlags inserts flags into commands that Command and Then returned, after the names of the program and of the plugin,
 // because kubectl accepts no flags before the name of a plugin. It returns other texts unchanged.
-func WithFlags(command string, flags []Flag) string {
+func WithFlags(commands string, flags []Flag) string {
+	all := strings.Split(commands, and)
+	for i := range all {
+		all[i] = withFlags(all[i], flags)
+	}
+	return strings.Join(all, and)
+}
+
+func withFlags(command string, flags []Flag) string {
 	for _, program := range []string{Program + "nslifecycle ", Program} {
 		rest, ok := strings.CutPrefix(command, program)
 		if !ok {

@@ -13,18 +13,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
+	"github.com/nslifecycle/nslifecycle/internal/plugin"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -60,7 +63,10 @@ var ways = map[string]way{
 		},
 	},
 	"Helm": {
-		install: func(ctx context.Context) { helmSucceeds(ctx, "install", "--create-namespace") },
+		install: func(ctx context.Context) {
+			helmSucceeds(ctx, "install", "--create-namespace", "--set=deletionProtection.enabled=true,expiry.enabled=true",
+				"--set=namespaceOwners.enabled=true,provisioner.enabled=true,networkPolicy.enabled=true")
+		},
 		uninstall: func(ctx context.Context) {
 			_, err := helm(ctx, "uninstall", "nslifecycle", "--namespace="+controlplane.SystemNamespace)
 			Expect(err).NotTo(HaveOccurred())
@@ -71,7 +77,10 @@ var ways = map[string]way{
 		},
 	},
 	"make in a cluster without the built-in namespace controller": {
-		install: func(ctx context.Context) { makeTarget(ctx, "deploy") },
+		install: func(ctx context.Context) {
+			makeTargetIn(ctx, checkout("protection", "expiry", "owners", "network-policy", "audit"), "deploy")
+			kubectl(ctx, "apply", "-k", filepath.Join(controlplane.Root(), "config", "provisioner"))
+		},
 		uninstall: func(ctx context.Context) {
 			Expect(makeTarget(ctx, "undeploy", "UNDEPLOY_TIMEOUT=2s")).
 				To(ContainSubstring("Running a manager locally until it is deleted"))
@@ -96,6 +105,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 				startFinalization(ctx)
 			}
 			chosen.install(ctx)
+			grantPermissions(ctx)
 			startManager(ctx)
 
 			By("checking that new namespaces get the pending list")
@@ -111,6 +121,9 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			kubectl(ctx, "annotate", "--overwrite", "namespace", "waiting", v1alpha1.AnnotationPendingInitializers+"=")
 			cluster.StopManager()
 			chosen.uninstall(ctx)
+			if !chosen.isAlone {
+				kubectl(ctx, permissionsCommand...)
+			}
 
 			By("checking that namespaces can be created and deleted")
 			expectNoRemainingObjects(ctx)
@@ -265,10 +278,7 @@ func expectNamespaceLifecycle(ctx context.Context) {
 func expectNoRemainingObjects(ctx context.Context) {
 	GinkgoHelper()
 	framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(controlplane.SystemNamespace).Obj())
-	kinds := framework.PolicyKinds(ctx, cluster.Admin.Config) + ",crd,clusterroles,clusterrolebindings"
-	Eventually(func() string {
-		return kubectl(ctx, "get", kinds, "--selector=app.kubernetes.io/name=nslifecycle", "--output=name")
-	}).WithContext(ctx).Should(BeEmpty())
+	Eventually(func() string { return cmp.Diff(initial, inventory(ctx)) }).WithContext(ctx).Should(BeEmpty())
 	var namespaces corev1.NamespaceList
 	Expect(admin.List(ctx, &namespaces)).To(Succeed())
 	for _, namespace := range namespaces.Items {
@@ -277,6 +287,46 @@ func expectNoRemainingObjects(ctx context.Context) {
 		Expect(namespace.Finalizers).To(BeEmpty(), namespace.Name)
 		Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}), namespace.Name)
 	}
+}
+
+// permissionsCommand deletes what grantPermissions has created.
+var permissionsCommand = []string{
+	"delete", "clusterrolebindings,clusterroles,rolebindings,roles", "--all-namespaces", "--selector=" + selector,
+}
+
+var _ = It("describes the command that deletes printed permissions", func() {
+	for _, file := range []string{"docs/install.md", "dist/chart/templates/NOTES.txt"} {
+		content, err := os.ReadFile(filepath.Join(controlplane.Root(), file))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(content)).To(ContainSubstring("kubectl "+strings.Join(permissionsCommand, " ")), file)
+	}
+})
+
+// copyingTemplate requires a Role in another namespace.
+const copyingTemplate = `
+apiVersion: nslifecycle.dev/v1alpha1
+kind: NamespaceTemplate
+metadata: {name: copying}
+spec:
+  serviceAccountName: copying
+  objects:
+  - {name: source, sourceRef: {kind: Secret, namespace: default, name: source}}
+`
+
+// grantPermissions applies what the plugin prints for a template, and optional objects that have permissions.
+func grantPermissions(ctx context.Context) {
+	GinkgoHelper()
+	file := filepath.Join(GinkgoT().TempDir(), "template.yaml")
+	Expect(os.WriteFile(file, []byte(copyingTemplate), 0o600)).To(Succeed())
+	streams, _, printed, stderr := genericiooptions.NewTestIOStreams()
+	command := plugin.New(streams)
+	command.SetArgs([]string{
+		"template", "permissions", "--filename=" + file, "--kubeconfig=" + kubeconfig, "--system-namespace=" + controlplane.SystemNamespace,
+	})
+	Expect(command.ExecuteContext(ctx)).To(Succeed(), stderr.String())
+	Expect(strings.Count(printed.String(), "\nkind: RoleBinding\n")).To(Equal(2))
+	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, printed.String(), "apply", "--filename=-")
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // checkout returns a copy of the files that make deploy needs, with the given directories enabled.
@@ -303,10 +353,12 @@ func describeVariants() {
 	})
 
 	It("is replaced by its variants, and replaces an earlier version", func(ctx context.Context) {
+		kubectl(ctx, "create", "namespace", controlplane.SystemNamespace)
 		kubectl(ctx, "apply", "-k", filepath.Join(controlplane.Root(), "config", "owners"))
 		kubectl(ctx, "create", "clusterrolebinding", "nslifecycle-earlier", "--clusterrole=cluster-admin",
 			"--serviceaccount="+controlplane.SystemNamespace+":"+controlplane.ServiceAccount)
-		kubectl(ctx, "label", "clusterrolebinding", "nslifecycle-earlier", selector)
+		kubectl(ctx, "label", "clusterrolebinding", "nslifecycle-earlier", selector, "app.kubernetes.io/managed-by=kustomize")
+		kubectl(ctx, "apply", "-k", filepath.Join(controlplane.Root(), "config", "provisioner"))
 		const finalizationAccount = "nslifecycle-finalization"
 		separate, without := []string{"separate-finalization"}, []string{"without-finalization"}
 		for _, variant := range []struct {
@@ -320,7 +372,8 @@ func describeVariants() {
 			makeTargetIn(ctx, root, "deploy")
 			wanted := strings.Fields(kubectl(ctx, "get", "-k", filepath.Join(root, "config", "default"), "--output=name"))
 			Expect(append(wanted, separatelyApplied...)).To(ContainElements(installedParts(ctx)))
-			kubectl(ctx, "get", "clusterrolebinding", "namespace-deleter")
+			kubectl(ctx, "get", "clusterrolebinding/namespace-deleter", "clusterrolebinding/nslifecycle:provisioner")
+			kubectl(ctx, "get", "serviceaccount", "nslifecycle-provisioner", "--namespace="+controlplane.SystemNamespace)
 			for _, account := range []string{controlplane.ServiceAccount, finalizationAccount, controlplane.AdmissionAccount} {
 				Expect(canFinalize(ctx, account)).To(Equal(account == variant.finalizingAccount), "%v: %s", variant.components, account)
 			}
@@ -366,9 +419,12 @@ func describeVariants() {
 	)
 }
 
-// separatelyApplied are the objects of config/owners that have permissions.
+// separatelyApplied are the objects of config/owners and config/provisioner that have permissions.
 var separatelyApplied = []string{
 	"clusterrole.rbac.authorization.k8s.io/namespace-deleter", "clusterrolebinding.rbac.authorization.k8s.io/namespace-deleter",
+	"clusterrole.rbac.authorization.k8s.io/nslifecycle:provisioner", "clusterrolebinding.rbac.authorization.k8s.io/nslifecycle:provisioner",
+	"role.rbac.authorization.k8s.io/impersonate-provisioner", "rolebinding.rbac.authorization.k8s.io/impersonate-provisioner",
+	"serviceaccount/nslifecycle-provisioner",
 }
 
 // installedParts returns the installed objects that run or have permissions.

@@ -5,6 +5,13 @@ package v1alpha1
 
 import "github.com/nslifecycle/nslifecycle/api/v1alpha1"
 
+// LabelName and Name are a label and its value on the objects of an installation, and on those that messages and commands
+// of this project print. `make undeploy` selects them by this label.
+const (
+	LabelName = "app.kubernetes.io/name"
+	Name      = "nslifecycle"
+)
+
 // LabelPolicy is a label on the admission policies and bindings of this project. Its value is one
 // of the Policy constants. The operator finds the policies by this label, since an installation can
 // add a prefix to their names.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
@@ -225,6 +226,6 @@ func isSystemSubject(subject rbacv1.Subject, binding *rbacv1.ClusterRoleBinding)
 	if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == metav1.NamespaceSystem {
 		return true
 	}
-	return subject.Kind == rbacv1.ServiceAccountKind && binding.Labels["app.kubernetes.io/name"] == "nslifecycle" &&
+	return subject.Kind == rbacv1.ServiceAccountKind && binding.Labels[internalv1alpha1.LabelName] == internalv1alpha1.Name &&
 		strings.HasSuffix(subject.Name, "controller-manager")
 }

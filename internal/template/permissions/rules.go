@@ -15,6 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
 // namePrefix is the prefix of the names of RBAC objects for a template.
@@ -27,7 +30,9 @@ func (g Grant) Objects(template string) []client.Object {
 	if g.IsForOperator {
 		name += ":operator"
 	}
-	metadata := metav1.ObjectMeta{Namespace: g.Namespace, Name: name}
+	metadata := metav1.ObjectMeta{Namespace: g.Namespace, Name: name, Labels: map[string]string{
+		internalv1alpha1.LabelName: internalv1alpha1.Name, v1alpha1.LabelPermissionsOf: template,
+	}}
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Name: name}
 	if g.Namespace != "" {
 		ref.Kind = kindRole
@@ -50,8 +55,10 @@ func (g Grant) Objects(template string) []client.Object {
 // ServiceAccount returns the ServiceAccount of a template.
 func ServiceAccount(namespace, name string) client.Object {
 	return &corev1.ServiceAccount{
-		TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: rbacv1.ServiceAccountKind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: rbacv1.ServiceAccountKind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
+			internalv1alpha1.LabelName: internalv1alpha1.Name,
+		}},
 	}
 }
 
