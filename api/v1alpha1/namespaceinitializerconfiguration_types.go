@@ -54,10 +54,9 @@ type Deadline struct {
 
 	// failurePolicy specifies what happens after timeoutSeconds. "Fail" fails the initialization: the
 	// Namespace gets a failure result and is deleted. "Ignore" continues the initialization, and the
-	// operator reports this. It has no effect without timeoutSeconds.
+	// operator reports this. It has no effect without timeoutSeconds. The default is "Fail".
 	//
 	// +optional
-	// +kubebuilder:default=Fail
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
 }
 
@@ -120,10 +119,10 @@ type InitializerSettings struct {
 	// It requires subjects, all of kind ServiceAccount or User, without the components of Kubernetes. A subject is
 	// confined in all of its requests if any initializer confines it. Its initializers are those that contain it in
 	// their subjects, as ServiceAccount or User. ServiceAccounts in the namespace of the operator are not confined.
-	// Confinement does not limit the permissions to impersonate other users and to change admission policies.
+	// Confinement does not limit the permissions to impersonate other users and to change admission policies. The
+	// default is "None".
 	//
 	// +optional
-	// +kubebuilder:default=None
 	Confinement InitializerConfinement `json:"confinement,omitempty"`
 
 	// namespaceSelector limits the initializer to Namespaces whose labels in the create request match.
@@ -131,12 +130,11 @@ type InitializerSettings struct {
 	// the Namespaces that they create, so a selector does not enforce anything.
 	//
 	// +optional
-	// +kubebuilder:default={}
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 }
 
-// DefaultInitializerSettings returns the settings that the API server stores for an initializer without any. They are
-// the behavior that the Namespace Initializer KEP describes: every new Namespace waits, without a time limit.
+// DefaultInitializerSettings returns the settings of an initializer without any. They are the behavior that the Namespace
+// Initializer KEP describes: every new Namespace waits, without a time limit.
 func DefaultInitializerSettings() InitializerSettings {
 	return InitializerSettings{
 		Deadline: Deadline{FailurePolicy: FailurePolicyFail}, Confinement: ConfinementNone, NamespaceSelector: &NamespaceSelector{},

@@ -209,14 +209,15 @@ type TemplateParameter struct {
 
 	// required rejects new Namespaces without the parameter.
 	// +optional
-	// +kubebuilder:default=false
 	Required bool `json:"required,omitempty"`
 
 	// immutable rejects changes to the value.
 	// +optional
-	// +kubebuilder:default=false
 	Immutable bool `json:"immutable,omitempty"`
 }
+
+// The elements of lists have no defaults in the schema: client-side "kubectl apply" compares whole lists of custom
+// resources, and would report a change each time.
 
 // TemplateVariable is a named expression.
 type TemplateVariable struct {
@@ -368,15 +369,14 @@ type TemplateObject struct {
 	IncludeWhen string `json:"includeWhen,omitempty"`
 
 	// namespaceState is the state of the Namespace in which the operator creates the object:
-	// "Initializing", before users can write to the Namespace, or "Initialized".
+	// "Initializing", the default, before users can write to the Namespace, or "Initialized".
 	// +optional
-	// +kubebuilder:default=Initializing
 	NamespaceState NamespaceState `json:"namespaceState,omitempty"`
 
 	// lock specifies which changes to the object the API server rejects, unless a ClusterRoleBinding grants
-	// the user the verb "provision" or "initialize" on namespaces. "All" rejects updates and deletions.
+	// the user the verb "provision" or "initialize" on namespaces. "All" rejects updates and deletions. The
+	// default is "None".
 	// +optional
-	// +kubebuilder:default=None
 	Lock ObjectLock `json:"lock,omitempty"`
 }
 

@@ -4,6 +4,7 @@
 package initialization
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,14 +54,16 @@ func ParseRequirements(selector string) ([]v1alpha1.NamespaceSelectorRequirement
 	return requirements, nil
 }
 
-// limited returns settings whose selector has the requirements in addition. A nil selector selects nothing.
+// limited returns settings with the defaults, whose selector has the requirements in addition.
 func limited(
 	settings v1alpha1.InitializerSettings, requirements []v1alpha1.NamespaceSelectorRequirement,
 ) v1alpha1.InitializerSettings {
+	defaults := v1alpha1.DefaultInitializerSettings()
 	settings = *settings.DeepCopy()
-	if settings.NamespaceSelector != nil {
-		settings.NamespaceSelector.MatchExpressions = append(settings.NamespaceSelector.MatchExpressions, requirements...)
-	}
+	settings.FailurePolicy = cmp.Or(settings.FailurePolicy, defaults.FailurePolicy)
+	settings.Confinement = cmp.Or(settings.Confinement, defaults.Confinement)
+	settings.NamespaceSelector = cmp.Or(settings.NamespaceSelector, defaults.NamespaceSelector)
+	settings.NamespaceSelector.MatchExpressions = append(settings.NamespaceSelector.MatchExpressions, requirements...)
 	return settings
 }
 

@@ -4,6 +4,7 @@
 package initialization
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -158,6 +159,12 @@ func TestMergeSettings(t *testing.T) {
 	withPolicy := func(policy v1alpha1.FailurePolicy) settings {
 		return settings{Deadline: v1alpha1.Deadline{TimeoutSeconds: &seconds, FailurePolicy: policy}}
 	}
+	withDefaults := func(of settings) settings {
+		defaults := v1alpha1.DefaultInitializerSettings()
+		of.FailurePolicy, of.Confinement = cmp.Or(of.FailurePolicy, defaults.FailurePolicy), defaults.Confinement
+		of.NamespaceSelector = cmp.Or(of.NamespaceSelector, defaults.NamespaceSelector)
+		return of
+	}
 	timeout := withPolicy("")
 	for name, test := range map[string]struct {
 		first, second  settings
@@ -184,14 +191,14 @@ func TestMergeSettings(t *testing.T) {
 			second := *wrappers.MakeConfiguration("b").Initializers("quota.corp.com").Initializer("rbac.corp.com", test.second).Obj()
 			before := first.DeepCopy()
 			merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{second, first}, nil)
-			want := internalv1alpha1.EffectiveInitializer{Name: "rbac.corp.com", Configuration: "a", InitializerSettings: test.first}
+			want := internalv1alpha1.EffectiveInitializer{Name: "rbac.corp.com", Configuration: "a", InitializerSettings: withDefaults(test.first)}
 			g.Expect(merged.Initializers).To(Equal(append([]internalv1alpha1.EffectiveInitializer{want}, entries("b", "quota.corp.com")...)))
 			if test.wantOverridden {
 				g.Expect(merged.Overridden).To(Equal(map[string][]internalv1alpha1.EffectiveInitializer{"b": {want}}))
 			} else {
 				g.Expect(merged.Overridden).To(BeEmpty())
 			}
-			if selector := merged.Initializers[0].NamespaceSelector; selector != nil {
+			if selector := merged.Initializers[0].NamespaceSelector; selector.MatchLabels != nil {
 				selector.MatchLabels["team"] = "changed"
 				g.Expect(first).To(Equal(*before), "the argument must not change")
 				selector.MatchLabels["team"] = "a"

@@ -314,6 +314,9 @@ func applyFile(ctx context.Context, file string) {
 	GinkgoHelper()
 	_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-f", file)
 	Expect(err).NotTo(HaveOccurred())
+	again, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-f", file)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(again).To(And(ContainSubstring("unchanged"), Not(ContainSubstring("configured"))))
 	DeferCleanup(func(ctx context.Context) {
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "-f", file, "--ignore-not-found")
 		Expect(err).NotTo(HaveOccurred())

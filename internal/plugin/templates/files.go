@@ -79,17 +79,7 @@ func decodeTemplateDocument(file string, document []byte) (*v1alpha1.NamespaceTe
 	if err := decodeStrict(document, template); err != nil {
 		return nil, fmt.Errorf(msgDecode, KindTemplate, file, err)
 	}
-	setDefaults(&template.Spec)
 	return template, nil
-}
-
-// setDefaults sets those defaults of the API on which the rendered objects and the revision depend.
-func setDefaults(spec *v1alpha1.NamespaceTemplateSpec) {
-	for i := range spec.Objects {
-		if spec.Objects[i].NamespaceState == "" {
-			spec.Objects[i].NamespaceState = v1alpha1.NamespaceStateInitializing
-		}
-	}
 }
 
 // ReadNamespace reads the only Namespace in a file.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
@@ -146,8 +147,9 @@ func roleOf(binding target, name string, all []target) target {
 			found = append(found, other)
 		}
 	}
+	isLate := func(of target) bool { return of.object.NamespaceState == v1alpha1.NamespaceStateInitialized }
 	if name == "" || len(found) != 1 || found[0].object.IncludeWhen != binding.object.IncludeWhen ||
-		found[0].object.NamespaceState != binding.object.NamespaceState || found[0].object.ForEach != binding.object.ForEach {
+		isLate(found[0]) != isLate(binding) || found[0].object.ForEach != binding.object.ForEach {
 		return target{}
 	}
 	return found[0]
