@@ -47,12 +47,12 @@ spec:
     # Iterating over all names would exceed the cost limit, and slice() requires Kubernetes 1.35.
     # The names are unique.
     messageExpression: >-
-      'namespace "' + request.namespace + '" is being initialized; only its initializers can write to it until the'
+      'namespace "' + request.namespace + '" is being initialized; only its initializers may write to it until the'
       + ' initialization is complete; pending: '
       + variables.first.filter(n, variables.first.indexOf(n) < 5).join(', ')
       + (variables.pending.size() > 5 ? ' and ' + string(variables.pending.size() - 5) + ' more' : '')
       + '. To see its state, run: kubectl get namespace ' + request.namespace + ' --output=yaml'
-      + '; then repeat the request'
+      + '; if the request is rejected, repeat it after the initialization'
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

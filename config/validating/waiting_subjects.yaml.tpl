@@ -17,7 +17,7 @@ validations:
     'namespace "' + request.namespace + '" is being initialized, and user "' + request.userInfo.username
     + '" must wait, because it is one of the waitingSubjects of a NamespaceInitializerConfiguration.'
     + ' To see its state, run: kubectl get namespace ' + request.namespace + ' --output=yaml'
-    + '; then repeat the request'
+    + '; if the request is rejected, repeat it after the initialization'
 {{- end -}}
 # Extends the gate policy to the waitingSubjects of the configurations. They hold the "initialize"
 # verb, for example because of a ClusterRole that contains every verb, and RBAC cannot exclude them.

@@ -31,9 +31,9 @@ func pendingMessage(namespace *corev1.Namespace) string {
 		more = fmt.Sprintf(" and %d more", len(names)-maxNames)
 		names = names[:maxNames]
 	}
-	return fmt.Sprintf("namespace %q is being initialized; only its initializers can write to it until the "+
+	return fmt.Sprintf("namespace %q is being initialized; only its initializers may write to it until the "+
 		"initialization is complete; pending: %s%s. To see its state, run: kubectl get namespace %s --output=yaml; "+
-		"then repeat the request",
+		"repeat the request after the initialization",
 		namespace.Name, strings.Join(names, ", "), more, namespace.Name)
 }
 

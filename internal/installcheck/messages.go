@@ -33,7 +33,7 @@ const (
 	msgLeaderStopped = "the last leader has stopped, and no manager has acquired the Lease since"
 	msgUnreachable   = "the API server cannot reach the webhooks: it admitted an invalid NamespaceTemplate in a dry run" +
 		"; check the Pods, and NetworkPolicies and firewalls between API servers and port 9443 of the Pods"
-	msgNoWebhooks = "they are not installed, so writes to initializing namespaces are rejected at once"
+	msgNoWebhooks = "they are not installed, so no write to an initializing namespace waits for the initialization"
 )
 
 func checkAccount(account string) string {

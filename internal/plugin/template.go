@@ -138,9 +138,10 @@ func (s *templateSource) validate(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
 		return fmt.Errorf(msgOneTemplate, command.CommandPath())
-	case (len(args) == 1 && args[0] != "") == (s.filename != ""):
-		return fmt.Errorf("either the name of a NamespaceTemplate or --filename is required; "+msgSeeHelp,
-			command.CommandPath())
+	case len(args) == 1 && args[0] != "" && s.filename != "":
+		return errors.New("the name of a NamespaceTemplate and --filename are mutually exclusive")
+	case (len(args) == 0 || args[0] == "") && s.filename == "":
+		return fmt.Errorf("the name of a NamespaceTemplate or --filename is required; "+msgSeeHelp, command.CommandPath())
 	}
 	return nil
 }

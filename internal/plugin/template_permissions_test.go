@@ -52,6 +52,7 @@ func decodeGrants(t *testing.T, printed string) (accounts []string, rules map[st
 		object := types[of.Kind]()
 		g.Expect(yaml.UnmarshalStrict([]byte(document), object)).To(Succeed())
 		g.Expect(len(object.GetName())).To(BeNumerically("<=", 253))
+		g.Expect(object.GetLabels()).To(HaveKeyWithValue("app.kubernetes.io/name", "nslifecycle"), "make undeploy deletes the object")
 		key := of.Kind + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/")
 		g.Expect(objects).NotTo(HaveKey(key))
 		objects[key] = true

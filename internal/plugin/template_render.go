@@ -36,7 +36,8 @@ func newTemplateRenderCommand(session *session) *cobra.Command {
 		Use:   "render (NAME | -f FILE) (--namespace=NAME | --namespace-file=FILE)",
 		Short: "Print the objects of a NamespaceTemplate for a namespace",
 		Long: `Print the objects of a NamespaceTemplate for a namespace as YAML, in the order in which the
-operator applies them. The data of copies is not printed.
+operator applies them, after the labels and annotations that it sets on the namespace. The data of
+copies is not printed. A warning says if the template does not select the namespace.
 
 With a file, the command needs no cluster: the namespace is a new one with the name in
 --namespace, or the one in --namespace-file. With NAME, the template and the namespace are
@@ -70,8 +71,11 @@ func (o *templateRenderOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if (o.namespaceFile != "") == (*o.flags.Namespace != "") {
-		return errors.New("either --namespace or --namespace-file is required")
+	switch hasFile, hasName := o.namespaceFile != "", *o.flags.Namespace != ""; {
+	case hasFile && hasName:
+		return errors.New("--namespace and --namespace-file are mutually exclusive")
+	case !hasFile && !hasName:
+		return errors.New("--namespace or --namespace-file is required")
 	}
 	template, err := o.read(ctx, args)
 	if err != nil {
@@ -102,8 +106,8 @@ func (o *templateRenderOptions) run(ctx context.Context, args []string) error {
 	return err
 }
 
-// namespace returns the Namespace in the file, the Namespace of the cluster, or a new one that chooses
-// the template. The cluster is read only if the template is from the cluster.
+// namespace returns the Namespace in the file, the Namespace of the cluster, or a new one, which chooses a template
+// without a selector. The cluster is read only if the template is from the cluster.
 func (o *templateRenderOptions) namespace(
 	ctx context.Context, template *templates.Template,
 ) (*corev1.Namespace, error) {
@@ -114,9 +118,12 @@ func (o *templateRenderOptions) namespace(
 		return templates.ReadNamespace(o.namespaceFile, o.In)
 	}
 	name := *o.flags.Namespace
-	created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{v1alpha1.LabelTemplate: template.Name},
-	}}
+	created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		corev1.LabelMetadataName: name,
+	}}}
+	if template.Spec.NamespaceSelector == nil {
+		created.Labels[v1alpha1.LabelTemplate] = template.Name
+	}
 	if o.filename != "" {
 		return created, nil
 	}

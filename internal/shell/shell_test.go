@@ -44,6 +44,18 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+func TestThen(t *testing.T) {
+	flags := []Flag{{"context", "a"}}
+	for name, test := range map[string]struct{ second, want string }{
+		"two commands":     {second: "b", want: "kubectl --context=a get a && kubectl --context=a get b"},
+		"an unsafe second": {second: "b;", want: "kubectl --context=a get a"},
+	} {
+		if got := WithFlags(Then(Command("kubectl get a"), Command("kubectl get %s", test.second)), flags); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
+
 // FuzzCommand verifies that a shell passes all words of a command to kubectl unchanged.
 func FuzzCommand(f *testing.F) {
 	for _, name := range append(interpreted, plain...) {

@@ -84,7 +84,8 @@ var _ = Describe("enforcement", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 		written := newUser(audited.Ordinary.Config).kubectl(ctx, nil, "create", "configmap", "web", "-n", namespace)
 		Expect(written.code).To(BeZero())
-		Expect(written.stderr).To(ContainSubstring("is being initialized"), "the warning of the gate")
+		Expect(written.stderr).To(And(ContainSubstring("is being initialized"), ContainSubstring("if the request is rejected, repeat it")),
+			"the warning of the gate")
 		Expect(create(ctx, audited.Initializer, namespace)).To(Succeed())
 
 		By("changing state that the policy guard protects")

@@ -16,7 +16,7 @@ func TestRunTests(t *testing.T) {
 	results, err := RunTests(t.Context(), []string{"testdata"}, false)
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(results).To(HaveLen(5))
+	g.Expect(results).To(HaveLen(7))
 	for _, result := range results {
 		g.Expect(result.HasFailed()).To(BeFalse(), "%+v", result)
 	}

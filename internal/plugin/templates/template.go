@@ -18,10 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/backup"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // Template is a valid NamespaceTemplate.
@@ -95,10 +98,14 @@ func stateOrder(object render.Object) int {
 
 // CheckSelected returns an error if the template does not select a Namespace.
 func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
-	if template.Selects(t.NamespaceTemplate, namespace) {
-		return nil
+	reason := "the namespace is exempt"
+	if !slices.Contains(initialization.RequiredNamespaces, namespace.Name) {
+		if template.Selects(t.NamespaceTemplate, namespace) {
+			return nil
+		}
+		reason = template.ComputeMatch(t.NamespaceTemplate, namespace, template.State{}, nil).Reason
 	}
-	return fmt.Errorf("template %q does not select namespace %q", t.Name, namespace.Name)
+	return fmt.Errorf("template %q does not select namespace %q: %s", t.Name, namespace.Name, reason)
 }
 
 // Match returns whether the template, one of all templates, is applied to a Namespace, and why not; nil if what the
@@ -170,19 +177,51 @@ func (t *Template) WriteFor(ctx context.Context, out io.Writer, namespace *corev
 	if err != nil {
 		return err
 	}
+	if err := t.writeMetadata(out, namespace); err != nil {
+		return err
+	}
 	for _, object := range objects {
-		encoded, err := json.Marshal(object.Manifest.Object)
-		if err == nil {
-			encoded, err = backup.YAML(encoded)
-		}
-		if err != nil {
-			return fmt.Errorf("failed to encode object %s: %w", object.Name, err)
-		}
-		if _, err := fmt.Fprintf(out, "---\n%s%s", comment(object), encoded); err != nil {
+		if err := writeDocument(out, comment(object), object.Manifest.Object); err != nil {
 			return fmt.Errorf("failed to write object %s: %w", object.Name, err)
 		}
 	}
 	return nil
+}
+
+// writeMetadata writes the labels and annotations that the template sets on a Namespace.
+func (t *Template) writeMetadata(out io.Writer, namespace *corev1.Namespace) error {
+	labels, annotations := templateset.Values(&t.Spec)
+	requestedBy := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
+	metadata := map[string]any{"name": namespace.Name}
+	for key, values := range map[string][]internalv1alpha1.EffectiveValue{"labels": labels, "annotations": annotations} {
+		if set := templateset.Evaluate(values, namespace, requestedBy); len(set) > 0 {
+			metadata[key] = set
+		}
+	}
+	if len(metadata) == 1 {
+		return nil
+	}
+	text := "# Labels and annotations of the namespace"
+	if t.Spec.Metadata.Lock == v1alpha1.LockAll {
+		text += ", locked"
+	}
+	if err := writeDocument(out, text+".\n", map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": metadata,
+	}); err != nil {
+		return fmt.Errorf("failed to write the metadata of the namespace: %w", err)
+	}
+	return nil
+}
+
+func writeDocument(out io.Writer, comment string, manifest map[string]any) error {
+	encoded, err := json.Marshal(manifest)
+	if err == nil {
+		encoded, err = backup.YAML(encoded)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(out, "---\n%s%s", comment, encoded)
+	}
+	return err
 }
 
 func comment(object render.Object) string {

@@ -108,7 +108,7 @@ func TestCheck(t *testing.T) {
 			answers: answers{denied: map[string]bool{"patch": true}}, want: metav1.ConditionFalse,
 			message: []string{
 				`lacks permissions, for example: patch configmaps "config-0". To grant what is required, run: ` +
-					"kubectl nslifecycle template permissions team | kubectl apply -f -; or apply",
+					"kubectl nslifecycle template permissions team | kubectl apply -f -\n# Or apply these objects:\n---\n",
 			},
 			kinds: []string{"ClusterRole", "ClusterRoleBinding"},
 		},

@@ -73,7 +73,8 @@ func (a *Authorization) Message(templateName string) string {
 	}
 	summary = printable.Truncate(summary, maxAuthorizationSummary) + " To grant what is required, run: " +
 		shell.Command("kubectl nslifecycle template permissions %s | kubectl apply -f -", templateName)
-	message := summary + "; or apply these objects:\n" + a.objects(templateName)
+	// Ready and the plugin show only the first line.
+	message := summary + "\n# Or apply these objects:\n" + a.objects(templateName)
 	if len(message) <= template.MaxConditionMessage {
 		return message
 	}

@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
@@ -34,6 +37,8 @@ type compiler struct {
 	used map[string]bool
 	// lists are the maximum numbers of elements of the parameters that are lists.
 	lists map[string]int
+	// sources describe the label or annotation of each parameter.
+	sources map[string]string
 	// repetitions is how often the current object can be rendered; 0 if it has no forEach.
 	repetitions int
 
@@ -54,8 +59,9 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 	entries := func(longest, total float64) *size {
 		return mapSize(maxEntries, stringSize(maxKey), stringSize(longest)).within(total + maxEntries*2*sizeEntry)
 	}
-	parameters, lists := map[string]*size{}, map[string]int{}
-	for _, parameter := range spec.Parameters {
+	parameters, lists, sources := map[string]*size{}, map[string]int{}, map[string]string{}
+	for i, parameter := range spec.Parameters {
+		sources[parameter.Name] = sourceOf(&spec.Parameters[i])
 		parameters[parameter.Name] = stringSize(templateset.MaxLength)
 		if parameter.MaxItems != nil {
 			lists[parameter.Name] = int(*parameter.MaxItems)
@@ -68,6 +74,7 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 	}
 	return &compiler{
 		env: env, itemEnv: itemEnv, variables: variables, used: map[string]bool{}, lists: lists,
+		sources: sources,
 		bounds: map[string]map[string]*size{
 			varNamespace: {
 				fieldName:        stringSize(maxName),
@@ -87,6 +94,9 @@ type expression struct {
 	bound   *size
 	// usesItem is true if it uses the element of forEach.
 	usesItem bool
+	// source is the beginning of the text, and parameters describes each parameter in it.
+	source     string
+	parameters map[string]string
 }
 
 // errSkipped means that earlier errors suffice.
@@ -155,7 +165,25 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to plan the expression: %w", err)
 	}
-	return &expression{program: program, output: compiled.OutputType(), bound: bound, usesItem: usesItem}, nil
+	return &expression{
+		program: program, output: compiled.OutputType(), bound: bound, usesItem: usesItem,
+		source: abbreviate(source), parameters: c.parametersIn(parsed),
+	}, nil
+}
+
+// parametersIn describes the parameters that an expression contains, by name.
+func (c *compiler) parametersIn(parsed *cel.Ast) map[string]string {
+	found := map[string]string{}
+	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(node ast.Expr) {
+		if node.Kind() != ast.SelectKind {
+			return
+		}
+		operand, name := node.AsSelect().Operand(), node.AsSelect().FieldName()
+		if operand.Kind() == ast.IdentKind && operand.AsIdent() == varParameters {
+			found[name] = c.sources[name]
+		}
+	}))
+	return found
 }
 
 // admit counts an expression.
@@ -252,7 +280,25 @@ func issuesError(issues *cel.Issues) error {
 // evaluate returns the value of the expression.
 func (e *expression) evaluate(ctx context.Context, variables map[string]any) (ref.Val, error) {
 	value, _, err := e.program.ContextEval(ctx, variables)
-	return value, err
+	if err != nil {
+		return value, e.describe(err, variables)
+	}
+	return value, nil
+}
+
+// describe replaces the error of CEL for a missing key. The error does not show an empty key, where the key comes from, or
+// in which map it is missing.
+func (e *expression) describe(err error, variables map[string]any) error {
+	key, isKey := strings.CutPrefix(err.Error(), "no such key: ")
+	if !isKey {
+		return err
+	}
+	text := fmt.Sprintf(msgNoSuchKey, key, e.source)
+	values, _ := variables[varParameters].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(e.parameters)) {
+		text += fmt.Sprintf(msgValueOfParameter, name, values[name], e.parameters[name])
+	}
+	return errors.New(text)
 }
 
 // isValueType reports whether objects can contain values of the type. Values of dyn are checked when they

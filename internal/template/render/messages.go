@@ -30,10 +30,12 @@ const (
 	msgPatternTooLong = "the regular expression has %d bytes; at most %d are permitted"
 	msgPatternInvalid = "the regular expression is invalid"
 	//nolint:lll // The message is one line.
-	msgPatternTooLarge = "the regular expression has %d instructions when it is compiled; at most %d are permitted: reduce the repetitions"
-	msgQuantity        = "%q is not a quantity with at most 32 digits and an exponent of at most 99"
-	msgFlattenDepth    = "flatten with a depth is not available"
-	msgRangeLiteral    = "the argument must be a literal between 0 and %d"
+	msgPatternTooLarge  = "the regular expression has %d instructions when it is compiled; at most %d are permitted: reduce the repetitions"
+	msgQuantity         = "%q is not a quantity with at most 32 digits and an exponent of at most 99"
+	msgFlattenDepth     = "flatten with a depth is not available"
+	msgNoSuchKey        = "no such key %q in %s"
+	msgValueOfParameter = "; parameter %s is %q: see the %s"
+	msgRangeLiteral     = "the argument must be a literal between 0 and %d"
 )
 
 // Messages about objects.

@@ -34,10 +34,8 @@ func ResolveParameters(
 }
 
 func resolveParameter(parameter *v1alpha1.TemplateParameter, namespace *corev1.Namespace) (string, error) {
-	source := "annotation " + v1alpha1.PrefixParameter + parameter.Name
 	value, ok := namespace.Annotations[v1alpha1.PrefixParameter+parameter.Name]
 	if parameter.LabelKey != "" {
-		source = "label " + parameter.LabelKey
 		value, ok = namespace.Labels[parameter.LabelKey]
 	}
 	switch {
@@ -46,10 +44,18 @@ func resolveParameter(parameter *v1alpha1.TemplateParameter, namespace *corev1.N
 	case parameter.Default != nil:
 		return *parameter.Default, templateset.CheckValue(parameter, *parameter.Default)
 	case parameter.Required:
-		return "", fmt.Errorf(msgParameterRequired, parameter.Name, source)
+		return "", fmt.Errorf(msgParameterRequired, parameter.Name, sourceOf(parameter))
 	default:
 		return "", nil
 	}
+}
+
+// sourceOf describes where users set a parameter.
+func sourceOf(parameter *v1alpha1.TemplateParameter) string {
+	if parameter.LabelKey != "" {
+		return "label " + parameter.LabelKey
+	}
+	return "annotation " + v1alpha1.PrefixParameter + parameter.Name
 }
 
 // checkParameters validates what the schema of the API cannot.

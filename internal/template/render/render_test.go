@@ -353,6 +353,31 @@ func TestRenderErrors(t *testing.T) {
 	}
 }
 
+func TestMissingKeys(t *testing.T) {
+	for name, c := range map[string]struct{ expression, value, want string }{
+		"an empty parameter": {
+			expression: `{"s": 1}[params.size]`,
+			want:       `variable cpu: no such key "" in {"s": 1}[params.size]; parameter size is "": see the label corp.example.com/size`,
+		},
+		"another value": {
+			expression: `{"s": 1}[params.size]`, value: "xl",
+			want: `variable cpu: no such key "xl" in {"s": 1}[params.size]; parameter size is "xl": see the label corp.example.com/size`,
+		},
+		"a label": {expression: "ns.labels.cpu", want: `variable cpu: no such key "cpu" in ns.labels.cpu`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			spec := configMap(map[string]any{"x": "${variables.cpu}"})
+			spec.Parameters = append(spec.Parameters, v1alpha1.TemplateParameter{Name: "size", LabelKey: "corp.example.com/size"})
+			spec.Variables = append(spec.Variables, v1alpha1.TemplateVariable{Name: "cpu", Expression: c.expression})
+			in := input()
+			in.Parameters["size"] = c.value
+			_, err := compile(t, spec).Render(context.Background(), in)
+			g.Expect(err).To(MatchError(c.want))
+		})
+	}
+}
+
 func TestDynamicNames(t *testing.T) {
 	for name, c := range map[string]struct {
 		metadata string
