@@ -75,12 +75,12 @@ func commandsOf(t *testing.T, file, start, end string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, isFound := strings.Cut(string(content), start)
+	_, text, ok := strings.Cut(string(content), start)
 	if end != "" {
 		text, _, _ = strings.Cut(text, end)
 	}
 	blocks := codeBlocks.FindAllStringSubmatch(text, -1)
-	if !isFound || len(blocks) < 2 {
+	if !ok || len(blocks) < 2 {
 		t.Fatalf("%s contains %d blocks of commands after %q", file, len(blocks), start)
 	}
 	var script strings.Builder

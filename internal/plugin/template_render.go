@@ -37,7 +37,7 @@ func newTemplateRenderCommand(session *session) *cobra.Command {
 		Short: "Print the objects of a NamespaceTemplate for a namespace",
 		Long: `Print the objects of a NamespaceTemplate for a namespace as YAML, in the order in which the
 operator applies them, after the labels and annotations that it sets on the namespace. The data of
-copies is not printed. A warning says if the template does not select the namespace.
+copies is not printed. If the template does not select the namespace, the command prints a warning.
 
 With a file, the command needs no cluster: the namespace is a new one with the name in
 --namespace, or the one in --namespace-file. With NAME, the template and the namespace are
