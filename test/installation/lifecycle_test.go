@@ -80,6 +80,7 @@ var ways = map[string]way{
 		install: func(ctx context.Context) {
 			makeTargetIn(ctx, checkout("protection", "expiry", "owners", "network-policy", "audit"), "deploy")
 			kubectl(ctx, "apply", "-k", filepath.Join(controlplane.Root(), "config", "provisioner"))
+			kubectl(ctx, "apply", "-f", filepath.Join(controlplane.Root(), "config", "samples", "self-service", "provisioner.yaml"))
 		},
 		uninstall: func(ctx context.Context) {
 			Expect(makeTarget(ctx, "undeploy", "UNDEPLOY_TIMEOUT=2s")).
