@@ -279,7 +279,7 @@ func expectNamespaceLifecycle(ctx context.Context) {
 func expectNoRemainingObjects(ctx context.Context) {
 	GinkgoHelper()
 	framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(controlplane.SystemNamespace).Obj())
-	Eventually(func() string { return cmp.Diff(initial, inventory(ctx)) }).WithContext(ctx).Should(BeEmpty())
+	Eventually(func(g Gomega) string { return cmp.Diff(initial, inventory(g, ctx)) }).WithContext(ctx).Should(BeEmpty())
 	var namespaces corev1.NamespaceList
 	Expect(admin.List(ctx, &namespaces)).To(Succeed())
 	for _, namespace := range namespaces.Items {

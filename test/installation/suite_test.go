@@ -36,7 +36,8 @@ var (
 	admin   client.Client
 	// kubeconfig is the path of a kubeconfig file of the administrator.
 	kubeconfig string
-	// initial contains the objects of the cluster before an installation.
+	// types are the types of inventory in the cluster before an installation, and initial contains its objects.
+	types   string
 	initial []string
 )
 
@@ -53,19 +54,20 @@ func startCluster(ctx context.Context) {
 	cluster = framework.StartControlPlane(ctx)
 	admin, kubeconfig = cluster.Admin, framework.KubeconfigFile(cluster.Admin.Config)
 	DeferCleanup(func() { cluster = nil })
-	initial = inventory(ctx)
+	clusterScoped := strings.Fields(kubectl(ctx, "api-resources", "--namespaced=false", "--verbs=list", "--output=name"))
+	types = strings.Join(append(slices.DeleteFunc(clusterScoped, func(name string) bool {
+		return name == "namespaces" || name == "componentstatuses"
+	}), "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io", "serviceaccounts", "secrets", "configmaps",
+		"services"), ",")
+	initial = inventory(Default, ctx)
 }
 
 // inventory returns the kinds, namespaces and names of all cluster-scoped objects, and of all objects that have, grant or are
 // granted permissions, except Namespaces, which specs check by name.
-func inventory(ctx context.Context) []string {
-	GinkgoHelper()
-	types := strings.Fields(kubectl(ctx, "api-resources", "--namespaced=false", "--verbs=list", "--output=name"))
-	types = slices.DeleteFunc(types, func(name string) bool { return name == "namespaces" || name == "componentstatuses" })
-	types = append(types, "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io", "serviceaccounts", "secrets",
-		"configmaps", "services")
-	output := kubectl(ctx, "get", strings.Join(types, ","), "--all-namespaces", "--no-headers",
+func inventory(g Gomega, ctx context.Context) []string {
+	output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", types, "--all-namespaces", "--no-headers",
 		"--output=custom-columns=:kind,:metadata.namespace,:metadata.name")
+	g.Expect(err).NotTo(HaveOccurred())
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	for i := range lines {
 		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
