@@ -325,7 +325,7 @@ func provisioners() {
 		namespace = wrappers.MakeNamespace(framework.Unique("provision")).Label(v1alpha1.LabelTemplate, "by-name").Obj()
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(record))
+		patchNamespace(ctx, cluster.Admin, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(record))
 	})
 
 	It("can write to an initializing namespace", func(ctx context.Context) {
@@ -368,7 +368,7 @@ func recordsOfTemplates() {
 	BeforeAll(func(ctx context.Context) {
 		namespace = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("record"))
 		completeInitialization(ctx, namespace.Name)
-		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(record))
+		patchNamespace(ctx, cluster.Admin, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(record))
 	})
 
 	It("is restored in an initialized namespace if a write omits it", func(ctx context.Context) {
@@ -384,14 +384,14 @@ func recordsOfTemplates() {
 		}
 	})
 
-	It("can be changed and removed only with the initialize verb", func(ctx context.Context) {
-		for _, user := range []*framework.User{cluster.Ordinary, provisioner} {
+	It("can be changed and removed only with the record verb", func(ctx context.Context) {
+		for _, user := range []*framework.User{cluster.Ordinary, provisioner, cluster.Initializer} {
 			for _, value := range []string{"", "{}"} {
 				Expect(tryPatch(ctx, user, namespace.Name, "annotations", v1alpha1.AnnotationAppliedTemplates, &value)).
-					To(BeForbiddenBy("guard", "annotation nslifecycle.dev/applied-templates", `verb "initialize"`))
+					To(BeForbiddenBy("guard", "annotation nslifecycle.dev/applied-templates", `verb "record"`))
 			}
 		}
-		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(""))
+		patchNamespace(ctx, cluster.Admin, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(""))
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations[v1alpha1.AnnotationAppliedTemplates]).To(BeEmpty())
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "annotations", v1alpha1.AnnotationAppliedTemplates, new("{}"))).
 			To(BeForbiddenBy("guard"))
