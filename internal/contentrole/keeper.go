@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -158,7 +159,7 @@ func (k *Keeper) update(
 	}
 	before := k.profile.parse(role.Rules)
 	role.Rules = rules
-	if err := k.client.Update(ctx, role); err != nil {
+	if err := k.client.Update(ctx, role, client.FieldOwner(nsobject.FieldOwner)); err != nil {
 		if !apierrors.IsConflict(err) {
 			k.failedAt = k.clock.Now()
 		}
