@@ -58,7 +58,7 @@ v.?parts.orValue([]).map(p,
       {{.fields}}[k1][k2][k3].all(k4, k4 in {{.of}}[k1][k2][k3] &&
         ({{.fields}}[k1][k2][k3][k4] == {{.of}}[k1][k2][k3][k4] ||
         {{.fields}}[k1][k2][k3][k4].all(k5, k5 in {{.of}}[k1][k2][k3][k4] &&
-          {{.fields}}[k1][k2][k3][k4][k5] == {{.of}}[k1][k2][k3][k4][k5]))))))))
+          {{.fields}}[k1][k2][k3][k4][k5] == {{.of}}[k1][k2][k3][k4][k5])))))))))
 {{- end}}
 
 {{/* Whether the user may initialize a namespace. */}}

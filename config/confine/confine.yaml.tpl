@@ -355,16 +355,19 @@ spec:
     messageExpression: >-
       variables.refusal + ': the operator records only Events about namespaces, NamespaceTemplates and'
       + ' NamespaceInitializerConfigurations'
+  # A Lease counts as held for the duration that its last holder has written: without a limit, a stolen token could stop
+  # a part of the operator for decades.
   - expression: >-
       !(request.operation in ['CREATE', 'UPDATE'] &&
         variables.resource in ['coordination.k8s.io/leases', 'apps/controllerrevisions']) ||
       variables.isInSystemNamespace && variables.keepsOwnersAndFinalizers &&
-      (variables.resource == 'coordination.k8s.io/leases' ||
-       variables.metadata.?labels[?'nslifecycle.dev/managed-by-template'].hasValue() &&
+      (variables.resource == 'coordination.k8s.io/leases'
+       ? object.?spec.?leaseDurationSeconds.orValue(0) <= 60
+       : variables.metadata.?labels[?'nslifecycle.dev/managed-by-template'].hasValue() &&
        (oldObject == null || variables.oldMetadata.?labels[?'nslifecycle.dev/managed-by-template'].hasValue()))
     reason: Forbidden
     messageExpression: >-
-      variables.refusal + ': the operator writes only its Leases and the revisions of NamespaceTemplates, in namespace "' +
+      variables.refusal + ': the operator writes only its Leases, for at most 60 s, and the revisions of NamespaceTemplates, in namespace "' +
       variables.systemNamespace + '"'
   - expression: >-
       request.operation != 'UPDATE' || variables.resource != '/secrets' ||
