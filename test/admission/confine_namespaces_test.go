@@ -236,6 +236,9 @@ func confinedManagers() {
 			"a label in an entry": func(n *v1alpha1.NamespaceTemplate) {
 				gitops(n).FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{},"f:tier":{}}}}`)
 			},
+			"all labels in an entry": func(n *v1alpha1.NamespaceTemplate) {
+				gitops(n).FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)
+			},
 			"the spec in an entry": func(n *v1alpha1.NamespaceTemplate) {
 				gitops(n).FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:tier":{}}},"f:spec":{"f:serviceAccountName":{}}}`)
 			},

@@ -223,10 +223,10 @@ var confinedAttacks = map[string]confinedRequest{
 	"add managedFields of another client for an annotation": plantFields(`{"f:metadata":{"f:annotations":{"f:nslifecycle.dev/pending-initializers":{},"f:kept":{}}}}`),
 	"add managedFields of another client for a finalizer":   plantFields(`{"f:metadata":{"f:finalizers":{"v:\"a\"":{}}}}`),
 	"add managedFields of another client for conditions":    plantFields(`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:status":{}}}}}`),
-	"add managedFields of another client, named like it": changeNamespace(putNamespace, func(n *corev1.Namespace) {
-		n.ManagedFields = append(n.ManagedFields, gitopsFields(`{"f:metadata":{"f:annotations":{".":{}}}}`))
-	}),
-	"remove managedFields": patchNamespace(`{"metadata":{"managedFields":[{}]}}`),
+	"add managedFields of another client for all labels":    plantFields(`{"f:metadata":{"f:labels":{}}}`),
+	"add managedFields of another client for all metadata":  plantFields(`{"f:metadata":{}}`),
+	"add managedFields of another client for the status":    plantFields(`{"f:status":{}}`),
+	"remove managedFields":                                  patchNamespace(`{"metadata":{"managedFields":[{}]}}`),
 	"remove the managedFields of the creator": changeNamespace(putNamespace, func(n *corev1.Namespace) {
 		n.ManagedFields = append(n.ManagedFields[:0:0], gitopsFields(`{"f:metadata":{"f:annotations":{"f:nslifecycle.dev/pending-initializers":{}}}}`))
 	}),
