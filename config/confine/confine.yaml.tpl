@@ -158,7 +158,7 @@ spec:
 
   # Diagnosis reports the initialization of namespaces in one condition. It runs together with finalization.
   - name: isFinalization
-    expression: "request.userInfo.username.endsWith(':nslifecycle-finalization')"
+    expression: "request.userInfo.username.endsWith('finalization')"
   - name: reportsOnlyDiagnosis
     expression: >-
       request.operation == 'UPDATE' && variables.resource == '/namespaces/status' &&
