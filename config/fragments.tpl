@@ -49,6 +49,19 @@ v.?parts.orValue([]).map(p,
   request.userInfo.username).map(s, s.size() > 1024 ? '' : s)
 {{- end}}
 
+{{/* Whether the fields of an entry in managedFields, at most five levels of them, are also those of another entry. A map
+     without fields contains all of its part of the object. */}}
+{{define "isSubset" -}}
+{{.fields}} == {{.of}} || {{.fields}}.all(k1, k1 in {{.of}} && ({{.fields}}[k1] == {{.of}}[k1] || {{.fields}}[k1].size() > 0 &&
+  {{.fields}}[k1].all(k2, k2 in {{.of}}[k1] && ({{.fields}}[k1][k2] == {{.of}}[k1][k2] || {{.fields}}[k1][k2].size() > 0 &&
+    {{.fields}}[k1][k2].all(k3, k3 in {{.of}}[k1][k2] &&
+      ({{.fields}}[k1][k2][k3] == {{.of}}[k1][k2][k3] || {{.fields}}[k1][k2][k3].size() > 0 &&
+      {{.fields}}[k1][k2][k3].all(k4, k4 in {{.of}}[k1][k2][k3] &&
+        ({{.fields}}[k1][k2][k3][k4] == {{.of}}[k1][k2][k3][k4] || {{.fields}}[k1][k2][k3][k4].size() > 0 &&
+        {{.fields}}[k1][k2][k3][k4].all(k5, k5 in {{.of}}[k1][k2][k3][k4] &&
+          {{.fields}}[k1][k2][k3][k4][k5] == {{.of}}[k1][k2][k3][k4][k5])))))))))
+{{- end}}
+
 {{/* Whether the user may initialize a namespace. */}}
 {{define "mayInitialize" -}}
 authorizer.group('').resource('namespaces').name({{.namespace}}).check('initialize').allowed()

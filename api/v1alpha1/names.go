@@ -120,6 +120,10 @@ const VerbInitialize = "initialize"
 // scope.
 const VerbProvision = "provision"
 
+// VerbRecord is the RBAC verb on namespaces that allows the operator to write its records on Namespaces, such as
+// AnnotationAppliedTemplates. By these records, it deletes objects. It must be granted at cluster scope.
+const VerbRecord = "record"
+
 // VerbUse is the RBAC verb on namespacetemplates that allows users to choose a template with
 // AccessRestricted.
 const VerbUse = "use"

@@ -123,6 +123,11 @@ spec:
   - name: oldPending
     expression: >-
       {{include "hasNames" "list" "variables.oldList.join('')"}} ? variables.oldList[0].split(',') : []
+  # Whether the write removes the first initializer from the list.
+  - name: endsTurn
+    expression: >-
+      variables.oldPending.size() > 0 &&
+      (variables.pending.size() == 0 || variables.pending[0] != variables.oldPending[0])
   # The size in bytes of the parts of the Namespace that users write, without labels. The API server
   # accepts 256 KiB of annotations and 1.5 MiB in total.
   - name: userBytes
@@ -213,15 +218,18 @@ spec:
       'annotation nslifecycle.dev/initialization-result cannot be set on namespace "' + variables.name
       + '": it is not being initialized'
   # The operator decides by these records which objects it keeps, updates and deletes, when an initializer times out,
-  # and whether users were warned that a namespace expires. The policy initializer-subjects allows only the operator
-  # to change the start of a turn.
+  # and whether users were warned that a namespace expires. Therefore a verb of its own permits them, which initializers
+  # do not hold. Complete removes the start of a turn in the write that ends the turn, for each user.
   - expression: >-
       variables.isCreate || variables.records == variables.oldRecords ||
-      {{include "mayInitialize" "namespace" "variables.name"}}
+      variables.endsTurn &&
+      [{{.recordAnnotations}}].all(k, object.metadata.?annotations[?k] ==
+        (k == 'nslifecycle.dev/turn-started-at' ? optional.none() : oldObject.metadata.?annotations[?k])) ||
+      authorizer.group('').resource('namespaces').name(variables.name).check('record').allowed()
     reason: Forbidden
     messageExpression: >-
       'user "' + request.userInfo.username + '" is not allowed to change annotation nslifecycle.dev/applied-templates,'
-      + ' nslifecycle.dev/turn-started-at or nslifecycle.dev/expiry-warned-at of namespace "' + variables.name + '", which the operator writes: this requires the verb "initialize" on namespaces, granted by a ClusterRoleBinding'
+      + ' nslifecycle.dev/turn-started-at or nslifecycle.dev/expiry-warned-at of namespace "' + variables.name + '", which the operator writes: this requires the verb "record" on namespaces, granted by a ClusterRoleBinding'
   # The annotations are compared one by one: the text of one could otherwise be moved to another.
   - expression: >-
       variables.isCreate ||

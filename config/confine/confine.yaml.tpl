@@ -156,6 +156,34 @@ spec:
           'NamespaceDeletionDiscoveryFailure', 'NamespaceDeletionContentFailure',
           'NamespaceDeletionGroupVersionParsingFailure', 'NamespaceContentRemaining', 'NamespaceFinalizersRemaining']))
 
+  # Diagnosis reports the initialization of namespaces in one condition. It runs together with finalization.
+  - name: isFinalization
+    expression: "request.userInfo.username.endsWith('finalization')"
+  - name: reportsOnlyDiagnosis
+    expression: >-
+      request.operation == 'UPDATE' && variables.resource == '/namespaces/status' &&
+      variables.labels == variables.oldLabels && variables.annotations == variables.oldAnnotations &&
+      object.?status.?phase == oldObject.?status.?phase &&
+      object.?status.?conditions.orValue([]).filter(c, c.type != 'nslifecycle.dev/InitializationBlocked') ==
+      oldObject.?status.?conditions.orValue([]).filter(c, c.type != 'nslifecycle.dev/InitializationBlocked')
+
+  # The managedFields of other clients. The next server-side apply of a client removes the fields that only its entry
+  # contains, so an entry that the operator could add or extend would make another client remove labels, for example.
+  #
+  # The types of which other clients apply the objects that the operator updates. For a Namespace, only writes of its
+  # subresources are allowed, for which the API server ignores managedFields in requests.
+  - name: hasOtherManagers
+    expression: >-
+      request.operation == 'UPDATE' && variables.resource in ['nslifecycle.dev/namespacetemplates',
+        'rbac.authorization.k8s.io/clusterroles', 'admissionregistration.k8s.io/mutatingwebhookconfigurations',
+        'admissionregistration.k8s.io/validatingwebhookconfigurations']
+  - name: otherManagers
+    expression: >-
+      !variables.hasOtherManagers ? [] :
+      variables.metadata.?managedFields.orValue([]).filter(e, e.?manager.orValue('') != {{.fieldManager}})
+  - name: oldManagers
+    expression: "!variables.hasOtherManagers ? [] : variables.oldMetadata.?managedFields.orValue([])"
+
   # The operator keeps the rules of two ClusterRoles up to date.
   #
   # The built-in API groups with their cluster-scoped resources. test/admission compares them with the discovery of
@@ -282,6 +310,32 @@ spec:
     messageExpression: >-
       variables.refusal + ': the operator changes no conditions of other controllers, and sets the phase only to'
       + ' Terminating, and only on terminating namespaces'
+  - expression: "!variables.isFinalization || !variables.isNamespace || variables.isTerminating || variables.reportsOnlyDiagnosis"
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': finalization changes nothing of a namespace that is not terminating, except condition'
+      + ' nslifecycle.dev/InitializationBlocked'
+  # The field manager determines the entry in managedFields that a write extends.
+  - expression: >-
+      request.operation != 'UPDATE' || !(variables.isNamespace || variables.hasOtherManagers) ||
+      variables.isTerminating && variables.isDryRun ||
+      variables.resource != '/namespaces' && request.?options.?fieldManager.orValue('') == {{.fieldManager}}
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator writes only as field manager "' + {{.fieldManager}} +
+      '", and only the subresources of a Namespace'
+  # The API server creates the entry before-first-apply for an object without managedFields, and merges the oldest entries
+  # into ancient-changes.
+  - expression: >-
+      variables.otherManagers.all(e, e in variables.oldManagers ||
+        e.manager == 'before-first-apply' && variables.oldManagers.size() == 0 ||
+        e.manager == 'ancient-changes' && e.operation == 'Update' && variables.oldManagers.size() >= 10 ||
+        variables.oldManagers.exists(o, o.manager == e.manager && o.operation == e.operation &&
+          o.?subresource == e.?subresource && o.apiVersion == e.apiVersion &&
+          ({{include "isSubset" "fields" "e.fieldsV1" "of" "o.fieldsV1"}})))
+    reason: Forbidden
+    messageExpression: >-
+      variables.refusal + ': the operator does not add or extend entries of other field managers in managedFields'
   # The policy expiry has the same rule for other users.
   - expression: >-
       !variables.isNamespace || {{include "expiredRule"}}
@@ -301,16 +355,19 @@ spec:
     messageExpression: >-
       variables.refusal + ': the operator records only Events about namespaces, NamespaceTemplates and'
       + ' NamespaceInitializerConfigurations'
+  # A Lease counts as held for the duration that its last holder has written: without a limit, a stolen token could stop
+  # a part of the operator for decades.
   - expression: >-
       !(request.operation in ['CREATE', 'UPDATE'] &&
         variables.resource in ['coordination.k8s.io/leases', 'apps/controllerrevisions']) ||
       variables.isInSystemNamespace && variables.keepsOwnersAndFinalizers &&
-      (variables.resource == 'coordination.k8s.io/leases' ||
-       variables.metadata.?labels[?'nslifecycle.dev/managed-by-template'].hasValue() &&
+      (variables.resource == 'coordination.k8s.io/leases'
+       ? object.?spec.?leaseDurationSeconds.orValue(0) <= 60
+       : variables.metadata.?labels[?'nslifecycle.dev/managed-by-template'].hasValue() &&
        (oldObject == null || variables.oldMetadata.?labels[?'nslifecycle.dev/managed-by-template'].hasValue()))
     reason: Forbidden
     messageExpression: >-
-      variables.refusal + ': the operator writes only its Leases and the revisions of NamespaceTemplates, in namespace "' +
+      variables.refusal + ': the operator writes only its Leases, for at most 60 s, and the revisions of NamespaceTemplates, in namespace "' +
       variables.systemNamespace + '"'
   - expression: >-
       request.operation != 'UPDATE' || variables.resource != '/secrets' ||

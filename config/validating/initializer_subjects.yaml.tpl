@@ -1,7 +1,7 @@
 # Enforces the subjects of initializers: only they can remove the initializer from the pending list,
 # and only when it is first. Users that must wait (waitingSubjects) cannot change the state of an
-# initialization. Only the operator can write the start of a turn, from which timeouts are counted; it is removed in the
-# write that ends the turn. The guard policy checks the "initialize" verb.
+# initialization. While an initializer with subjects is first, only they and the operator can set a failure. The guard
+# policy checks the "initialize" verb.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -37,9 +37,7 @@ spec:
       (object.metadata.?annotations[?'nslifecycle.dev/pending-initializers'] !=
        oldObject.metadata.?annotations[?'nslifecycle.dev/pending-initializers'] ||
        object.metadata.?annotations[?'nslifecycle.dev/initialization-result'] !=
-       oldObject.metadata.?annotations[?'nslifecycle.dev/initialization-result'] ||
-       object.metadata.?annotations[?'nslifecycle.dev/turn-started-at'] !=
-       oldObject.metadata.?annotations[?'nslifecycle.dev/turn-started-at']) &&
+       oldObject.metadata.?annotations[?'nslifecycle.dev/initialization-result']) &&
       request.userInfo.username != params.?operator.orValue('')
   variables:
   - name: oldPending
@@ -82,15 +80,20 @@ spec:
     messageExpression: >-
       'initializer "' + variables.early[0] + '" cannot be removed from the pending list of namespace "'
       + oldObject.metadata.name + '" while "' + variables.pending[0] + '" is first in the list'
+  # Complete removes the result from a namespace that is then initialized.
   - expression: >-
-      object.metadata.?annotations[?'nslifecycle.dev/turn-started-at'] ==
-      oldObject.metadata.?annotations[?'nslifecycle.dev/turn-started-at'] ||
-      !object.metadata.?annotations[?'nslifecycle.dev/turn-started-at'].hasValue() &&
-      (variables.pending.size() == 0 || variables.pending[0] != variables.oldPending[0])
+      variables.pending.size() == 0 ||
+      object.metadata.?annotations[?'nslifecycle.dev/initialization-result'] ==
+      oldObject.metadata.?annotations[?'nslifecycle.dev/initialization-result'] ||
+      params.?initializers.orValue([]).all(i, i.name != variables.oldPending[0] ||
+        i.?subjects.orValue([]).size() == 0 ||
+        {{include "containsUser" "subjects" "i.subjects"}}) ||
+      authorizer.group('').resource('namespaces').name(oldObject.metadata.name).check('record').allowed()
     reason: Forbidden
     messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to change annotation nslifecycle.dev/turn-started-at of namespace "'
-      + oldObject.metadata.name + '": only the operator records the start of a turn'
+      'user "' + request.userInfo.username + '" is not allowed to change annotation nslifecycle.dev/initialization-result of'
+      + ' namespace "' + oldObject.metadata.name + '" while initializer "' + variables.oldPending[0]
+      + '" is first in the pending list: it is not one of its subjects in NamespaceInitializerSet "effective"'
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

@@ -25,6 +25,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // The headers of manifests and of Go files.
@@ -70,6 +71,7 @@ func run(args []string) error {
 
 // values are the rules that are also evaluated in Go, as parts of CEL literals.
 var values = map[string]string{
+	"fieldManager":        "'" + nsobject.FieldOwner + "'",
 	"failurePattern":      strings.ReplaceAll(initialization.FailurePattern, `\`, `\\`),
 	"originAnnotations":   quote(initialization.OriginAnnotations),
 	"progressAnnotations": quote(initialization.ProgressAnnotations),

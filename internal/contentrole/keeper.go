@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -159,7 +160,7 @@ func (k *Keeper) update(
 	}
 	before := k.profile.parse(role.Rules)
 	role.Rules = rules
-	if err := k.client.Update(ctx, role); err != nil {
+	if err := k.client.Update(ctx, role, client.FieldOwner(nsobject.FieldOwner)); err != nil {
 		if !apierrors.IsConflict(err) {
 			k.failedAt = k.clock.Now()
 		}

@@ -68,7 +68,8 @@ type NamespaceReconciler struct {
 	tracker  initializationTracker
 }
 
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete
+// Only this part holds the verb record, with which it writes its records on Namespaces.
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete;record
 // +kubebuilder:rbac:groups="",resources=namespaces/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

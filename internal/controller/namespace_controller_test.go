@@ -32,7 +32,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		failure     = `{"status":"Failure","reason":"Forbidden","message":"no quota left"}`
 
 		statusPatch = "status of x: uid=x-uid version=7 "
-		labelPatch  = "application/merge-patch+json of x by nslifecycle: "
+		labelPatch  = "status of x by nslifecycle: "
 		deletion    = "delete x: uid=x-uid resourceVersion="
 
 		failedPatch = statusPatch +

@@ -112,7 +112,8 @@ func (r *NamespaceReconciler) repairLabel(
 		namespace.Labels[v1alpha1.LabelInitializing] = *decision.LabelRepair
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Patch(ctx, namespace, patch, client.FieldOwner(nsobject.FieldOwner)); err != nil {
+	// The policy confine allows the operator only writes of subresources of a Namespace.
+	if err := r.Status().Patch(ctx, namespace, patch, client.FieldOwner(nsobject.FieldOwner)); err != nil {
 		return fmt.Errorf("failed to repair label %s of namespace %q: %w", v1alpha1.LabelInitializing, namespace.Name, err)
 	}
 	log.FromContext(ctx).Info("Repaired the label of a namespace", "uid", base.UID,

@@ -93,7 +93,7 @@ func newFakeClient(funcs interceptor.Funcs, objects ...client.Object) client.Cli
 // client returns a client that reads from the cache.
 func (s *fakeServer) client(objects ...client.Object) client.Client {
 	return newFakeClient(interceptor.Funcs{
-		Get: s.get, List: s.list, Patch: s.patch, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize, Delete: s.delete,
+		Get: s.get, List: s.list, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize, Delete: s.delete,
 	}, objects...)
 }
 
@@ -174,23 +174,16 @@ func addConfigurations(list client.ObjectList, configurations []*wrappers.Config
 	}
 }
 
-func (s *fakeServer) patch(
-	_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption,
-) error {
-	body, err := patch.Data(object)
-	if err != nil {
-		return err
-	}
-	options := (&client.PatchOptions{}).ApplyOptions(opts)
-	s.writes = append(s.writes, fmt.Sprintf("%s of %s by %s: %s", patch.Type(), object.GetName(), options.FieldManager, body))
-	return s.patchError
-}
-
 func (s *fakeServer) patchStatus(
 	_ context.Context, _ client.Client, subResource string, object client.Object, patch client.Patch,
 	opts ...client.SubResourcePatchOption,
 ) error {
 	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
+	if patch.Type() == types.MergePatchType { // The repair of the label.
+		body, err := patch.Data(object)
+		s.writes = append(s.writes, fmt.Sprintf("%s of %s by %s: %s", subResource, object.GetName(), options.FieldManager, body))
+		return errors.Join(err, s.patchError)
+	}
 	if patch.Type() != types.StrategicMergePatchType || options.FieldManager != nsobject.FieldOwner {
 		return fmt.Errorf("unexpected %s by %q", patch.Type(), options.FieldManager)
 	}

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 const (
@@ -139,7 +140,7 @@ func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string
 			{Name: internalv1alpha1.HoldConfiguration, Type: rotator.Mutating},
 			{Name: internalv1alpha1.TemplatesConfiguration, Type: rotator.Validating},
 		},
-		FieldOwner:            "nslifecycle-hold",
+		FieldOwner:            nsobject.FieldOwner,
 		RequireLeaderElection: true,
 	}); err != nil {
 		return fmt.Errorf("failed to set up the rotation of the certificate: %w", err)

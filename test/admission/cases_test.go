@@ -158,7 +158,7 @@ func updatedNamespaces() {
 	starts, updates := cases.Starts(), cases.Updates()
 	BeforeAll(func(ctx context.Context) {
 		for name, reachable := range cases.Reachable() {
-			started[name] = begin(ctx, reachable.Request, reachable.Change)
+			started[name] = begin(ctx, reachable)
 		}
 		const turn = v1alpha1.AnnotationTurnStartedAt
 		Eventually(func(g Gomega) { // The operator records it.
@@ -189,10 +189,14 @@ func updatedNamespaces() {
 	}
 }
 
-// begin creates a namespace as the ordinary user, and changes it as the initializer. If it exists, begin adds the labels
-// and annotations.
-func begin(ctx context.Context, request *corev1.Namespace, change func(*corev1.Namespace)) *corev1.Namespace {
+// begin creates a namespace as the ordinary user, and changes it as the initializer, or as the
+// administrator. If it exists, begin adds the labels and annotations.
+func begin(ctx context.Context, start cases.Namespace) *corev1.Namespace {
 	GinkgoHelper()
+	request, user := start.Request, cluster.Initializer
+	if start.IsRecord {
+		user = cluster.Admin
+	}
 	if exists(ctx, request.Name) {
 		existing := cluster.GetNamespace(Default, ctx, request.Name)
 		existing.Labels, existing.Annotations = request.Labels, request.Annotations
@@ -202,10 +206,10 @@ func begin(ctx context.Context, request *corev1.Namespace, change func(*corev1.N
 	namespace := request.DeepCopy()
 	Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { _ = cluster.Admin.Delete(ctx, namespace) })
-	if change != nil {
+	if start.Change != nil {
 		patch := client.MergeFrom(namespace.DeepCopy())
-		change(namespace)
-		Expect(cluster.Initializer.Patch(ctx, namespace, patch)).To(Succeed())
+		start.Change(namespace)
+		Expect(user.Patch(ctx, namespace, patch)).To(Succeed())
 	}
 	return namespace
 }
@@ -345,7 +349,7 @@ func randomUpdates(ctx context.Context, requests int) {
 		if !strings.HasPrefix(request.Name, "kube-") {
 			request.Name = framework.Unique("random")
 		}
-		started = append(started, begin(ctx, request, reachable[name].Change))
+		started = append(started, begin(ctx, reachable[name]))
 	}
 	r, admitted := newGenerator(), 0
 	for range requests {

@@ -167,6 +167,138 @@ func confinedNamespaces() {
 	})
 }
 
+// applied returns managedFields in which the entry of a GitOps controller contains a field.
+func applied(fields string) []any {
+	return []any{map[string]any{
+		"manager": "gitops", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+		"time": metav1.Now(), "fieldsV1": json.RawMessage(fields),
+	}}
+}
+
+func confinedManagers() {
+	const labels = `{"f:metadata":{"f:labels":{"f:team":{}}}}`
+
+	It("of a Namespace cannot be added, extended or removed", func(ctx context.Context) {
+		namespace := makeNamespace(ctx, func(w *wrappers.NamespaceWrapper) { w.Label("team", "x") })
+		name, before := namespace.Name, cluster.GetNamespace(Default, ctx, namespace.Name)
+		apply := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+			"name": name, "labels": map[string]any{"team": "x"},
+		}}
+		as := func(manager string, kind types.PatchType, change map[string]any, subresources ...string) request {
+			return func(ctx context.Context) error {
+				options := metav1.PatchOptions{FieldManager: manager}
+				_, err := api.CoreV1().Namespaces().Patch(ctx, name, kind, []byte(mustEncode(change)), options, subresources...)
+				return err
+			}
+		}
+		forEach(ctx, map[string]request{
+			"an entry":                      merge(name, inMetadata("managedFields", applied(labels))),
+			"no entry":                      merge(name, inMetadata("managedFields", []any{map[string]any{}})),
+			"server-side apply":             as("gitops", types.ApplyPatchType, apply),
+			"server-side apply of /status":  as("gitops", types.ApplyPatchType, apply, "status"),
+			"a condition of another writer": as("gitops", types.StrategicMergePatchType, map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}}, "status"),
+		}, BeConfined("field manager"))
+		By("sending entries that the API server ignores")
+		for _, subresource := range []string{"status", "finalize"} {
+			Expect(put(before, subresource, func(n *corev1.Namespace) { n.ManagedFields = nil })(ctx)).To(Succeed())
+		}
+		Expect(cluster.GetNamespace(Default, ctx, name).ManagedFields).To(Equal(before.ManagedFields))
+	})
+
+	It("of a template cannot be added or extended", func(ctx context.Context) {
+		tmpl := &v1alpha1.NamespaceTemplate{}
+		Expect(json.Unmarshal([]byte(`{"metadata":{"labels":{"team":"x","tier":"x"}},"spec":{"serviceAccountName":"x","namespaceSelector":{"matchLabels":{"none":"x"}},
+			"objects":[{"name":"a","template":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}}]}}`), tmpl)).To(Succeed())
+		tmpl.Name = framework.Unique("managers")
+		Expect(admin.Create(ctx, tmpl, client.FieldOwner("creator"))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, tmpl)).To(Succeed()) })
+		tier := &metav1.ManagedFieldsEntry{
+			Manager: "gitops", Operation: "Apply", APIVersion: v1alpha1.GroupVersion.String(), FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:tier":{}}}}`),
+		}
+		tmpl.ManagedFields = append(tmpl.ManagedFields, *tier)
+		Expect(admin.Update(ctx, tmpl)).To(Succeed())
+		send := func(change func(*v1alpha1.NamespaceTemplate)) error {
+			changed := tmpl.DeepCopy()
+			change(changed)
+			return operator.Update(ctx, changed, client.DryRunAll)
+		}
+		gitops := func(n *v1alpha1.NamespaceTemplate) *metav1.ManagedFieldsEntry {
+			index := slices.IndexFunc(n.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "gitops" })
+			return &n.ManagedFields[index]
+		}
+		for name, change := range map[string]func(*v1alpha1.NamespaceTemplate){
+			"an entry": func(n *v1alpha1.NamespaceTemplate) {
+				added := *gitops(n)
+				added.Manager = "other"
+				n.ManagedFields = append(n.ManagedFields, added)
+			},
+			"a label in an entry": func(n *v1alpha1.NamespaceTemplate) {
+				gitops(n).FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{},"f:tier":{}}}}`)
+			},
+			"all labels in an entry": func(n *v1alpha1.NamespaceTemplate) {
+				gitops(n).FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)
+			},
+			"the spec in an entry": func(n *v1alpha1.NamespaceTemplate) {
+				gitops(n).FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:tier":{}}},"f:spec":{"f:serviceAccountName":{}}}`)
+			},
+			"an entry before the first apply": func(n *v1alpha1.NamespaceTemplate) {
+				added := *gitops(n)
+				added.Manager, added.Operation = "before-first-apply", "Update"
+				n.ManagedFields = append(n.ManagedFields, added)
+			},
+			"an entry of ancient changes": func(n *v1alpha1.NamespaceTemplate) {
+				added := *gitops(n)
+				added.Manager, added.Operation = "ancient-changes", "Update"
+				n.ManagedFields = append(n.ManagedFields, added)
+			},
+		} {
+			Expect(send(change)).To(BeConfined("other field managers"), name)
+		}
+		By("adding the finalizer of the operator")
+		Expect(send(func(n *v1alpha1.NamespaceTemplate) {
+			n.Finalizers = append(n.Finalizers, v1alpha1.FinalizerTemplateObjects)
+		})).To(Succeed())
+		Expect(operator.Update(ctx, tmpl, client.DryRunAll, client.FieldOwner("gitops"))).To(BeConfined("field manager"))
+	})
+}
+
+// finalization reports the diagnosis of an initialization, and writes nothing else of a namespace that is not
+// terminating.
+func confinedFinalization() {
+	var finalization *framework.User
+	BeforeAll(func() { finalization = operators["nslifecycle-finalization"] })
+	send := func(ctx context.Context, name string, change map[string]any) error {
+		_, err := finalization.Clientset().CoreV1().Namespaces().Patch(ctx, name, types.StrategicMergePatchType,
+			[]byte(mustEncode(change)), metav1.PatchOptions{FieldManager: nsobject.FieldOwner, DryRun: []string{metav1.DryRunAll}}, "status")
+		return err
+	}
+	conditions := func(conditionType string) map[string]any {
+		return map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+			"type": conditionType, "status": "True", "reason": "Test", "lastTransitionTime": metav1.Now(), "message": "x",
+		}}}}
+	}
+
+	It("changes no namespace that is not terminating", func(ctx context.Context) {
+		live, terminating := makeNamespace(ctx), makeTerminating(ctx)
+		for _, change := range []map[string]any{
+			inMetadata("annotations", map[string]any{v1alpha1.AnnotationInitializationResult: `{"status":"Failure"}`}),
+			inMetadata("annotations", map[string]any{v1alpha1.AnnotationAppliedTemplates: "{}"}),
+			inMetadata("labels", map[string]any{v1alpha1.LabelInitializing: "true"}),
+			conditions("Ready"), conditions(v1alpha1.ConditionInitializing), conditions("a.example.com/Initialized"),
+			conditions(v1alpha1.ConditionDeletionBlocked), conditions(v1alpha1.ConditionExpired),
+		} {
+			Expect(send(ctx, live.Name, change)).To(BeConfined("not terminating"), "%v", change)
+		}
+		Expect(send(ctx, live.Name, conditions(v1alpha1.ConditionInitializationBlocked))).To(Succeed())
+		changed := cluster.GetNamespace(Default, ctx, live.Name)
+		changed.Annotations = map[string]string{v1alpha1.AnnotationInitializationResult: `{"status":"Failure"}`}
+		Expect(finalization.SubResource("finalize").Update(ctx, changed, client.DryRunAll)).To(BeConfined("not terminating"))
+		Expect(finalization.Delete(ctx, live.DeepCopy(), client.DryRunAll)).To(BeConfined())
+		Expect(send(ctx, terminating.Name, conditions(v1alpha1.ConditionDeletionBlocked))).To(Succeed())
+	})
+}
+
 // put replaces a Namespace, or a subresource of it.
 func put(namespace *corev1.Namespace, subresource string, change func(*corev1.Namespace)) request {
 	return func(ctx context.Context) error {

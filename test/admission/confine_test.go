@@ -62,6 +62,7 @@ func addAccount(ctx context.Context, namespace, name string) *framework.User {
 	config, err := cluster.ServiceAccountConfig(ctx, namespace, name)
 	Expect(err).NotTo(HaveOccurred())
 	user := framework.NewUser(config)
+	user.Client = client.WithFieldOwner(user.Client, nsobject.FieldOwner)
 	Eventually(func() error { return user.List(ctx, &corev1.SecretList{}) }).WithContext(ctx).Should(Succeed())
 	return user
 }

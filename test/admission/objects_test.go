@@ -115,7 +115,7 @@ func lockedObjects() {
 			`{"other":{},"team":{"revision":"a"}}`: true, `{"team":{"target":"a"}}`: true,
 		} {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAppliedTemplates, applied)
-			Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(patch))).To(Succeed())
+			Expect(cluster.Admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(patch))).To(Succeed())
 			remedy := map[bool]string{true: "to change the object, change the template", false: "must remove the label"}[isApplied]
 			// The API server reads the Namespace from a cache.
 			Eventually(remove).WithContext(ctx).Should(MatchError(ContainSubstring(remedy)), applied)

@@ -71,6 +71,8 @@ var _ = Describe("Without a manager", Ordered, ContinueOnFailure, func() {
 	Describe("the operator", Ordered, func() {
 		BeforeAll(addOperators)
 		Describe("changes a Namespace", confinedNamespaces)
+		Describe("an entry in managedFields", confinedManagers)
+		Describe("of finalization", confinedFinalization)
 		Describe("deletes a Namespace", confinedDeletions)
 		Describe("deletes content of a namespace that was created again", confinedRecreations)
 		Describe("writes an object", confinedObjects)

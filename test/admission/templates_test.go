@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -300,6 +301,24 @@ func injectionWithTemplates() {
 			To(And(HaveKeyWithValue(size, "sent"), Not(HaveKey(v1alpha1.PrefixParameter+"tier"))))
 	})
 
+	It("cannot set keys that a template cannot set", func(ctx context.Context) {
+		for key, isValid := range map[string]bool{
+			v1alpha1.LabelDeletionProtection: false, "kubernetes.io/metadata.name": false, v1alpha1.PrefixParameter + "size": false,
+			corev1.LastAppliedConfigAnnotation: false, "pod-security.kubernetes.io/enforce": true,
+		} {
+			set := cluster.EffectiveSet(Default, ctx)
+			value := internalv1alpha1.EffectiveValue{Key: key, Parts: []internalv1alpha1.EffectivePart{{Text: "x"}}}
+			forged := internalv1alpha1.EffectiveTemplate{Name: "forged", Annotations: []internalv1alpha1.EffectiveValue{value}}
+			set.Templates = append(set.Templates, forged)
+			err := cluster.Admin.Update(ctx, set, client.DryRunAll)
+			if isValid {
+				Expect(err).NotTo(HaveOccurred())
+				continue
+			}
+			Expect(err).To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring("a template cannot set keys"))), key)
+		}
+	})
+
 	It("adds nothing to exempt namespaces, and removes keys in a cluster without initializers", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace("shop").Label("owned", "a").Obj(), client.DryRunAll)).
 			To(BeDeniedBy(internalv1alpha1.PolicyTemplates, "owner"))
@@ -325,7 +344,7 @@ func provisioners() {
 		namespace = wrappers.MakeNamespace(framework.Unique("provision")).Label(v1alpha1.LabelTemplate, "by-name").Obj()
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(record))
+		patchNamespace(ctx, cluster.Admin, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(record))
 	})
 
 	It("can write to an initializing namespace", func(ctx context.Context) {
@@ -368,7 +387,7 @@ func recordsOfTemplates() {
 	BeforeAll(func(ctx context.Context) {
 		namespace = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("record"))
 		completeInitialization(ctx, namespace.Name)
-		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(record))
+		patchNamespace(ctx, cluster.Admin, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(record))
 	})
 
 	It("is restored in an initialized namespace if a write omits it", func(ctx context.Context) {
@@ -384,14 +403,14 @@ func recordsOfTemplates() {
 		}
 	})
 
-	It("can be changed and removed only with the initialize verb", func(ctx context.Context) {
-		for _, user := range []*framework.User{cluster.Ordinary, provisioner} {
+	It("can be changed and removed only with the record verb", func(ctx context.Context) {
+		for _, user := range []*framework.User{cluster.Ordinary, provisioner, cluster.Initializer} {
 			for _, value := range []string{"", "{}"} {
 				Expect(tryPatch(ctx, user, namespace.Name, "annotations", v1alpha1.AnnotationAppliedTemplates, &value)).
-					To(BeForbiddenBy("guard", "annotation nslifecycle.dev/applied-templates", `verb "initialize"`))
+					To(BeForbiddenBy("guard", "annotation nslifecycle.dev/applied-templates", `verb "record"`))
 			}
 		}
-		patchNamespace(ctx, cluster.Initializer, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(""))
+		patchNamespace(ctx, cluster.Admin, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(""))
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations[v1alpha1.AnnotationAppliedTemplates]).To(BeEmpty())
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "annotations", v1alpha1.AnnotationAppliedTemplates, new("{}"))).
 			To(BeForbiddenBy("guard"))

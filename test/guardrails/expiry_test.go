@@ -245,7 +245,7 @@ var _ = Describe("Expiry", func() {
 		for _, value := range []string{"", "2020-01-01T00:00:00Z " + expires.UTC().Format(time.RFC3339)} {
 			for _, subresource := range [][]string{nil, {"status"}} {
 				Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{key: value}, subresource...)).
-					To(BeForbiddenBy("guard", key, `verb "initialize"`))
+					To(BeForbiddenBy("guard", key, `verb "record"`))
 			}
 		}
 		By("leaving it out")

@@ -104,6 +104,27 @@ func changeNamespace(put func(*framework.User, context.Context, *corev1.Namespac
 	}
 }
 
+// gitopsFields returns the entry of a GitOps controller in managedFields.
+func gitopsFields(fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: "gitops", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
+		Time: new(metav1.Now()), FieldsV1: metav1.NewFieldsV1(fields),
+	}
+}
+
+func plantFields(fields string) confinedRequest {
+	return changeNamespace(putNamespace, func(n *corev1.Namespace) { n.ManagedFields = append(n.ManagedFields, gitopsFields(fields)) })
+}
+
+func applyLabel(subresources ...string) confinedRequest {
+	return func(ctx context.Context, user *framework.User, namespace string) error {
+		_, err := user.Clientset().CoreV1().Namespaces().Patch(ctx, namespace, types.ApplyPatchType,
+			[]byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+namespace+`","labels":{"kept":"yes"}}}`),
+			metav1.PatchOptions{FieldManager: "gitops", DryRun: []string{metav1.DryRunAll}}, subresources...)
+		return err
+	}
+}
+
 func putNamespace(user *framework.User, ctx context.Context, namespace *corev1.Namespace) error {
 	return user.Update(ctx, namespace, client.DryRunAll)
 }
@@ -194,10 +215,23 @@ var confinedAttacks = map[string]confinedRequest{
 	"add a finalizer":                                    changeNamespace(putNamespace, func(n *corev1.Namespace) { n.Finalizers = []string{"test.example.com/a"} }),
 	"add a finalizer to an initialized namespace":        onDefault(changeNamespace(putNamespace, func(n *corev1.Namespace) { n.Finalizers = []string{"test.example.com/a"} })),
 	"add an owner": changeNamespace(putNamespace, addOwner),
-	"annotate an initializing namespace through /finalize":   changeNamespace(finalizeNamespace, func(n *corev1.Namespace) { n.Annotations["a"] = "b" }),
-	"add a namespace finalizer":                              changeNamespace(finalizeNamespace, func(n *corev1.Namespace) { n.Spec.Finalizers = append(n.Spec.Finalizers, "test.example.com/a") }),
-	"remove the namespace finalizer":                         changeNamespace(finalizeNamespace, func(n *corev1.Namespace) { n.Spec.Finalizers = nil }),
-	"remove the namespace finalizer of an initialized one":   onDefault(changeNamespace(finalizeNamespace, func(n *corev1.Namespace) { n.Spec.Finalizers = nil })),
+	"annotate an initializing namespace through /finalize":  changeNamespace(finalizeNamespace, func(n *corev1.Namespace) { n.Annotations["a"] = "b" }),
+	"add a namespace finalizer":                             changeNamespace(finalizeNamespace, func(n *corev1.Namespace) { n.Spec.Finalizers = append(n.Spec.Finalizers, "test.example.com/a") }),
+	"remove the namespace finalizer":                        changeNamespace(finalizeNamespace, func(n *corev1.Namespace) { n.Spec.Finalizers = nil }),
+	"remove the namespace finalizer of an initialized one":  onDefault(changeNamespace(finalizeNamespace, func(n *corev1.Namespace) { n.Spec.Finalizers = nil })),
+	"add managedFields of another client":                   plantFields(`{"f:metadata":{"f:labels":{"f:kept":{}}}}`),
+	"add managedFields of another client for an annotation": plantFields(`{"f:metadata":{"f:annotations":{"f:nslifecycle.dev/pending-initializers":{},"f:kept":{}}}}`),
+	"add managedFields of another client for a finalizer":   plantFields(`{"f:metadata":{"f:finalizers":{"v:\"a\"":{}}}}`),
+	"add managedFields of another client for conditions":    plantFields(`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:status":{}}}}}`),
+	"add managedFields of another client for all labels":    plantFields(`{"f:metadata":{"f:labels":{}}}`),
+	"add managedFields of another client for all metadata":  plantFields(`{"f:metadata":{}}`),
+	"add managedFields of another client for the status":    plantFields(`{"f:status":{}}`),
+	"remove managedFields":                                  patchNamespace(`{"metadata":{"managedFields":[{}]}}`),
+	"remove the managedFields of the creator": changeNamespace(putNamespace, func(n *corev1.Namespace) {
+		n.ManagedFields = append(n.ManagedFields[:0:0], gitopsFields(`{"f:metadata":{"f:annotations":{"f:nslifecycle.dev/pending-initializers":{}}}}`))
+	}),
+	"apply a label as another client":                        applyLabel(),
+	"apply a label as another client, by /status":            applyLabel("status"),
 	"write another condition":                                patchConditions(`{"type":"test.example.com/Other","status":"True"}`),
 	"write the condition of another initializer":             patchConditions(`{"type":"` + foreignName + `/Initialized","status":"True"}`),
 	"write another condition with its own":                   patchConditions(`{"type":"` + confinedName + `/Initialized","status":"False"},{"type":"A","status":"True"}`),
@@ -370,6 +404,17 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 			Expect(write(ctx, confined, namespace)).To(Succeed())
 		}, SpecTimeout(specTimeout))
 	}
+
+	It("can remove its name although the creator has filled managedFields", func(ctx context.Context) {
+		created := wrappers.MakeNamespace(framework.Unique("confined")).Obj()
+		created.ManagedFields = []metav1.ManagedFieldsEntry{gitopsFields(`{"f:metadata":{"f:annotations":{` + manyFields() +
+			`,"f:nslifecycle.dev/pending-initializers":{}},"f:labels":{` + manyFields() + `}}}`)}
+		Expect(cluster.Ordinary.Create(ctx, created)).To(Succeed())
+		Expect(created.ManagedFields).To(ContainElement(HaveField("Manager", "gitops")))
+		for _, name := range []string{"remove its name", "set a failure", "write its condition", "apply the pending list with a new client"} {
+			Expect(confinedWrites[name](ctx, confined, created.Name)).To(Succeed(), name)
+		}
+	}, SpecTimeout(specTimeout))
 
 	It("does not confine other users", func(ctx context.Context) {
 		for name, attack := range confinedAttacks {

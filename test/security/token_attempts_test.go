@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
@@ -294,13 +295,14 @@ func (a *attacker) tryApply(ctx context.Context, next success, served resource, 
 func (a *attacker) tryChange(ctx context.Context, next success, change change) bool {
 	GinkgoHelper()
 	next.part = change.part
+	const query = "?fieldManager=" + nsobject.FieldOwner
 	if next.verb == "update" {
-		return a.try(ctx, attempt{success: next, method: http.MethodPut, change: func(current map[string]any) []byte {
+		return a.try(ctx, attempt{success: next, method: http.MethodPut, query: query, change: func(current map[string]any) []byte {
 			change.apply(current)
 			return mustEncode(current)
 		}})
 	}
-	return a.try(ctx, attempt{success: next, method: http.MethodPatch, contentType: string(types.MergePatchType),
+	return a.try(ctx, attempt{success: next, method: http.MethodPatch, query: query, contentType: string(types.MergePatchType),
 		change: func(current map[string]any) []byte {
 			before := mustEncode(current)
 			change.apply(current)
@@ -336,7 +338,8 @@ func (a *attacker) tryAt(ctx context.Context, path string, one attempt) bool {
 		g.Expect(answer.code).NotTo(Equal(http.StatusConflict), answer.text)
 		switch {
 		case answer.code < http.StatusBadRequest:
-			succeeded = before == nil || !isSame(before, answer.object())
+			succeeded = before == nil || !isSame(before, answer.object()) ||
+				!hasPlanted(before) && hasPlanted(answer.object())
 		case !answer.isDenied():
 			separator := "?"
 			if one.query != "" {

@@ -225,6 +225,17 @@ func (a *attacker) whereVirtual(one permission) string {
 			return describePlaces([]string{initializing})
 		}
 		return nothing
+	case v1alpha1.VerbRecord:
+		places := sets.New[string]()
+		for _, found := range a.successes {
+			if strings.Contains(found.part, v1alpha1.AnnotationAppliedTemplates) {
+				places.Insert(found.place)
+			}
+		}
+		if places.Len() == 0 {
+			return nothing
+		}
+		return describePlaces(sets.List(places))
 	case "impersonate":
 		return a.where(one)
 	}

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -86,32 +88,57 @@ var (
 	conditions = []change{set("conditions", values{condition}, "status", "conditions")}
 )
 
+// planted is the name of another field manager, and plantManager a change after which its next server-side apply would
+// remove a label.
+const planted = "gitops"
+
+var plantManager = change{"managedFields of other clients", func(current map[string]any) {
+	entries, _, _ := unstructured.NestedSlice(current, "metadata", "managedFields")
+	Expect(unstructured.SetNestedSlice(current, append(entries, object{
+		"manager": planted, "operation": "Apply", "apiVersion": current["apiVersion"], "fieldsType": "FieldsV1",
+		"time": "2026-01-01T00:00:00Z", "fieldsV1": object{"f:metadata": object{"f:labels": object{"f:kept": object{}}}},
+	}), "metadata", "managedFields")).To(Succeed())
+}}
+
+// hasPlanted reports whether an object has the entry of the other field manager.
+func hasPlanted(object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == planted })
+}
+
+// namespaceChanges are tried on Namespaces and on their subresources.
+var namespaceChanges = []change{
+	plantManager,
+	set("label `pod-security.kubernetes.io/enforce`", "privileged", "metadata", "labels",
+		"pod-security.kubernetes.io/enforce"),
+	set("label "+code(v1alpha1.LabelInitializing), "true", "metadata", "labels", v1alpha1.LabelInitializing),
+	annotate(v1alpha1.AnnotationPendingInitializers, ""),
+	annotate(v1alpha1.AnnotationInitializationResult, failure),
+	annotate(v1alpha1.AnnotationInitializers, "x"),
+	annotate(v1alpha1.AnnotationRequestedBy, "x"),
+	annotate(v1alpha1.AnnotationAppliedTemplates, "{}"),
+	annotate(v1alpha1.AnnotationTurnStartedAt, fixture+" 2020-01-01T00:00:00Z"),
+	annotate(v1alpha1.AnnotationExpiryWarnedAt, "2020-01-01T00:00:00Z 2020-01-01T00:00:00Z"),
+	annotate(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z"),
+	set("finalizers of the operator", values{v1alpha1.FinalizerTemplateObjects}, "metadata", "finalizers"),
+}
+
 // contentChanges are the changes of the content of a type or of a subresource.
 var contentChanges = map[string][]change{
-	"namespaces": {
-		set("label `pod-security.kubernetes.io/enforce`", "privileged", "metadata", "labels",
-			"pod-security.kubernetes.io/enforce"),
-		set("label "+code(v1alpha1.LabelInitializing), "true", "metadata", "labels", v1alpha1.LabelInitializing),
-		annotate(v1alpha1.AnnotationPendingInitializers, ""),
-		annotate(v1alpha1.AnnotationInitializationResult, failure),
-		annotate(v1alpha1.AnnotationInitializers, "x"),
-		annotate(v1alpha1.AnnotationRequestedBy, "x"),
-		annotate(v1alpha1.AnnotationAppliedTemplates, "{}"),
-		annotate(v1alpha1.AnnotationTurnStartedAt, fixture+" 2020-01-01T00:00:00Z"),
-		annotate(v1alpha1.AnnotationExpiryWarnedAt, "2020-01-01T00:00:00Z 2020-01-01T00:00:00Z"),
-		annotate(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z"),
-		set("finalizers of the operator", values{v1alpha1.FinalizerTemplateObjects}, "metadata", "finalizers"),
-	},
-	"namespaces/status": {
+	"namespaces": namespaceChanges,
+	"namespaces/status": append([]change{
 		{"conditions of other controllers", func(current map[string]any) { addCondition(current, group+"/A") }},
 		{"conditions", func(current map[string]any) { addCondition(current, v1alpha1.ConditionInitializing) }},
+		{"condition " + code(v1alpha1.ConditionInitializationBlocked), func(current map[string]any) {
+			addCondition(current, v1alpha1.ConditionInitializationBlocked)
+		}},
 		set("phase", "Terminating", "status", "phase"),
-	},
-	"namespaces/finalize": {
+	}, namespaceChanges...),
+	"namespaces/finalize": append([]change{
 		set("removal of namespace finalizers", values{}, "spec", "finalizers"),
 		set("namespace finalizers", values{"kubernetes", group + "/a"}, "spec", "finalizers"),
-	},
+	}, namespaceChanges...),
 	"clusterroles.rbac.authorization.k8s.io": {
+		plantManager,
 		addRule("all permissions", values{"*"}, "*", "*"),
 		addRule("reading all content", values{"get"}, "", "secrets"),
 		addRule("writing content", values{"list", "watch", "delete", "patch"}, "", "configmaps"),
@@ -143,17 +170,24 @@ var contentChanges = map[string][]change{
 		set("Events about templates", aboutTemplate, "regarding"),
 		set("Events about configurations", aboutConfiguration, "regarding"),
 	},
-	"leases.coordination.k8s.io": {set("spec", "x", "spec", "holderIdentity")},
+	"leases.coordination.k8s.io": {
+		set("spec", "x", "spec", "holderIdentity"), set("durations above 60 s", int64(1<<31-1), "spec", "leaseDurationSeconds"),
+	},
 	"controllerrevisions.apps": {
 		set("revision", int64(1000), "revision"),
 		set("revisions of templates", fixture, "metadata", "labels", v1alpha1.LabelManagedByTemplate),
 	},
 	"namespacetemplates.nslifecycle.dev": {
+		plantManager,
 		set("spec", "other", "spec", "serviceAccountName"),
 		set("finalizer of templates", values{v1alpha1.FinalizerTemplateObjects}, "metadata", "finalizers"),
 	},
 	"namespaceinitializersets.internal.nslifecycle.dev": {
 		set("content", values{object{"name": "other." + group}}, "initializers"),
+		setOnNewNamespaces("labels", "pod-security.kubernetes.io/enforce"),
+		setOnNewNamespaces("annotations", "scheduler.alpha.kubernetes.io/node-selector"),
+		setOnNewNamespaces("labels", v1alpha1.LabelDeletionProtection),
+		setOnNewNamespaces("annotations", v1alpha1.AnnotationTTL),
 	},
 	"namespaceinitializersets/status.internal.nslifecycle.dev":  conditions,
 	"namespacetemplates/status.nslifecycle.dev":                 conditions,
@@ -169,6 +203,13 @@ func changesOf(one permission) []change {
 	content, ok := contentChanges[one.fullResource()]
 	Expect(ok).To(BeTrue(), "add changes of the content of %s", one.fullResource())
 	return append(append([]change{}, metadataChanges...), content...)
+}
+
+// setOnNewNamespaces returns a change of the set that sets a label or annotation of new Namespaces.
+func setOnNewNamespaces(field, key string) change {
+	return set(strings.TrimSuffix(field, "s")+" "+code(key)+" of new Namespaces", values{object{
+		"name": fixture + "-forged", field: values{object{"key": key, "parts": values{object{"text": "x"}}}},
+	}}, "templates")
 }
 
 // addRule returns a change that adds a rule to a role.

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -174,12 +175,43 @@ var _ = Describe("The operator deletes no object that it has not created", func(
 		create(ctx, created)
 		Expect(expectRecorded(ctx, namespace, created.Name).IsAdopted).To(BeFalse())
 		Expect(failures.Load()).To(BeNumerically(">", 3))
-		By("without its label, which a user has removed while the operator restored nothing")
-		cluster.StopManager()
-		mergePatch(ctx, getConfig(ctx, namespace, "config"), `{"metadata":{"labels":null}}`)
-		relabel(ctx, "", namespace)
 		restartManager(ctx, nil)
+		unselect(ctx, namespace)
 		expectDeleted(ctx, namespace, "config")
+	})
+
+	It("if only the record names it, or if its own mark is absent", func(ctx context.Context) {
+		DeferCleanup(restoreManager)
+		created, namespace := createSelecting(ctx, "record", only("config", configMap("config", "a")), withPrune)
+		Expect(expectRecorded(ctx, namespace, created.Name).IsAdopted).To(BeFalse())
+		cluster.StopManager()
+		unmarked, precious := getConfig(ctx, namespace, "config"), newConfig(namespace.Name, "precious", "a")
+		mergePatch(ctx, unmarked, `{"metadata":{"labels":null}}`)
+		Expect(cluster.Admin.Create(ctx, precious)).To(Succeed())
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"precious":"a"},"annotations":{"precious":"a"}}}`)
+
+		current := cluster.GetNamespace(Default, ctx, namespace.Name)
+		state, err := template.ParseState(current)
+		Expect(err).NotTo(HaveOccurred())
+		entry, hash := state[created.Name], template.HashOf("a")
+		for kind, uid := range map[schema.GroupKind]types.UID{
+			{Kind: "ConfigMap"}: precious.UID, template.KindLabel: current.UID, template.KindAnnotation: current.UID,
+		} {
+			entry.Objects = append(entry.Objects, template.ObjectState{
+				Kind: kind, Name: "precious", UID: uid, Content: hash, Fields: hash,
+			})
+		}
+		state[created.Name] = entry
+		patch := client.MergeFrom(current.DeepCopy())
+		current.Annotations[v1alpha1.AnnotationAppliedTemplates] = state.String()
+		Expect(cluster.Admin.Patch(ctx, current, patch)).To(Succeed())
+		cluster.StartManager(ctx)
+		unselect(ctx, namespace)
+		Expect(getConfig(ctx, namespace, "config").UID).To(Equal(unmarked.UID))
+		Expect(getConfig(ctx, namespace, "precious").UID).To(Equal(precious.UID))
+		kept := cluster.GetNamespace(Default, ctx, namespace.Name)
+		Expect(kept.Labels).To(HaveKeyWithValue("precious", "a"))
+		Expect(kept.Annotations).To(HaveKeyWithValue("precious", "a"))
 	})
 })
 

@@ -116,7 +116,12 @@ var _ = Describe("An initializer with subjects", func() {
 		return user.Patch(ctx, namespace.DeepCopy(), patch, options...)
 	}
 
-	It("is removed only by them, and only when it is first", func(ctx context.Context) {
+	fail := func(ctx context.Context, user *framework.User) error {
+		patch := mergePatch(map[string]string{v1alpha1.AnnotationInitializationResult: `{"status":"Failure"}`})
+		return user.Status().Patch(ctx, namespace.DeepCopy(), patch, client.DryRunAll)
+	}
+
+	It("is removed only by them, and only when it is first, and then only they set a failure", func(ctx context.Context) {
 		register(ctx, v1alpha1.InitializerSettings{})
 		other := addGitOps(ctx)
 		Eventually(func() error { return setPending(ctx, other, first, client.DryRunAll) }).WithContext(ctx).
@@ -130,7 +135,10 @@ var _ = Describe("An initializer with subjects", func() {
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring(`while "` + first + `" is first`)))
 
+		Expect(fail(ctx, other)).To(Succeed(), "the first initializer has no subjects")
 		Expect(setPending(ctx, other, second)).To(Succeed())
+		Expect(fail(ctx, other)).To(MatchError(And(ContainSubstring("initialization-result"), ContainSubstring("not one of its subjects"))))
+		Expect(fail(ctx, cluster.Initializer)).To(Succeed())
 		Expect(setPending(ctx, cluster.Initializer, "")).To(Succeed())
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	})

@@ -83,10 +83,12 @@ type EffectiveTemplate struct {
 
 // EffectiveValue is a label or an annotation that a template sets. It is not set if a part that is not a text is empty.
 type EffectiveValue struct {
-	// key is the key of the label or annotation.
+	// key is the key of the label or annotation. A NamespaceTemplate cannot set others either: the writer of the set
+	// has no more power over new Namespaces than an author of templates.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^(kubernetes[.]io|kubectl[.]kubernetes[.]io|(.*[.])?nslifecycle[.]dev)/')",message="a template cannot set keys with the prefix kubernetes.io/, kubectl.kubernetes.io/ or nslifecycle.dev/"
 	Key string `json:"key"`
 
 	// parts are joined to the value.
@@ -111,6 +113,7 @@ type EffectivePart struct {
 	// annotation is the key of an annotation of the Namespace with the value of a parameter.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('parameter.nslifecycle.dev/')",message="only annotations with the prefix parameter.nslifecycle.dev/ contain parameters"
 	Annotation string `json:"annotation,omitempty"`
 
 	// default is the value of the parameter if the annotation does not exist.

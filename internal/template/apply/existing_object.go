@@ -5,6 +5,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,11 +106,16 @@ func (p *pass) replace(
 	if err := p.confirm(ctx, target.template, revision); err != nil {
 		return nil, true, err
 	}
-	account := target.template.Spec.ServiceAccountName
-	isGone, err := p.Writer.delete(ctx, account, p.Namespace.Name, kind, name, own.Creation())
+	owner := target.template.Name
+	if own.Recorded == nil && own.Created == "" { // The object moves from another template.
+		owner = p.State.Other(template.KeyOf(target.manifest), owner)
+	}
+	isGone, kept, err := p.deleteMarked(ctx, target.template, owner, kind, name, own.Creation())
 	switch {
-	case nsobject.IsConflict(err):
-		return nil, true, plan.Immutable(target.manifest, "another client has created it", rejected)
+	case errors.Is(err, plan.ErrUnconfirmed):
+		return nil, true, err
+	case kept != "":
+		return nil, true, plan.Immutable(target.manifest, kept, rejected)
 	case apierrors.IsForbidden(err):
 		return nil, true, plan.Immutable(target.manifest, err.Error(), rejected)
 	case err != nil:
@@ -118,7 +124,6 @@ func (p *pass) replace(
 		return nil, true, template.Problemf(v1alpha1.ReasonObjectTerminating,
 			"the earlier %s %q is being deleted", kind.Kind, name)
 	}
-	p.Recorder.Wrote(target.template.Name, plan.ActionDelete)
 	return p.Writer.apply(ctx, target, true, false)
 }
 

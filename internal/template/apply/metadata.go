@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
@@ -65,7 +66,11 @@ func (p *pass) writeMetadata(ctx context.Context, selected *plan.Selected) error
 			changes[object.Key()] = &object.Value
 		}
 	}
-	err := p.changeMetadata(ctx, selected.Template, changes)
+	version := p.Namespace.ResourceVersion
+	if p.IsInitializing { // Other values are replaced in any case, and the conditions change often.
+		version = ""
+	}
+	err := p.changeMetadata(ctx, selected.Template, version, changes)
 	for _, object := range written {
 		_, isChanged := changes[object.Key()]
 		if err != nil && isChanged {
@@ -82,19 +87,29 @@ func (p *pass) writeMetadata(ctx context.Context, selected *plan.Selected) error
 	return nil
 }
 
-// removeMetadata removes a label or annotation, unless another client has changed it.
+// removeMetadata removes a label or annotation, or returns why it is kept.
 func (p *pass) removeMetadata(
 	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, recorded template.ObjectState,
-) (isReplaced bool, err error) {
-	current := p.observeMetadata(recorded.Key())
-	if current == nil || current.Fields != recorded.Fields {
-		return current != nil, nil
+) (kept string, err error) {
+	if p.observeMetadata(recorded.Key()) == nil {
+		return "", nil
 	}
-	if err := p.changeMetadata(ctx, tmpl, metadataChanges{recorded.Key(): nil}); err != nil {
-		return false, err
+	live := &corev1.Namespace{} // The cache contains no managedFields.
+	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.Namespace), live); err != nil {
+		return "", fmt.Errorf("failed to get namespace %q: %w", p.Namespace.Name, err)
+	}
+	if live.UID != p.Namespace.UID {
+		return "", plan.ErrUnconfirmed
+	}
+	if kept := plan.CheckMetadataMark(tmpl, recorded, live); kept != "" {
+		return kept, nil
+	}
+	err = p.changeMetadata(ctx, tmpl, live.ResourceVersion, metadataChanges{recorded.Key(): nil})
+	if err != nil {
+		return "", err
 	}
 	p.Recorder.Wrote(tmpl.Name, plan.ActionDelete)
-	return false, nil
+	return "", nil
 }
 
 // metadataChanges are the new values of labels and annotations; nil for those that are removed.
@@ -111,15 +126,13 @@ func (c metadataChanges) of(kind string) map[string]*string {
 	return changes
 }
 
-// changeMetadata changes the metadata of the Namespace. If another client has changed an initialized Namespace
-// meanwhile, which can be the reason for the change, it returns plan.ErrUnconfirmed.
-func (p *pass) changeMetadata(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, changes metadataChanges) error {
+// changeMetadata changes the metadata of the Namespace with a resourceVersion; with any if it is empty. If another
+// client has changed the Namespace meanwhile, which can be the reason for the change, it returns plan.ErrUnconfirmed.
+func (p *pass) changeMetadata(
+	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, version string, changes metadataChanges,
+) error {
 	if len(changes) == 0 {
 		return nil
-	}
-	version := p.Namespace.ResourceVersion
-	if p.IsInitializing { // Other values are replaced in any case, and the conditions change often.
-		version = ""
 	}
 	response, err := p.Writer.changeMetadata(ctx, tmpl, p.Namespace, version, changes)
 	switch {

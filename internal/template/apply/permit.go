@@ -31,10 +31,10 @@ type WatchPermissions interface {
 	Add(ctx context.Context, resource schema.GroupResource) error
 }
 
-// permitWatch lets the operator watch the type of an object, if the ServiceAccount of the template may write it.
+// permitWatch lets the operator watch the type of an object, if the ServiceAccount of the template has a verb for it.
 // Otherwise, an author whose template is not authorized could extend the permissions of the operator.
 func (p *pass) permitWatch(
-	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, resource schema.GroupResource, name string,
+	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, verb string, resource schema.GroupResource, name string,
 ) error {
 	if p.WatchPermissions.Has(ctx, resource) {
 		return nil
@@ -42,14 +42,14 @@ func (p *pass) permitWatch(
 	account := tmpl.Spec.ServiceAccountName
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.SystemNamespace, Name: account}
 	review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, &authorizationv1.ResourceAttributes{
-		Namespace: p.Namespace.Name, Verb: "patch", Group: resource.Group, Resource: resource.Resource, Name: name,
+		Namespace: p.Namespace.Name, Verb: verb, Group: resource.Group, Resource: resource.Resource, Name: name,
 	})}
 	if err := p.Grants.Client.Create(ctx, review); err != nil {
 		return fmt.Errorf("failed to review the access of ServiceAccount %q: %w", account, err)
 	}
 	if !review.Status.Allowed {
 		return template.Problemf(v1alpha1.ReasonForbidden,
-			"ServiceAccount %q cannot patch %s %q in namespace %q", account, resource, name, p.Namespace.Name)
+			"ServiceAccount %q cannot %s %s %q in namespace %q", account, verb, resource, name, p.Namespace.Name)
 	}
 	return p.WatchPermissions.Add(ctx, resource)
 }

@@ -8,6 +8,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -23,20 +26,19 @@ func (p *pass) remove(ctx context.Context, removal *plan.Removal) {
 	}
 	unconfirmed := p.confirm(ctx, removal.Template, removal.Revision)
 	for _, object := range removal.Objects {
-		isReplaced, err := false, unconfirmed
+		kept, err := "", unconfirmed
 		if err == nil {
-			isReplaced, err = p.removeObject(ctx, removal.Template, object)
+			kept, err = p.removeObject(ctx, removal.Template, object)
 		}
-		p.Removed(removal, object, isReplaced, err)
+		p.Removed(removal, object, kept, err)
 	}
 }
 
 // removeObject deletes an object that the operator has created. It returns an error unless the object does not exist
-// any more. It reports whether another client has created another one instead. The label of the object does not matter,
-// since its users can remove it.
+// any more, or why the object is kept.
 func (p *pass) removeObject(
 	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, object template.ObjectState,
-) (isReplaced bool, err error) {
+) (kept string, err error) {
 	if template.IsMetadata(object.Kind) {
 		return p.removeMetadata(ctx, tmpl, object)
 	}
@@ -45,27 +47,47 @@ func (p *pass) removeObject(
 		if template.ToProblem("", "", err).Reason == v1alpha1.ReasonKindNotFound {
 			err = p.Writer.confirmUnserved(ctx, object.Kind)
 		}
-		return false, err
+		return "", err
 	}
-	kind, account := object.Kind.WithVersion(resource.Version), tmpl.Spec.ServiceAccountName
-	isGone, err := p.Writer.delete(ctx, account, p.Namespace.Name, kind, object.Name, object.UID)
+	if err := p.permitWatch(ctx, tmpl, "delete", resource.GroupResource(), object.Name); err != nil {
+		return "", err
+	}
+	isGone, kept, err := p.deleteMarked(ctx, tmpl, tmpl.Name, object.Kind.WithVersion(resource.Version), object.Name, object.UID)
 	switch {
-	case nsobject.IsConflict(err):
-		if err := p.permitWatch(ctx, tmpl, resource.GroupResource(), object.Name); err != nil {
-			return false, err
-		}
-		current, err := p.existing(ctx, kind, object.Name)
-		if err == nil && current != nil && current.UID == object.UID {
-			err = plan.ErrUnconfirmed
-		}
-		return current != nil, err
-	case err != nil:
-		return false, err
+	case err != nil, kept != "":
+		return kept, err
 	case !isGone:
-		return false, template.Problemf(v1alpha1.ReasonObjectTerminating, "it is being deleted")
+		return "", template.Problemf(v1alpha1.ReasonObjectTerminating, "it is being deleted")
 	}
-	p.Recorder.Wrote(tmpl.Name, plan.ActionDelete)
-	return false, nil
+	return "", nil
+}
+
+// deleteMarked deletes an object with a UID with the permissions of a template, if the object in the API server proves
+// that the operator has written it for its owner, which is a template. Otherwise, it returns why the object is kept. It
+// reports whether the object does not exist any more.
+func (p *pass) deleteMarked(
+	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, owner string, kind schema.GroupVersionKind, name string,
+	uid types.UID,
+) (isGone bool, kept string, err error) {
+	current, err := p.existing(ctx, kind, name)
+	if err != nil || current == nil {
+		return current == nil, "", err
+	}
+	if kept := plan.CheckMark(owner, p.Namespace.UID, uid, &current.ObjectMeta); kept != "" {
+		return false, kept, nil
+	}
+	preconditions := metav1.Preconditions{UID: &uid}
+	if current.ResourceVersion != "" { // Some aggregated API servers assign none.
+		preconditions.ResourceVersion = &current.ResourceVersion
+	}
+	isGone, err = p.Writer.delete(ctx, tmpl.Spec.ServiceAccountName, p.Namespace.Name, kind, name, preconditions)
+	if nsobject.IsConflict(err) {
+		err = plan.ErrUnconfirmed
+	}
+	if err == nil && isGone {
+		p.Recorder.Wrote(tmpl.Name, plan.ActionDelete)
+	}
+	return isGone, "", err
 }
 
 // confirm reads the Namespace and the template from the API server. It returns an error unless they are

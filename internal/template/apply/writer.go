@@ -322,10 +322,11 @@ func (w *Writer) release(
 			metav1.PatchOptions{FieldManager: template.FieldManager(from)})
 }
 
-// delete deletes an object with a UID. It reports whether the object does not exist any more: finalizers, and the grace
+// delete deletes an object. It reports whether the object does not exist any more: finalizers, and the grace
 // period of Pods, can delay that.
 func (w *Writer) delete(
-	ctx context.Context, serviceAccount, namespace string, kind schema.GroupVersionKind, name string, uid types.UID,
+	ctx context.Context, serviceAccount, namespace string, kind schema.GroupVersionKind, name string,
+	preconditions metav1.Preconditions,
 ) (isGone bool, err error) {
 	resource, err := w.ResourceOf(kind)
 	if err != nil {
@@ -338,7 +339,7 @@ func (w *Writer) delete(
 	var code int
 	err = clients.metadata.Resource(resource).Namespace(namespace).
 		Delete(context.WithValue(ctx, statusKey{}, &code), name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &uid},
+			Preconditions: &preconditions,
 			// It means the same as the propagation policy Background. Only with it, the status code shows whether the
 			// object still exists.
 			OrphanDependents: ptr.To(false), //nolint:staticcheck // There is no other way that needs no request.

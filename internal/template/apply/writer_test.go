@@ -155,7 +155,7 @@ func TestDelete(t *testing.T) {
 				w.WriteHeader(test.code)
 				_ = json.NewEncoder(w).Encode(test.body)
 			})
-			isGone, err := writer.delete(t.Context(), "account", "ns", widgets, "widget", "uid")
+			isGone, err := writer.delete(t.Context(), "account", "ns", widgets, "widget", metav1.Preconditions{})
 			g.Expect(err).To(test.want)
 			g.Expect(isGone && err == nil).To(Equal(test.isGone))
 		})

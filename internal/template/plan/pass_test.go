@@ -106,7 +106,7 @@ func runPass(p *Pass, deselected []v1alpha1.NamespaceTemplate, steps ...step) (r
 	for _, removal := range removals {
 		for _, object := range removal.Objects {
 			deleted = append(deleted, removal.Template.Name+"/"+object.Name)
-			p.Removed(removal, object, false, nil)
+			p.Removed(removal, object, "", nil)
 		}
 	}
 	return p.Conclude(templates, removals, time.Hour, p.Now), applied, deleted
@@ -250,8 +250,8 @@ func TestDeselectedTemplates(t *testing.T) {
 // What was not deleted remains recorded.
 func TestRemoved(t *testing.T) {
 	tests := map[string]struct {
-		isReplaced bool
-		err        error
+		reason string
+		err    error
 		// isForgotten is true if the object was not processed.
 		isForgotten bool
 		want        []string
@@ -260,7 +260,7 @@ func TestRemoved(t *testing.T) {
 		retry       time.Duration
 	}{
 		"deleted":     {want: []string{"a b>[two]"}},
-		"replaced":    {isReplaced: true, want: []string{"a b>[two]"}, kept: 1},
+		"kept":        {reason: keptRecreated, want: []string{"a b>[two]"}, kept: 1},
 		"unconfirmed": {err: fmt.Errorf("x: %w", ErrUnconfirmed), want: []string{"a a>b[one two]"}, retry: UnconfirmedRetry},
 		"forgotten":   {isForgotten: true, want: []string{"a a>b[one two]"}},
 		"failed":      {err: errors.New("x"), want: []string{"a a>b[one two]"}, problems: 1},
@@ -278,7 +278,7 @@ func TestRemoved(t *testing.T) {
 			removals := p.Removals([]v1alpha1.NamespaceTemplate{tmpl})
 			g.Expect(removals[0].Objects).To(HaveLen(1))
 			if !test.isForgotten {
-				p.Removed(removals[0], removals[0].Objects[0], test.isReplaced, test.err)
+				p.Removed(removals[0], removals[0].Objects[0], test.reason, test.err)
 			}
 			result := p.Conclude(nil, removals, time.Hour, p.Now)
 			g.Expect(describe(result.State)).To(Equal(test.want))

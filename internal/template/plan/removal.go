@@ -130,16 +130,16 @@ func newRemoval(tmpl *v1alpha1.NamespaceTemplate) *Removal {
 func (p *Pass) schedule(removal *Removal, objects []template.ObjectState) {
 	for _, object := range slices.SortedFunc(slices.Values(objects), compareDeletion) {
 		if object.IsAdopted {
-			p.forget(removal.Template.Name, object)
+			p.forget(removal.Template.Name, object, keptNotCreated)
 		} else {
 			removal.Objects = append(removal.Objects, object)
 		}
 	}
 }
 
-// Removed records that an object of a removal does not exist any more, or that another client has created another one
-// instead, which isReplaced. With an error, the object remains recorded.
-func (p *Pass) Removed(removal *Removal, object template.ObjectState, isReplaced bool, err error) {
+// Removed records that an object of a removal does not exist any more, or why it is kept. With an error, the object
+// remains recorded.
+func (p *Pass) Removed(removal *Removal, object template.ObjectState, kept string, err error) {
 	switch {
 	case errors.Is(err, ErrUnconfirmed):
 		p.Retry(UnconfirmedRetry)
@@ -148,8 +148,8 @@ func (p *Pass) Removed(removal *Removal, object template.ObjectState, isReplaced
 			fmt.Errorf("failed to delete %s %q: %w", object.Kind.Kind, object.Name, err)))
 	default:
 		removal.removed.Insert(object.Key())
-		if isReplaced {
-			p.forget(removal.Template.Name, object)
+		if kept != "" {
+			p.forget(removal.Template.Name, object, kept)
 		}
 	}
 }
@@ -162,11 +162,11 @@ func (r *Removal) outstanding() []template.ObjectState {
 }
 
 // forget reports an object that is no longer recorded, but remains.
-func (p *Pass) forget(name string, object template.ObjectState) {
+func (p *Pass) forget(name string, object template.ObjectState, reason string) {
 	p.result.Kept = append(p.result.Kept, template.Problem{
 		Template: name, Reason: v1alpha1.ReasonObjectRetained,
-		Message: fmt.Sprintf("the template no longer contains %s %q, which the operator has not created and does not delete",
-			object.Kind.Kind, object.Name),
+		Message: fmt.Sprintf("the template no longer contains %s %q, which is not deleted because %s",
+			object.Kind.Kind, object.Name, reason),
 	})
 }
 

@@ -80,22 +80,23 @@ func start(name string, labels, annotations pairs) *corev1.Namespace {
 	}}
 }
 
-// Reachable returns the Namespaces before updates that users can create: the one that the ordinary user creates, and
-// what the user who may initialize namespaces then changes.
-func Reachable() map[string]struct {
+// Namespace is how a Namespace before updates is made.
+type Namespace struct {
+	// Request is the one that the ordinary user creates.
 	Request *corev1.Namespace
-	Change  func(*corev1.Namespace)
-} {
-	type reachable = struct {
-		Request *corev1.Namespace
-		Change  func(*corev1.Namespace)
-	}
+	// Change is what the user who may initialize namespaces then changes, or the operator if it is a record.
+	Change   func(*corev1.Namespace)
+	IsRecord bool
+}
+
+// Reachable returns the Namespaces before updates that users can create.
+func Reachable() map[string]Namespace {
 	protected := pairs{v1alpha1.LabelDeletionProtection: ""}
-	return map[string]reachable{
+	return map[string]Namespace{
 		StartFresh: {Request: start(StartFresh, nil, nil)},
 		StartTemplated: {
 			Request: start(StartTemplated, pairs{v1alpha1.LabelTemplate: chosen}, nil),
-			Change:  all(annotate(v1alpha1.AnnotationAppliedTemplates, record), setWarning(warning)),
+			Change:  all(annotate(v1alpha1.AnnotationAppliedTemplates, record), setWarning(warning)), IsRecord: true,
 		},
 		StartFailed: {
 			Request: start(StartFailed, protected, nil),
@@ -177,6 +178,7 @@ var (
 	setList    = func(names string) change { return annotate(v1alpha1.AnnotationPendingInitializers, pending(names)) }
 	setTurn    = func(value string) change { return annotate(v1alpha1.AnnotationTurnStartedAt, value) }
 	noTurn     = remove(v1alpha1.AnnotationTurnStartedAt)
+	setRecord  = func(value string) change { return annotate(v1alpha1.AnnotationAppliedTemplates, value) }
 	setWarning = func(value string) change { return annotate(v1alpha1.AnnotationExpiryWarnedAt, value) }
 	noWarning  = remove(v1alpha1.AnnotationExpiryWarnedAt)
 	setResult  = func(value string) change { return annotate(v1alpha1.AnnotationInitializationResult, value) }
@@ -266,7 +268,7 @@ func Updates() map[string]Update {
 		"completes by status":                   by(initializer(StartFresh, emptyList, noState), Status),
 		"completes by finalize":                 by(initializer(StartFresh, emptyList, noState), Finalize),
 		"completes, templated":                  initializer(StartTemplated, emptyList, noState),
-		"completes and empties the record":      initializer(StartTemplated, all(emptyList, annotate(v1alpha1.AnnotationAppliedTemplates, "")), all(noState, remove(v1alpha1.AnnotationAppliedTemplates))),
+		"completes and empties the record":      invalid(StartTemplated, all(emptyList, annotate(v1alpha1.AnnotationAppliedTemplates, "")), all(noState, remove(v1alpha1.AnnotationAppliedTemplates))),
 		"completes with a result that succeeds": initializer(StartFresh, all(emptyList, setResult(`{"status":"Success"}`)), noState),
 		"completes with a nested failure":       initializer(StartFresh, all(emptyList, setResult(`{"details":{"status":"Failure"}}`)), noState),
 		"completes with an empty result":        initializer(StartFresh, all(emptyList, setResult("")), noState),
@@ -294,14 +296,20 @@ func Updates() map[string]Update {
 		"sets a result, initializer":       initializer(StartFresh, setResult(Failure), setResult(Failure)),
 		"empties the result, failed":       initializer(StartFailed, setResult(""), remove(v1alpha1.AnnotationInitializationResult)),
 		"replaces the result, failed":      initializer(StartFailed, setResult("{}"), setResult("{}")),
-		"empties the record, initializer": initializer(StartTemplated,
+		"empties the record, initializer": invalid(StartTemplated,
 			annotate(v1alpha1.AnnotationAppliedTemplates, ""), remove(v1alpha1.AnnotationAppliedTemplates)),
-		"an empty record, not templated": initializer(StartFresh, annotate(v1alpha1.AnnotationAppliedTemplates, ""), nil),
-		"an empty record, ordinary":      ordinary(StartFresh, annotate(v1alpha1.AnnotationAppliedTemplates, ""), nil),
+		"another record, initializer":              invalid(StartTemplated, setRecord("{}"), setRecord("{}")),
+		"another record, initializer, by status":   by(invalid(StartTemplated, setRecord("{}"), setRecord("{}")), Status),
+		"another record, initializer, by finalize": by(invalid(StartTemplated, setRecord("{}"), setRecord("{}")), Finalize),
+		"a record, initializer":                    invalid(StartFresh, setRecord("{}"), setRecord("{}")),
+		"a record, completed, initializer":         invalid(StartCompleted, setRecord("{}"), setRecord("{}")),
+		"a record, not initialized, initializer":   invalid(StartPlain, setRecord("{}"), setRecord("{}")),
+		"an empty record, not templated":           initializer(StartFresh, annotate(v1alpha1.AnnotationAppliedTemplates, ""), nil),
+		"an empty record, ordinary":                ordinary(StartFresh, annotate(v1alpha1.AnnotationAppliedTemplates, ""), nil),
 		"an empty record and no list": ordinary(StartFresh,
 			all(noState, annotate(v1alpha1.AnnotationAppliedTemplates, "")), nil),
 
-		// The start of the turn. Only the operator can write it.
+		// The start of the turn.
 		"without anything, in a turn":                    ordinary(StartTurn, emptyMaps, all(withoutOwn, remove(limited))),
 		"without the turn":                               ordinary(StartTurn, noTurn, nil),
 		"without the turn, by status":                    by(ordinary(StartTurn, noTurn, nil), Status),
@@ -321,6 +329,7 @@ func Updates() map[string]Update {
 		"ends the turn, by finalize":                     by(initializer(StartTurn, setList(usual), all(setList(usual), noTurn)), Finalize),
 		"ends the turn and leaves it out":                initializer(StartTurn, all(setList(usual), noTurn), all(setList(usual), noTurn)),
 		"ends the turn and empties it":                   initializer(StartTurn, all(setList(usual), setTurn("")), all(setList(usual), noTurn)),
+		"ends the turn and sets the record":              invalid(StartTurn, all(setList(usual), setRecord("{}")), all(setList(usual), noTurn, setRecord("{}"))),
 		"ends the turn and starts the next":              invalid(StartTurn, all(setList(usual), setTurn(forgedTurn)), all(setList(usual), setTurn(forgedTurn))),
 		"ends the turn, ordinary":                        refused(StartTurn, setList(usual), all(setList(usual), noTurn)),
 		"shortens the list, in a turn":                   initializer(StartTurn, setList(limited+" all not-a"), setList(limited+" all not-a")),
@@ -337,7 +346,7 @@ func Updates() map[string]Update {
 		"without the warning, by finalize":  by(ordinary(StartTemplated, noWarning, nil), Finalize),
 		"without the warning, initializer":  initializer(StartTemplated, noWarning, nil),
 		"empties the warning":               refused(StartTemplated, setWarning(""), noWarning),
-		"empties the warning, initializer":  initializer(StartTemplated, setWarning(""), noWarning),
+		"empties the warning, initializer":  invalid(StartTemplated, setWarning(""), noWarning),
 		"another warning":                   refused(StartTemplated, setWarning("x"), setWarning("x")),
 		"a warning, completed":              refused(StartCompleted, setWarning(warning), setWarning(warning)),
 		"a warning, not initialized":        refused(StartPlain, setWarning(warning), setWarning(warning)),

@@ -1,0 +1,89 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+// A removal requires two proofs, which different clients write: the record on the Namespace, and the mark of the object
+// itself. With one proof, whoever can forge it could make the operator delete any object.
+
+const (
+	keptNotCreated = "the operator has not created it"
+	keptRecreated  = "another client has created it again"
+)
+
+// CheckMark returns why an object is kept that the Namespace records with a UID; empty if its metadata prove that the
+// operator has written it for the template.
+func CheckMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMeta) string {
+	manager := template.FieldManager(tmpl)
+	isApplied := slices.ContainsFunc(live.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+	})
+	switch {
+	case recorded == "":
+		return keptNotCreated
+	case live.UID != recorded:
+		return keptRecreated
+	case live.Labels[v1alpha1.LabelManagedByTemplate] != tmpl:
+		return fmt.Sprintf("it lacks label %s=%s", v1alpha1.LabelManagedByTemplate, tmpl)
+	case live.Annotations[v1alpha1.AnnotationNamespaceUID] != string(namespace):
+		return fmt.Sprintf("it lacks annotation %s with the UID of the namespace", v1alpha1.AnnotationNamespaceUID)
+	case !isApplied:
+		return fmt.Sprintf("its managedFields do not contain %q", manager)
+	}
+	return ""
+}
+
+// CheckMetadataMark returns why a label or annotation is kept that the Namespace records; empty if the managedFields
+// prove that the operator has set it for the template. The policy inject sets values that have no field manager: for
+// them, the proof is the list of templates that the Namespace has had since its creation, which no client can change.
+func CheckMetadataMark(
+	tmpl *v1alpha1.NamespaceTemplate, recorded template.ObjectState, live *corev1.Namespace,
+) string {
+	manager, owner := template.FieldManager(tmpl.Name), ""
+	for _, entry := range live.ManagedFields {
+		if owner != manager && ownsMetadata(entry, recorded.Key()) {
+			owner = entry.Manager
+		}
+	}
+	switch {
+	case template.MetadataHash(live, recorded.Key()) != recorded.Fields:
+		return "another client has changed it"
+	case owner == manager, owner == "" && template.HasSelected(tmpl, live):
+		return ""
+	case owner == "":
+		return fmt.Sprintf("its managedFields do not contain %q", manager)
+	}
+	return fmt.Sprintf("field manager %q has set it", owner)
+}
+
+// ownsMetadata reports whether a field manager has set a label or annotation.
+func ownsMetadata(entry metav1.ManagedFieldsEntry, key template.ObjectKey) bool {
+	var fields struct {
+		Metadata struct {
+			Labels      map[string]any `json:"f:labels"`
+			Annotations map[string]any `json:"f:annotations"`
+		} `json:"f:metadata"`
+	}
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		return false
+	}
+	owned := fields.Metadata.Annotations
+	if key.Kind == template.KindLabel {
+		owned = fields.Metadata.Labels
+	}
+	_, ok := owned["f:"+key.Name]
+	return ok
+}
