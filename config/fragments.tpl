@@ -81,6 +81,27 @@ has(namespaceObject.metadata.deletionTimestamp) &&
 c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/')
 {{- end}}
 
+{{/* Whether a condition c of a Namespace reports that an initializer was skipped. */}}
+{{define "isSkipCondition" -}}
+c.type.endsWith('/Initialized') && c.?reason.orValue('') in ['TimedOut', 'Deregistered']
+{{- end}}
+
+{{define "ownConditions" -}}
+{{.object}}.?status.?conditions.orValue([]).filter(c, {{include "isOwnCondition"}} || c.type.endsWith('/Initialized'))
+{{- end -}}
+{{/* Whether a user who may not initialize the Namespace changes conditions of the operator or of initializers, once it is
+     initialized or terminating. The API server stops the evaluation of long lists. */}}
+{{define "changesConditions" -}}
+request.?subResource.orValue('') == 'status' &&
+object.?status.?conditions != oldObject.?status.?conditions &&
+(!oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
+ has(oldObject.metadata.deletionTimestamp)) &&
+(object.?status.?conditions.orValue([]).size() + oldObject.?status.?conditions.orValue([]).size() > 1000 ||
+ {{include "ownConditions" "object" "object"}} !=
+ {{include "ownConditions" "object" "oldObject"}}) &&
+!{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}
+{{- end}}
+
 {{/* The variables of expiredRule. */}}
 {{define "expiredVariables" -}}
 - name: expired

@@ -1,4 +1,7 @@
-# Combines two functions, because the order of two mutating policies is undefined:
+{{define "isProtectedCondition" -}}
+{{include "isOwnCondition"}} || c.type in variables.initializerTypes || {{include "isSkipCondition"}}
+{{- end -}}
+# Combines three functions, because the order of mutating policies is undefined:
 # 1. Completes the initialization in the write that empties the pending list, if the requester has
 #    the "initialize" verb. The guard policy rejects such writes by other users.
 # 2. Restores state under nslifecycle.dev/ that a write omits. A client that omits a key in a PUT,
@@ -6,6 +9,9 @@
 #    namespace can make any later apply omit it, with metadata.managedFields or with the annotation
 #    kubectl.kubernetes.io/last-applied-configuration. To remove a value, clients set it to the empty
 #    string.
+# 3. Restores the conditions of the operator in initialized and terminating namespaces: clients that
+#    send their whole list of conditions, or an older copy, do not intend to change them. In other
+#    namespaces, the guard policy rejects such writes.
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata:
@@ -42,7 +48,8 @@ spec:
       oldObject.metadata.?annotations[?'nslifecycle.dev/pending-initializers'] ||
       ['nslifecycle.dev/pending-initializers',
        {{.recordAnnotations}}].exists(k,
-        object.metadata.?annotations[?k].orValue('-') == '')
+        object.metadata.?annotations[?k].orValue('-') == '') ||
+      {{include "changesConditions"}}
   variables:
   - name: before
     expression: "oldObject.metadata.?annotations.orValue({})"
@@ -88,6 +95,34 @@ spec:
       .filter(k, k in variables.annotations &&
         (variables.annotations[k] == '' || k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn &&
          variables.annotations[k] == variables.before[?k].orValue('')))
+  - name: conditions
+    expression: "object.?status.?conditions.orValue([])"
+  - name: oldConditions
+    expression: "oldObject.?status.?conditions.orValue([])"
+  - name: types
+    expression: "variables.conditions.map(c, c.type)"
+  - name: oldTypes
+    expression: "variables.oldConditions.map(c, c.type)"
+  - name: initializerTypes
+    expression: >-
+      variables.before[?'nslifecycle.dev/initializers'].orValue('').split(',').map(n, n.trim() + '/Initialized')
+  - name: restoresConditions
+    expression: >-
+      {{include "changesConditions"}}
+  # A list with two conditions of one type contains neither.
+  - name: kept
+    expression: >-
+      !variables.restoresConditions ? [] :
+      variables.conditions.filter(c, !({{include "isProtectedCondition"}}) ||
+        c.type in variables.oldTypes && variables.types.exists_one(t, t == c.type))
+  # The order is that of the request, so that a client that repeats it changes nothing.
+  - name: restoredConditions
+    expression: >-
+      !variables.restoresConditions ? variables.conditions :
+      variables.kept.map(c, {{include "isProtectedCondition"}}
+        ? variables.oldConditions.filter(o, o.type == c.type)[0] : c) +
+      variables.oldConditions.filter(c, ({{include "isProtectedCondition"}}) &&
+        !variables.kept.exists(k, k.type == c.type))
   mutations:
   - patchType: JSONPatch
     jsonPatch:
@@ -106,7 +141,12 @@ spec:
            ? [JSONPatch{op: 'add', path: '/metadata/labels/nslifecycle.dev~1initializing',
                value: oldObject.metadata.labels['nslifecycle.dev/initializing']}]
            : [JSONPatch{op: 'add', path: '/metadata/labels', value: {
-               'nslifecycle.dev/initializing': oldObject.metadata.labels['nslifecycle.dev/initializing']}}])
+               'nslifecycle.dev/initializing': oldObject.metadata.labels['nslifecycle.dev/initializing']}}]) +
+        (variables.restoredConditions == variables.conditions ? [] :
+         (has(object.status) ? [] : [JSONPatch{op: 'add', path: '/status', value: {}}]) +
+         [JSONPatch{op: 'add', path: '/status/conditions', value: variables.restoredConditions.map(c, {
+           'type': c.type, 'status': c.status, ?'reason': c.?reason, ?'message': c.?message,
+           ?'lastTransitionTime': c.?lastTransitionTime.optMap(t, string(t))})}])
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding

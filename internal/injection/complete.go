@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// Complete changes the result of an update of a Namespace as the complete policy does. The user of the update may
+// Complete changes the labels and annotations of an updated Namespace as the complete policy does. The user of the update may
 // initialize the Namespace if the API server allows the verb "initialize".
 func Complete(before, after *corev1.Namespace, mayInitialize bool) {
 	if !isSelected(before, after) {

@@ -8,6 +8,16 @@ package mutation
 // mayInitialize is true for a user that may initialize the Namespace.
 const mayInitialize = `authorizer.group('').resource('namespaces').name(oldObject.metadata.name).check('initialize').allowed()`
 
+// changesConditions is true for an update whose conditions the webhook restores.
+const changesConditions = `request.?subResource.orValue('') == 'status' &&
+object.?status.?conditions != oldObject.?status.?conditions &&
+(!oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
+ has(oldObject.metadata.deletionTimestamp)) &&
+(object.?status.?conditions.orValue([]).size() + oldObject.?status.?conditions.orValue([]).size() > 1000 ||
+ object.?status.?conditions.orValue([]).filter(c, c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/') || c.type.endsWith('/Initialized')) !=
+ oldObject.?status.?conditions.orValue([]).filter(c, c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/') || c.type.endsWith('/Initialized'))) &&
+!authorizer.group('').resource('namespaces').name(oldObject.metadata.name).check('initialize').allowed()`
+
 // hasReservedKeys is true for a Namespace with keys that inject removes.
 const hasReservedKeys = `object.metadata.?labels.orValue({}).exists(k, k.startsWith('nslifecycle.dev/') &&
   !(k in ['nslifecycle.dev/deletion-protection', 'nslifecycle.dev/template'])) ||

@@ -6,5 +6,8 @@ package mutation
 // mayInitialize is true for a user that may initialize the Namespace.
 const mayInitialize = `{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}`
 
+// changesConditions is true for an update whose conditions the webhook restores.
+const changesConditions = `{{include "changesConditions"}}`
+
 // hasReservedKeys is true for a Namespace with keys that inject removes.
 const hasReservedKeys = `{{include "hasReservedKeys"}}`
