@@ -102,6 +102,23 @@ object.?status.?conditions != oldObject.?status.?conditions &&
 !{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}
 {{- end}}
 
+{{/* The keys of labels or annotations that templates lock, from the record of a Namespace. */}}
+{{define "lockedKeys" -}}
+{{.record}}.findAll('{{.pattern}}').map(s, s.split('":"')[1]).join(',').split(',')
+{{- end}}
+
+{{/* Whether an update omits labels or annotations that templates lock. A template that no longer contains a key removes it. */}}
+{{define "omitsLocked" -}}
+!request.?options.?fieldManager.orValue('').startsWith('nslifecycle-template:') &&
+[oldObject.metadata.?annotations[?'nslifecycle.dev/applied-templates'].orValue('')].exists(r,
+  object.metadata.?labels != oldObject.metadata.?labels &&
+  {{include "lockedKeys" "record" "r" "pattern" .lockedLabelsPattern}}.exists(k,
+    oldObject.metadata.?labels[?k].orValue('') != '' && !object.metadata.?labels[?k].hasValue()) ||
+  object.metadata.?annotations != oldObject.metadata.?annotations &&
+  {{include "lockedKeys" "record" "r" "pattern" .lockedAnnotationsPattern}}.exists(k,
+    oldObject.metadata.?annotations[?k].orValue('') != '' && !object.metadata.?annotations[?k].hasValue()))
+{{- end}}
+
 {{/* The variables of expiredRule. */}}
 {{define "expiredVariables" -}}
 - name: expired

@@ -1,7 +1,7 @@
 {{define "isProtectedCondition" -}}
 {{include "isOwnCondition"}} || c.type in variables.initializerTypes || {{include "isSkipCondition"}}
 {{- end -}}
-# Combines three functions, because the order of mutating policies is undefined:
+# Combines four functions, because the order of mutating policies is undefined:
 # 1. Completes the initialization in the write that empties the pending list, if the requester has
 #    the "initialize" verb. The guard policy rejects such writes by other users.
 # 2. Restores state under nslifecycle.dev/ that a write omits. A client that omits a key in a PUT,
@@ -12,6 +12,10 @@
 # 3. Restores the conditions of the operator in initialized and terminating namespaces: clients that
 #    send their whole list of conditions, or an older copy, do not intend to change them. In other
 #    namespaces, the guard policy rejects such writes.
+# 4. Restores labels and annotations that a write omits although a template locks them, for the same
+#    reason as 2, and the labels by which such a template selects the namespace. It reads them from
+#    the record of the operator and not from a parameter: with failurePolicy Fail, an API server that
+#    has not read the parameter would reject every update of a Namespace.
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata:
@@ -49,6 +53,7 @@ spec:
       ['nslifecycle.dev/pending-initializers',
        {{.recordAnnotations}}].exists(k,
         object.metadata.?annotations[?k].orValue('-') == '') ||
+      {{include "omitsLocked"}} ||
       {{include "changesConditions"}}
   variables:
   - name: before
@@ -75,6 +80,15 @@ spec:
       variables.isPending && 'nslifecycle.dev/pending-initializers' in variables.annotations &&
       variables.annotations['nslifecycle.dev/pending-initializers'].split(',')[0] !=
       variables.before['nslifecycle.dev/pending-initializers'].split(',')[0]
+  - name: record
+    expression: "variables.before[?'nslifecycle.dev/applied-templates'].orValue('')"
+  - name: omitsLocked
+    expression: >-
+      {{include "omitsLocked"}}
+  - name: labels
+    expression: "object.metadata.?labels.orValue({})"
+  - name: oldLabels
+    expression: "oldObject.metadata.?labels.orValue({})"
   - name: leftOut
     expression: >-
       [{{.originAnnotations}},
@@ -83,7 +97,17 @@ spec:
       .filter(k, variables.before[?k].orValue('') != '' && !(k in variables.annotations) &&
         !(k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn) &&
         (!(k in [{{.progressAnnotations}}]) ||
-         variables.isPending && !variables.completes))
+         variables.isPending && !variables.completes)) +
+      (!variables.omitsLocked ? [] :
+       {{include "lockedKeys" "record" "variables.record" "pattern" .lockedAnnotationsPattern}}
+       .filter(k, variables.before[?k].orValue('') != '' && !(k in variables.annotations)))
+  - name: leftOutLabels
+    expression: >-
+      (variables.isPending && !variables.completes && 'nslifecycle.dev/initializing' in variables.oldLabels &&
+       !('nslifecycle.dev/initializing' in variables.labels) ? ['nslifecycle.dev/initializing'] : []) +
+      (!variables.omitsLocked ? [] :
+       {{include "lockedKeys" "record" "variables.record" "pattern" .lockedLabelsPattern}}
+       .filter(k, variables.oldLabels[?k].orValue('') != '' && !(k in variables.labels)))
   # Empty annotations are removed, so that a client can repeat the write that completed the
   # initialization. The guard policy rejects a removal by users without the verb.
   - name: emptied
@@ -132,20 +156,17 @@ spec:
         variables.leftOut.map(k, JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(k),
           value: variables.before[k]}) +
         variables.emptied.map(k, JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
-        (variables.completes
-         ? (object.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue()
-            ? [JSONPatch{op: 'remove', path: '/metadata/labels/nslifecycle.dev~1initializing'}] : [])
-         : !variables.isPending || object.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
-           !oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ? []
-         : has(object.metadata.labels)
-           ? [JSONPatch{op: 'add', path: '/metadata/labels/nslifecycle.dev~1initializing',
-               value: oldObject.metadata.labels['nslifecycle.dev/initializing']}]
-           : [JSONPatch{op: 'add', path: '/metadata/labels', value: {
-               'nslifecycle.dev/initializing': oldObject.metadata.labels['nslifecycle.dev/initializing']}}]) +
+        (variables.leftOutLabels.size() == 0 || has(object.metadata.labels) ? [] :
+          [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}]) +
+        variables.leftOutLabels.map(k, JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey(k),
+          value: variables.oldLabels[k]}) +
+        (variables.completes && 'nslifecycle.dev/initializing' in variables.labels
+         ? [JSONPatch{op: 'remove', path: '/metadata/labels/nslifecycle.dev~1initializing'}] : []) +
         (variables.restoredConditions == variables.conditions ? [] :
          (has(object.status) ? [] : [JSONPatch{op: 'add', path: '/status', value: {}}]) +
          [JSONPatch{op: 'add', path: '/status/conditions', value: variables.restoredConditions.map(c, {
-           'type': c.type, 'status': c.status, ?'reason': c.?reason, ?'message': c.?message,
+           'type': string(c.type), 'status': string(c.status), 'reason': string(c.?reason.orValue('')),
+           'message': string(c.?message.orValue('')),
            ?'lastTransitionTime': c.?lastTransitionTime.optMap(t, string(t))})}])
 ---
 apiVersion: admissionregistration.k8s.io/v1

@@ -17,6 +17,7 @@ import (
 // Complete changes the labels and annotations of an updated Namespace as the complete policy does. The user of the update may
 // initialize the Namespace if the API server allows the verb "initialize".
 func Complete(before, after *corev1.Namespace, mayInitialize bool) {
+	restoreLocked(before, after)
 	if !isSelected(before, after) {
 		return
 	}
@@ -54,6 +55,17 @@ func completeTurn(before, after *corev1.Namespace, isPending bool) {
 	}
 }
 
+// restoreLocked restores labels and annotations that an update omits although a template locks them.
+func restoreLocked(before, after *corev1.Namespace) {
+	labels, annotations := initialization.LockedKeys(before)
+	restore(before, after, annotations)
+	for _, key := range labels {
+		if _, ok := after.Labels[key]; !ok && before.Labels[key] != "" {
+			setLabel(after, key, before.Labels[key])
+		}
+	}
+}
+
 func restoreLabel(before, after *corev1.Namespace) {
 	label, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
 	if _, isLabeled := after.Labels[v1alpha1.LabelInitializing]; wasLabeled && !isLabeled {
@@ -78,7 +90,7 @@ func CompleteAfterPolicy(before, after *corev1.Namespace) {
 	Complete(before, after, true)
 }
 
-// isSelected is the match condition of the policy.
+// isSelected is the match condition of the policy, without that for locked keys.
 func isSelected(before, after *corev1.Namespace) bool {
 	_, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
 	_, isLabeled := after.Labels[v1alpha1.LabelInitializing]

@@ -30,6 +30,9 @@ const (
 	// and by those that may not.
 	PathComplete = "/complete"
 	PathRestore  = "/restore"
+	// PathRestoreLocked is the path of the webhook for updates that omit keys that a template locks. It decodes all keys,
+	// whose number therefore cannot prevent an answer of the webhooks above.
+	PathRestoreLocked = "/restore-locked"
 	// PathRestoreConditions is the path of the webhook for updates of the status by users that may not initialize the
 	// namespace. It has fields of its own, so that the number of conditions cannot prevent an answer of the others.
 	PathRestoreConditions = "/restore-conditions"
@@ -61,6 +64,7 @@ func (s *sets) webhooks() []webhooks.Webhook {
 		{Path: PathComplete, Fields: updatedFields, Handle: update(completed)},
 		{Path: PathCompleteAfterPolicy, Fields: updatedFields, Handle: update(CompleteAfterPolicy)},
 		{Path: PathRestore, Fields: updatedFields, Handle: update(restored)},
+		{Path: PathRestoreLocked, Fields: lockedFields, Handle: update(restoreLocked)},
 		{Path: PathRestoreConditions, Fields: conditionFields, Handle: update(restoreConditions)},
 	}
 }
@@ -75,7 +79,11 @@ var (
 		},
 		"spec": {"finalizers": nil},
 	}}
-	updatedFields   = webhooks.Fields{"object": stateFields(), "oldObject": stateFields()}
+	updatedFields = webhooks.Fields{"object": stateFields(), "oldObject": stateFields()}
+	lockedFields  = webhooks.Fields{
+		"object":    {"metadata": {"labels": nil, "annotations": nil}},
+		"oldObject": {"metadata": {"labels": nil, "annotations": nil}},
+	}
 	conditionFields = webhooks.Fields{
 		"object": {"status": {"conditions": nil}},
 		"oldObject": {

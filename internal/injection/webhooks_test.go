@@ -137,6 +137,8 @@ func TestUpdateWebhooks(t *testing.T) {
 			}
 			got, recorder := review(g, address, path, test.User, before, after)
 			g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
+			got, recorder = review(g, address, PathRestoreLocked, test.User, before, got)
+			g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
 			want := test.Expected(before)
 			expectObject(g, got, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
 		})

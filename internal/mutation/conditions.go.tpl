@@ -9,5 +9,8 @@ const mayInitialize = `{{include "mayInitialize" "namespace" "oldObject.metadata
 // changesConditions is true for an update whose conditions the webhook restores.
 const changesConditions = `{{include "changesConditions"}}`
 
+// omitsLocked is true for an update whose labels and annotations the webhook restores.
+const omitsLocked = `{{include "omitsLocked"}}`
+
 // hasReservedKeys is true for a Namespace with keys that inject removes.
 const hasReservedKeys = `{{include "hasReservedKeys"}}`
