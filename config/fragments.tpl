@@ -86,6 +86,12 @@ c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle
 c.type.endsWith('/Initialized') && c.?reason.orValue('') in ['TimedOut', 'Deregistered']
 {{- end}}
 
+{{/* Whether a Namespace is initialized or terminating before an update. */}}
+{{define "wasInitialized" -}}
+(!oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
+ has(oldObject.metadata.deletionTimestamp))
+{{- end}}
+
 {{define "ownConditions" -}}
 {{.object}}.?status.?conditions.orValue([]).filter(c, {{include "isOwnCondition"}} || c.type.endsWith('/Initialized'))
 {{- end -}}
@@ -94,11 +100,19 @@ c.type.endsWith('/Initialized') && c.?reason.orValue('') in ['TimedOut', 'Deregi
 {{define "changesConditions" -}}
 request.?subResource.orValue('') == 'status' &&
 object.?status.?conditions != oldObject.?status.?conditions &&
-(!oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
- has(oldObject.metadata.deletionTimestamp)) &&
+{{include "wasInitialized"}} &&
 (object.?status.?conditions.orValue([]).size() + oldObject.?status.?conditions.orValue([]).size() > 1000 ||
  {{include "ownConditions" "object" "object"}} !=
  {{include "ownConditions" "object" "oldObject"}}) &&
+!{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}
+{{- end}}
+
+{{/* Whether a user who may not initialize the Namespace changes the records of the operator, once it is initialized or
+     terminating. */}}
+{{define "changesRecords" -}}
+{{include "wasInitialized"}} &&
+[{{.recordAnnotations}}].exists(k,
+  object.metadata.?annotations[?k] != oldObject.metadata.?annotations[?k]) &&
 !{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}
 {{- end}}
 

@@ -9,9 +9,9 @@
 #    namespace can make any later apply omit it, with metadata.managedFields or with the annotation
 #    kubectl.kubernetes.io/last-applied-configuration. To remove a value, clients set it to the empty
 #    string.
-# 3. Restores the conditions of the operator in initialized and terminating namespaces: clients that
-#    send their whole list of conditions, or an older copy, do not intend to change them. In other
-#    namespaces, the guard policy rejects such writes.
+# 3. Restores the conditions and the records of the operator in initialized and terminating
+#    namespaces: clients that send their whole list of conditions, or an older copy, do not intend to
+#    change them. In other namespaces, the guard policy rejects such writes.
 # 4. Restores labels and annotations that a write omits although a template locks them, for the same
 #    reason as 2, and the labels by which such a template selects the namespace. It reads them from
 #    the record of the operator and not from a parameter: with failurePolicy Fail, an API server that
@@ -54,6 +54,7 @@ spec:
        {{.recordAnnotations}}].exists(k,
         object.metadata.?annotations[?k].orValue('-') == '') ||
       {{include "omitsLocked"}} ||
+      {{include "changesRecords"}} ||
       {{include "changesConditions"}}
   variables:
   - name: before
@@ -85,6 +86,11 @@ spec:
   - name: omitsLocked
     expression: >-
       {{include "omitsLocked"}}
+  # The records of an older copy.
+  - name: stale
+    expression: >-
+      !({{include "changesRecords"}}) ? [] :
+      [{{.recordAnnotations}}].filter(k, k in variables.annotations && variables.annotations[?k] != variables.before[?k])
   - name: labels
     expression: "object.metadata.?labels.orValue({})"
   - name: oldLabels
@@ -116,8 +122,8 @@ spec:
       .filter(k, k in variables.annotations && (variables.completes || variables.annotations[k] == '' &&
         (k == 'nslifecycle.dev/initialization-result' || !variables.isPending))) +
       [{{.recordAnnotations}}]
-      .filter(k, k in variables.annotations &&
-        (variables.annotations[k] == '' || k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn &&
+      .filter(k, k in variables.annotations && !(k in variables.stale && k in variables.before) &&
+        (k in variables.stale || variables.annotations[k] == '' || k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn &&
          variables.annotations[k] == variables.before[?k].orValue('')))
   - name: conditions
     expression: "object.?status.?conditions.orValue([])"
@@ -153,7 +159,7 @@ spec:
       expression: >-
         (variables.leftOut.size() == 0 || has(object.metadata.annotations) ? [] :
           [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +
-        variables.leftOut.map(k, JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(k),
+        (variables.leftOut + variables.stale.filter(k, k in variables.before)).map(k, JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(k),
           value: variables.before[k]}) +
         variables.emptied.map(k, JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
         (variables.leftOutLabels.size() == 0 || has(object.metadata.labels) ? [] :

@@ -18,6 +18,9 @@ import (
 // initialize the Namespace if the API server allows the verb "initialize".
 func Complete(before, after *corev1.Namespace, mayInitialize bool) {
 	restoreLocked(before, after)
+	if !mayInitialize && wasInitialized(before) {
+		restoreRecords(before, after)
+	}
 	if !isSelected(before, after) {
 		return
 	}
@@ -66,6 +69,23 @@ func restoreLocked(before, after *corev1.Namespace) {
 	}
 }
 
+// restoreRecords restores the records of the operator in an update by a user who may not initialize the Namespace.
+func restoreRecords(before, after *corev1.Namespace) {
+	for _, key := range initialization.RecordAnnotations {
+		if value, ok := before.Annotations[key]; ok {
+			setAnnotation(after, key, value)
+		} else {
+			delete(after.Annotations, key)
+		}
+	}
+}
+
+// wasInitialized reports whether a Namespace is initialized or terminating before an update.
+func wasInitialized(before *corev1.Namespace) bool {
+	_, isLabeled := before.Labels[v1alpha1.LabelInitializing]
+	return !isLabeled || before.DeletionTimestamp != nil
+}
+
 func restoreLabel(before, after *corev1.Namespace) {
 	label, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
 	if _, isLabeled := after.Labels[v1alpha1.LabelInitializing]; wasLabeled && !isLabeled {
@@ -90,7 +110,7 @@ func CompleteAfterPolicy(before, after *corev1.Namespace) {
 	Complete(before, after, true)
 }
 
-// isSelected is the match condition of the policy, without that for locked keys.
+// isSelected is the match condition of the policy, without those for locked keys and records.
 func isSelected(before, after *corev1.Namespace) bool {
 	_, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
 	_, isLabeled := after.Labels[v1alpha1.LabelInitializing]

@@ -18,8 +18,7 @@ import (
 // restoreConditions restores the conditions of the operator in an initialized or terminating Namespace as the complete
 // policy does. The order is that of the request, so that a client that repeats it changes nothing.
 func restoreConditions(before, after *corev1.Namespace) {
-	_, isLabeled := before.Labels[v1alpha1.LabelInitializing]
-	if isLabeled && before.DeletionTimestamp == nil ||
+	if !wasInitialized(before) ||
 		equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) {
 		return
 	}

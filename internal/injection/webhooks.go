@@ -102,7 +102,9 @@ func stateFields() webhooks.Fields {
 	for _, key := range initialization.StateAnnotations {
 		annotations[key] = nil
 	}
-	return webhooks.Fields{"metadata": {"labels": {v1alpha1.LabelInitializing: nil}, "annotations": annotations}}
+	return webhooks.Fields{"metadata": {
+		"labels": {v1alpha1.LabelInitializing: nil}, "annotations": annotations, "deletionTimestamp": nil,
+	}}
 }
 
 // inject answers requests that create namespaces.
