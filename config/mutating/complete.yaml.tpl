@@ -171,9 +171,8 @@ spec:
         (variables.restoredConditions == variables.conditions ? [] :
          (has(object.status) ? [] : [JSONPatch{op: 'add', path: '/status', value: {}}]) +
          [JSONPatch{op: 'add', path: '/status/conditions', value: variables.restoredConditions.map(c, {
-           'type': string(c.type), 'status': string(c.status), 'reason': string(c.?reason.orValue('')),
-           'message': string(c.?message.orValue('')),
-           ?'lastTransitionTime': c.?lastTransitionTime.optMap(t, string(t))})}])
+           'type': c.type, 'status': c.status, 'reason': c.?reason.orValue(''), 'message': c.?message.orValue(''),
+           'lastTransitionTime': c.?lastTransitionTime.orValue(null)})}])
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding

@@ -333,15 +333,11 @@ var _ = Describe("The conditions Ready and Stalled", Ordered, ContinueOnFailure,
 	}, SpecTimeout(5*time.Minute))
 
 	It("are written again by the operator if they are not restored in the request", func(ctx context.Context) {
-		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "no policy restores the conditions")
 		const exempt = "test.example.com/not-restored"
-		binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-complete"}}
-		selector := func(value string) client.Patch {
-			return framework.MergePatch(`{"spec":{"matchResources":` + value + `}}`)
-		}
-		Expect(cluster.Admin.Patch(ctx, binding, selector(
-			`{"objectSelector":{"matchExpressions":[{"key":"`+exempt+`","operator":"DoesNotExist"}]}}`))).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Patch(ctx, binding, selector("null"))).To(Succeed()) })
+		restoreNot(ctx, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: exempt, Operator: metav1.LabelSelectorOpDoesNotExist},
+		}})
+		DeferCleanup(func(ctx context.Context) { restoreNot(ctx, nil) })
 		namespace := wrappers.MakeNamespace(framework.Unique("ready")).Label(exempt, "").Obj()
 		namespace.Finalizers = []string{"test.example.com/keep"}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
@@ -372,6 +368,29 @@ var _ = Describe("The conditions Ready and Stalled", Ordered, ContinueOnFailure,
 		expectWritten(corev1.ConditionFalse, v1alpha1.ReasonTerminating)
 	}, SpecTimeout(5*time.Minute))
 })
+
+// restoreNot limits the policy complete, and the webhook that restores conditions, to namespaces that a selector selects.
+func restoreNot(ctx context.Context, selector *metav1.LabelSelector) {
+	GinkgoHelper()
+	if framework.ServesPolicies(ctx, cluster.Admin.Config) {
+		patch := framework.MergePatch(mustEncode(map[string]any{"spec": map[string]any{
+			"matchResources": map[string]any{"objectSelector": selector},
+		}}))
+		Expect(cluster.Admin.Patch(ctx, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-complete"},
+		}, patch)).To(Succeed())
+	}
+	Eventually(func(g Gomega) {
+		webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: "nslifecycle-inject"}, webhooks)).To(Succeed())
+		for i := range webhooks.Webhooks {
+			if webhooks.Webhooks[i].Name == "restore-conditions.nslifecycle.dev" {
+				webhooks.Webhooks[i].ObjectSelector = selector
+			}
+		}
+		g.Expect(cluster.Admin.Update(ctx, webhooks)).To(Succeed())
+	}).WithContext(ctx).Should(Succeed())
+}
 
 // writeCondition sets a condition of a namespace as the ordinary user.
 func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionType, reason, message string) error {

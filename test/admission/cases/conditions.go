@@ -111,6 +111,7 @@ func reversed(before conditions) conditions {
 func ConditionUpdates() map[string]ConditionUpdate {
 	const ready = v1alpha1.ConditionReady
 	mine, forged := condition("corp.example.com/Mine", "True", "R"), condition(ready, "False", "Forged")
+	timeless := corev1.NamespaceCondition{Type: mine.Type, Status: "True"}
 	similar := condition("x.example.com/Initialized", "True", "Done")
 	ordinary := func(change, want func(conditions) conditions) ConditionUpdate {
 		return ConditionUpdate{User: Ordinary, Change: change, Want: want}
@@ -119,6 +120,7 @@ func ConditionUpdates() map[string]ConditionUpdate {
 		"no conditions":      ordinary(of(), nil),
 		"the same":           ordinary(adding(), nil),
 		"only another":       ordinary(of(mine), func(before conditions) conditions { return append(conditions{mine}, before...) }),
+		"another, no time":   ordinary(of(timeless), func(before conditions) conditions { return append(conditions{timeless}, before...) }),
 		"another":            ordinary(adding(mine), adding(mine)),
 		"another first":      ordinary(func(before conditions) conditions { return append(conditions{mine}, before...) }, func(before conditions) conditions { return append(conditions{mine}, before...) }),
 		"an older copy":      ordinary(chain(without(ready), adding(mine)), chain(adding(mine), last(ready))),
