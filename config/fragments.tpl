@@ -94,6 +94,58 @@ has(namespaceObject.metadata.deletionTimestamp) &&
 c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/')
 {{- end}}
 
+{{/* Whether a condition c of a Namespace reports that an initializer was skipped. */}}
+{{define "isSkipCondition" -}}
+c.type.endsWith('/Initialized') && c.?reason.orValue('') in ['TimedOut', 'Deregistered']
+{{- end}}
+
+{{/* Whether a Namespace is initialized or terminating before an update. */}}
+{{define "wasInitialized" -}}
+(!oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
+ has(oldObject.metadata.deletionTimestamp))
+{{- end}}
+
+{{define "ownConditions" -}}
+{{.object}}.?status.?conditions.orValue([]).filter(c, {{include "isOwnCondition"}} || c.type.endsWith('/Initialized'))
+{{- end -}}
+{{/* Whether a user who may not initialize the Namespace changes conditions of the operator or of initializers, once it is
+     initialized or terminating. The API server stops the evaluation of long lists. */}}
+{{define "changesConditions" -}}
+request.?subResource.orValue('') == 'status' &&
+object.?status.?conditions != oldObject.?status.?conditions &&
+{{include "wasInitialized"}} &&
+(object.?status.?conditions.orValue([]).size() + oldObject.?status.?conditions.orValue([]).size() > 1000 ||
+ {{include "ownConditions" "object" "object"}} !=
+ {{include "ownConditions" "object" "oldObject"}}) &&
+!{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}
+{{- end}}
+
+{{/* Whether a user who may not initialize the Namespace changes the records of the operator, once it is initialized or
+     terminating. */}}
+{{define "changesRecords" -}}
+{{include "wasInitialized"}} &&
+[{{.recordAnnotations}}].exists(k,
+  object.metadata.?annotations[?k] != oldObject.metadata.?annotations[?k]) &&
+!{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}
+{{- end}}
+
+{{/* The keys of labels or annotations that templates lock, from the record of a Namespace. */}}
+{{define "lockedKeys" -}}
+{{.record}}.findAll('{{.pattern}}').map(s, s.split('":"')[1]).join(',').split(',')
+{{- end}}
+
+{{/* Whether an update omits labels or annotations that templates lock. A template that no longer contains a key removes it. */}}
+{{define "omitsLocked" -}}
+!request.?options.?fieldManager.orValue('').startsWith('nslifecycle-template:') &&
+[oldObject.metadata.?annotations[?'nslifecycle.dev/applied-templates'].orValue('')].exists(r,
+  object.metadata.?labels != oldObject.metadata.?labels &&
+  {{include "lockedKeys" "record" "r" "pattern" .lockedLabelsPattern}}.exists(k,
+    oldObject.metadata.?labels[?k].orValue('') != '' && !object.metadata.?labels[?k].hasValue()) ||
+  object.metadata.?annotations != oldObject.metadata.?annotations &&
+  {{include "lockedKeys" "record" "r" "pattern" .lockedAnnotationsPattern}}.exists(k,
+    oldObject.metadata.?annotations[?k].orValue('') != '' && !object.metadata.?annotations[?k].hasValue()))
+{{- end}}
+
 {{/* The variables of expiredRule. */}}
 {{define "expiredVariables" -}}
 - name: expired

@@ -1,7 +1,8 @@
 {{define "protectedConditions" -}}
 {{.object}}.?status.?conditions.orValue([])
-.filter(c, {{include "isOwnCondition"}} ||
-  c.type.endsWith('/Initialized') && c.?reason.orValue('') in ['TimedOut', 'Deregistered'])
+.filter(c, ({{include "isOwnCondition"}}) &&
+  (oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() || c.type.startsWith('nslifecycle.dev/')) ||
+  {{include "isSkipCondition"}})
 {{- end -}}
 {{define "userBytes" -}}
 (({{.object}}.metadata.?annotations.orValue({}).filter(k, !(k in [{{.progressAnnotations}},
@@ -157,7 +158,8 @@ spec:
       (variables.oldLabel + variables.oldList + variables.oldResult + variables.oldOrigin).size() -
       variables.oldRecords.filter(r, r.size() > 0).size() -
       [?oldObject.metadata.?annotations[?'nslifecycle.dev/selected-templates']].size()
-  # The conditions that the operator's decisions depend on.
+  # The policy complete restores them in an initialized namespace. If it is not enforced, the operator
+  # writes Ready, Initializing and Stalled again, but cannot compute the others.
   - name: ownConditions
     expression: >-
       {{include "protectedConditions" "object" "object"}}

@@ -241,6 +241,8 @@ spec:
       {'inject.nslifecycle.dev': ['rules', 'matchConditions', 'failurePolicy'],
        'complete.nslifecycle.dev': ['rules', 'matchConditions', 'failurePolicy'],
        'restore.nslifecycle.dev': ['rules', 'matchConditions'],
+       'restore-locked.nslifecycle.dev': ['rules', 'matchConditions'],
+       'restore-conditions.nslifecycle.dev': ['rules', 'matchConditions'],
        'hold.nslifecycle.dev': ['rules'],
        'hold-fallback.nslifecycle.dev': ['rules'],
        'hold-waiting-subjects.nslifecycle.dev': ['rules', 'matchConditions'],

@@ -1,4 +1,7 @@
-# Combines two functions, because the order of two mutating policies is undefined:
+{{define "isProtectedCondition" -}}
+{{include "isOwnCondition"}} || c.type in variables.initializerTypes || {{include "isSkipCondition"}}
+{{- end -}}
+# Combines four functions, because the order of mutating policies is undefined:
 # 1. Completes the initialization in the write that empties the pending list, if the requester has
 #    the "initialize" verb. The guard policy rejects such writes by other users.
 # 2. Restores state under nslifecycle.dev/ that a write omits. A client that omits a key in a PUT,
@@ -6,6 +9,13 @@
 #    namespace can make any later apply omit it, with metadata.managedFields or with the annotation
 #    kubectl.kubernetes.io/last-applied-configuration. To remove a value, clients set it to the empty
 #    string.
+# 3. Restores the conditions and the records of the operator in initialized and terminating
+#    namespaces: clients that send their whole list of conditions, or an older copy, do not intend to
+#    change them. In other namespaces, the guard policy rejects such writes.
+# 4. Restores labels and annotations that a write omits although a template locks them, for the same
+#    reason as 2, and the labels by which such a template selects the namespace. It reads them from
+#    the record of the operator and not from a parameter: with failurePolicy Fail, an API server that
+#    has not read the parameter would reject every update of a Namespace.
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata:
@@ -42,7 +52,10 @@ spec:
       oldObject.metadata.?annotations[?'nslifecycle.dev/pending-initializers'] ||
       ['nslifecycle.dev/pending-initializers',
        {{.recordAnnotations}}].exists(k,
-        object.metadata.?annotations[?k].orValue('-') == '')
+        object.metadata.?annotations[?k].orValue('-') == '') ||
+      {{include "omitsLocked"}} ||
+      {{include "changesRecords"}} ||
+      {{include "changesConditions"}}
   variables:
   - name: before
     expression: "oldObject.metadata.?annotations.orValue({})"
@@ -68,6 +81,20 @@ spec:
       variables.isPending && 'nslifecycle.dev/pending-initializers' in variables.annotations &&
       variables.annotations['nslifecycle.dev/pending-initializers'].split(',')[0] !=
       variables.before['nslifecycle.dev/pending-initializers'].split(',')[0]
+  - name: record
+    expression: "variables.before[?'nslifecycle.dev/applied-templates'].orValue('')"
+  - name: omitsLocked
+    expression: >-
+      {{include "omitsLocked"}}
+  # The records of an older copy.
+  - name: stale
+    expression: >-
+      !({{include "changesRecords"}}) ? [] :
+      [{{.recordAnnotations}}].filter(k, k in variables.annotations && variables.annotations[?k] != variables.before[?k])
+  - name: labels
+    expression: "object.metadata.?labels.orValue({})"
+  - name: oldLabels
+    expression: "oldObject.metadata.?labels.orValue({})"
   - name: leftOut
     expression: >-
       [{{.originAnnotations}},
@@ -76,7 +103,17 @@ spec:
       .filter(k, variables.before[?k].orValue('') != '' && !(k in variables.annotations) &&
         !(k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn) &&
         (!(k in [{{.progressAnnotations}}]) ||
-         variables.isPending && !variables.completes))
+         variables.isPending && !variables.completes)) +
+      (!variables.omitsLocked ? [] :
+       {{include "lockedKeys" "record" "variables.record" "pattern" .lockedAnnotationsPattern}}
+       .filter(k, variables.before[?k].orValue('') != '' && !(k in variables.annotations)))
+  - name: leftOutLabels
+    expression: >-
+      (variables.isPending && !variables.completes && 'nslifecycle.dev/initializing' in variables.oldLabels &&
+       !('nslifecycle.dev/initializing' in variables.labels) ? ['nslifecycle.dev/initializing'] : []) +
+      (!variables.omitsLocked ? [] :
+       {{include "lockedKeys" "record" "variables.record" "pattern" .lockedLabelsPattern}}
+       .filter(k, variables.oldLabels[?k].orValue('') != '' && !(k in variables.labels)))
   # Empty annotations are removed, so that a client can repeat the write that completed the
   # initialization. The guard policy rejects a removal by users without the verb.
   - name: emptied
@@ -85,28 +122,57 @@ spec:
       .filter(k, k in variables.annotations && (variables.completes || variables.annotations[k] == '' &&
         (k == 'nslifecycle.dev/initialization-result' || !variables.isPending))) +
       [{{.recordAnnotations}}]
-      .filter(k, k in variables.annotations &&
-        (variables.annotations[k] == '' || k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn &&
+      .filter(k, k in variables.annotations && !(k in variables.stale && k in variables.before) &&
+        (k in variables.stale || variables.annotations[k] == '' || k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn &&
          variables.annotations[k] == variables.before[?k].orValue('')))
+  - name: conditions
+    expression: "object.?status.?conditions.orValue([])"
+  - name: oldConditions
+    expression: "oldObject.?status.?conditions.orValue([])"
+  - name: types
+    expression: "variables.conditions.map(c, c.type)"
+  - name: oldTypes
+    expression: "variables.oldConditions.map(c, c.type)"
+  - name: initializerTypes
+    expression: >-
+      variables.before[?'nslifecycle.dev/initializers'].orValue('').split(',').map(n, n.trim() + '/Initialized')
+  - name: restoresConditions
+    expression: >-
+      {{include "changesConditions"}}
+  # A list with two conditions of one type contains neither.
+  - name: kept
+    expression: >-
+      !variables.restoresConditions ? [] :
+      variables.conditions.filter(c, !({{include "isProtectedCondition"}}) ||
+        c.type in variables.oldTypes && variables.types.exists_one(t, t == c.type))
+  # The order is that of the request, so that a client that repeats it changes nothing.
+  - name: restoredConditions
+    expression: >-
+      !variables.restoresConditions ? variables.conditions :
+      variables.kept.map(c, {{include "isProtectedCondition"}}
+        ? variables.oldConditions.filter(o, o.type == c.type)[0] : c) +
+      variables.oldConditions.filter(c, ({{include "isProtectedCondition"}}) &&
+        !variables.kept.exists(k, k.type == c.type))
   mutations:
   - patchType: JSONPatch
     jsonPatch:
       expression: >-
         (variables.leftOut.size() == 0 || has(object.metadata.annotations) ? [] :
           [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +
-        variables.leftOut.map(k, JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(k),
+        (variables.leftOut + variables.stale.filter(k, k in variables.before)).map(k, JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(k),
           value: variables.before[k]}) +
         variables.emptied.map(k, JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
-        (variables.completes
-         ? (object.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue()
-            ? [JSONPatch{op: 'remove', path: '/metadata/labels/nslifecycle.dev~1initializing'}] : [])
-         : !variables.isPending || object.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
-           !oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ? []
-         : has(object.metadata.labels)
-           ? [JSONPatch{op: 'add', path: '/metadata/labels/nslifecycle.dev~1initializing',
-               value: oldObject.metadata.labels['nslifecycle.dev/initializing']}]
-           : [JSONPatch{op: 'add', path: '/metadata/labels', value: {
-               'nslifecycle.dev/initializing': oldObject.metadata.labels['nslifecycle.dev/initializing']}}])
+        (variables.leftOutLabels.size() == 0 || has(object.metadata.labels) ? [] :
+          [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}]) +
+        variables.leftOutLabels.map(k, JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey(k),
+          value: variables.oldLabels[k]}) +
+        (variables.completes && 'nslifecycle.dev/initializing' in variables.labels
+         ? [JSONPatch{op: 'remove', path: '/metadata/labels/nslifecycle.dev~1initializing'}] : []) +
+        (variables.restoredConditions == variables.conditions ? [] :
+         (has(object.status) ? [] : [JSONPatch{op: 'add', path: '/status', value: {}}]) +
+         [JSONPatch{op: 'add', path: '/status/conditions', value: variables.restoredConditions.map(c, {
+           'type': c.type, 'status': c.status, 'reason': c.?reason.orValue(''), 'message': c.?message.orValue(''),
+           'lastTransitionTime': c.?lastTransitionTime.orValue(null)})}])
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding

@@ -71,16 +71,18 @@ func run(args []string) error {
 
 // values are the rules that are also evaluated in Go, as parts of CEL literals.
 var values = map[string]string{
-	"fieldManager":        "'" + nsobject.FieldOwner + "'",
-	"failurePattern":      strings.ReplaceAll(initialization.FailurePattern, `\`, `\\`),
-	"originAnnotations":   quote(initialization.OriginAnnotations),
-	"progressAnnotations": quote(initialization.ProgressAnnotations),
-	"recordAnnotations":   quote(initialization.RecordAnnotations),
-	"requiredNamespaces":  quote(initialization.RequiredNamespaces),
-	"settableAnnotations": quote(initialization.SettableAnnotations),
-	"settableLabels":      quote(initialization.SettableLabels),
-	"timePattern":         expiry.TimePattern,
-	"ttlPattern":          expiry.TTLPattern,
+	"failurePattern":           strings.ReplaceAll(initialization.FailurePattern, `\`, `\\`),
+	"fieldManager":             "'" + nsobject.FieldOwner + "'",
+	"lockedAnnotationsPattern": initialization.LockedAnnotationsPattern,
+	"lockedLabelsPattern":      initialization.LockedLabelsPattern,
+	"originAnnotations":        quote(initialization.OriginAnnotations),
+	"progressAnnotations":      quote(initialization.ProgressAnnotations),
+	"recordAnnotations":        quote(initialization.RecordAnnotations),
+	"requiredNamespaces":       quote(initialization.RequiredNamespaces),
+	"settableAnnotations":      quote(initialization.SettableAnnotations),
+	"settableLabels":           quote(initialization.SettableLabels),
+	"timePattern":              expiry.TimePattern,
+	"ttlPattern":               expiry.TTLPattern,
 }
 
 // quote returns the elements of a list in CEL.

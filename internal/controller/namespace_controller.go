@@ -21,6 +21,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
 // ProgressInterval is the default of NamespaceReconciler.ProgressInterval. It is short enough for users
@@ -94,7 +95,7 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if namespace.DeletionTimestamp != nil {
+	if nsobject.LacksFinalizers(&namespace) {
 		return ctrl.Result{}, nil
 	}
 
@@ -122,6 +123,10 @@ func initializationChanged() predicate.Predicate {
 			if before.UID != after.UID || before.ResourceVersion == after.ResourceVersion {
 				return true // A new Namespace, or a resync.
 			}
+			if after.DeletionTimestamp != nil {
+				// The controllers for finalization and diagnosis write the conditions first, together with their own.
+				return before.DeletionTimestamp != nil && !hasOutdatedConditions(before) && hasOutdatedConditions(after)
+			}
 			state := initialization.ParseState(after)
 			// Another controller of the operator can shorten the pending list and set the conditions in one
 			// write. The time of the next initializer's turn must still be recorded.
@@ -129,10 +134,13 @@ func initializationChanged() predicate.Predicate {
 				after.Annotations[v1alpha1.AnnotationPendingInitializers]
 			// A reconciliation that repairs the label does nothing else, and replaces a request that was
 			// queued for a timeout. Therefore, another reconciliation must follow.
-			return after.DeletionTimestamp == nil && (hasListChanged || state.LabelRepair != nil ||
+			return hasListChanged || state.LabelRepair != nil ||
 				initialization.ParseState(before).LabelRepair != nil ||
-				state.Phase == initialization.PhaseFailed ||
-				len(initialization.ComputeConditions(after, state, metav1.Time{})) > 0)
+				state.Phase == initialization.PhaseFailed || hasOutdatedConditions(after)
 		},
 	}
+}
+
+func hasOutdatedConditions(namespace *corev1.Namespace) bool {
+	return len(initialization.ComputeConditions(namespace, initialization.ParseState(namespace), metav1.Time{})) > 0
 }

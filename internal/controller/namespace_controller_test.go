@@ -66,6 +66,9 @@ func TestNamespaceReconcile(t *testing.T) {
 		"the namespace cannot be read": {server: fakeServer{getError: errOutage}, wantError: errOutage.Error()},
 		"a terminating namespace that would otherwise require every action": {
 			server: fakeServer{cached: failed().Label(v1alpha1.LabelInitializing, "yes").Terminating(now).Obj()},
+			wantWrites: []string{
+				statusPatch + "Initializing=False/Failed rbac.corp.com/Initialized=False/Pending Ready=False/Terminating",
+			},
 		},
 		"initialization is not required": {
 			server:     fakeServer{cached: namespace().Obj()},
@@ -351,10 +354,24 @@ func TestInitializationChanged(t *testing.T) {
 	repaired.ResourceVersion, later.ResourceVersion = "8", "9"
 	delete(broken.Labels, v1alpha1.LabelInitializing)
 
+	terminating := func(version string) *wrappers.NamespaceWrapper {
+		made := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion(version).Terminating(now)
+		return &wrappers.NamespaceWrapper{Namespace: *settled(made)}
+	}
+
 	tests := map[string]struct {
 		before, after client.Object
 		want          bool
 	}{
+		"a condition of a terminating namespace was removed": {
+			before: terminating("7").Obj(), after: withoutConditions(terminating("8")), want: true,
+		},
+		"another condition of a terminating namespace changed": {
+			before: terminating("7").Obj(), after: terminating("8").Condition(corev1.NamespaceCondition{Type: "corp.com/A"}).Obj(),
+		},
+		"the conditions of a terminating namespace are not written yet": {
+			before: withoutConditions(terminating("7")), after: withoutConditions(terminating("8")),
+		},
 		// The reconciliation that repairs the label does nothing else, and it replaces a delayed request.
 		"the label was repaired":      {before: broken, after: repaired, want: true},
 		"nothing has changed":         {before: repaired, after: later},

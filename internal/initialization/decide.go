@@ -66,6 +66,7 @@ func (d *Decision) HasReport() bool { return len(d.Conditions) > 0 || d.TurnStar
 func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace string, now time.Time) Decision {
 	decision := Decision{State: ParseState(namespace)}
 	if namespace.DeletionTimestamp != nil {
+		decision.Conditions = ComputeConditions(namespace, decision.State, metav1.NewTime(now))
 		return decision
 	}
 	if decision.State.LabelRepair != nil {

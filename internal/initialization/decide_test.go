@@ -271,7 +271,10 @@ func TestDecideConditions(t *testing.T) {
 				corev1.EventTypeWarning, "InitializationRepaired", "Repair", messageLabelSet,
 			}},
 		},
-		"terminating": {namespace: wrappers.MakeNamespace("x").Initializers(rbac).Terminating(now)},
+		"terminating": {
+			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Terminating(now),
+			want:      []corev1.NamespaceConditionType{"Initializing", rbac + "/Initialized", "Ready"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/admission/cases"
 )
 
@@ -40,7 +42,7 @@ func TestInjectAfterPolicy(t *testing.T) {
 			twice := once.DeepCopy()
 			Inject(twice, set, test.User)
 			g.Expect(twice).To(Equal(once))
-			g.Expect(computePatch(once, twice, true)).To(BeEmpty())
+			g.Expect(computePatch(once, twice, parents{spec: true, status: true})).To(BeEmpty())
 		})
 	}
 }
@@ -93,6 +95,38 @@ func TestCompleteAfterPolicy(t *testing.T) {
 			test.Change(after)
 			CompleteAfterPolicy(before, after)
 			expectObject(g, after, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
+		})
+	}
+}
+
+func TestRestoreConditions(t *testing.T) {
+	for name, test := range cases.ConditionUpdates() {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before := cases.Starts()[cases.StartCompleted]
+			before.Status.Conditions = cases.Conditions()
+			after := before.DeepCopy()
+			after.Status.Conditions = test.Change(before.Status.Conditions)
+			sent := after.DeepCopy()
+			restoreConditions(before, after)
+			if test.User == cases.Initializer { // The API server does not call the webhook.
+				return
+			}
+			g.Expect(after.Status.Conditions).To(HaveExactElements(test.Expected(before.Status.Conditions)))
+			again := after.DeepCopy()
+			restoreConditions(after, again)
+			g.Expect(again).To(Equal(after))
+
+			before.Labels = map[string]string{v1alpha1.LabelInitializing: "true"}
+			initializing := sent.DeepCopy()
+			restoreConditions(before, initializing)
+			g.Expect(initializing).To(Equal(sent), "the guard policy decides")
+
+			now := metav1.Now()
+			before.DeletionTimestamp = &now
+			terminating := sent.DeepCopy()
+			restoreConditions(before, terminating)
+			g.Expect(terminating.Status).To(Equal(after.Status))
 		})
 	}
 }

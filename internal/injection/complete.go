@@ -14,9 +14,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// Complete changes the result of an update of a Namespace as the complete policy does. The user of the update may
+// Complete changes the labels and annotations of an updated Namespace as the complete policy does. The user of the update may
 // initialize the Namespace if the API server allows the verb "initialize".
 func Complete(before, after *corev1.Namespace, mayInitialize bool) {
+	restoreLocked(before, after)
+	if !mayInitialize && wasInitialized(before) {
+		restoreRecords(before, after)
+	}
 	if !isSelected(before, after) {
 		return
 	}
@@ -54,6 +58,34 @@ func completeTurn(before, after *corev1.Namespace, isPending bool) {
 	}
 }
 
+// restoreLocked restores labels and annotations that an update omits although a template locks them.
+func restoreLocked(before, after *corev1.Namespace) {
+	labels, annotations := initialization.LockedKeys(before)
+	restore(before, after, annotations)
+	for _, key := range labels {
+		if _, ok := after.Labels[key]; !ok && before.Labels[key] != "" {
+			setLabel(after, key, before.Labels[key])
+		}
+	}
+}
+
+// restoreRecords restores the records of the operator in an update by a user who may not initialize the Namespace.
+func restoreRecords(before, after *corev1.Namespace) {
+	for _, key := range initialization.RecordAnnotations {
+		if value, ok := before.Annotations[key]; ok {
+			setAnnotation(after, key, value)
+		} else {
+			delete(after.Annotations, key)
+		}
+	}
+}
+
+// wasInitialized reports whether a Namespace is initialized or terminating before an update.
+func wasInitialized(before *corev1.Namespace) bool {
+	_, isLabeled := before.Labels[v1alpha1.LabelInitializing]
+	return !isLabeled || before.DeletionTimestamp != nil
+}
+
 func restoreLabel(before, after *corev1.Namespace) {
 	label, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
 	if _, isLabeled := after.Labels[v1alpha1.LabelInitializing]; wasLabeled && !isLabeled {
@@ -78,7 +110,7 @@ func CompleteAfterPolicy(before, after *corev1.Namespace) {
 	Complete(before, after, true)
 }
 
-// isSelected is the match condition of the policy.
+// isSelected is the match condition of the policy, without those for locked keys and records.
 func isSelected(before, after *corev1.Namespace) bool {
 	_, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
 	_, isLabeled := after.Labels[v1alpha1.LabelInitializing]

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // operation is an operation of a JSON patch. Operations change single keys, so that the webhooks need neither decode
@@ -19,19 +20,29 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// computePatch returns the operations that change the labels, the annotations and the namespace finalizers. Without a
-// spec, the Namespace gets one.
-func computePatch(before, after *corev1.Namespace, hasSpec bool) []operation {
+// computePatch returns the operations that change the labels, the annotations, the namespace finalizers and the
+// conditions. Without a spec or a status, the Namespace gets one.
+func computePatch(before, after *corev1.Namespace, has parents) []operation {
 	operations := slices.Concat(
 		patchMap("/metadata/labels", before.Labels, after.Labels),
 		patchMap("/metadata/annotations", before.Annotations, after.Annotations))
-	if slices.Equal(before.Spec.Finalizers, after.Spec.Finalizers) {
-		return operations
+	if !slices.Equal(before.Spec.Finalizers, after.Spec.Finalizers) {
+		operations = append(operations, patchList("/spec", "finalizers", has.spec, after.Spec.Finalizers))
 	}
-	if !hasSpec {
-		return append(operations, operation{"add", "/spec", map[string]any{"finalizers": after.Spec.Finalizers}})
+	if !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) {
+		operations = append(operations, patchList("/status", "conditions", has.status, after.Status.Conditions))
 	}
-	return append(operations, operation{"add", "/spec/finalizers", after.Spec.Finalizers})
+	return operations
+}
+
+// parents are the parts of a Namespace that exist in JSON.
+type parents struct{ spec, status bool }
+
+func patchList(parent, field string, hasParent bool, list any) operation {
+	if !hasParent {
+		return operation{"add", parent, map[string]any{field: list}}
+	}
+	return operation{"add", parent + "/" + field, list}
 }
 
 func patchMap(path string, before, after map[string]string) []operation {

@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,6 +30,12 @@ const (
 	// and by those that may not.
 	PathComplete = "/complete"
 	PathRestore  = "/restore"
+	// PathRestoreLocked is the path of the webhook for updates that omit keys that a template locks. It decodes all keys,
+	// whose number therefore cannot prevent an answer of the webhooks above.
+	PathRestoreLocked = "/restore-locked"
+	// PathRestoreConditions is the path of the webhook for updates of the status by users that may not initialize the
+	// namespace. It has fields of its own, so that the number of conditions cannot prevent an answer of the others.
+	PathRestoreConditions = "/restore-conditions"
 	// PathCompleteAfterPolicy is PathComplete while an API server can enforce the complete policy. Otherwise, the webhook
 	// would restore the list that the policy has removed.
 	PathCompleteAfterPolicy = "/complete-after-policy"
@@ -57,6 +64,8 @@ func (s *sets) webhooks() []webhooks.Webhook {
 		{Path: PathComplete, Fields: updatedFields, Handle: update(completed)},
 		{Path: PathCompleteAfterPolicy, Fields: updatedFields, Handle: update(CompleteAfterPolicy)},
 		{Path: PathRestore, Fields: updatedFields, Handle: update(restored)},
+		{Path: PathRestoreLocked, Fields: lockedFields, Handle: update(restoreLocked)},
+		{Path: PathRestoreConditions, Fields: conditionFields, Handle: update(restoreConditions)},
 	}
 }
 
@@ -71,6 +80,21 @@ var (
 		"spec": {"finalizers": nil},
 	}}
 	updatedFields = webhooks.Fields{"object": stateFields(), "oldObject": stateFields()}
+	lockedFields  = webhooks.Fields{
+		"object":    {"metadata": {"labels": nil, "annotations": nil}},
+		"oldObject": {"metadata": {"labels": nil, "annotations": nil}},
+	}
+	conditionFields = webhooks.Fields{
+		"object": {"status": {"conditions": nil}},
+		"oldObject": {
+			"metadata": {
+				"labels":            {v1alpha1.LabelInitializing: nil},
+				"annotations":       {v1alpha1.AnnotationInitializers: nil},
+				"deletionTimestamp": nil,
+			},
+			"status": {"conditions": nil},
+		},
+	}
 )
 
 func stateFields() webhooks.Fields {
@@ -78,7 +102,9 @@ func stateFields() webhooks.Fields {
 	for _, key := range initialization.StateAnnotations {
 		annotations[key] = nil
 	}
-	return webhooks.Fields{"metadata": {"labels": {v1alpha1.LabelInitializing: nil}, "annotations": annotations}}
+	return webhooks.Fields{"metadata": {
+		"labels": {v1alpha1.LabelInitializing: nil}, "annotations": annotations, "deletionTimestamp": nil,
+	}}
 }
 
 // inject answers requests that create namespaces.
@@ -110,35 +136,41 @@ func update(change func(before, after *corev1.Namespace)) webhooks.HandlerFunc {
 	}
 }
 
-// decode returns the parts of a Namespace that Fields name, and whether it has a spec.
-func decode(object []byte) (namespace *corev1.Namespace, hasSpec bool, err error) {
+// decode returns the parts of a Namespace that Fields name.
+func decode(object []byte) (*corev1.Namespace, parents, error) {
 	var decoded struct {
 		Metadata struct {
-			Name        string            `json:"name"`
-			Labels      map[string]string `json:"labels"`
-			Annotations map[string]string `json:"annotations"`
+			Name              string            `json:"name"`
+			Labels            map[string]string `json:"labels"`
+			Annotations       map[string]string `json:"annotations"`
+			DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
 		} `json:"metadata"`
-		Spec *corev1.NamespaceSpec `json:"spec"`
+		Spec   *corev1.NamespaceSpec   `json:"spec"`
+		Status *corev1.NamespaceStatus `json:"status"`
 	}
 	if err := json.Unmarshal(object, &decoded); err != nil {
-		return nil, false, fmt.Errorf("failed to decode a Namespace: %w", err)
+		return nil, parents{}, fmt.Errorf("failed to decode a Namespace: %w", err)
 	}
-	namespace = &corev1.Namespace{Spec: ptr.Deref(decoded.Spec, corev1.NamespaceSpec{})}
+	namespace := &corev1.Namespace{
+		Spec:   ptr.Deref(decoded.Spec, corev1.NamespaceSpec{}),
+		Status: ptr.Deref(decoded.Status, corev1.NamespaceStatus{}),
+	}
 	namespace.Name, namespace.Labels = decoded.Metadata.Name, decoded.Metadata.Labels
 	namespace.Annotations = decoded.Metadata.Annotations
-	return namespace, decoded.Spec != nil, nil
+	namespace.DeletionTimestamp = decoded.Metadata.DeletionTimestamp
+	return namespace, parents{spec: decoded.Spec != nil, status: decoded.Status != nil}, nil
 }
 
 // respond returns a response with what a function changes in a Namespace.
 func respond(object []byte, change func(*corev1.Namespace)) (*admissionv1.AdmissionResponse, error) {
-	before, hasSpec, err := decode(object)
+	before, has, err := decode(object)
 	if err != nil {
 		return nil, err
 	}
 	after := before.DeepCopy()
 	change(after)
 	response := &admissionv1.AdmissionResponse{Allowed: true}
-	operations := computePatch(before, after, hasSpec)
+	operations := computePatch(before, after, has)
 	if len(operations) == 0 {
 		return response, nil
 	}

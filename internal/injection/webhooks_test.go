@@ -137,6 +137,8 @@ func TestUpdateWebhooks(t *testing.T) {
 			}
 			got, recorder := review(g, address, path, test.User, before, after)
 			g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
+			got, recorder = review(g, address, PathRestoreLocked, test.User, before, got)
+			g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
 			want := test.Expected(before)
 			expectObject(g, got, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
 		})
@@ -181,19 +183,42 @@ func TestLargest(t *testing.T) {
 	g.Expect(recorder.Body.String()).To(ContainSubstring("the review is too large"))
 }
 
+func TestRestoreConditionsWebhook(t *testing.T) {
+	address := serve(t, nil)
+	for name, test := range cases.ConditionUpdates() {
+		if test.User == cases.Initializer {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before := cases.Starts()[cases.StartCompleted]
+			before.Status.Conditions = cases.Conditions()
+			after := before.DeepCopy()
+			after.Status.Conditions = test.Change(before.Status.Conditions)
+			got, recorder := review(g, address, PathRestoreConditions, test.User, before, after)
+			g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
+			want, err := json.Marshal(test.Expected(before.Status.Conditions))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(json.Marshal(got.Status.Conditions)).To(MatchJSON(want))
+		})
+	}
+}
+
 func TestWithoutSpecAndMaps(t *testing.T) {
 	g := NewWithT(t)
-	before, hasSpec, err := decode([]byte(`{"metadata":{"labels":{}}}`))
+	before, has, err := decode([]byte(`{"metadata":{"labels":{}}}`))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(hasSpec).To(BeFalse())
+	g.Expect(has).To(Equal(parents{}))
 	after := before.DeepCopy()
 	Inject(after, cases.Set(), "alice")
+	after.Status.Conditions = cases.Conditions()
 	operations := map[string]bool{}
-	for _, operation := range computePatch(before, after, hasSpec) {
+	for _, operation := range computePatch(before, after, has) {
 		operations[operation.Op+" "+operation.Path] = true
 	}
 	g.Expect(operations).To(Equal(map[string]bool{
 		"add /metadata/labels/nslifecycle.dev~1initializing": true, "add /metadata/annotations": true, "add /spec": true,
+		"add /status": true,
 	}))
 }
 

@@ -87,7 +87,7 @@ func (s *server) webhooks(g Gomega, ctx context.Context) *admissionv1.MutatingWe
 }
 
 func all() *admissionv1.MutatingWebhookConfiguration {
-	return configuration(injectWebhook, completeWebhook, restoreWebhook)
+	return configuration(injectWebhook, completeWebhook, restoreWebhook, restoreConditionsWebhook, restoreLockedWebhook)
 }
 
 func TestEnsureWithPolicies(t *testing.T) {

@@ -19,9 +19,11 @@ import (
 
 // Names of the webhooks in config/webhook.
 const (
-	injectWebhook   = "inject.nslifecycle.dev"
-	completeWebhook = "complete.nslifecycle.dev"
-	restoreWebhook  = "restore.nslifecycle.dev"
+	injectWebhook            = "inject.nslifecycle.dev"
+	completeWebhook          = "complete.nslifecycle.dev"
+	restoreWebhook           = "restore.nslifecycle.dev"
+	restoreLockedWebhook     = "restore-locked.nslifecycle.dev"
+	restoreConditionsWebhook = "restore-conditions.nslifecycle.dev"
 )
 
 // Names of match conditions. An administrator can add others.
@@ -68,6 +70,12 @@ func configure(configuration *admissionv1.MutatingWebhookConfiguration, s settin
 		case restoreWebhook:
 			s.apply(webhook, complete, injection.PathRestore, append(conditionsOf(complete),
 				admissionv1.MatchCondition{Name: conditionNoInitializer, Expression: "!" + mayInitialize})...)
+		case restoreLockedWebhook:
+			s.apply(webhook, complete, injection.PathRestoreLocked,
+				admissionv1.MatchCondition{Name: conditionSomethingToDo, Expression: omitsLocked})
+		case restoreConditionsWebhook:
+			s.apply(webhook, complete, injection.PathRestoreConditions,
+				admissionv1.MatchCondition{Name: conditionSomethingToDo, Expression: changesConditions})
 		}
 	}
 }

@@ -51,7 +51,7 @@ func expressions(webhook admissionv1.MutatingWebhook) []string {
 
 func TestConfigure(t *testing.T) {
 	g := NewWithT(t)
-	webhooks := configuration(injectWebhook, completeWebhook, restoreWebhook)
+	webhooks := configuration(injectWebhook, completeWebhook, restoreWebhook, restoreConditionsWebhook, restoreLockedWebhook)
 	own := admissionv1.MatchCondition{Name: "not-a-robot", Expression: "request.userInfo.username != 'robot'"}
 	webhooks.Webhooks[0].MatchConditions = []admissionv1.MatchCondition{own}
 	configure(webhooks, settings{isNeeded: true, set: set("rbac.corp.com")})
@@ -73,6 +73,14 @@ func TestConfigure(t *testing.T) {
 	}
 	g.Expect(expressions(complete)).To(Equal([]string{"something-left-out-or-emptied", "is-initializer"}))
 	g.Expect(expressions(restore)).To(Equal([]string{"something-left-out-or-emptied", "is-no-initializer"}))
+	g.Expect(webhooks.Webhooks[3].MatchConditions).To(Equal([]admissionv1.MatchCondition{
+		{Name: "something-to-do", Expression: changesConditions},
+	}))
+	g.Expect(*webhooks.Webhooks[3].ClientConfig.Service.Path).To(Equal("/restore-conditions"))
+	g.Expect(webhooks.Webhooks[4].MatchConditions).To(Equal([]admissionv1.MatchCondition{
+		{Name: "something-to-do", Expression: omitsLocked},
+	}))
+	g.Expect(*webhooks.Webhooks[4].ClientConfig.Service.Path).To(Equal("/restore-locked"))
 	g.Expect(restore.MatchConditions[1].Expression).To(Equal("!" + complete.MatchConditions[1].Expression))
 
 	g.Expect(complete.FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))

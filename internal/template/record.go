@@ -45,6 +45,10 @@ type entryRecord struct {
 	Target   string `json:"target,omitempty"`
 	// Objects are encoded ObjectStates by "Kind.group" and name.
 	Objects map[string]map[string]string `json:"objects,omitempty"`
+	// LockedLabels and LockedAnnotations are keys, separated by commas. The policy complete finds them with
+	// initialization.LockedLabelsPattern and initialization.LockedAnnotationsPattern.
+	LockedLabels      string `json:"lockedLabels,omitempty"`
+	LockedAnnotations string `json:"lockedAnnotations,omitempty"`
 }
 
 // ParseState returns the state that a Namespace records. The guard policy allows only holders of the verb "initialize"
@@ -90,7 +94,10 @@ func decodeState(text string) (State, error) {
 	}
 	state := make(State, len(records))
 	for name, record := range records {
-		entry := Entry{Revision: record.Revision, Target: record.Target}
+		entry := Entry{
+			Revision: record.Revision, Target: record.Target, LockedLabels: splitKeys(record.LockedLabels),
+			LockedAnnotations: splitKeys(record.LockedAnnotations),
+		}
 		for _, kind := range slices.Sorted(maps.Keys(record.Objects)) {
 			for _, object := range slices.Sorted(maps.Keys(record.Objects[kind])) {
 				decoded, err := decodeObject(kind, object, record.Objects[kind][object])
@@ -105,6 +112,13 @@ func decodeState(text string) (State, error) {
 	return state, nil
 }
 
+func splitKeys(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
 // Equal reports whether the annotation contains the same of two entries.
 func (s Entry) Equal(other Entry) bool {
 	return apiequality.Semantic.DeepEqual(s.record(), other.record())
@@ -112,7 +126,10 @@ func (s Entry) Equal(other Entry) bool {
 
 // record returns what the annotation contains of an entry.
 func (s Entry) record() entryRecord {
-	result := entryRecord{Revision: s.Revision, Target: s.Target}
+	result := entryRecord{
+		Revision: s.Revision, Target: s.Target, LockedLabels: strings.Join(s.LockedLabels, ","),
+		LockedAnnotations: strings.Join(s.LockedAnnotations, ","),
+	}
 	for _, object := range s.Objects {
 		if result.Objects == nil {
 			result.Objects = map[string]map[string]string{}

@@ -89,6 +89,8 @@ type Entry struct {
 	Target string
 	// Objects are the objects. Their order has no meaning.
 	Objects []ObjectState
+	// LockedLabels and LockedAnnotations are keys of the Namespace that the template locks, sorted.
+	LockedLabels, LockedAnnotations []string
 }
 
 // ObjectState records one object.

@@ -24,6 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/injection"
 	"github.com/nslifecycle/nslifecycle/test/admission/cases"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
 )
 
 // casesGroup is the group of the users of the cases that have no certificate. They have every verb but "initialize".
@@ -43,6 +44,7 @@ var _ = Describe("With a manager", Ordered, ContinueOnFailure, func() {
 	})
 	Describe("a new namespace", newNamespaces)
 	Describe("an update of a namespace", updatedNamespaces)
+	It("restores the conditions of the operator in initialized and terminating namespaces", updatedConditions)
 	DescribeTable("the result of a random request equals that of the Go implementation if it creates a namespace",
 		randomCreations, Entry("100 times", 100), Entry("1000 times", Label("long"), 1000))
 	DescribeTable("the result of a random request equals that of the Go implementation if it updates a namespace",
@@ -187,6 +189,39 @@ func updatedNamespaces() {
 			})
 		}
 	}
+}
+
+// updatedConditions sends all cases in one spec, because they do not change the namespace.
+func updatedConditions(ctx context.Context) {
+	completed := cases.Reachable()[cases.StartCompleted]
+	completed.Request.Name = framework.Unique("conditions")
+	completed.Request.Finalizers = []string{"test.example.com/keep"}
+	namespace := begin(ctx, completed).Name
+	DeferCleanup(func(ctx context.Context) { framework.RemoveFinalizers(ctx, cluster.Admin, completed.Request) })
+	// The operator writes the conditions of the finalization again when it changes them.
+	ofInitialization := func(conditions []corev1.NamespaceCondition) []corev1.NamespaceCondition {
+		return slices.DeleteFunc(slices.Clone(conditions), func(c corev1.NamespaceCondition) bool {
+			return strings.HasPrefix(string(c.Type), "Namespace")
+		})
+	}
+	expectRestored := func(status corev1.ConditionStatus, reason string) {
+		GinkgoHelper()
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
+			Should(matchers.HaveCondition(v1alpha1.ConditionReady, status, reason))
+		for name, test := range cases.ConditionUpdates() {
+			Eventually(func(g Gomega) { // The operator can change a condition between the two requests.
+				before := cluster.GetNamespace(g, ctx, namespace)
+				after := before.DeepCopy()
+				after.Status.Conditions = test.Change(before.Status.Conditions)
+				g.Expect(as(test.User).Status().Update(ctx, after, client.DryRunAll)).To(Succeed())
+				g.Expect(ofInitialization(after.Status.Conditions)).
+					To(HaveExactElements(ofInitialization(test.Expected(before.Status.Conditions))), name)
+			}).WithContext(ctx).Should(Succeed())
+		}
+	}
+	expectRestored(corev1.ConditionTrue, v1alpha1.ReasonInitialized)
+	Expect(cluster.Admin.Delete(ctx, completed.Request)).To(Succeed())
+	expectRestored(corev1.ConditionFalse, v1alpha1.ReasonTerminating)
 }
 
 // begin creates a namespace as the ordinary user, and changes it as the initializer, or as the

@@ -7,11 +7,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -252,15 +254,6 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(5*time.Minute))
 
-	It("does not let users forge the conditions of this project on an initialized namespace, but allows other conditions", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("status"))
-		for _, conditionType := range []string{
-			"Initializing", "Ready", "Stalled", v1alpha1.ConditionExpiring, v1alpha1.ConditionExpired,
-		} {
-			Expect(writeCondition(ctx, namespace, conditionType, "R", "m")).To(BeForbiddenBy("guard", "conditions of nslifecycle"))
-		}
-		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", "m")).To(Succeed())
-	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("The conditions Ready and Stalled", Ordered, ContinueOnFailure, func() {
@@ -279,12 +272,18 @@ var _ = Describe("The conditions Ready and Stalled", Ordered, ContinueOnFailure,
 		"remove the status":         {types.MergePatchType, `{"status":null}`},
 		"add a second Ready":        {types.JSONPatchType, `[{"op":"add","path":"/status/conditions/0","value":{"type":"Ready","status":"True"}}]`},
 		"replace the first by ours": {types.JSONPatchType, `[{"op":"replace","path":"/status/conditions/0","value":{"type":"Ready","status":"True"}}]`},
+		"forge an expiry":           {types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"nslifecycle.dev/Expired","status":"True"}]}}`},
+		"forge a skip":              {types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"x.example.com/Initialized","status":"False","reason":"TimedOut"}]}}`},
+		"apply another Ready": {types.ApplyPatchType,
+			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"%NAME%"},"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`},
 	}
 
 	expectProtected := func(ctx context.Context, namespace *corev1.Namespace) {
 		before := cluster.GetNamespace(Default, ctx, namespace.Name).Status.Conditions
 		for name, attempt := range attempts {
-			Expect(patchStatusWith(ctx, namespace, attempt.patchType, attempt.body)).To(BeDeniedBy("guard", "conditions of nslifecycle"), name)
+			if attempt.patchType != types.ApplyPatchType {
+				Expect(patchStatusWith(ctx, namespace, attempt.patchType, attempt.body)).To(BeDeniedBy("guard", "conditions of nslifecycle"), name)
+			}
 		}
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Status.Conditions).To(Equal(before))
 		Expect(patchStatusWith(ctx, namespace, types.StrategicMergePatchType,
@@ -302,13 +301,95 @@ var _ = Describe("The conditions Ready and Stalled", Ordered, ContinueOnFailure,
 		expectProtected(ctx, namespace)
 	}, SpecTimeout(5*time.Minute))
 
-	It("cannot be changed in an initialized namespace", func(ctx context.Context) {
+	own := func(namespace *corev1.Namespace) []corev1.NamespaceCondition {
+		return slices.DeleteFunc(slices.Clone(namespace.Status.Conditions), func(c corev1.NamespaceCondition) bool {
+			return c.Type != v1alpha1.ConditionReady && c.Type != v1alpha1.ConditionInitializing && c.Type != v1alpha1.ConditionStalled
+		})
+	}
+
+	It("are restored in the request in an initialized namespace, also if a client sends its own list", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("ready"))
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(HaveCondition(
 			v1alpha1.ConditionReady, corev1.ConditionTrue, v1alpha1.ReasonInitialized))
-		expectProtected(ctx, namespace)
+		before := cluster.GetNamespace(Default, ctx, namespace.Name)
+		for name, attempt := range attempts {
+			after := namespace.DeepCopy()
+			body := strings.ReplaceAll(attempt.body, "%NAME%", namespace.Name)
+			options := []client.SubResourcePatchOption{}
+			if attempt.patchType == types.ApplyPatchType {
+				options = append(options, client.ForceOwnership, client.FieldOwner("writer"))
+			}
+			patch := client.RawPatch(attempt.patchType, []byte(body))
+			Expect(cluster.Ordinary.Status().Patch(ctx, after, patch, options...)).To(Succeed(), name)
+			Expect(own(after)).To(ConsistOf(own(before)), name)
+		}
+		mine := corev1.NamespaceCondition{Type: "example.com/Mine", Status: "True"}
+		older := cluster.GetNamespace(Default, ctx, namespace.Name)
+		older.ResourceVersion, older.Status.Conditions = "", []corev1.NamespaceCondition{mine}
+		Expect(cluster.Ordinary.Status().Update(ctx, older)).To(Succeed())
+		Expect(own(older)).To(ConsistOf(own(before)))
+		Expect(older.Status.Conditions).To(ContainElement(mine))
+	}, SpecTimeout(5*time.Minute))
+
+	It("are written again by the operator if they are not restored in the request", func(ctx context.Context) {
+		const exempt = "test.example.com/not-restored"
+		restoreNot(ctx, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: exempt, Operator: metav1.LabelSelectorOpDoesNotExist},
+		}})
+		DeferCleanup(func(ctx context.Context) { restoreNot(ctx, nil) })
+		namespace := wrappers.MakeNamespace(framework.Unique("ready")).Label(exempt, "").Obj()
+		namespace.Finalizers = []string{"test.example.com/keep"}
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { framework.RemoveFinalizers(ctx, cluster.Admin, namespace.DeepCopy()) })
+		expectWritten := func(status corev1.ConditionStatus, reason string) {
+			GinkgoHelper()
+			expectConditions := func() {
+				GinkgoHelper()
+				Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(And(
+					HaveCondition(v1alpha1.ConditionReady, status, reason),
+					HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized)))
+			}
+			expectConditions()
+			Eventually(func(g Gomega) { // The API server can enforce the old binding for a moment.
+				after := namespace.DeepCopy()
+				g.Expect(cluster.Ordinary.Status().Patch(ctx, after, framework.MergePatch(`{"status":{"conditions":null}}`))).To(Succeed())
+				g.Expect(own(after)).To(BeEmpty())
+			}).WithContext(ctx).Should(Succeed())
+			expectConditions()
+			Expect(patchStatusWith(ctx, namespace, types.StrategicMergePatchType,
+				`{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"Forged"}]}}`)).To(Succeed())
+			expectConditions()
+		}
+		expectWritten(corev1.ConditionTrue, v1alpha1.ReasonInitialized)
+		Expect(writeCondition(ctx, namespace, v1alpha1.ConditionExpired, "R", "m")).
+			To(BeForbiddenBy("guard", "conditions of nslifecycle"), "the operator cannot compute it again")
+		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		expectWritten(corev1.ConditionFalse, v1alpha1.ReasonTerminating)
 	}, SpecTimeout(5*time.Minute))
 })
+
+// restoreNot limits the policy complete, and the webhook that restores conditions, to namespaces that a selector selects.
+func restoreNot(ctx context.Context, selector *metav1.LabelSelector) {
+	GinkgoHelper()
+	if framework.ServesPolicies(ctx, cluster.Admin.Config) {
+		patch := framework.MergePatch(mustEncode(map[string]any{"spec": map[string]any{
+			"matchResources": map[string]any{"objectSelector": selector},
+		}}))
+		Expect(cluster.Admin.Patch(ctx, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-complete"},
+		}, patch)).To(Succeed())
+	}
+	Eventually(func(g Gomega) {
+		webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: "nslifecycle-inject"}, webhooks)).To(Succeed())
+		for i := range webhooks.Webhooks {
+			if webhooks.Webhooks[i].Name == "restore-conditions.nslifecycle.dev" {
+				webhooks.Webhooks[i].ObjectSelector = selector
+			}
+		}
+		g.Expect(cluster.Admin.Update(ctx, webhooks)).To(Succeed())
+	}).WithContext(ctx).Should(Succeed())
+}
 
 // writeCondition sets a condition of a namespace as the ordinary user.
 func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionType, reason, message string) error {

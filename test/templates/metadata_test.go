@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -162,7 +163,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			return creator.Patch(ctx, namespace.DeepCopy(), change, client.DryRunAll)
 		}).WithContext(ctx).Should(Satisfy(apierrors.IsForbidden))
 		for _, patch := range []string{
-			`{"metadata":{"labels":{"zone":"other"}}}`, `{"metadata":{"labels":{"zone":null}}}`, `{"metadata":{"labels":null}}`,
+			`{"metadata":{"labels":{"zone":"other"}}}`, `{"metadata":{"labels":{"zone":""}}}`,
 			`{"metadata":{"annotations":{"example.com/note":"b"}}}`,
 			`{"metadata":{"labels":{"kind":"other","zone":"other"}}}`, `{"metadata":{"labels":{"team":"other"}}}`,
 		} {
@@ -193,6 +194,79 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			`{"metadata":{"labels":{"team":"other"}}}`))).To(MatchError(ContainSubstring("sets and locks it")))
 	})
 
+	It("are restored if a write omits them while they are locked, also by administrators and in terminating namespaces", func(ctx context.Context) {
+		template, namespace := createSelecting(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
+			Labels: labelsOf(podSecurity, "restricted"), Annotations: labelsOf("example.com/note", "a"), Lock: v1alpha1.LockAll,
+		}))
+		expectRestored := func(namespace *corev1.Namespace) {
+			GinkgoHelper()
+			Expect(namespace.Labels).To(And(HaveKeyWithValue(podSecurity, "restricted"), HaveKeyWithValue("kind", template.Name)))
+			Expect(namespace.Annotations).To(HaveKeyWithValue("example.com/note", "a"))
+		}
+		manifest := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"labels":{"team":"a"}}}`, namespace.Name)
+		planted := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"labels":{%q:"restricted","kind":%q,"other":"x"},`+
+			`"annotations":{"example.com/note":"a"}}}`, namespace.Name, podSecurity, template.Name)
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"other":"x"}}}`)
+		apply := func(arguments ...string) {
+			GinkgoHelper()
+			_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, append([]string{"apply", "-f", "-"}, arguments...)...)
+			Expect(err).NotTo(HaveOccurred())
+			expectRestored(cluster.GetNamespace(Default, ctx, namespace.Name))
+		}
+		By("a client-side apply by an administrator after a user has planted the keys")
+		before := namespace.DeepCopy()
+		namespace.Annotations[corev1.LastAppliedConfigAnnotation] = planted
+		Expect(creator.Patch(ctx, namespace, client.MergeFrom(before))).To(Succeed())
+		apply()
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).To(And(HaveKeyWithValue("team", "a"), Not(HaveKey("other"))))
+		By("a server-side apply by an administrator after a user has planted the keys")
+		planting := cluster.GetNamespace(Default, ctx, namespace.Name)
+		planting.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "gitops", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
+			Time: ptr.To(metav1.Now()), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:` + podSecurity +
+				`":{},"f:kind":{}},"f:annotations":{"f:example.com/note":{}}}}`),
+		}}
+		Expect(creator.Update(ctx, planting)).To(Succeed())
+		apply("--server-side", "--force-conflicts", "--field-manager=gitops")
+		By("a write of an older copy, also of the status")
+		for _, update := range []func(*corev1.Namespace) error{
+			func(older *corev1.Namespace) error { return creator.Update(ctx, older) },
+			func(older *corev1.Namespace) error { return cluster.Admin.Update(ctx, older) },
+			func(older *corev1.Namespace) error { return cluster.Admin.Status().Update(ctx, older) },
+		} {
+			older := cluster.GetNamespace(Default, ctx, namespace.Name)
+			older.ResourceVersion, older.Labels, older.Annotations = "", map[string]string{"team": "a"}, nil
+			Expect(update(older)).To(Succeed())
+			expectRestored(older)
+		}
+		By("a removal of other finalizers with only a name")
+		framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name, "test.example.com/a", "test.example.com/b")
+		DeferCleanup(func(ctx context.Context) { framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name) })
+		Expect(cluster.Admin.Delete(ctx, namespace.DeepCopy())).To(Succeed())
+		clientset, err := kubernetes.NewForConfig(cluster.Admin.Config)
+		Expect(err).NotTo(HaveOccurred())
+		finalized, err := clientset.CoreV1().Namespaces().Finalize(ctx, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace.Name},
+			Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"test.example.com/a"}},
+		}, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		expectRestored(finalized)
+	})
+
+	It("can be removed by administrators with an empty value, and are restored as long as the template selects the namespace", func(ctx context.Context) {
+		_, namespace := createSelecting(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
+			Labels: labelsOf("zone", "a"), Lock: v1alpha1.LockAll,
+		}), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.ObjectRetentionPolicy.WhenDeselected = v1alpha1.RetentionDelete
+		})
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"zone":""}}}`)
+		expectLabel(ctx, namespace, "zone", "a")
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":""}}}`)
+		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":null}}}`)
+		expectLabel(ctx, namespace, "zone", "")
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).NotTo(HaveKey("kind"))
+	})
+
 	It("are locked while the namespace is initializing, and keep their template", func(ctx context.Context) {
 		template := createTemplate(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
 			Labels: labelsOf("zone", "a"), Lock: v1alpha1.LockAll,
@@ -207,7 +281,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			}).WithContext(ctx).Should(MatchError(ContainSubstring(message)), patch)
 		}
 		for range 2 {
-			refused(`{"metadata":{"labels":{"zone":null}}}`, `template "`+template.Name+`" sets and locks it`)
+			refused(`{"metadata":{"labels":{"zone":"other"}}}`, `template "`+template.Name+`" sets and locks it`)
 			refused(`{"metadata":{"labels":{"kind":"other"}}}`, "would no longer select the namespace")
 			change(ctx, template.Name, only("config", configMap("config", "a")))
 			expectInitialized(ctx, namespace)

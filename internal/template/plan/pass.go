@@ -227,6 +227,9 @@ func (p *Pass) Conclude(
 		} else if recorded, ok := p.State[name]; ok {
 			result.State[name] = recorded
 		}
+		if entry, ok := result.State[name]; ok {
+			result.State[name] = entry.WithLock(selected.Template, p.Namespace)
+		}
 		result.Templates = append(result.Templates, selected.Outcome)
 	}
 	for _, removal := range removals {

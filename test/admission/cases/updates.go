@@ -49,6 +49,7 @@ const (
 	// Failure is the result of a failed initialization.
 	Failure = `{"status":"Failure","message":"<{no}>","details":{"name":"x"}}`
 	record  = `{"templates":"<record>"}`
+	locking = `{"a":{"lockedLabels":"absent,color"},"b":{"lockedLabels":"size","lockedAnnotations":"note"}}`
 	// warning is the record that users were warned that a namespace expires.
 	warning = "2026-03-01T11:00:00Z 2026-03-01T12:00:00Z"
 	// forgedTurn would make the initializer "all" time out.
@@ -64,6 +65,8 @@ const (
 	StartPlain     = "plain"
 	// StartTurn records the start of the turn of an initializer with a deadline.
 	StartTurn = "turn"
+	// StartLocked records that a template locks the label and the annotation of the user.
+	StartLocked = "locked"
 	// Users can create the following states only while no policy is installed.
 	StartBlank       = "blank"
 	StartEmptyResult = "empty-result"
@@ -103,7 +106,11 @@ func Reachable() map[string]Namespace {
 			Change:  annotate(v1alpha1.AnnotationInitializationResult, Failure),
 		},
 		StartCompleted: {Request: start(StartCompleted, nil, nil), Change: complete},
-		StartTurn:      {Request: start(StartTurn, pairs{limited: ""}, nil)},
+		StartLocked: {
+			Request: start(StartLocked, pairs{"other": "x", "size": "s"}, pairs{"empty": ""}),
+			Change:  annotate(v1alpha1.AnnotationAppliedTemplates, locking), IsRecord: true,
+		},
+		StartTurn: {Request: start(StartTurn, pairs{limited: ""}, nil)},
 		// The API server and config/default create other exempt namespaces.
 		StartPlain: {Request: start("kube-node-lease", nil, nil)},
 	}
@@ -117,6 +124,8 @@ func Starts() map[string]*corev1.Namespace {
 			state(Ordinary, "all not-a templates no-team not-shop named", selectedTemplates(chosen),
 				parameters("size", "small", "region", "eu"),
 				pairs{v1alpha1.AnnotationAppliedTemplates: record, v1alpha1.AnnotationExpiryWarnedAt: warning})),
+		StartLocked: start(StartLocked, initializing(pairs{"other": "x", "size": "s"}), state(Ordinary, usual,
+			pairs{v1alpha1.AnnotationAppliedTemplates: locking, "empty": ""})),
 		StartFailed: start(StartFailed, initializing(pairs{v1alpha1.LabelDeletionProtection: ""}),
 			state(Ordinary, usual+" protected", pairs{v1alpha1.AnnotationInitializationResult: Failure})),
 		StartTurn: start(StartTurn, initializing(pairs{limited: ""}), state(Ordinary, limited+" "+usual,
@@ -322,8 +331,8 @@ func Updates() map[string]Update {
 		"another turn, initializer, by status":           by(invalid(StartTurn, setTurn(forgedTurn), setTurn(forgedTurn)), Status),
 		"a turn, without a deadline":                     refused(StartFresh, setTurn(forgedTurn), setTurn(forgedTurn)),
 		"a turn, without a deadline, initializer":        invalid(StartFresh, setTurn(forgedTurn), setTurn(forgedTurn)),
-		"a turn, completed":                              refused(StartCompleted, setTurn(forgedTurn), setTurn(forgedTurn)),
-		"a turn, not initialized":                        refused(StartPlain, setTurn(forgedTurn), setTurn(forgedTurn)),
+		"a turn, completed":                              ordinary(StartCompleted, setTurn(forgedTurn), nil),
+		"a turn, not initialized":                        ordinary(StartPlain, setTurn(forgedTurn), nil),
 		"ends the turn":                                  initializer(StartTurn, setList(usual), all(setList(usual), noTurn)),
 		"ends the turn, by status":                       by(initializer(StartTurn, setList(usual), all(setList(usual), noTurn)), Status),
 		"ends the turn, by finalize":                     by(initializer(StartTurn, setList(usual), all(setList(usual), noTurn)), Finalize),
@@ -341,17 +350,33 @@ func Updates() map[string]Update {
 		"completes without a deadline and sets the turn": invalid(StartFresh, all(emptyList, setTurn(forgedTurn)), all(noState, setTurn(forgedTurn))),
 
 		// The warning that the namespace expires.
-		"without the warning":               ordinary(StartTemplated, noWarning, nil),
-		"without the warning, by status":    by(ordinary(StartTemplated, noWarning, nil), Status),
-		"without the warning, by finalize":  by(ordinary(StartTemplated, noWarning, nil), Finalize),
-		"without the warning, initializer":  initializer(StartTemplated, noWarning, nil),
-		"empties the warning":               refused(StartTemplated, setWarning(""), noWarning),
-		"empties the warning, initializer":  invalid(StartTemplated, setWarning(""), noWarning),
-		"another warning":                   refused(StartTemplated, setWarning("x"), setWarning("x")),
-		"a warning, completed":              refused(StartCompleted, setWarning(warning), setWarning(warning)),
-		"a warning, not initialized":        refused(StartPlain, setWarning(warning), setWarning(warning)),
+		"without the warning":              ordinary(StartTemplated, noWarning, nil),
+		"without the warning, by status":   by(ordinary(StartTemplated, noWarning, nil), Status),
+		"without the warning, by finalize": by(ordinary(StartTemplated, noWarning, nil), Finalize),
+		"without the warning, initializer": initializer(StartTemplated, noWarning, nil),
+		"empties the warning":              refused(StartTemplated, setWarning(""), noWarning),
+		"empties the warning, initializer": invalid(StartTemplated, setWarning(""), noWarning),
+		"another warning":                  refused(StartTemplated, setWarning("x"), setWarning("x")),
+		"an older record, and another annotation, completed": ordinary(StartCompleted,
+			all(annotate(v1alpha1.AnnotationAppliedTemplates, "{}"), annotate("note", "y")), annotate("note", "y")),
+		"an empty record, completed":        ordinary(StartCompleted, annotate(v1alpha1.AnnotationAppliedTemplates, ""), nil),
+		"a warning, completed":              ordinary(StartCompleted, setWarning(warning), nil),
+		"a warning, not initialized":        ordinary(StartPlain, setWarning(warning), nil),
 		"an empty warning":                  ordinary(StartFresh, setWarning(""), nil),
 		"an empty warning, not initialized": ordinary(StartPlain, setWarning(""), nil),
+
+		// Keys that templates lock.
+		"without labels, locked":             ordinary(StartLocked, withoutLabels, remove("other")),
+		"without annotations, locked":        ordinary(StartLocked, withoutAnnotations, remove("empty")),
+		"without both, locked":               ordinary(StartLocked, all(withoutLabels, withoutAnnotations), remove("other", "empty")),
+		"without both, locked, initializer":  initializer(StartLocked, emptyMaps, remove("other", "empty")),
+		"without both, locked, by status":    by(ordinary(StartLocked, emptyMaps, remove("other", "empty")), Status),
+		"without locked keys":                ordinary(StartLocked, remove("color", "size", "note"), nil),
+		"without locked keys, by finalize":   by(ordinary(StartLocked, remove("color", "note"), nil), Finalize),
+		"other values of locked keys":        ordinary(StartLocked, all(relabel("color", "b"), annotate("note", "b")), all(relabel("color", "b"), annotate("note", "b"))),
+		"empties locked keys":                ordinary(StartLocked, all(relabel("size", ""), annotate("note", "")), all(relabel("size", ""), annotate("note", ""))),
+		"without locked keys and the record": ordinary(StartLocked, remove("color", "note", v1alpha1.AnnotationAppliedTemplates), nil),
+		"completes without labels, locked":   initializer(StartLocked, all(withoutLabels, emptyList), all(noState, remove("other"))),
 
 		// Nothing is left out or emptied, so the policy does not change an empty result.
 		"an empty result": invalid(StartCompleted, setResult(""), setResult("")),

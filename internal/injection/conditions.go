@@ -1,0 +1,67 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injection
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+)
+
+// restoreConditions restores the conditions of the operator in an initialized or terminating Namespace as the complete
+// policy does. The order is that of the request, so that a client that repeats it changes nothing.
+func restoreConditions(before, after *corev1.Namespace) {
+	if !wasInitialized(before) ||
+		equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) {
+		return
+	}
+	initializers := initialization.SplitNames(before.Annotations[v1alpha1.AnnotationInitializers])
+	isProtected := func(condition corev1.NamespaceCondition) bool { return isProtectedCondition(condition, initializers) }
+	var restored []corev1.NamespaceCondition
+	for _, condition := range after.Status.Conditions {
+		if !isProtected(condition) {
+			restored = append(restored, condition)
+			continue
+		}
+		// A list with two conditions of one type contains neither.
+		if old := nsobject.FindCondition(before, condition.Type); old != nil && isUnique(after, condition.Type) {
+			restored = append(restored, *old)
+		}
+	}
+	kept := slices.Clone(restored)
+	for _, condition := range before.Status.Conditions {
+		isKept := slices.ContainsFunc(kept, func(k corev1.NamespaceCondition) bool { return k.Type == condition.Type })
+		if isProtected(condition) && !isKept {
+			restored = append(restored, condition)
+		}
+	}
+	after.Status.Conditions = restored
+}
+
+func isUnique(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) bool {
+	count := 0
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Type == conditionType {
+			count++
+		}
+	}
+	return count == 1
+}
+
+// isProtectedCondition reports whether only the operator and the initializers change a condition.
+func isProtectedCondition(condition corev1.NamespaceCondition, initializers []string) bool {
+	switch condition.Type {
+	case v1alpha1.ConditionInitializing, v1alpha1.ConditionReady, v1alpha1.ConditionStalled:
+		return true
+	}
+	name, isOfInitializer := strings.CutSuffix(string(condition.Type), v1alpha1.ConditionInitializedSuffix)
+	return strings.HasPrefix(string(condition.Type), v1alpha1.Prefix) ||
+		isOfInitializer && (slices.Contains(initializers, name) || initialization.IsSkipReason(condition.Reason))
+}
