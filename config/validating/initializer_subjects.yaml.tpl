@@ -40,7 +40,7 @@ spec:
        oldObject.metadata.?annotations[?'nslifecycle.dev/initialization-result'] ||
        object.metadata.?annotations[?'nslifecycle.dev/turn-started-at'] !=
        oldObject.metadata.?annotations[?'nslifecycle.dev/turn-started-at']) &&
-      request.userInfo.username != params.?operator.orValue('')
+      !(request.userInfo.username in params.?operators.orValue([]))
   variables:
   - name: oldPending
     expression: "oldObject.metadata.annotations['nslifecycle.dev/pending-initializers'].split(',')"

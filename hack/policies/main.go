@@ -25,6 +25,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/parts"
 )
 
 // The headers of manifests and of Go files.
@@ -71,6 +72,7 @@ func run(args []string) error {
 // values are the rules that are also evaluated in Go, as parts of CEL literals.
 var values = map[string]string{
 	"failurePattern":      strings.ReplaceAll(initialization.FailurePattern, `\`, `\\`),
+	"parts":               strings.Join(parts.Accounts(), "|"),
 	"originAnnotations":   quote(initialization.OriginAnnotations),
 	"progressAnnotations": quote(initialization.ProgressAnnotations),
 	"recordAnnotations":   quote(initialization.RecordAnnotations),

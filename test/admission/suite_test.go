@@ -106,7 +106,7 @@ func publishSet(ctx context.Context, change func(*internalv1alpha1.NamespaceInit
 			MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: plain, Operator: metav1.LabelSelectorOpDoesNotExist}},
 		}}},
 	}
-	set.Templates, set.SystemNamespace, set.Operator = allTemplates(), controlplane.SystemNamespace, operatorUser
+	set.Templates, set.SystemNamespace, set.Operators = allTemplates(), controlplane.SystemNamespace, []string{operatorUser}
 	change(set)
 	// The policies report the first template that rejects a namespace.
 	set.Templates = slices.Concat([]internalv1alpha1.EffectiveTemplate{{
