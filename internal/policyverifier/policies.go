@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -289,18 +287,4 @@ func (i installed) missing(required []policy) []string {
 		}
 	}
 	return missing
-}
-
-// denied reports whether one of the policies denied a request. The error message of the API server
-// contains the name of the policy in single or double quotes.
-func (i installed) denied(refusal error) bool {
-	message := refusal.Error()
-	for _, names := range i.names {
-		for _, name := range names {
-			if strings.Contains(message, "'"+name+"'") || strings.Contains(message, strconv.Quote(name)) {
-				return true
-			}
-		}
-	}
-	return false
 }
