@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/confinement"
 )
 
 // installed describes the admission policies of this project.
@@ -198,6 +199,11 @@ func forTemplates() []policy {
 	}
 }
 
+// forConfinement returns the policy for users who confine ServiceAccounts.
+func forConfinement() []policy {
+	return []policy{{kind: validatingKind, label: internalv1alpha1.PolicyInitializerAuthors}}
+}
+
 // forOperator returns the policy that limits the operator itself. Nothing else depends on it.
 func forOperator() []policy {
 	return []policy{{kind: validatingKind, label: internalv1alpha1.PolicyConfine}}
@@ -212,12 +218,16 @@ func MissingLimits(ctx context.Context, reader client.Reader) (string, error) {
 	return "", err
 }
 
-// warning returns the end of a message about missing policies for the templates in the set and for the operator, or
-// "" if there are none.
+// warning returns the end of a message about missing policies for the templates and the confined subjects in the set, and
+// for the operator, or "" if there are none.
 func (i installed) warning(set *internalv1alpha1.NamespaceInitializerSet) string {
 	warning := ""
 	if missing := i.missing(forTemplates()); len(set.Templates) > 0 && len(missing) > 0 {
 		warning += msgTemplatesUnprotected(missing)
+	}
+	isConfining := len(confinement.Compute(set.Initializers, set.SystemNamespace)) > 0
+	if missing := i.missing(forConfinement()); isConfining && len(missing) > 0 {
+		warning += msgConfinementUnprotected(missing)
 	}
 	if missing := i.missing(forOperator()); len(missing) > 0 {
 		warning += "; " + msgUnlimited(missing)

@@ -424,6 +424,18 @@ func TestVerifyWithoutPolicyForOperator(t *testing.T) {
 	}
 }
 
+func TestVerifyWithoutPolicyForConfinement(t *testing.T) {
+	g := NewWithT(t)
+	installed := policytest.Without(policytest.Default(admissionv1.Fail), "nslifecycle-initializer-authors")
+	set := policytest.Set("rbac.corp.com")
+	found, err := list(t.Context(), newVerifier(interceptor.Funcs{}, installed...))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.warning(set)).To(BeEmpty(), "no subject is confined")
+	set.Initializers[0].Confinement = v1alpha1.ConfinementInitializingNamespaces
+	set.Initializers[0].Subjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectServiceAccount, Namespace: "corp", Name: "bot"}}
+	g.Expect(found.warning(set)).To(Equal(msgConfinementUnprotected([]string{`ValidatingAdmissionPolicy "initializer-authors"`})))
+}
+
 func TestMissingLimits(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(MissingLimits(t.Context(), policytest.NewClient(interceptor.Funcs{}, policytest.Default("")...))).To(BeEmpty())

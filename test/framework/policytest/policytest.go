@@ -110,6 +110,8 @@ func protecting() []client.Object {
 		ValidatingBinding("templates-binding", internalv1alpha1.PolicyTemplates, "nslifecycle-templates"),
 		ValidatingPolicy("nslifecycle-template-authors", internalv1alpha1.PolicyTemplateAuthors),
 		ValidatingBinding("authors-binding", internalv1alpha1.PolicyTemplateAuthors, "nslifecycle-template-authors"),
+		ValidatingPolicy("nslifecycle-initializer-authors", internalv1alpha1.PolicyInitializerAuthors),
+		ValidatingBinding("initializer-authors-binding", internalv1alpha1.PolicyInitializerAuthors, "nslifecycle-initializer-authors"),
 		ValidatingPolicy("nslifecycle-confine", internalv1alpha1.PolicyConfine),
 		ValidatingBinding("confine-binding", internalv1alpha1.PolicyConfine, "nslifecycle-confine"),
 		ValidatingPolicy("nslifecycle-template-objects", internalv1alpha1.PolicyTemplateObjects),
