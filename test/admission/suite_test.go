@@ -67,6 +67,7 @@ var _ = Describe("Without a manager", Ordered, ContinueOnFailure, func() {
 	Describe("a write of a template", templateWrites)
 	Describe("a locked object", lockedObjects)
 	Describe("the author of a template", authorsOfTemplates)
+	Describe("the author of a confinement", authorsOfConfinements)
 	Describe("the CEL budgets", celBudgets)
 	Describe("the operator", Ordered, func() {
 		BeforeAll(addOperators)
