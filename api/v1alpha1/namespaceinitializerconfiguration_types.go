@@ -301,7 +301,7 @@ type NamespaceInitializerConfiguration struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="!self.exists(s, s.kind == 'Group' && s.name in ['system:authenticated', 'system:serviceaccounts', 'system:serviceaccounts:kube-system'])",message="waitingSubjects cannot contain system:authenticated, system:serviceaccounts or system:serviceaccounts:kube-system: these groups contain initializers and the controllers of Kubernetes"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(s, s.kind == 'Group' && s.name in ['system:authenticated', 'system:masters', 'system:serviceaccounts', 'system:serviceaccounts:kube-system'])",message="waitingSubjects cannot contain system:authenticated, system:masters, system:serviceaccounts or system:serviceaccounts:kube-system: these groups contain initializers, administrators and the controllers of Kubernetes"
 	WaitingSubjects []Subject `json:"waitingSubjects,omitempty"`
 
 	// status is the observed state of the configuration.
