@@ -73,6 +73,21 @@ authorizer.group('').resource('namespaces').name({{.namespace}}).check('initiali
   authorizer.group('').resource('namespaces').name({{.namespace}}).check('provision').allowed()
 {{- end}}
 
+{{/* Whether the user has all rights of a ServiceAccount. The verb impersonate:serviceaccount of constrained impersonation is
+     not sufficient: it grants only the requests that other rules list. */}}
+{{define "mayImpersonate" -}}
+authorizer.group('').resource('serviceaccounts').namespace({{.namespace}})
+.name({{.name}}).check('impersonate').allowed()
+{{- end}}
+
+{{/* The confined subjects of a configuration, as NAMESPACE:NAME. */}}
+{{define "confinedSubjects" -}}
+{{.configuration}}.?initializers.orValue([]).filter(i, i.?confinement.orValue('') == 'InitializingNamespaces')
+.map(i, i.?subjects.orValue([]).filter(s, s.kind == 'ServiceAccount')
+  .map(s, s.?namespace.orValue('') + ':' + s.name).join(','))
+.join(',').split(',').filter(s, s != '')
+{{- end}}
+
 {{/* Whether the user is one of these subjects. */}}
 {{define "containsUser" -}}
 {{.subjects}}.exists(s,

@@ -79,8 +79,8 @@ const (
 // first one apply.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || has(self.subjects)",message="confinement limits the writes of the subjects: also set subjects, or remove confinement"
-// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, s.kind != 'Group')",message="confinement requires subjects of kind ServiceAccount or User: a group can contain administrators and components of Kubernetes"
-// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, s.kind == 'ServiceAccount' ? !has(s.__namespace__) || s.__namespace__ != 'kube-system' : !s.name.startsWith('system:'))",message="confinement cannot apply to users with the prefix system: and to ServiceAccounts in kube-system, which are components of Kubernetes: use a ServiceAccount in another namespace"
+// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, s.kind == 'ServiceAccount')",message="confinement requires subjects of kind ServiceAccount: users and groups can be administrators and components of Kubernetes"
+// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, !has(s.__namespace__) || s.__namespace__ != 'kube-system')",message="confinement cannot apply to ServiceAccounts in kube-system, which are components of Kubernetes: use a ServiceAccount in another namespace"
 type InitializerSettings struct {
 	Deadline `json:",inline"`
 
@@ -116,11 +116,12 @@ type InitializerSettings struct {
 	//   result while it is pending, and its condition "<initializer>/Initialized",
 	// - requests for objects in the namespace of the ServiceAccount, and Events about Namespaces in "default".
 	//
-	// It requires subjects, all of kind ServiceAccount or User, without the components of Kubernetes. A subject is
-	// confined in all of its requests if any initializer confines it. Its initializers are those that contain it in
-	// their subjects, as ServiceAccount or User. ServiceAccounts in the namespace of the operator are not confined.
-	// Confinement does not limit the permissions to impersonate other users and to change admission policies. The
-	// default is "None".
+	// It requires subjects, all of kind ServiceAccount and not in kube-system. A user who adds such a subject must be
+	// allowed to impersonate the ServiceAccount. A subject is confined in all of its requests if any initializer confines
+	// it. Its initializers are those that contain it in their subjects, as ServiceAccount or User. ServiceAccounts in the
+	// namespace of the operator, and those that may delete the admission policy for confined initializers, are not
+	// confined. Confinement does not limit the permission to impersonate other users. The default is
+	// "None".
 	//
 	// +optional
 	Confinement InitializerConfinement `json:"confinement,omitempty"`
@@ -298,7 +299,7 @@ type NamespaceInitializerConfiguration struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="!self.exists(s, s.kind == 'Group' && s.name in ['system:authenticated', 'system:serviceaccounts', 'system:serviceaccounts:kube-system'])",message="waitingSubjects cannot contain system:authenticated, system:serviceaccounts or system:serviceaccounts:kube-system: these groups contain initializers and the controllers of Kubernetes"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(s, s.kind == 'Group' && s.name in ['system:authenticated', 'system:masters', 'system:serviceaccounts', 'system:serviceaccounts:kube-system'])",message="waitingSubjects cannot contain system:authenticated, system:masters, system:serviceaccounts or system:serviceaccounts:kube-system: these groups contain initializers, administrators and the controllers of Kubernetes"
 	WaitingSubjects []Subject `json:"waitingSubjects,omitempty"`
 
 	// status is the observed state of the configuration.

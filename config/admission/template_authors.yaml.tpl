@@ -47,11 +47,9 @@ spec:
     message: >-
       the author of a NamespaceTemplate must be allowed to impersonate its ServiceAccount, whose namespace is not known
       yet: wait until the operator is running
-  # The verb impersonate:serviceaccount of constrained impersonation is not sufficient: it grants only the
-  # requests that other rules list, but the author of a template gets all rights of the ServiceAccount.
+  # The author of a template gets all rights of the ServiceAccount.
   - expression: >-
-      authorizer.group('').resource('serviceaccounts').namespace(variables.systemNamespace)
-      .name(object.spec.serviceAccountName).check('impersonate').allowed()
+      {{include "mayImpersonate" "namespace" "variables.systemNamespace" "name" "object.spec.serviceAccountName"}}
     reason: Forbidden
     messageExpression: >-
       variables.user + 'impersonate ServiceAccount "' + variables.systemNamespace + '/' + object.spec.serviceAccountName

@@ -26,10 +26,8 @@ spec:
   matchConditions:
   - name: is-operator
     expression: >-
-      request.userInfo.username.startsWith('system:serviceaccount:') &&
-      (request.userInfo.username.endsWith(':nslifecycle-controller-manager') ||
-       request.userInfo.username.endsWith(':nslifecycle-admission') ||
-       request.userInfo.username.endsWith(':nslifecycle-finalization'))
+      request.userInfo.username.matches(
+        '^system:serviceaccount:[^:]*:({{.parts}})$')
   variables:
   # The namespace finalizer of the operator.
   - name: namespaceFinalizer

@@ -38,7 +38,7 @@ spec:
        oldObject.metadata.?annotations[?'nslifecycle.dev/pending-initializers'] ||
        object.metadata.?annotations[?'nslifecycle.dev/initialization-result'] !=
        oldObject.metadata.?annotations[?'nslifecycle.dev/initialization-result']) &&
-      request.userInfo.username != params.?operator.orValue('')
+      !(request.userInfo.username in params.?operators.orValue([]))
   variables:
   - name: oldPending
     expression: "oldObject.metadata.annotations['nslifecycle.dev/pending-initializers'].split(',')"

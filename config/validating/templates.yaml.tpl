@@ -36,7 +36,7 @@ spec:
        oldObject == null && object.metadata.?annotations[?'nslifecycle.dev/selected-templates'].hasValue()) &&
       (oldObject == null || object.metadata.?labels != oldObject.metadata.?labels ||
        object.metadata.?annotations != oldObject.metadata.?annotations) &&
-      request.userInfo.username != params.?operator.orValue('') &&
+      !(request.userInfo.username in params.?operators.orValue([])) &&
       !({{include "isExempt"}})
   variables:
   - name: isCreate

@@ -2,7 +2,7 @@
 matchConditions:
 - name: user-is-waiting
   expression: >-
-    request.userInfo.username != params.?operator.orValue('') &&
+    !(request.userInfo.username in params.?operators.orValue([])) &&
     {{include "containsUser" "subjects" "params.?waitingSubjects.orValue([])"}}
 variables:
 # As in the gate policy.

@@ -26,6 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/parts"
 )
 
 // The headers of manifests and of Go files.
@@ -76,6 +77,7 @@ var values = map[string]string{
 	"lockedAnnotationsPattern": initialization.LockedAnnotationsPattern,
 	"lockedLabelsPattern":      initialization.LockedLabelsPattern,
 	"originAnnotations":        quote(initialization.OriginAnnotations),
+	"parts":                    strings.Join(parts.Accounts(), "|"),
 	"progressAnnotations":      quote(initialization.ProgressAnnotations),
 	"recordAnnotations":        quote(initialization.RecordAnnotations),
 	"requiredNamespaces":       quote(initialization.RequiredNamespaces),

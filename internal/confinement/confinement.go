@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -26,17 +27,24 @@ const Name = "nslifecycle-" + internalv1alpha1.PolicyConfinedInitializers
 // Subjects maps the user names of the confined subjects to the sorted names of their initializers.
 type Subjects map[string][]string
 
-// Compute returns the confined subjects of initializers. A user that several initializers contain is confined if one of
-// them has a confinement. ServiceAccounts in the system namespace are not confined, because one of them applies and
-// deletes the policy.
+// Compute returns the confined subjects of initializers: ServiceAccounts that are confined by at least one initializer. It
+// does not rely on the validation of configurations: the set can contain others, from an earlier version or because of
+// a stolen token. ServiceAccounts in the system namespace are not confined, because one of them applies and deletes the
+// policy, and neither are those in kube-system, which are components of Kubernetes.
 func Compute(effective []internalv1alpha1.EffectiveInitializer, systemNamespace string) Subjects {
 	all, confined := Subjects{}, Subjects{}
 	for _, initializer := range effective {
-		for _, user := range users(initializer.Subjects) {
-			all[user] = append(all[user], initializer.Name)
-			if initializer.Confinement == v1alpha1.ConfinementInitializingNamespaces &&
-				!strings.HasPrefix(user, serviceaccount.MakeUsername(systemNamespace, "")) {
-				confined[user] = nil
+		for _, subject := range initializer.Subjects {
+			user := subject.Name
+			if subject.Kind == v1alpha1.SubjectServiceAccount {
+				user = serviceaccount.MakeUsername(subject.Namespace, subject.Name)
+				if initializer.Confinement == v1alpha1.ConfinementInitializingNamespaces &&
+					subject.Namespace != systemNamespace && subject.Namespace != metav1.NamespaceSystem {
+					confined[user] = nil
+				}
+			}
+			if subject.Kind != v1alpha1.SubjectGroup {
+				all[user] = append(all[user], initializer.Name)
 			}
 		}
 	}
@@ -48,27 +56,13 @@ func Compute(effective []internalv1alpha1.EffectiveInitializer, systemNamespace 
 	return confined
 }
 
-// users returns the user names of the subjects that are not groups.
-func users(subjects []v1alpha1.Subject) []string {
-	var users []string
-	for _, subject := range subjects {
-		switch subject.Kind {
-		case v1alpha1.SubjectServiceAccount:
-			users = append(users, serviceaccount.MakeUsername(subject.Namespace, subject.Name))
-		case v1alpha1.SubjectUser:
-			users = append(users, subject.Name)
-		}
-	}
-	return users
-}
-
 // Size returns the length of the longest expression with the subjects.
 func (s Subjects) Size() int { return len(s.initializers()) }
 
-// isConfined returns a CEL expression that selects the requests of the subjects. The API server evaluates a list of
-// constants as a set.
-func (s Subjects) isConfined() string {
-	return "request.userInfo.username in " + quote(slices.Sorted(maps.Keys(s)))
+// isConfined returns a CEL expression that selects the requests of the subjects, except those that the expression in the
+// manifest exempts. The API server evaluates a list of constants as a set.
+func (s Subjects) isConfined(exemption string) string {
+	return "request.userInfo.username in " + quote(slices.Sorted(maps.Keys(s))) + " && " + exemption
 }
 
 // initializers returns a CEL expression for the initializers of the user.
@@ -95,7 +89,8 @@ func (s Subjects) Render() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1
 	// The manifest is part of the program.
 	utilruntime.Must(decoder.Decode(policy))
 	utilruntime.Must(decoder.Decode(binding))
-	policy.Spec.MatchConditions[0].Expression = s.isConfined()
+	condition := &policy.Spec.MatchConditions[0]
+	condition.Expression = s.isConfined(strings.TrimPrefix(condition.Expression, "false && "))
 	policy.Spec.Variables[0].Expression = s.initializers()
 	return policy, binding
 }

@@ -29,23 +29,22 @@ func TestCompute(t *testing.T) {
 		want         Subjects
 	}{
 		"none":              {want: Subjects{}},
-		"without a setting": {initializers: []internalv1alpha1.EffectiveInitializer{entry("a", "", user), entry("b", none, account)}, want: Subjects{}},
-		"a user and a ServiceAccount with the same name": {
-			initializers: []internalv1alpha1.EffectiveInitializer{entry("a", confined, user, account)},
-			want:         Subjects{"bot": {"a"}, "system:serviceaccount:corp:bot": {"a"}},
+		"without a setting": {initializers: []internalv1alpha1.EffectiveInitializer{entry("a", "", account), entry("b", none, account)}, want: Subjects{}},
+		"users and groups, which an earlier version could confine": {
+			initializers: []internalv1alpha1.EffectiveInitializer{entry("a", confined, user, sameAccount, group)}, want: Subjects{},
 		},
 		"several initializers, and only the last one has a confinement": {
-			initializers: []internalv1alpha1.EffectiveInitializer{entry("c", none, user), entry("a", "", user), entry("b", confined, user)},
-			want:         Subjects{"bot": {"a", "b", "c"}},
+			initializers: []internalv1alpha1.EffectiveInitializer{entry("c", none, account), entry("a", "", account), entry("b", confined, account)},
+			want:         Subjects{"system:serviceaccount:corp:bot": {"a", "b", "c"}},
 		},
 		"one ServiceAccount, specified in two ways": {
 			initializers: []internalv1alpha1.EffectiveInitializer{entry("a", confined, account), entry("b", none, sameAccount, account)},
 			want:         Subjects{"system:serviceaccount:corp:bot": {"a", "b"}},
 		},
-		"a group": {initializers: []internalv1alpha1.EffectiveInitializer{entry("a", confined, group)}, want: Subjects{}},
-		"the operator": {
+		"the operator and a component of Kubernetes": {
 			initializers: []internalv1alpha1.EffectiveInitializer{entry("a", confined,
 				v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "nslifecycle-system", Name: "nslifecycle-admission"},
+				v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "kube-system", Name: "generic-garbage-collector"},
 				v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "nslifecycle-system2", Name: "bot"})},
 			want: Subjects{"system:serviceaccount:nslifecycle-system2:bot": {"a"}},
 		},
@@ -64,7 +63,8 @@ func TestRender(t *testing.T) {
 	g.Expect(policy.Labels).To(HaveKeyWithValue(internalv1alpha1.LabelPolicy, internalv1alpha1.PolicyConfinedInitializers))
 	g.Expect(binding.Spec.PolicyName).To(Equal(Name))
 	g.Expect(policy.Spec.MatchConditions).To(HaveLen(1))
-	g.Expect(policy.Spec.MatchConditions[0].Expression).To(Equal(`request.userInfo.username in ["a\"'\\\n\u00e9", "b"]`))
+	g.Expect(policy.Spec.MatchConditions[0].Expression).To(And(
+		HavePrefix(`request.userInfo.username in ["a\"'\\\n\u00e9", "b"] && !authorizer`), ContainSubstring(`.name('`+Name+`')`)))
 	g.Expect(policy.Spec.Variables[0].Name).To(Equal("initializers"))
 	g.Expect(policy.Spec.Variables[0].Expression).To(Equal(
 		`{"a\"'\\\n\u00e9": ["x.y.z", "u.v.w"], "b": ["x.y.z"]}[request.userInfo.username]`))

@@ -53,9 +53,9 @@ type ConfigurationReconciler struct {
 	SystemNamespace string
 	// NamespaceRequirements are requirements of new Namespaces with initializers, in addition to those of the selectors.
 	NamespaceRequirements []v1alpha1.NamespaceSelectorRequirement
-	// Operator is the user name of the operator. It is written to the set, so that the admission
-	// policies allow it to remove initializers with subjects.
-	Operator string
+	// Operators are the user names of all parts of the operator. They are written to the set: the admission policies allow
+	// them to remove initializers with subjects, and their dry runs need no permission to use a template.
+	Operators []string
 	// Revisions has the revisions of NamespaceTemplates, whose initializer is registered; nil without templates.
 	Revisions *apply.Revisions
 	// RevisionCache watches the ControllerRevisions.
@@ -187,7 +187,7 @@ func (r *ConfigurationReconciler) writeSet(
 	set.Initializers, set.WaitingSubjects = merged.Initializers, merged.WaitingSubjects
 	set.Templates = effectiveTemplates
 	keepMetadata(set.Templates, before.Templates, current)
-	set.SystemNamespace, set.Operator = r.SystemNamespace, r.Operator
+	set.SystemNamespace, set.Operators = r.SystemNamespace, r.Operators
 	if exists && apiequality.Semantic.DeepEqual(set, before) {
 		return set, nil
 	}

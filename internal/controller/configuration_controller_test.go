@@ -198,7 +198,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		"the user name of the operator has changed": {
 			server: configurationServer{
 				configurations: configurations{known},
-				set:            changed(func(set *internalv1alpha1.NamespaceInitializerSet) { set.Operator = "previous" }),
+				set:            changed(func(set *internalv1alpha1.NamespaceInitializerSet) { set.Operators = []string{"previous"} }),
 			},
 			wantWrites: []string{"update " + ofRBAC}, wantRetry: verificationTimeout,
 		},

@@ -23,6 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/config/rbac"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/parts"
 )
 
 const (
@@ -44,7 +45,7 @@ func (c *Checker) RunAsAdministrator(ctx context.Context) []Result {
 	for _, account := range []struct {
 		name string
 		role []byte
-	}{{"nslifecycle-controller-manager", rbac.Manager}, {"nslifecycle-admission", rbac.Admission}} {
+	}{{parts.ControllerManager, rbac.Manager}, {parts.Admission, rbac.Admission}} {
 		results = append(results, c.checkPermissions(ctx, account.name, account.role))
 	}
 	return results

@@ -30,6 +30,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/parts"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template/apply"
@@ -156,7 +157,7 @@ func setupInitializers(
 		},
 		SystemNamespace:       options.SystemNamespace,
 		NamespaceRequirements: options.NamespaceRequirements,
-		Operator:              self,
+		Operators:             parts.Users(options.SystemNamespace, self),
 		Revisions:             revisions,
 		RevisionCache:         templates,
 	}).SetupWithManager(mgr); err != nil {

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/parts"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
@@ -41,7 +42,7 @@ const (
 	// defaultSystemNamespace is the namespace of the operator if there is no API server to ask.
 	defaultSystemNamespace = "nslifecycle-system"
 	// operatorAccount is the ServiceAccount of the operator in all installations.
-	operatorAccount = "nslifecycle-controller-manager"
+	operatorAccount = parts.ControllerManager
 )
 
 type templatePermissionsOptions struct {

@@ -82,13 +82,6 @@ func dryRun(
 	return namespace, nil, nil
 }
 
-// IsRefusal reports whether an error means that admission rejected a request. This includes
-// internal errors, which the API server returns if a webhook does not respond.
-func IsRefusal(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsInternalError(err)
-}
-
 // IsExpiryEnforced reports whether the expiry policy denies unauthorized changes in all namespaces.
 func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
 	policies, bindings, err := listOptional(ctx, reader)

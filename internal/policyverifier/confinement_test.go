@@ -213,7 +213,7 @@ func TestEnsureConfinement(t *testing.T) {
 	confined := func() *internalv1alpha1.NamespaceInitializerSet {
 		set := policytest.Set("a.corp.com")
 		set.Initializers[0].Confinement = v1alpha1.ConfinementInitializingNamespaces
-		set.Initializers[0].Subjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: "bot"}}
+		set.Initializers[0].Subjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectServiceAccount, Namespace: "corp", Name: "bot"}}
 		return set
 	}
 	installed := func(change func(*admissionv1.ValidatingAdmissionPolicy)) []client.Object {

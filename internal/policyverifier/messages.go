@@ -60,6 +60,11 @@ func msgTemplatesUnprotected(missing []string) string {
 		strings.Join(missing, ", "))
 }
 
+func msgConfinementUnprotected(missing []string) string {
+	return fmt.Sprintf("; the API server lacks %s, so users who can write configurations can confine every ServiceAccount",
+		strings.Join(missing, ", "))
+}
+
 func msgAudited(bindings []string) string {
 	return fmt.Sprintf("; audit mode: the API server admits writes before a namespace is initialized and only warns, "+
 		"because of the validationActions of ValidatingAdmissionPolicyBindings %s; to enforce the gate, run: %s",

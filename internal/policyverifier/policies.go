@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/confinement"
 )
 
 // installed describes the admission policies of this project.
@@ -200,6 +199,11 @@ func forTemplates() []policy {
 	}
 }
 
+// forConfinement returns the policy for users who confine ServiceAccounts.
+func forConfinement() []policy {
+	return []policy{{kind: validatingKind, label: internalv1alpha1.PolicyInitializerAuthors}}
+}
+
 // forOperator returns the policy that limits the operator itself. Nothing else depends on it.
 func forOperator() []policy {
 	return []policy{{kind: validatingKind, label: internalv1alpha1.PolicyConfine}}
@@ -214,12 +218,16 @@ func MissingLimits(ctx context.Context, reader client.Reader) (string, error) {
 	return "", err
 }
 
-// warning returns the end of a message about missing policies for the templates in the set and for the operator, or
-// "" if there are none.
+// warning returns the end of a message about missing policies for the templates and the confined subjects in the set, and
+// for the operator, or "" if there are none.
 func (i installed) warning(set *internalv1alpha1.NamespaceInitializerSet) string {
 	warning := ""
 	if missing := i.missing(forTemplates()); len(set.Templates) > 0 && len(missing) > 0 {
 		warning += msgTemplatesUnprotected(missing)
+	}
+	isConfining := len(confinement.Compute(set.Initializers, set.SystemNamespace)) > 0
+	if missing := i.missing(forConfinement()); isConfining && len(missing) > 0 {
+		warning += msgConfinementUnprotected(missing)
 	}
 	if missing := i.missing(forOperator()); len(missing) > 0 {
 		warning += "; " + msgUnlimited(missing)
@@ -289,18 +297,4 @@ func (i installed) missing(required []policy) []string {
 		}
 	}
 	return missing
-}
-
-// denied reports whether one of the policies denied a request. The error message of the API server
-// contains the name of the policy in single or double quotes.
-func (i installed) denied(refusal error) bool {
-	message := refusal.Error()
-	for _, names := range i.names {
-		for _, name := range names {
-			if strings.Contains(message, "'"+name+"'") || strings.Contains(message, strconv.Quote(name)) {
-				return true
-			}
-		}
-	}
-	return false
 }

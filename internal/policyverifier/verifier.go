@@ -150,10 +150,17 @@ func (v *Verifier) verify(
 		return status, err
 	}
 	status.retryAfter(serverInterval)
-	// Only if the webhook has injected: without initializers, it does not select the dry runs, and with policies, the
-	// dry runs do not show whether it answers.
-	if v.confirmed != "" && len(set.Initializers) > 0 && !state.ServesPolicies {
-		if err := v.Mutation.EnsureFail(ctx, state); err != nil {
+	// Only if the webhook answers: without initializers, it does not select the dry runs, and with policies, the dry runs
+	// do not show whether it answers.
+	if len(set.Initializers) > 0 && !state.ServesPolicies {
+		doesAnswer, err := v.confirmed != "", error(nil)
+		if !doesAnswer { // Another rule refused the dry runs.
+			doesAnswer, err = v.isServed(ctx)
+		}
+		if err == nil && doesAnswer {
+			err = v.Mutation.EnsureFail(ctx, state)
+		}
+		if err != nil {
 			return status, err
 		}
 	}
@@ -242,9 +249,9 @@ func (v *Verifier) verifyInjection(
 	switch {
 	case err != nil:
 		return PolicyStatus{}, err
-	case refusal != nil && (found.denied(refusal) || mutation.IsFailure(refusal)):
+	case refusal != nil && found.disproves(refusal):
 		return PolicyStatus{Reason: v1alpha1.ReasonRejected, Message: msgRefused(refusal), RetryAfter: retryInterval}, nil
-	case refusal != nil: // By a policy of another project.
+	case refusal != nil: // By another rule, which the message contains.
 		status.Message += msgUnconfirmed(refusal)
 		status.RetryAfter = unconfirmedRetryInterval
 		return status, nil

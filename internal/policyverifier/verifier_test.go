@@ -32,6 +32,10 @@ var (
 	now          = policytest.Now
 	errOutage    = policytest.ErrUnavailable
 	errForbidden = policytest.ErrForbidden
+
+	deniedByTemplates = policytest.Denied(validatingKind, "nslifecycle-templates", "not allowed to use template")
+	deniedByInject    = policytest.Denied("policy", "nslifecycle-inject", "paramKind is not yet synced to use for admission")
+	deniedByImpostor  = policytest.Denied(validatingKind, "labels", `"inject.nslifecycle.dev" and 'nslifecycle-guard' denied request: no`)
 )
 
 func TestVerify(t *testing.T) {
@@ -108,6 +112,21 @@ func TestVerify(t *testing.T) {
 				RetryAfter: 2 * time.Second,
 			},
 			wantOnce: true,
+		},
+		"a policy of this project that does not inject denies new namespaces": {
+			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Err: deniedByTemplates}},
+			want: unconfirmed(deniedByTemplates, time.Minute), wantPatched: true, wantOnce: true,
+		},
+		"inject cannot be evaluated": {
+			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Err: deniedByInject}},
+			want: PolicyStatus{
+				Reason: v1alpha1.ReasonRejected, Message: msgRefused(deniedByInject), RetryAfter: 2 * time.Second,
+			},
+			wantOnce: true,
+		},
+		"another project's policy names one of this project": {
+			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Err: deniedByImpostor}},
+			want: unconfirmed(deniedByImpostor, time.Minute), wantOnce: true,
 		},
 		"the API server is unavailable": {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Err: errOutage}},
@@ -320,11 +339,18 @@ func TestVerifyWithWebhooks(t *testing.T) {
 			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: failing},
 			want: PolicyStatus{Reason: v1alpha1.ReasonRejected, Message: msgRefused(failing), RetryAfter: retryInterval},
 		},
-		"a policy of another project rejects the dry run": {
+		"a webhook of another project rejects the dry run, maybe before the webhook is called": {
 			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: errForbidden},
 			want: PolicyStatus{
 				Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + msgUnconfirmed(errForbidden), RetryAfter: time.Minute,
 			},
+		},
+		"a policy rejects the dry run after the webhook was called": {
+			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: deniedByTemplates},
+			want: PolicyStatus{
+				Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + msgUnconfirmed(deniedByTemplates), RetryAfter: time.Minute,
+			},
+			wantFail: true,
 		},
 		"the webhooks select no requests": {
 			state: mutation.State{Configuration: &admissionv1.MutatingWebhookConfiguration{}},
@@ -396,6 +422,18 @@ func TestVerifyWithoutPolicyForOperator(t *testing.T) {
 		g.Expect(status.Message).To(HavePrefix(msgEnforced + "; the API server lacks " + lack))
 		g.Expect(MissingLimits(t.Context(), verifier.Client)).To(ContainSubstring(lack))
 	}
+}
+
+func TestVerifyWithoutPolicyForConfinement(t *testing.T) {
+	g := NewWithT(t)
+	installed := policytest.Without(policytest.Default(admissionv1.Fail), "nslifecycle-initializer-authors")
+	set := policytest.Set("rbac.corp.com")
+	found, err := list(t.Context(), newVerifier(interceptor.Funcs{}, installed...))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.warning(set)).To(BeEmpty(), "no subject is confined")
+	set.Initializers[0].Confinement = v1alpha1.ConfinementInitializingNamespaces
+	set.Initializers[0].Subjects = []v1alpha1.Subject{{Kind: v1alpha1.SubjectServiceAccount, Namespace: "corp", Name: "bot"}}
+	g.Expect(found.warning(set)).To(Equal(msgConfinementUnprotected([]string{`ValidatingAdmissionPolicy "initializer-authors"`})))
 }
 
 func TestMissingLimits(t *testing.T) {

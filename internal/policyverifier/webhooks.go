@@ -5,6 +5,7 @@ package policyverifier
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,14 @@ const (
 	// WebhooksTimeOut: the API server waits, and gets no response.
 	WebhooksTimeOut
 )
+
+// isServed reports whether the server of the webhooks answers. A validating policy refuses only what all mutating webhooks
+// have admitted.
+func (v *Verifier) isServed(ctx context.Context) (bool, error) {
+	_, refusal, err := dryRun(ctx, v.Client, webhookProbePrefix, nil)
+	return err == nil && (refusal == nil || slices.ContainsFunc(denials(refusal),
+		func(by policy) bool { return by.kind == validatingKind })), err
+}
 
 // ProbeWebhook creates a Namespace as a dry run, which the webhook with the given name selects. Its failurePolicy is
 // Fail. A refusal that does not name the webhook means that it has answered, or that another project's refuses before.

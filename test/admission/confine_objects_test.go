@@ -139,7 +139,7 @@ func confinedObjects() {
 	})
 
 	It("that the operator needs is written", func(ctx context.Context) {
-		set := &internalv1alpha1.NamespaceInitializerSet{ObjectMeta: metaOf("", internalv1alpha1.EffectiveSetName), SystemNamespace: system, Operator: "x"}
+		set := &internalv1alpha1.NamespaceInitializerSet{ObjectMeta: metaOf("", internalv1alpha1.EffectiveSetName), SystemNamespace: system, Operators: []string{"x"}}
 		publishLater()
 		Expect(admin.Delete(ctx, set.DeepCopy())).To(Succeed())
 		Expect(operator.Create(ctx, set)).To(Succeed())

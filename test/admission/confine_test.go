@@ -20,6 +20,7 @@ import (
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/parts"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
@@ -29,7 +30,7 @@ import (
 const system = controlplane.SystemNamespace
 
 // accounts are the ServiceAccounts of the operator in all variants of the installation.
-var accounts = []string{"nslifecycle-controller-manager", "nslifecycle-admission", "nslifecycle-finalization"}
+var accounts = parts.Accounts()
 
 var (
 	admin *framework.User

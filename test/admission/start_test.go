@@ -190,8 +190,8 @@ func setFailurePolicy(ctx context.Context, failurePolicy string, policies []stri
 // read the roles, and then it has often read the policies, too.
 const (
 	earlyUser = "early@corp.example.com"
-	// confinedUser is a subject of an initializer with a confinement.
-	confinedUser = "confined@corp.example.com"
+	// confinedUser is a ServiceAccount, with a certificate, and a subject of an initializer with a confinement.
+	confinedUser = "system:serviceaccount:corp:confined"
 )
 
 // startRestartable starts a control plane whose API server can be restarted. It returns

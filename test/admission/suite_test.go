@@ -67,6 +67,7 @@ var _ = Describe("Without a manager", Ordered, ContinueOnFailure, func() {
 	Describe("a write of a template", templateWrites)
 	Describe("a locked object", lockedObjects)
 	Describe("the author of a template", authorsOfTemplates)
+	Describe("the author of a confinement", authorsOfConfinements)
 	Describe("the CEL budgets", celBudgets)
 	Describe("the operator", Ordered, func() {
 		BeforeAll(addOperators)
@@ -108,7 +109,7 @@ func publishSet(ctx context.Context, change func(*internalv1alpha1.NamespaceInit
 			MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: plain, Operator: metav1.LabelSelectorOpDoesNotExist}},
 		}}},
 	}
-	set.Templates, set.SystemNamespace, set.Operator = allTemplates(), controlplane.SystemNamespace, operatorUser
+	set.Templates, set.SystemNamespace, set.Operators = allTemplates(), controlplane.SystemNamespace, []string{operatorUser}
 	change(set)
 	// The policies report the first template that rejects a namespace.
 	set.Templates = slices.Concat([]internalv1alpha1.EffectiveTemplate{{

@@ -39,7 +39,7 @@ var layers = []string{
 }
 
 const sharedPackages = "internal/denial internal/knownwriters internal/limitedhttp internal/metadataclient internal/nscache " +
-	"internal/nsobject internal/printable internal/resourcetypes internal/scheme " +
+	"internal/nsobject internal/parts internal/printable internal/resourcetypes internal/scheme " +
 	"internal/servertime internal/shell internal/version"
 
 // place is the layer of a package, and the entry of layers that contains it.

@@ -17,11 +17,14 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/confinement"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 	"github.com/nslifecycle/nslifecycle/test/framework"
@@ -72,6 +75,45 @@ func installDefault(ctx context.Context) {
 	kubectl(ctx, "apply", "-k", filepath.Join(controlplane.Root(), "config", "default"))
 }
 
+// administrator is a ServiceAccount of a cluster administrator.
+var administrator = v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "administration", Name: "root"}
+
+// confineAdministrator creates the administrator, whose writes an initializer confines, and returns a kubeconfig file of it.
+func confineAdministrator(ctx context.Context) string {
+	GinkgoHelper()
+	createResource(ctx, wrappers.MakeNamespace(administrator.Namespace).Obj())
+	createResource(ctx, &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: administrator.Namespace, Name: administrator.Name},
+	})
+	createResource(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: administrator.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{
+			Kind: rbacv1.ServiceAccountKind, Namespace: administrator.Namespace, Name: administrator.Name,
+		}},
+	})
+	config, err := cluster.ServiceAccountConfig(ctx, administrator.Namespace, administrator.Name)
+	Expect(err).NotTo(HaveOccurred())
+	framework.ExpectAllowed(ctx, config, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	createResource(ctx, wrappers.MakeConfiguration("confining").Initializer("confining.test.example.com", v1alpha1.InitializerSettings{
+		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"never": "matches"}},
+		Subjects:          []v1alpha1.Subject{administrator}, Confinement: v1alpha1.ConfinementInitializingNamespaces,
+	}).Obj())
+	Eventually(enforced).WithContext(ctx).Should(ContainElement(HaveSuffix(confinement.Name)))
+	return framework.KubeconfigFile(config)
+}
+
+// applyAgentPolicy applies the policy of config/samples/agent, which the commands that install nslifecycle do not apply.
+func applyAgentPolicy(ctx context.Context) {
+	GinkgoHelper()
+	for _, object := range kustomize(ctx, filepath.Join(controlplane.Root(), "config", "samples", "agent")) {
+		if strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") {
+			createResource(ctx, &object)
+			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, &object))).To(Succeed()) })
+		}
+	}
+}
+
 // enforced returns what enforces rules: bindings of policies, and webhook configurations.
 func enforced(ctx context.Context) []string {
 	GinkgoHelper()
@@ -79,7 +121,7 @@ func enforced(ctx context.Context) []string {
 	if framework.ServesPolicies(ctx, cluster.Admin.Config) {
 		kinds += ",mutatingadmissionpolicybindings"
 	}
-	return strings.Fields(kubectl(ctx, "get", kinds, "--selector="+selector, "--output=name"))
+	return strings.Fields(kubectl(ctx, "get", kinds, "--output=name"))
 }
 
 // replicas returns the replicas of the Deployments.
@@ -93,13 +135,14 @@ func replicas(ctx context.Context) (all []int32) {
 	return all
 }
 
-// remaining returns a matcher for the bindings that are not deleted when everything is switched off.
-func remaining(policies ...string) OmegaMatcher {
-	var bindings []any
-	for _, policy := range append([]string{"confine", "template-authors"}, policies...) {
-		bindings = append(bindings, "validatingadmissionpolicybinding.admissionregistration.k8s.io/nslifecycle-"+policy)
+const bindingPrefix = "validatingadmissionpolicybinding.admissionregistration.k8s.io/"
+
+// remaining returns the bindings that are not deleted when everything is switched off.
+func remaining(policies ...string) (bindings []any) {
+	for _, policy := range append([]string{"confine", "initializer-authors", "template-authors"}, policies...) {
+		bindings = append(bindings, bindingPrefix+"nslifecycle-"+policy)
 	}
-	return ConsistOf(bindings...)
+	return bindings
 }
 
 var _ = Describe("The commands in docs/break-glass.md for Helm", Ordered, func() {
@@ -110,7 +153,7 @@ var _ = Describe("The commands in docs/break-glass.md for Helm", Ordered, func()
 			"--set=namespaceOwners.enabled=true,provisioner.enabled=true")
 		before := enforced(ctx)
 		runPage(ctx, "Switch everything off", 0)
-		Expect(enforced(ctx)).To(remaining("expiry", "namespace-owners", "protection", "provisioner"))
+		Expect(enforced(ctx)).To(ConsistOf(remaining("expiry", "namespace-owners", "protection", "provisioner")...))
 		Expect(replicas(ctx)).To(HaveExactElements(int32(0), int32(0)))
 		helmSucceeds(ctx, "upgrade", "--reset-then-reuse-values", "--force-conflicts")
 		Expect(enforced(ctx)).To(ConsistOf(before))
@@ -118,7 +161,7 @@ var _ = Describe("The commands in docs/break-glass.md for Helm", Ordered, func()
 	}, SpecTimeout(10*time.Minute))
 })
 
-// The specs run the commands of the page.
+// The specs run the commands of the page, as an administrator whose writes an initializer confines.
 var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailure, func() {
 	start := func(ctx context.Context) {
 		GinkgoHelper()
@@ -169,11 +212,12 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		authority, err := controlplane.NewAuthority(GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		cluster = framework.Start(ctx, controlplane.WithRestarts(authority))
-		admin, kubeconfig = cluster.Admin, framework.KubeconfigFile(cluster.Admin.Config)
+		admin = cluster.Admin
 		DeferCleanup(func() { cluster = nil })
 		installDefault(ctx)
 		Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 		start(ctx)
+		kubeconfig = confineAdministrator(ctx)
 	}, NodeTimeout(10*time.Minute))
 
 	It("switch everything off while the operator is running, and on again", func(ctx context.Context) {
@@ -194,6 +238,14 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		}
 		timeoutPassed := time.After(timeout)
 
+		applyAgentPolicy(ctx)
+		waitingAdministrator := wrappers.MakeConfiguration("waiting-administrator").Obj()
+		waitingAdministrator.WaitingSubjects = []v1alpha1.Subject{administrator}
+		createResource(ctx, waitingAdministrator)
+		DeferCleanup(func(ctx context.Context) { _ = admin.Delete(ctx, waitingAdministrator) })
+		cluster.ExpectActive(ctx, waitingAdministrator.Name)
+		before := enforced(ctx)
+		Expect(before).To(ContainElement(HaveSuffix("/origin-agent-confine")))
 		runPage(ctx, "Switch everything off", 0)
 		Expect(replicas(ctx)).To(HaveExactElements(int32(0), int32(0)))
 		Eventually(write).WithContext(ctx).WithArguments(waiting).Should(Succeed())
@@ -202,7 +254,8 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 			g.Expect(cluster.Ordinary.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).Should(Succeed())
-		Consistently(enforced).WithContext(ctx).WithTimeout(5 * time.Second).Should(remaining())
+		Consistently(enforced).WithContext(ctx).WithTimeout(5 * time.Second).Should(
+			ConsistOf(append(remaining(), bindingPrefix+"origin-agent-confine")...))
 		Expect(create(ctx)).To(Succeed())
 		cluster.StopManager()
 		Expect(cluster.Initializer.Patch(ctx, wrappers.MakeNamespace(finished).Obj(), framework.MergePatch(
@@ -216,6 +269,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		Expect(replicas(ctx)).To(HaveExactElements(int32(2), int32(2)))
 		start(ctx)
 		Eventually(write).WithContext(ctx).WithArguments(waiting).Should(isEarly)
+		Eventually(enforced).WithContext(ctx).Should(ConsistOf(before))
 		for _, name := range []string{finished, used} {
 			Eventually(isInitializing).WithContext(ctx).WithArguments(name).Should(BeFalse())
 			Expect(cluster.GetNamespace(Default, ctx, name).DeletionTimestamp).To(BeNil())

@@ -22,7 +22,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/nslifecycle/nslifecycle/internal/parts"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
@@ -304,6 +306,23 @@ func expectCertManager(named map[string]*unstructured.Unstructured) {
 	Expect(deploymentOf(named, "nslifecycle-admission").Spec.Template.Spec.Containers[0].Args).To(
 		ContainElement("--webhook-certificate-rotation=false"))
 }
+
+var _ = Describe("The ServiceAccounts of the Deployments", func() {
+	It("are those that policies and code treat as the operator", func(ctx context.Context) {
+		accounts := sets.New[string]()
+		for _, directory := range []string{
+			filepath.Join(controlplane.Root(), "config", "default"), framework.Variant("separate-finalization"),
+		} {
+			named := byName(kustomize(ctx, directory))
+			for key, object := range named {
+				if object.GetKind() == "Deployment" {
+					accounts.Insert(deploymentOf(named, strings.TrimPrefix(key, "Deployment/")).Spec.Template.Spec.ServiceAccountName)
+				}
+			}
+		}
+		Expect(sets.List(accounts)).To(ConsistOf(parts.Accounts()))
+	})
+})
 
 // optionalVariants matches the variants that config/default contains as comments.
 var optionalVariants = regexp.MustCompile(`(?m)^# - \.\./(\S+)$`)

@@ -43,7 +43,7 @@ const (
 )
 
 // addConfined registers the initializers, and returns the ServiceAccount of two of them. Its ClusterRole contains
-// every verb on every resource.
+// every verb on every resource, except admission policies: users who may delete the policy are not confined.
 func addConfined(ctx context.Context) *framework.User {
 	GinkgoHelper()
 	for _, object := range []client.Object{
@@ -52,7 +52,10 @@ func addConfined(ctx context.Context) *framework.User {
 	} {
 		Expect(client.IgnoreAlreadyExists(cluster.Admin.Create(ctx, object))).To(Succeed())
 	}
-	rule := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
+	rule := rbacv1.PolicyRule{APIGroups: []string{
+		"", "apiextensions.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io",
+		"policy", rbacv1.GroupName, v1alpha1.GroupVersion.Group, internalv1alpha1.GroupVersion.Group, serviceBusGroup,
+	}, Resources: []string{"*"}, Verbs: []string{"*"}}
 	subject := v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: confinedAccount, Name: confinedAccount}
 	cluster.Bind(ctx, confinedAccount, []rbacv1.PolicyRule{rule},
 		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: confinedAccount, Name: confinedAccount})
@@ -65,7 +68,9 @@ func addConfined(ctx context.Context) *framework.User {
 	cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("confined").
 		Initializer(confinedName, v1alpha1.InitializerSettings{
 			Confinement: v1alpha1.ConfinementInitializingNamespaces, NamespaceSelector: isNotForeign,
-			Subjects: []v1alpha1.Subject{{Kind: v1alpha1.SubjectUser, Name: `"'\` + "\u00e9\U0001f600\n"}, subject},
+			Subjects: []v1alpha1.Subject{{
+				Kind: v1alpha1.SubjectServiceAccount, Namespace: confinedAccount, Name: `"'\` + "\u00e9\U0001f600\n",
+			}, subject},
 		}).
 		Initializer(secondName, v1alpha1.InitializerSettings{
 			Subjects: []v1alpha1.Subject{subject}, NamespaceSelector: isNotForeign,
@@ -416,6 +421,30 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		}
 	}, SpecTimeout(specTimeout))
 
+	It("is not confined while it may delete the policy, as cluster administrators", func(ctx context.Context) {
+		attack := confinedAttacks["create a ConfigMap in default"]
+		Expect(attack(ctx, confined, namespace)).To(BeForbiddenBy(confinedPolicy))
+		administrator := cluster.Impersonate("system:serviceaccount:"+confinedAccount+":"+confinedAccount, "system:masters")
+		Expect(attack(ctx, administrator, namespace)).To(Succeed())
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("deleter")}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{admissionv1.GroupName}, Resources: []string{"validatingadmissionpolicies"}, Verbs: []string{"delete"},
+		}}}
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: confinedAccount, Name: confinedAccount}},
+		}
+		for _, object := range []client.Object{role, binding} {
+			Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) {
+				Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
+			})
+		}
+		Eventually(attack).WithContext(ctx).WithArguments(confined, namespace).Should(Succeed())
+		Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
+		Eventually(attack).WithContext(ctx).WithArguments(confined, namespace).Should(BeForbiddenBy(confinedPolicy))
+	}, SpecTimeout(specTimeout))
+
 	It("does not confine other users", func(ctx context.Context) {
 		for name, attack := range confinedAttacks {
 			err := attack(ctx, cluster.Initializer, namespace)
@@ -531,10 +560,8 @@ var _ = DescribeTable("A confinement is rejected",
 		Expect(cluster.Admin.Create(ctx, configuration, client.DryRunAll)).To(Succeed())
 	},
 	Entry("without subjects", "also set subjects"),
-	Entry("for a group of all users", "kind ServiceAccount or User", v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "system:authenticated"}),
-	Entry("for a group that can contain administrators", "kind ServiceAccount or User",
-		v1alpha1.Subject{Kind: v1alpha1.SubjectUser, Name: "bot"}, v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "team"}),
-	Entry("for the controller manager", "components of Kubernetes", v1alpha1.Subject{Kind: v1alpha1.SubjectUser, Name: "system:kube-controller-manager"}),
+	Entry("for a group", "kind ServiceAccount", v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "system:authenticated"}),
+	Entry("for a user, who can be an administrator", "kind ServiceAccount", v1alpha1.Subject{Kind: v1alpha1.SubjectUser, Name: "bot"}),
 	Entry("for a controller", "components of Kubernetes",
 		v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "kube-system", Name: "namespace-controller"}),
 )

@@ -212,10 +212,13 @@ type NamespaceInitializerSet struct {
 	// +kubebuilder:validation:MaxItems=128
 	Templates []EffectiveTemplate `json:"templates,omitempty"`
 
-	// operator is the user name of the operator. subjects and waitingSubjects do not restrict it.
+	// operators are the user names of all parts of the operator. The rules about subjects, waitingSubjects and templates do
+	// not apply to them.
 	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	Operator string `json:"operator,omitempty"`
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=1024
+	Operators []string `json:"operators,omitempty"`
 
 	// systemNamespace is the namespace of the operator. This namespace never waits for initializers,
 	// so that the operator can always be installed.

@@ -44,6 +44,8 @@ const (
 	// PolicyTemplateAuthors requires that the author of a NamespaceTemplate can impersonate its
 	// ServiceAccount and read the sources of its copies.
 	PolicyTemplateAuthors = "template-authors"
+	// PolicyInitializerAuthors requires that a user who confines a ServiceAccount can impersonate it.
+	PolicyInitializerAuthors = "initializer-authors"
 	// PolicyTemplateObjects rejects changes to locked objects, and objects that the operator has rendered
 	// for another Namespace.
 	PolicyTemplateObjects = "template-objects"

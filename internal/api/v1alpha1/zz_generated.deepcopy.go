@@ -129,6 +129,11 @@ func (in *NamespaceInitializerSet) DeepCopyInto(out *NamespaceInitializerSet) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Operators != nil {
+		in, out := &in.Operators, &out.Operators
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	in.Status.DeepCopyInto(&out.Status)
 }
 

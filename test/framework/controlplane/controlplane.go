@@ -31,14 +31,15 @@ import (
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
+	"github.com/nslifecycle/nslifecycle/internal/parts"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
 // The names of the operator's objects in config/default.
 const (
 	SystemNamespace  = "nslifecycle-system"
-	ServiceAccount   = "nslifecycle-controller-manager"
-	AdmissionAccount = "nslifecycle-admission"
+	ServiceAccount   = parts.ControllerManager
+	AdmissionAccount = parts.Admission
 )
 
 const (

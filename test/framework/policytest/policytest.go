@@ -8,6 +8,7 @@ package policytest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,9 +39,17 @@ var (
 	// ErrForbidden is returned if a policy of another project denies a request.
 	ErrForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("not allowed"))
 	// ErrDeniedByGuard is returned if the guard policy denies a request.
-	ErrDeniedByGuard = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New(
-		"ValidatingAdmissionPolicy 'nslifecycle-guard' with binding 'nslifecycle-guard' denied request: no"))
+	ErrDeniedByGuard = Denied("ValidatingAdmissionPolicy", "nslifecycle-guard", "no")
 )
+
+// Denied returns the error of an API server with a policy that denies a request. kind is "policy" if the policy is a
+// MutatingAdmissionPolicy, or cannot be evaluated.
+func Denied(kind, name, message string) *apierrors.StatusError {
+	message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", kind, name, name, message)
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New(message))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: message}}
+	return err
+}
 
 // NewClient returns a fake client with the given objects that calls the given interceptor
 // functions.
@@ -101,6 +110,8 @@ func protecting() []client.Object {
 		ValidatingBinding("templates-binding", internalv1alpha1.PolicyTemplates, "nslifecycle-templates"),
 		ValidatingPolicy("nslifecycle-template-authors", internalv1alpha1.PolicyTemplateAuthors),
 		ValidatingBinding("authors-binding", internalv1alpha1.PolicyTemplateAuthors, "nslifecycle-template-authors"),
+		ValidatingPolicy("nslifecycle-initializer-authors", internalv1alpha1.PolicyInitializerAuthors),
+		ValidatingBinding("initializer-authors-binding", internalv1alpha1.PolicyInitializerAuthors, "nslifecycle-initializer-authors"),
 		ValidatingPolicy("nslifecycle-confine", internalv1alpha1.PolicyConfine),
 		ValidatingBinding("confine-binding", internalv1alpha1.PolicyConfine, "nslifecycle-confine"),
 		ValidatingPolicy("nslifecycle-template-objects", internalv1alpha1.PolicyTemplateObjects),
@@ -186,7 +197,8 @@ func (d *DryRuns) Create(
 	options := (&client.CreateOptions{}).ApplyOptions(opts)
 	namespace, ok := object.(*corev1.Namespace)
 	if !ok || len(options.DryRun) != 1 || options.DryRun[0] != metav1.DryRunAll ||
-		namespace.Name != "" || namespace.GenerateName != "nslifecycle-probe-" {
+		namespace.Name != "" || !slices.Contains(
+		[]string{"nslifecycle-probe-", "nslifecycle-webhook-probe-"}, namespace.GenerateName) {
 		return errors.New("the request is not a dry run for a namespace with a generated name")
 	}
 	response := d.Responses[min(d.Count, len(d.Responses)-1)]
