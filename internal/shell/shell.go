@@ -33,8 +33,8 @@ func Command(format string, names ...any) string {
 // Flag is a flag of kubectl.
 type Flag struct{ Name, Value string }
 
-// Then connects two commands that Command returned. The second one runs only if the first one succeeds. If the second one
-// is a sentence, Then returns only the first one.
+// Then connects two commands that Command returned. The second one runs only if the first one succeeds. If the second
+// one is a sentence, Then returns only the first one.
 func Then(first, second string) string {
 	if !IsCommand(second) {
 		return first
@@ -44,8 +44,8 @@ func Then(first, second string) string {
 
 const and = " && "
 
-// WithFlags inserts flags into commands that Command and Then returned, after the names of the program and of the plugin,
-// because kubectl accepts no flags before the name of a plugin. It returns other texts unchanged.
+// WithFlags inserts flags into commands that Command and Then returned, after the names of the program and of the
+// plugin, because kubectl accepts no flags before the name of a plugin. It returns other texts unchanged.
 func WithFlags(commands string, flags []Flag) string {
 	all := strings.Split(commands, and)
 	for i := range all {

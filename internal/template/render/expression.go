@@ -286,8 +286,8 @@ func (e *expression) evaluate(ctx context.Context, variables map[string]any) (re
 	return value, nil
 }
 
-// describe replaces the error of CEL for a missing key. The error does not show an empty key, where the key comes from, or
-// in which map it is missing.
+// describe replaces the error of CEL for a missing key. The error does not show an empty key, where the key comes from,
+// or in which map it is missing.
 func (e *expression) describe(err error, variables map[string]any) error {
 	key, isKey := strings.CutPrefix(err.Error(), "no such key: ")
 	if !isKey {
