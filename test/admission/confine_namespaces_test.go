@@ -288,7 +288,6 @@ func confinedFinalization() {
 			inMetadata("annotations", map[string]any{v1alpha1.AnnotationInitializationResult: `{"status":"Failure"}`}),
 			inMetadata("annotations", map[string]any{v1alpha1.AnnotationAppliedTemplates: "{}"}),
 			inMetadata("annotations", map[string]any{v1alpha1.AnnotationPendingInitializers: ""}),
-			inMetadata("labels", map[string]any{"team": "x"}),
 			conditions("Ready"), conditions(v1alpha1.ConditionInitializing), conditions("a.example.com/Initialized"),
 			conditions(v1alpha1.ConditionDeletionBlocked), conditions(v1alpha1.ConditionExpired),
 		} {
