@@ -51,7 +51,7 @@ type entryRecord struct {
 	LockedAnnotations string `json:"lockedAnnotations,omitempty"`
 }
 
-// ParseState returns the state that a Namespace records. The guard policy allows only holders of the verb "initialize"
+// ParseState returns the state that a Namespace records. The guard policy allows only holders of the verb "record"
 // to change it. An error must not be treated as an empty state: the operator would adopt its own objects, and never
 // delete them. Therefore the only valid text of a state is that which String returns.
 func ParseState(namespace *corev1.Namespace) (State, error) {

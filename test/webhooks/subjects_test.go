@@ -123,7 +123,9 @@ var _ = Describe("An initializer with subjects", func() {
 
 	It("is removed only by them, and only when it is first, and then only they set a failure", func(ctx context.Context) {
 		register(ctx, v1alpha1.InitializerSettings{})
-		other := addGitOps(ctx)
+		other := addAccount(ctx, gitopsNamespace, "other-initializer", rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status"}, Verbs: []string{"patch", "initialize"},
+		})
 		Eventually(func() error { return setPending(ctx, other, first, client.DryRunAll) }).WithContext(ctx).
 			Should(MatchError(ContainSubstring("not one of its subjects")), "the policy knows the subjects")
 		err := setPending(ctx, other, first)
