@@ -79,23 +79,16 @@ var (
 		},
 		"spec": {"finalizers": nil},
 	}}
-	updatedFields = webhooks.Fields{"object": stateFields(), "oldObject": stateFields()}
-	lockedFields  = webhooks.Fields{
-		"object":    {"metadata": {"labels": nil, "annotations": nil}},
-		"oldObject": {"metadata": {"labels": nil, "annotations": nil}},
-	}
-	conditionFields = webhooks.Fields{
-		"object": {"status": {"conditions": nil}},
-		"oldObject": {
-			"metadata": {
-				"labels":            {v1alpha1.LabelInitializing: nil},
-				"annotations":       {v1alpha1.AnnotationInitializers: nil},
-				"deletionTimestamp": nil,
-			},
-			"status": {"conditions": nil},
-		},
-	}
+	updatedFields   = fieldsOfBoth(stateFields())
+	lockedFields    = fieldsOfBoth(webhooks.Fields{"metadata": {"labels": nil, "annotations": nil}})
+	conditionFields = fieldsOfBoth(webhooks.Fields{
+		"metadata": stateFields()["metadata"], "status": {"conditions": nil},
+	})
 )
+
+func fieldsOfBoth(fields webhooks.Fields) webhooks.Fields {
+	return webhooks.Fields{"object": fields, "oldObject": fields}
+}
 
 func stateFields() webhooks.Fields {
 	annotations := webhooks.Fields{}
