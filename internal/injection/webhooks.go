@@ -69,20 +69,22 @@ func (s *sets) webhooks() []webhooks.Webhook {
 	}
 }
 
+const fieldMetadata = "metadata"
+
 // The parts of a review that the webhooks decode.
 var (
 	// Selectors can refer to every label. The values of annotations that are not parameters are not needed.
 	createdFields = webhooks.Fields{"object": {
-		"metadata": {
+		fieldMetadata: {
 			"name": nil, "labels": nil,
 			"annotations": {v1alpha1.Prefix: webhooks.KeyOnly, v1alpha1.PrefixParameter: nil},
 		},
 		"spec": {"finalizers": nil},
 	}}
 	updatedFields   = fieldsOfBoth(stateFields())
-	lockedFields    = fieldsOfBoth(webhooks.Fields{"metadata": {"labels": nil, "annotations": nil}})
+	lockedFields    = fieldsOfBoth(webhooks.Fields{fieldMetadata: {"labels": nil, "annotations": nil}})
 	conditionFields = fieldsOfBoth(webhooks.Fields{
-		"metadata": stateFields()["metadata"], "status": {"conditions": nil},
+		fieldMetadata: stateFields()[fieldMetadata], "status": {"conditions": nil},
 	})
 )
 
@@ -95,7 +97,7 @@ func stateFields() webhooks.Fields {
 	for _, key := range initialization.StateAnnotations {
 		annotations[key] = nil
 	}
-	return webhooks.Fields{"metadata": {
+	return webhooks.Fields{fieldMetadata: {
 		"labels": {v1alpha1.LabelInitializing: nil}, "annotations": annotations, "deletionTimestamp": nil,
 	}}
 }
