@@ -123,7 +123,8 @@ spec:
         (k == 'nslifecycle.dev/initialization-result' || !variables.isPending))) +
       [{{.recordAnnotations}}]
       .filter(k, k in variables.annotations && !(k in variables.stale && k in variables.before) &&
-        (k in variables.stale || variables.annotations[k] == '' || k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn &&
+        (k in variables.stale || variables.annotations[k] == '' ||
+         k == 'nslifecycle.dev/turn-started-at' && variables.endsTurn &&
          variables.annotations[k] == variables.before[?k].orValue('')))
   - name: conditions
     expression: "object.?status.?conditions.orValue([])"
@@ -159,8 +160,8 @@ spec:
       expression: >-
         (variables.leftOut.size() == 0 || has(object.metadata.annotations) ? [] :
           [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +
-        (variables.leftOut + variables.stale.filter(k, k in variables.before)).map(k, JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(k),
-          value: variables.before[k]}) +
+        (variables.leftOut + variables.stale.filter(k, k in variables.before)).map(k,
+          JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(k), value: variables.before[k]}) +
         variables.emptied.map(k, JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
         (variables.leftOutLabels.size() == 0 || has(object.metadata.labels) ? [] :
           [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}]) +

@@ -14,16 +14,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// Complete changes the labels and annotations of an updated Namespace as the complete policy does. The user of the update may
-// initialize the Namespace if the API server allows the verb "initialize".
+// Complete changes the labels and annotations of an updated Namespace as the complete policy does. The user of the
+// update may initialize the Namespace if the API server allows the verb "initialize".
 func Complete(before, after *corev1.Namespace, mayInitialize bool) {
 	restoreLocked(before, after)
 	if !mayInitialize && wasInitialized(before) {
 		restoreRecords(before, after)
 	}
-	if !isSelected(before, after) {
-		return
+	if isSelected(before, after) {
+		completeState(before, after, mayInitialize)
 	}
+}
+
+func completeState(before, after *corev1.Namespace, mayInitialize bool) {
 	isPending := len(initialization.SplitNames(before.Annotations[v1alpha1.AnnotationPendingInitializers])) > 0
 	completes := isPending && mayInitialize && isEmpty(after, v1alpha1.AnnotationPendingInitializers) &&
 		!initialization.IsFailure(resultOf(before, after))

@@ -69,40 +69,35 @@ func (s *sets) webhooks() []webhooks.Webhook {
 	}
 }
 
+const fieldMetadata = "metadata"
+
 // The parts of a review that the webhooks decode.
 var (
 	// Selectors can refer to every label. The values of annotations that are not parameters are not needed.
 	createdFields = webhooks.Fields{"object": {
-		"metadata": {
+		fieldMetadata: {
 			"name": nil, "labels": nil,
 			"annotations": {v1alpha1.Prefix: webhooks.KeyOnly, v1alpha1.PrefixParameter: nil},
 		},
 		"spec": {"finalizers": nil},
 	}}
-	updatedFields = webhooks.Fields{"object": stateFields(), "oldObject": stateFields()}
-	lockedFields  = webhooks.Fields{
-		"object":    {"metadata": {"labels": nil, "annotations": nil}},
-		"oldObject": {"metadata": {"labels": nil, "annotations": nil}},
-	}
-	conditionFields = webhooks.Fields{
-		"object": {"status": {"conditions": nil}},
-		"oldObject": {
-			"metadata": {
-				"labels":            {v1alpha1.LabelInitializing: nil},
-				"annotations":       {v1alpha1.AnnotationInitializers: nil},
-				"deletionTimestamp": nil,
-			},
-			"status": {"conditions": nil},
-		},
-	}
+	updatedFields   = fieldsOfBoth(stateFields())
+	lockedFields    = fieldsOfBoth(webhooks.Fields{fieldMetadata: {"labels": nil, "annotations": nil}})
+	conditionFields = fieldsOfBoth(webhooks.Fields{
+		fieldMetadata: stateFields()[fieldMetadata], "status": {"conditions": nil},
+	})
 )
+
+func fieldsOfBoth(fields webhooks.Fields) webhooks.Fields {
+	return webhooks.Fields{"object": fields, "oldObject": fields}
+}
 
 func stateFields() webhooks.Fields {
 	annotations := webhooks.Fields{}
 	for _, key := range initialization.StateAnnotations {
 		annotations[key] = nil
 	}
-	return webhooks.Fields{"metadata": {
+	return webhooks.Fields{fieldMetadata: {
 		"labels": {v1alpha1.LabelInitializing: nil}, "annotations": annotations, "deletionTimestamp": nil,
 	}}
 }

@@ -240,9 +240,13 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			expectRestored(older)
 		}
 		By("a removal of other finalizers with only a name")
-		framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name, "test.example.com/a", "test.example.com/b")
-		DeferCleanup(func(ctx context.Context) { framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name) })
+		framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name,
+			corev1.FinalizerKubernetes, "test.example.com/a", "test.example.com/b")
 		Expect(cluster.Admin.Delete(ctx, namespace.DeepCopy())).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name) })
+		Eventually(func(g Gomega) { // Otherwise, the content would be orphaned.
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Spec.Finalizers).To(HaveLen(2))
+		}).WithContext(ctx).Should(Succeed())
 		clientset, err := kubernetes.NewForConfig(cluster.Admin.Config)
 		Expect(err).NotTo(HaveOccurred())
 		finalized, err := clientset.CoreV1().Namespaces().Finalize(ctx, &corev1.Namespace{
