@@ -27,10 +27,10 @@ const Name = "nslifecycle-" + internalv1alpha1.PolicyConfinedInitializers
 // Subjects maps the user names of the confined subjects to the sorted names of their initializers.
 type Subjects map[string][]string
 
-// Compute returns the confined subjects of initializers: ServiceAccounts that are confined by at least one initializer. It
-// does not rely on the validation of configurations: the set can contain others, from an earlier version or because of
-// a stolen token. ServiceAccounts in the system namespace are not confined, because one of them applies and deletes the
-// policy, and neither are those in kube-system, which are components of Kubernetes.
+// Compute returns the confined subjects of initializers: ServiceAccounts that are confined by at least one initializer.
+// It does not rely on the validation of configurations: the set can contain others, from an earlier version or because
+// of a stolen token. ServiceAccounts in the system namespace are not confined, because one of them applies and deletes
+// the policy, and neither are those in kube-system, which are components of Kubernetes.
 func Compute(effective []internalv1alpha1.EffectiveInitializer, systemNamespace string) Subjects {
 	all, confined := Subjects{}, Subjects{}
 	for _, initializer := range effective {
@@ -59,8 +59,8 @@ func Compute(effective []internalv1alpha1.EffectiveInitializer, systemNamespace 
 // Size returns the length of the longest expression with the subjects.
 func (s Subjects) Size() int { return len(s.initializers()) }
 
-// isConfined returns a CEL expression that selects the requests of the subjects, except those that the expression in the
-// manifest exempts. The API server evaluates a list of constants as a set.
+// isConfined returns a CEL expression that selects the requests of the subjects, except those that the expression in
+// the manifest exempts. The API server evaluates a list of constants as a set.
 func (s Subjects) isConfined(exemption string) string {
 	return "request.userInfo.username in " + quote(slices.Sorted(maps.Keys(s))) + " && " + exemption
 }

@@ -1,8 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parts names the ServiceAccounts of the parts of the operator. It is the only source of these names for policies
-// and code that exempt or limit the operator: with one of several names, a part would be treated as another user.
+// Package parts names the ServiceAccounts of the parts of the operator. It is the only source of these names for
+// policies and code that exempt or limit the operator: with one of several names, a part would be treated as another
+// user.
 package parts
 
 import (
@@ -22,8 +23,8 @@ const (
 // Accounts returns the names of the ServiceAccounts of all parts.
 func Accounts() []string { return []string{ControllerManager, Admission, Finalization} }
 
-// Users returns the user names of all parts, sorted. self is the user name of the calling part: outside the cluster, the
-// operator can run as any user.
+// Users returns the user names of all parts, sorted. self is the user name of the calling part: outside the cluster,
+// the operator can run as any user.
 func Users(systemNamespace, self string) []string {
 	users := []string{self}
 	for _, account := range Accounts() {

@@ -218,8 +218,8 @@ func MissingLimits(ctx context.Context, reader client.Reader) (string, error) {
 	return "", err
 }
 
-// warning returns the end of a message about missing policies for the templates and the confined subjects in the set, and
-// for the operator, or "" if there are none.
+// warning returns the end of a message about missing policies for the templates and the confined subjects in the set,
+// and for the operator, or "" if there are none.
 func (i installed) warning(set *internalv1alpha1.NamespaceInitializerSet) string {
 	warning := ""
 	if missing := i.missing(forTemplates()); len(set.Templates) > 0 && len(missing) > 0 {

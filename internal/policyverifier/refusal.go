@@ -25,7 +25,8 @@ func IsRefusal(err error) bool {
 // denial matches the start of each cause that the API server returns if an admission policy denies a request, or cannot
 // be evaluated. No field contains the name of the policy. What follows is the text of the policy, which can contain
 // the name of another one.
-var denial = regexp.MustCompile(`^(ValidatingAdmissionPolicy|policy) ['"]([^'"]+)['"] (with binding '[^']*' )?denied request: `)
+var denial = regexp.MustCompile(
+	`^(ValidatingAdmissionPolicy|policy) ['"]([^'"]+)['"] (with binding '[^']*' )?denied request: `)
 
 // denials returns the kinds, if known, and the names of the policies that denied a request.
 func denials(refusal error) (denied []policy) {

@@ -34,8 +34,8 @@ const (
 	WebhooksTimeOut
 )
 
-// isServed reports whether the server of the webhooks answers. A validating policy refuses only what all mutating webhooks
-// have admitted.
+// isServed reports whether the server of the webhooks answers. A validating policy refuses only what all mutating
+// webhooks have admitted.
 func (v *Verifier) isServed(ctx context.Context) (bool, error) {
 	_, refusal, err := dryRun(ctx, v.Client, webhookProbePrefix, nil)
 	return err == nil && (refusal == nil || slices.ContainsFunc(denials(refusal),
