@@ -396,6 +396,8 @@ const (
 	ReasonQuotaNotCounted = "QuotaNotCounted"
 	// ReasonPermissionsNotGranted: the API server does not grant the permissions of the RoleBinding yet.
 	ReasonPermissionsNotGranted = "PermissionsNotGranted"
+	// ReasonRoleNotFound: the role to which the RoleBinding refers does not exist.
+	ReasonRoleNotFound = "RoleNotFound"
 	// ReasonWatchNotSynced: the operator cannot list the objects of a kind, or the source of a copy.
 	ReasonWatchNotSynced = "WatchNotSynced"
 	// ReasonNotSelected: the labels of a new Namespace have changed, and the template may still select it again.
