@@ -386,6 +386,8 @@ const (
 	ReasonApplyFailed = "ApplyFailed"
 	// ReasonFieldImmutable: the API server does not permit the change of the existing object.
 	ReasonFieldImmutable = "FieldImmutable"
+	// ReasonFieldsDiffer: admission or the API server changes fields that the operator has applied.
+	ReasonFieldsDiffer = "FieldsDiffer"
 	// ReasonNotRecorded: the API server rejects the record of the objects in AnnotationAppliedTemplates.
 	ReasonNotRecorded = "NotRecorded"
 	// ReasonObjectRetained: the operator does not delete an adopted object.

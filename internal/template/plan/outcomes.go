@@ -32,9 +32,7 @@ func Tracked(outcomes []Outcome) []Outcome {
 		kept[i].Problems = slices.Clone(problems[:maxTracked])
 		decisive := decisiveProblem(problems)
 		if decisive < 0 { // A rollout does not wait for an incomplete Namespace.
-			decisive = slices.IndexFunc(problems, func(problem template.Problem) bool {
-				return problem.Reason != v1alpha1.ReasonClaimedByTemplate
-			})
+			decisive = slices.IndexFunc(problems, func(problem template.Problem) bool { return !problem.LeavesObject() })
 		}
 		if decisive >= maxTracked {
 			kept[i].Problems[maxTracked-1] = problems[decisive]
