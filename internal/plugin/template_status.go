@@ -17,12 +17,15 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
 // maxOutdated is the number of namespaces whose names are printed.
 const maxOutdated = 5
+
+const msgRetainedUnread = "There might be more objects that the operator does not delete"
 
 type templateStatusOptions struct {
 	*session
@@ -39,6 +42,8 @@ type templateStatus struct {
 	Late []string `json:"late"`
 	// NearlySelected are the namespaces that the template would select without a typing error in a label.
 	NearlySelected []nearlySelected `json:"nearlySelected"`
+	// Retained are the objects that the template no longer contains, and that the operator does not delete.
+	Retained []templates.RetainedObject `json:"retained,omitempty"`
 }
 
 // nearlySelected is a namespace that a template nearly selects.
@@ -52,8 +57,8 @@ func newTemplateStatusCommand(session *session) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status NAME",
 		Short: "Show the state of a NamespaceTemplate",
-		Long: `Show the conditions of a NamespaceTemplate, its first failures, and the namespaces that do
-not contain its revision.
+		Long: `Show the conditions of a NamespaceTemplate, its first failures, the namespaces that do not
+contain its revision, and the objects that it no longer contains, but that remain.
 
 Exit status: 0 the operator can apply the template, 3 the template is invalid or unauthorized
 or has failures, 1 error.`,
@@ -91,6 +96,10 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 	if namespaces, err := o.templateNamespaces(ctx, ""); err != nil {
 		o.warnf("%v", err)
 	} else {
+		var unread []string
+		if status.Retained, unread = o.retainedObjects(ctx, name, namespaces...); len(unread) > 0 {
+			o.warnEach(msgRetainedUnread, unread)
+		}
 		for i := range namespaces {
 			namespace := &namespaces[i]
 			state, err := template.ParseState(namespace)
@@ -158,6 +167,11 @@ func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status
 		nearly = append(nearly, fmt.Sprintf("%s (%s)", one.Namespace, one.Reason))
 	}
 	writeNames(&text, "Nearly selected: %s", nearly, width)
+	retained := make([]string, 0, len(status.Retained))
+	for _, one := range status.Retained {
+		retained = append(retained, fmt.Sprintf("%s in %s", one, one.Namespace))
+	}
+	writeNames(&text, "No longer contained, but not deleted: %s", retained, width)
 	writeFailures(&text, status.Failures, width)
 	_, err := o.Out.Write(text.Bytes())
 	return err
