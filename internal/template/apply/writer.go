@@ -254,12 +254,16 @@ func (w *Writer) apply(ctx context.Context, target target, isForced, isDryRun bo
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	var code int
-	body, err := prepared.raw.Patch(types.ApplyPatchType).AbsPath(prepared.path()...).
+	result := prepared.raw.Patch(types.ApplyPatchType).AbsPath(prepared.path()...).
 		SetHeader("Accept", runtime.ContentTypeJSON).
 		SpecificallyVersionedParams(&options, metav1.ParameterCodec, metav1.Unversioned).Body(prepared.body).
-		Do(ctx).StatusCode(&code).Raw()
-	if err != nil {
+		Do(ctx).StatusCode(&code)
+	if err := result.Error(); err != nil { // Raw would return the error without the details in the response.
 		w.resetIfUnserved(err)
+		return applied{}, err
+	}
+	body, err := result.Raw()
+	if err != nil {
 		return applied{}, err
 	}
 	response, content := &metav1.PartialObjectMetadata{}, &unstructured.Unstructured{}

@@ -45,7 +45,9 @@ func (p *Pass) MustCompare(object *Object) bool {
 
 // Compared stores the fields in which an object differs from the template after the template was applied.
 func (p *Pass) Compared(object *Object, fields []string) {
-	if object.Recorded.IsDifferent = len(fields) > 0; !object.Recorded.IsDifferent {
+	recorded := *object.Recorded // The state of the Namespace before the pass contains the original.
+	recorded.IsDifferent = len(fields) > 0
+	if object.Recorded = &recorded; !recorded.IsDifferent {
 		delete(p.Memory.Differences, object.Key())
 		return
 	}
