@@ -219,7 +219,7 @@ func (e *explainer) explain(ctx context.Context, collector *collect.Collector, n
 }
 
 const (
-	msgDegraded = "the namespace is initialized, but does not contain all objects of its templates"
+	msgDegraded = "the namespace is initialized, but its objects are not all as its templates specify"
 	msgUnknown  = "the namespace is initialized, but it is not known whether it contains all objects of its templates"
 )
 
