@@ -320,7 +320,8 @@ func explanationText(result *explanation, screen printer.Screen) string {
 	}
 	for _, one := range result.Retained {
 		related.Children = append(related.Children, printer.Branch{
-			Label: "Not deleted", Text: fmt.Sprintf("%s, which template %s no longer contains", one, one.Template), Paint: screen.Colors.Yellow,
+			Label: "Not deleted", Paint: screen.Colors.Yellow,
+			Text: fmt.Sprintf("%s, which template %s no longer contains", one, one.Template),
 		})
 	}
 	for _, tree := range []printer.Branch{

@@ -82,8 +82,8 @@ func (p Problem) IsConflict() bool {
 		p.Reason == v1alpha1.ReasonAlreadyExists || p.Reason == v1alpha1.ReasonFieldsDiffer
 }
 
-// LeavesObject reports whether the Namespace contains the object in spite of the problem: another template applies it, or
-// the API server has changed it.
+// LeavesObject reports whether the Namespace contains the object in spite of the problem: another template applies it,
+// or the API server has changed it.
 func (p Problem) LeavesObject() bool {
 	return p.Reason == v1alpha1.ReasonClaimedByTemplate || p.Reason == v1alpha1.ReasonFieldsDiffer
 }

@@ -5,11 +5,13 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -58,7 +60,8 @@ func (p *pass) disown(
 	case err != nil:
 		return err
 	}
-	managers, err := plan.Disown(found.ManagedFields, preview.GetManagedFields(), target.template.Name, own.Recorded == nil)
+	managers, err := plan.Disown(
+		found.ManagedFields, preview.GetManagedFields(), target.template.Name, own.Recorded == nil)
 	if err != nil || managers == nil {
 		return err
 	}
@@ -67,6 +70,39 @@ func (p *pass) disown(
 		return fmt.Errorf("%w: %w", plan.ErrUnconfirmed, err)
 	}
 	return err
+}
+
+// setManagers replaces the managedFields of an object, if it exists; in any version if resourceVersion is empty. It
+// returns the new version.
+func (w *Writer) setManagers(
+	ctx context.Context, target target, managers []metav1.ManagedFieldsEntry, resourceVersion string,
+) (string, error) {
+	prepared, err := w.prepare(target)
+	if err != nil {
+		return "", err
+	}
+	if len(managers) == 0 { // The API server ignores an empty list.
+		managers = []metav1.ManagedFieldsEntry{{}}
+	}
+	changes := map[string]any{"managedFields": managers}
+	if resourceVersion != "" {
+		changes["resourceVersion"] = resourceVersion
+	}
+	body, err := json.Marshal(map[string]any{"metadata": changes})
+	if err != nil {
+		return "", fmt.Errorf("failed to encode the managedFields of %s %q: %w",
+			target.manifest.GetKind(), target.manifest.GetName(), err)
+	}
+	response, err := prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
+		Patch(ctx, prepared.name, types.MergePatchType, body, metav1.PatchOptions{})
+	switch {
+	case nsobject.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("failed to change the managedFields of %s %q: %w",
+			target.manifest.GetKind(), target.manifest.GetName(), err)
+	}
+	return response.ResourceVersion, nil
 }
 
 // existing returns the metadata of an object in the API server; nil if it does not exist. The ServiceAccounts of

@@ -33,8 +33,8 @@ var roleBindings = rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind()
 // subjects of a RoleBinding at the same time.
 const maxCheckedSubjects = 3
 
-// sampleLifetime is how long the rules of a ClusterRole are assumed not to change, and missingLifetime how long one that
-// does not exist is assumed not to be created.
+// sampleLifetime is how long the rules of a ClusterRole are assumed not to change, and missingLifetime how long a
+// missing one is assumed not to be created.
 const (
 	sampleLifetime  = time.Minute
 	missingLifetime = time.Second
@@ -187,8 +187,8 @@ func (p *pass) checkEffective(ctx context.Context, object *plan.Object) error {
 	return nil
 }
 
-// checkRole returns a problem if an object is a RoleBinding to a ClusterRole that does not exist. Unlike checkEffective,
-// it is for initialized Namespaces, and sends no request for each of them.
+// checkRole returns a problem if an object is a RoleBinding to a ClusterRole that does not exist. It is for initialized
+// Namespaces: it reads a ClusterRole once for all of them.
 func (p *pass) checkRole(ctx context.Context, object *plan.Object) error {
 	kind, _, _ := unstructured.NestedString(object.Manifest.Object, "roleRef", "kind")
 	if object.Key().Kind != roleBindings || kind != kindClusterRole {

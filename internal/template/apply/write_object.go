@@ -162,8 +162,8 @@ func (p *pass) apply(ctx context.Context, target target, revision string, object
 	return nil
 }
 
-// unescaped returns metadata as watches return it: JSON, but not the format of watches, escapes some characters that keys
-// and elements of lists in the managedFields can contain, and the hash of these is recorded.
+// unescaped returns metadata as watches return it. JSON, but not the format of watches, escapes some characters that
+// keys and elements of lists in the managedFields can contain, and the hash of the managedFields is recorded.
 func (p *pass) unescaped(
 	ctx context.Context, target target, metadata *metav1.PartialObjectMetadata,
 ) (*metav1.PartialObjectMetadata, error) {

@@ -321,39 +321,6 @@ func (w *Writer) previewUnchanged(ctx context.Context, target target) (*unstruct
 	return prepared.dryRun(ctx, types.MergePatchType, metav1.PatchOptions{})
 }
 
-// setManagers replaces the managedFields of an object, if it exists; in any version if resourceVersion is empty. It
-// returns the new version.
-func (w *Writer) setManagers(
-	ctx context.Context, target target, managers []metav1.ManagedFieldsEntry, resourceVersion string,
-) (string, error) {
-	prepared, err := w.prepare(target)
-	if err != nil {
-		return "", err
-	}
-	if len(managers) == 0 { // The API server ignores an empty list.
-		managers = []metav1.ManagedFieldsEntry{{}}
-	}
-	metadata := map[string]any{"managedFields": managers}
-	if resourceVersion != "" {
-		metadata["resourceVersion"] = resourceVersion
-	}
-	body, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return "", fmt.Errorf("failed to encode the managedFields of %s %q: %w",
-			target.manifest.GetKind(), target.manifest.GetName(), err)
-	}
-	response, err := prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
-		Patch(ctx, prepared.name, types.MergePatchType, body, metav1.PatchOptions{})
-	switch {
-	case nsobject.IsNotFound(err):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("failed to change the managedFields of %s %q: %w",
-			target.manifest.GetKind(), target.manifest.GetName(), err)
-	}
-	return response.ResourceVersion, nil
-}
-
 func (r request) dryRun(
 	ctx context.Context, patch types.PatchType, options metav1.PatchOptions,
 ) (*unstructured.Unstructured, error) {

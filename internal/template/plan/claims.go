@@ -21,7 +21,8 @@ import (
 // HasSharedFields reports whether another client also claims fields that a template has set. It ignores the status, and
 // objects with too many field managers, whose claims are removed anyway.
 func HasSharedFields(entries []metav1.ManagedFieldsEntry) bool {
-	if IsCrowded(entries) || !slices.ContainsFunc(entries, isTemplateClaim) || !slices.ContainsFunc(entries, isOtherClaim) {
+	if IsCrowded(entries) || !slices.ContainsFunc(entries, isTemplateClaim) ||
+		!slices.ContainsFunc(entries, isOtherClaim) {
 		return false
 	}
 	claimed := claims(entries, isTemplateClaim)
@@ -30,9 +31,9 @@ func HasSharedFields(entries []metav1.ManagedFieldsEntry) bool {
 	})
 }
 
-// Disown returns the managedFields of an object without the claims of other clients to the fields that a template drops:
-// those that it has set, but does not set when it is applied. An object that is new to the template moves to it from
-// other templates, whose fields it drops, too. Disown returns nil if no other client claims such a field.
+// Disown returns the managedFields of an object without the claims of other clients to the fields that a template
+// drops: those that it has set, but does not set when it is applied. An object that is new to the template moves to it
+// from other templates, whose fields it drops, too. Disown returns nil if no other client claims such a field.
 func Disown(
 	entries, applied []metav1.ManagedFieldsEntry, templateName string, isNew bool,
 ) ([]metav1.ManagedFieldsEntry, error) {

@@ -69,9 +69,9 @@ func (p *Pass) ReportDifference(selected *Selected, object *Object) {
 		fields += fmt.Sprintf(", and %d more", more)
 	}
 	p.Retry(known.at.Add(compareInterval).Sub(p.Now))
-	selected.AddProblem(object.Name, template.Problemf(v1alpha1.ReasonFieldsDiffer, "%s %q differs from the template in %s, "+
-		"because the API server, a mutating admission policy or a webhook changes what the operator applies",
-		object.Manifest.GetKind(), object.Manifest.GetName(), fields))
+	selected.AddProblem(object.Name, template.Problemf(v1alpha1.ReasonFieldsDiffer,
+		"%s %q differs from the template in %s, because the API server, a mutating admission policy or a webhook changes "+
+			"what the operator applies", object.Manifest.GetKind(), object.Manifest.GetName(), fields))
 }
 
 // Differences returns the fields of a manifest, sorted, that an object does not contain with the same meaning. The
