@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -100,25 +101,7 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 		if status.Retained, unread = o.retainedObjects(ctx, name, namespaces...); len(unread) > 0 {
 			o.warnEach(msgRetainedUnread, unread)
 		}
-		for i := range namespaces {
-			namespace := &namespaces[i]
-			state, err := template.ParseState(namespace)
-			if err != nil && template.Selects(object, namespace) ||
-				err == nil && template.IsOutdated(object, namespace, state, object.Status.UpdateRevision) {
-				status.Outdated = append(status.Outdated, namespace.Name)
-			}
-			if err != nil {
-				continue
-			}
-			switch match := template.ComputeMatch(object, namespace, state, all); match.Result {
-			case template.MatchNotApplied:
-				status.Late = append(status.Late, namespace.Name)
-			case template.MatchNearlySelected:
-				status.NearlySelected = append(status.NearlySelected, nearlySelected{namespace.Name, match.Reason})
-			}
-		}
-		slices.Sort(status.Outdated)
-		slices.Sort(status.Late)
+		status.addNamespaces(object, namespaces, all)
 	}
 	if o.output.IsStructured() {
 		err = o.output.Print(o.Out, "TemplateStatus", status)
@@ -129,6 +112,31 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 		err = &StatusError{Code: ExitBlocked}
 	}
 	return err
+}
+
+// addNamespaces adds the namespaces that do not contain the latest revision of a template, or nearly get it.
+func (s *templateStatus) addNamespaces(
+	object *v1alpha1.NamespaceTemplate, namespaces []corev1.Namespace, all []v1alpha1.NamespaceTemplate,
+) {
+	for i := range namespaces {
+		namespace := &namespaces[i]
+		state, err := template.ParseState(namespace)
+		if err != nil && template.Selects(object, namespace) ||
+			err == nil && template.IsOutdated(object, namespace, state, object.Status.UpdateRevision) {
+			s.Outdated = append(s.Outdated, namespace.Name)
+		}
+		if err != nil {
+			continue
+		}
+		switch match := template.ComputeMatch(object, namespace, state, all); match.Result {
+		case template.MatchNotApplied:
+			s.Late = append(s.Late, namespace.Name)
+		case template.MatchNearlySelected:
+			s.NearlySelected = append(s.NearlySelected, nearlySelected{namespace.Name, match.Reason})
+		}
+	}
+	slices.Sort(s.Outdated)
+	slices.Sort(s.Late)
 }
 
 // isBlocked reports whether a user must act.

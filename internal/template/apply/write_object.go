@@ -113,25 +113,14 @@ func (p *pass) hasChanged(ctx context.Context, target target, object *plan.Objec
 
 // apply applies an object, unless other clients keep changing it. The revision is that of the template.
 func (p *pass) apply(ctx context.Context, target target, revision string, object *plan.Object) error {
-	key, own, adopt := object.Key(), object.Own, target.template.Spec.Sync.AdoptionPolicy
+	key, own := object.Key(), object.Own
 	wasChanged := object.Action == plan.ActionRestore && !p.Memory.Rounds.IsUnrecorded(key, own.Recorded, own.Current)
 	if wasChanged {
 		if err := p.checkRounds(ctx, target, own.Current); err != nil {
 			return err
 		}
 	}
-	if err := p.resolveExisting(ctx, &target, object); err != nil {
-		return err
-	}
-	response, err := p.Writer.apply(ctx, target, plan.IsForced(object.Action, adopt), false)
-	switch {
-	case apierrors.IsInvalid(err):
-		response, err = p.replace(ctx, target, revision, own, err)
-	case target.resourceVersion != "" && nsobject.IsConflict(err):
-		return fmt.Errorf("%w: %w", plan.ErrUnconfirmed, err)
-	case object.Action == plan.ActionCreate && adopt == v1alpha1.AdoptIfEqual && nsobject.IsConflict(err):
-		response, err = p.adoptEqual(ctx, target, err)
-	}
+	response, err := p.send(ctx, target, revision, object)
 	if err != nil {
 		return err
 	}
@@ -160,6 +149,24 @@ func (p *pass) apply(ctx context.Context, target target, revision string, object
 	p.Compared(object, response.different)
 	object.Own.Current = current
 	return nil
+}
+
+// send applies, adopts or replaces an object.
+func (p *pass) send(ctx context.Context, target target, revision string, object *plan.Object) (applied, error) {
+	if err := p.resolveExisting(ctx, &target, object); err != nil {
+		return applied{}, err
+	}
+	adopt := target.template.Spec.Sync.AdoptionPolicy
+	response, err := p.Writer.apply(ctx, target, plan.IsForced(object.Action, adopt), false)
+	switch {
+	case apierrors.IsInvalid(err):
+		return p.replace(ctx, target, revision, object.Own, err)
+	case target.resourceVersion != "" && nsobject.IsConflict(err):
+		return applied{}, fmt.Errorf("%w: %w", plan.ErrUnconfirmed, err)
+	case object.Action == plan.ActionCreate && adopt == v1alpha1.AdoptIfEqual && nsobject.IsConflict(err):
+		return p.adoptEqual(ctx, target, err)
+	}
+	return response, err
 }
 
 // unescaped returns metadata as watches return it. JSON, but not the format of watches, escapes some characters that
