@@ -393,6 +393,8 @@ const (
 	ReasonApplyFailed = "ApplyFailed"
 	// ReasonFieldImmutable: the API server does not permit the change of the existing object.
 	ReasonFieldImmutable = "FieldImmutable"
+	// ReasonFieldsDiffer: admission or the API server changes fields that the operator has applied.
+	ReasonFieldsDiffer = "FieldsDiffer"
 	// ReasonNotRecorded: the API server rejects the record of the objects in AnnotationAppliedTemplates.
 	ReasonNotRecorded = "NotRecorded"
 	// ReasonObjectRetained: the operator does not delete an adopted object.
@@ -403,6 +405,8 @@ const (
 	ReasonQuotaNotCounted = "QuotaNotCounted"
 	// ReasonPermissionsNotGranted: the API server does not grant the permissions of the RoleBinding yet.
 	ReasonPermissionsNotGranted = "PermissionsNotGranted"
+	// ReasonRoleNotFound: the role to which the RoleBinding refers does not exist.
+	ReasonRoleNotFound = "RoleNotFound"
 	// ReasonWatchNotSynced: the operator cannot list the objects of a kind, or the source of a copy.
 	ReasonWatchNotSynced = "WatchNotSynced"
 	// ReasonNotSelected: the labels of a new Namespace have changed, and the template may still select it again.

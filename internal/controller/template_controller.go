@@ -45,11 +45,12 @@ const (
 	// templateStatusInterval is the minimum time between two updates of the counts of a template.
 	templateStatusInterval = 500 * time.Millisecond
 	// reviewInterval is how often permissions are reviewed again, and incompleteReviewInterval how often if
-	// some are missing. RBAC objects are not watched.
-	reviewInterval           = 10 * time.Minute
+	// some are missing. RBAC objects are not watched. Together with how long the Authorizer remembers an allowed request,
+	// it is less than a minute.
+	reviewInterval           = 40 * time.Second
 	incompleteReviewInterval = 5 * time.Second
-	// forbiddenReviewInterval is how often they are reviewed again while an object is forbidden in a Namespace,
-	// for example because permissions were revoked.
+	// forbiddenReviewInterval is how often they are reviewed again while an object is forbidden in a Namespace, for
+	// example by an admission policy. The first time, they are reviewed at once, because permissions can be revoked.
 	forbiddenReviewInterval = 30 * time.Second
 )
 
@@ -84,9 +85,11 @@ type review struct {
 	authorized metav1.ConditionStatus
 	message    string
 	// unserved are the kinds in the template that the API server does not serve.
-	unserved   []string
-	generation int64
-	at         time.Time
+	unserved []string
+	// isForbidden is true if an object was forbidden in a Namespace.
+	isForbidden bool
+	generation  int64
+	at          time.Time
 }
 
 // observedGeneration is a generation of a template.
@@ -225,10 +228,13 @@ func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.
 func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.NamespaceTemplate) review {
 	interval := reviewInterval
 	last, ok := r.reviews[current.UID]
-	isForbidden := last.authorized == metav1.ConditionTrue && slices.ContainsFunc(current.Status.Failures,
+	failures := r.Records.Summary(current.Name, current.Status.UpdateRevision).Failures
+	isForbidden := slices.ContainsFunc(failures,
 		func(failure v1alpha1.TemplateFailure) bool { return failure.Reason == v1alpha1.ReasonForbidden })
 	switch {
-	case isForbidden:
+	case isForbidden && !last.isForbidden:
+		interval = 0
+	case last.authorized == metav1.ConditionTrue && isForbidden:
 		interval = forbiddenReviewInterval
 	case last.authorized != metav1.ConditionTrue:
 		interval = incompleteReviewInterval
@@ -240,7 +246,7 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 	}
 	access := r.Authorizer.Check(ctx, current, isForbidden || last.generation != current.Generation)
 	now := review{
-		authorized: access.Status(), message: access.Message(current.Name), unserved: unserved,
+		authorized: access.Status(), message: access.Message(current.Name), unserved: unserved, isForbidden: isForbidden,
 		generation: current.Generation, at: r.Clock.Now(),
 	}
 	if r.reviews == nil {

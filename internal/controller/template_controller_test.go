@@ -452,6 +452,40 @@ func TestCountOutdated(t *testing.T) {
 	}
 }
 
+func TestReviewIsRepeated(t *testing.T) {
+	forbidden := plan.Outcome{
+		Template: "team", UID: "team-uid", Problems: []template.Problem{{Template: "team", Reason: v1alpha1.ReasonForbidden}},
+	}
+	for name, test := range map[string]struct {
+		// elapsed is the time from the review, after which the right was revoked, to the next one.
+		elapsed time.Duration
+		outcome plan.Outcome
+		want    metav1.ConditionStatus
+	}{
+		"not at once":                          {elapsed: time.Second, want: metav1.ConditionTrue},
+		"after the interval":                   {elapsed: reviewInterval, want: metav1.ConditionFalse},
+		"at once after the refusal of a write": {elapsed: time.Second, outcome: forbidden, want: metav1.ConditionFalse},
+		"not at once after another failed write": {
+			elapsed: time.Second, want: metav1.ConditionTrue,
+			outcome: plan.Outcome{Template: "team", UID: "team-uid", Problems: []template.Problem{{Reason: v1alpha1.ReasonApplyFailed}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, server, current := NewWithT(t), &templateServer{}, teamTemplate()
+			reconciler := server.reconciler(current)
+			g.Expect(reconciler.review(t.Context(), current).authorized).To(Equal(metav1.ConditionTrue))
+			server.isDenied = true
+			if test.outcome.Template != "" {
+				record := reconciler.Records.Begin(namespaceOf("").Obj())
+				reconciler.Records.Report(record, plan.Result{Templates: []plan.Outcome{test.outcome}})
+			}
+			clock := clocktesting.NewFakePassiveClock(now.Add(test.elapsed))
+			reconciler.Clock, reconciler.Authorizer.Clock = clock, clock
+			g.Expect(reconciler.review(t.Context(), current).authorized).To(Equal(test.want))
+		})
+	}
+}
+
 // What new Namespaces and new labels change later does not make a template unprocessed again.
 func TestObserveGenerations(t *testing.T) {
 	g, current := NewWithT(t), teamTemplate()

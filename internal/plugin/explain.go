@@ -50,7 +50,8 @@ were removed by force. A namespace that makes progress has no findings.
 
 Unless the namespace is terminating, the command also prints for each NamespaceTemplate whether
 it selects the namespace or would without a typing error in a label, why it is not applied, the
-revision that the namespace contains, failures and conflicts. It also prints when the operator will
+revision that the namespace contains, failures, conflicts, and objects that templates no longer
+contain, but that remain. It also prints when the operator will
 delete the namespace.
 
 The command changes nothing. Without NAME, it explains the namespace of the current context.
@@ -177,6 +178,9 @@ type explanation struct {
 	Deletion []string `json:"deletion,omitempty"`
 	// UnusedSettings are sentences about parameters and a label with which the namespace chooses nothing.
 	UnusedSettings []string `json:"unusedSettings,omitempty"`
+	// Retained are the objects that no template contains any more, and that the operator does not delete. With several
+	// namespaces, they are not searched for.
+	Retained []templates.RetainedObject `json:"retained,omitempty"`
 }
 
 // explain diagnoses a namespace and adds its templates.
@@ -199,6 +203,11 @@ func (e *explainer) explain(ctx context.Context, collector *collect.Collector, n
 		result.Deletion = append(timeoutTexts(facts, relations, result.Templates), policies.texts(ctx, facts.Namespace)...)
 		result.Unread = slices.Concat(result.Unread, relations.unread, policies.unread)
 	}
+	if result.State == diagnosis.StateInitialized && relations.isServed && !e.options.all {
+		var unread []string
+		result.Retained, unread = e.retainedObjects(ctx, "", *facts.Namespace)
+		result.Unread = append(result.Unread, unread...)
+	}
 	switch {
 	case result.Result != diagnosis.Healthy:
 	case isFailing(result.Templates):
@@ -210,7 +219,7 @@ func (e *explainer) explain(ctx context.Context, collector *collect.Collector, n
 }
 
 const (
-	msgDegraded = "the namespace is initialized, but does not contain all objects of its templates"
+	msgDegraded = "the namespace is initialized, but its objects are not all as its templates specify"
 	msgUnknown  = "the namespace is initialized, but it is not known whether it contains all objects of its templates"
 )
 
@@ -308,6 +317,12 @@ func explanationText(result *explanation, screen printer.Screen) string {
 	related := printer.Branch{Label: "Templates", Children: relationBranches(result.Templates, screen.Colors)}
 	for _, unused := range result.UnusedSettings {
 		related.Children = append(related.Children, printer.Branch{Text: unused, Paint: screen.Colors.Yellow})
+	}
+	for _, one := range result.Retained {
+		related.Children = append(related.Children, printer.Branch{
+			Label: "Not deleted", Paint: screen.Colors.Yellow,
+			Text: fmt.Sprintf("%s, which template %s no longer contains", one, one.Template),
+		})
 	}
 	for _, tree := range []printer.Branch{
 		textBranch("Waiting for", result.WaitsFor), textBranch("Deletion", result.Deletion), related,

@@ -45,7 +45,8 @@ With NAME, show what the operator must still change.
 The command compares the rendered objects with what each namespace records, as the operator
 does. Changes by other clients are not included. For the first namespaces of each kind of
 change, or all with --all, it applies the objects as a server-side dry run with your own
-permissions, and prints the fields that differ in the cluster. Where a dry run is not
+permissions, and prints the fields that differ in the cluster: whether an object that exists
+is adopted, adopted and changed, or refused. Where a dry run is not
 possible, it prints the fields that differ between the two templates instead. An object that
 fails in all namespaces that were tried is likely to fail in the others.
 
@@ -186,14 +187,15 @@ const (
 func printComparison(out io.Writer, result *templates.Comparison, examples []*templates.NamespaceChange) error {
 	var text bytes.Buffer
 	writeRevisions(&text, result)
-	table := printer.NewTable("", "Unchanged", "Changed", "Created", "Deleted", "Failed")
+	table := printer.NewTable("", "Unchanged", "Changed", "Replaced", "Created", "Adopted", "Deleted", "Failed")
 	for _, row := range []struct {
 		title  string
 		counts map[templates.Change]int
 	}{{"Namespaces", result.Namespaces}, {"Objects", result.Objects}} {
 		printer.AddRow(table,
-			row.title, row.counts[templates.Unchanged], row.counts[templates.Changed], row.counts[templates.Created],
-			row.counts[templates.Deleted], row.counts[templates.Failed])
+			row.title, row.counts[templates.Unchanged], row.counts[templates.Changed], row.counts[templates.Replaced],
+			row.counts[templates.Created], row.counts[templates.Adopted], row.counts[templates.Deleted],
+			row.counts[templates.Failed])
 	}
 	if err := printer.NewTablePrinter(&text, false, false).Print(table); err != nil {
 		return err
@@ -313,7 +315,7 @@ func writeIndented(text *bytes.Buffer, indent, message string, width int) {
 
 func sign(change templates.Change, colors printer.Palette) string {
 	switch change {
-	case templates.Created:
+	case templates.Created, templates.Adopted:
 		return colors.Green("+")
 	case templates.Deleted:
 		return colors.Red("-")

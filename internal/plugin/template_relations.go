@@ -25,6 +25,8 @@ const maxNotSelected = 3
 type relationReader struct {
 	all      []v1alpha1.NamespaceTemplate
 	isExempt func(name string) bool
+	// isServed is false if the API server serves no templates.
+	isServed bool
 	// unread is why the templates cannot be read; empty if they can, or if the API server does not serve them.
 	unread []string
 }
@@ -35,12 +37,14 @@ func (s *session) readRelations(ctx context.Context) (*relationReader, error) {
 		return nil, err
 	}
 	relations := &relationReader{isExempt: func(string) bool { return false }}
-	switch relations.all, err = reader.list(ctx); {
+	relations.all, err = reader.list(ctx)
+	relations.isServed = !errors.Is(err, errTemplatesNotServed)
+	switch {
 	case err == nil:
 		if len(relations.all) > 0 {
 			relations.isExempt = s.isExempt(ctx)
 		}
-	case !errors.Is(err, errTemplatesNotServed):
+	case relations.isServed:
 		relations.unread = []string{err.Error()}
 	}
 	return relations, ctx.Err()

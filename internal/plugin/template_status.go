@@ -12,17 +12,21 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
 // maxOutdated is the number of namespaces whose names are printed.
 const maxOutdated = 5
+
+const msgRetainedUnread = "There might be more objects that the operator does not delete"
 
 type templateStatusOptions struct {
 	*session
@@ -39,6 +43,8 @@ type templateStatus struct {
 	Late []string `json:"late"`
 	// NearlySelected are the namespaces that the template would select without a typing error in a label.
 	NearlySelected []nearlySelected `json:"nearlySelected"`
+	// Retained are the objects that the template no longer contains, and that the operator does not delete.
+	Retained []templates.RetainedObject `json:"retained,omitempty"`
 }
 
 // nearlySelected is a namespace that a template nearly selects.
@@ -52,8 +58,8 @@ func newTemplateStatusCommand(session *session) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status NAME",
 		Short: "Show the state of a NamespaceTemplate",
-		Long: `Show the conditions of a NamespaceTemplate, its first failures, and the namespaces that do
-not contain its revision.
+		Long: `Show the conditions of a NamespaceTemplate, its first failures, the namespaces that do not
+contain its revision, and the objects that it no longer contains, but that remain.
 
 Exit status: 0 the operator can apply the template, 3 the template is invalid or unauthorized
 or has failures, 1 error.`,
@@ -91,25 +97,11 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 	if namespaces, err := o.templateNamespaces(ctx, ""); err != nil {
 		o.warnf("%v", err)
 	} else {
-		for i := range namespaces {
-			namespace := &namespaces[i]
-			state, err := template.ParseState(namespace)
-			if err != nil && template.Selects(object, namespace) ||
-				err == nil && template.IsOutdated(object, namespace, state, object.Status.UpdateRevision) {
-				status.Outdated = append(status.Outdated, namespace.Name)
-			}
-			if err != nil {
-				continue
-			}
-			switch match := template.ComputeMatch(object, namespace, state, all); match.Result {
-			case template.MatchNotApplied:
-				status.Late = append(status.Late, namespace.Name)
-			case template.MatchNearlySelected:
-				status.NearlySelected = append(status.NearlySelected, nearlySelected{namespace.Name, match.Reason})
-			}
+		var unread []string
+		if status.Retained, unread = o.retainedObjects(ctx, name, namespaces...); len(unread) > 0 {
+			o.warnEach(msgRetainedUnread, unread)
 		}
-		slices.Sort(status.Outdated)
-		slices.Sort(status.Late)
+		status.addNamespaces(object, namespaces, all)
 	}
 	if o.output.IsStructured() {
 		err = o.output.Print(o.Out, "TemplateStatus", status)
@@ -120,6 +112,31 @@ func (o *templateStatusOptions) run(ctx context.Context, name string) error {
 		err = &StatusError{Code: ExitBlocked}
 	}
 	return err
+}
+
+// addNamespaces adds the namespaces that do not contain the latest revision of a template, or nearly get it.
+func (s *templateStatus) addNamespaces(
+	object *v1alpha1.NamespaceTemplate, namespaces []corev1.Namespace, all []v1alpha1.NamespaceTemplate,
+) {
+	for i := range namespaces {
+		namespace := &namespaces[i]
+		state, err := template.ParseState(namespace)
+		if err != nil && template.Selects(object, namespace) ||
+			err == nil && template.IsOutdated(object, namespace, state, object.Status.UpdateRevision) {
+			s.Outdated = append(s.Outdated, namespace.Name)
+		}
+		if err != nil {
+			continue
+		}
+		switch match := template.ComputeMatch(object, namespace, state, all); match.Result {
+		case template.MatchNotApplied:
+			s.Late = append(s.Late, namespace.Name)
+		case template.MatchNearlySelected:
+			s.NearlySelected = append(s.NearlySelected, nearlySelected{namespace.Name, match.Reason})
+		}
+	}
+	slices.Sort(s.Outdated)
+	slices.Sort(s.Late)
 }
 
 // isBlocked reports whether a user must act.
@@ -158,6 +175,11 @@ func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status
 		nearly = append(nearly, fmt.Sprintf("%s (%s)", one.Namespace, one.Reason))
 	}
 	writeNames(&text, "Nearly selected: %s", nearly, width)
+	retained := make([]string, 0, len(status.Retained))
+	for _, one := range status.Retained {
+		retained = append(retained, fmt.Sprintf("%s in %s", one, one.Namespace))
+	}
+	writeNames(&text, "No longer contained, but not deleted: %s", retained, width)
 	writeFailures(&text, status.Failures, width)
 	_, err := o.Out.Write(text.Bytes())
 	return err

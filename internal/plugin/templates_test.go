@@ -175,9 +175,9 @@ func TestPrintComparison(t *testing.T) {
 	g.Expect(printComparison(&out, result, result.Examples(1))).To(Succeed())
 	g.Expect(out.String()).To(Equal(`Template team: revision b replaces a.
 
-             UNCHANGED   CHANGED   CREATED   DELETED   FAILED
-Namespaces   980         15        0         0         1
-Objects      3920        15        0         15        0
+             UNCHANGED   CHANGED   REPLACED   CREATED   ADOPTED   DELETED   FAILED
+Namespaces   980         15        0          0         0         0         1
+Objects      3920        15        0          0         0         15        0
 Tried 1 of 3 namespaces by dry run. The result for the rest is inferred from records.
 Likely to fail, not tried: 4 namespaces with an object that fails wherever it was tried.
 Not included: 2 selected namespaces not created with the template, whose scope is NewNamespaces.

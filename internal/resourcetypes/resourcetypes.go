@@ -109,12 +109,19 @@ type Content struct {
 func List(
 	ctx context.Context, client metadata.Interface, namespace string, types []Type, limit int,
 ) []Content {
+	return ListSelected(ctx, client, namespace, types, "", limit)
+}
+
+// ListSelected is like List for the objects that a label selector matches.
+func ListSelected(
+	ctx context.Context, client metadata.Interface, namespace string, types []Type, labelSelector string, limit int,
+) []Content {
 	all := make([]Content, len(types))
 	group := errgroup.Group{}
 	group.SetLimit(maxConcurrentLists)
 	for i, resourceType := range types {
 		group.Go(func() error {
-			all[i] = listType(ctx, client, namespace, resourceType, limit)
+			all[i] = listType(ctx, client, namespace, resourceType, labelSelector, limit)
 			return nil
 		})
 	}
@@ -128,7 +135,9 @@ func List(
 	return contents
 }
 
-func listType(ctx context.Context, client metadata.Interface, namespace string, resourceType Type, limit int) Content {
+func listType(
+	ctx context.Context, client metadata.Interface, namespace string, resourceType Type, labelSelector string, limit int,
+) Content {
 	content := Content{Type: resourceType}
 	if !resourceType.Can("list") {
 		if resourceType.Can("delete") { // Types that can only be created, such as reviews, have no objects.
@@ -136,7 +145,7 @@ func listType(ctx context.Context, client metadata.Interface, namespace string, 
 		}
 		return content
 	}
-	options := metav1.ListOptions{Limit: pageSize}
+	options := metav1.ListOptions{LabelSelector: labelSelector, Limit: pageSize}
 	for {
 		if limit != Unlimited {
 			options.Limit = int64(min(limit-len(content.Objects), pageSize))
@@ -147,7 +156,7 @@ func listType(ctx context.Context, client metadata.Interface, namespace string, 
 			return content
 		case apierrors.IsResourceExpired(err) && options.Continue != "":
 			// The list took longer than etcd keeps old revisions. Repeat it without pagination.
-			content.Objects, options = nil, metav1.ListOptions{}
+			content.Objects, options = nil, metav1.ListOptions{LabelSelector: labelSelector}
 			limit = Unlimited
 			continue
 		case err != nil:

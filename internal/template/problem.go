@@ -79,7 +79,13 @@ func (p Problem) Remedy() string {
 // retried until the object or the template changes.
 func (p Problem) IsConflict() bool {
 	return p.Reason == v1alpha1.ReasonConflict || p.Reason == v1alpha1.ReasonClaimedByTemplate ||
-		p.Reason == v1alpha1.ReasonAlreadyExists
+		p.Reason == v1alpha1.ReasonAlreadyExists || p.Reason == v1alpha1.ReasonFieldsDiffer
+}
+
+// LeavesObject reports whether the Namespace contains the object in spite of the problem: another template applies it,
+// or the API server has changed it.
+func (p Problem) LeavesObject() bool {
+	return p.Reason == v1alpha1.ReasonClaimedByTemplate || p.Reason == v1alpha1.ReasonFieldsDiffer
 }
 
 // IsLocal reports whether the problem lies in the objects or the size of the metadata of the Namespace, and not in the
@@ -89,12 +95,9 @@ func (p Problem) IsLocal() bool {
 		p.Reason == v1alpha1.ReasonNotRecorded || p.Reason == v1alpha1.ReasonInputTooLarge
 }
 
-// IsIncomplete reports whether problems leave the Namespace without an object. An object that another
-// template contains exists.
+// IsIncomplete reports whether problems leave the Namespace without an object.
 func IsIncomplete(problems []Problem) bool {
-	return slices.ContainsFunc(problems, func(found Problem) bool {
-		return found.Reason != v1alpha1.ReasonClaimedByTemplate
-	})
+	return slices.ContainsFunc(problems, func(found Problem) bool { return !found.LeavesObject() })
 }
 
 // ReasonError is an error with a reason.

@@ -33,9 +33,9 @@ const (
 	// finds other ones with the same hash.
 	uidSize, hashSize = 16, 6
 
-	// markAdopted is the end of the record of an adopted object, and separator separates its parts if it is not binary.
-	// Neither is a character of base64 or of a hash.
-	markAdopted, separator = "~", ":"
+	// markAdopted and markDifferent are the end of the record of such an object, and separator separates its parts if it
+	// is not binary. None is a character of base64 or of a hash.
+	markAdopted, markDifferent, separator = "~", "!", ":"
 )
 
 // entryRecord is an Entry in the annotation. Every watcher of Namespaces receives it, so nothing in it is repeated. The
@@ -157,6 +157,9 @@ func (o ObjectState) encode() string {
 	if o.IsAdopted {
 		text += markAdopted
 	}
+	if o.IsDifferent {
+		text += markDifferent
+	}
 	return text
 }
 
@@ -174,6 +177,7 @@ func decodeObject(kind, name, value string) (ObjectState, error) {
 		group != "" && len(validation.IsDNS1123Subdomain(group)) > 0 {
 		return object, errors.New("it has no valid kind and name")
 	}
+	value, object.IsDifferent = strings.CutSuffix(value, markDifferent)
 	value, object.IsAdopted = strings.CutSuffix(value, markAdopted)
 	if !strings.Contains(value, separator) {
 		packed, err := base64.RawURLEncoding.DecodeString(value)

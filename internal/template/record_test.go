@@ -47,6 +47,9 @@ func TestRecord(t *testing.T) {
 		},
 		"an object":         {State{"team": {Objects: []ObjectState{recordedSecret}}}, recording(encoded)},
 		"an adopted object": {State{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.IsAdopted = true })}}}, recording(encoded + "~")},
+		"an adopted object that differs": {
+			State{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.IsAdopted, o.IsDifferent = true, true })}}}, recording(encoded + "~!"),
+		},
 		"kinds in groups": {
 			State{"team": {Objects: []ObjectState{
 				with(func(o *ObjectState) {

@@ -105,6 +105,8 @@ type ObjectState struct {
 	Fields string
 	// IsAdopted is true if the object existed before the template was applied. It is never deleted.
 	IsAdopted bool
+	// IsDifferent is true if the object differed from the template after it was applied.
+	IsDifferent bool
 }
 
 // Key identifies the object in its Namespace.

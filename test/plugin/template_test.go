@@ -55,15 +55,15 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		By("comparing the template in the cluster")
 		same := user.run(ctx, "template", "diff", settings.Name)
 		Expect(same.code).To(BeZero())
-		Expect(same.stdout).To(MatchRegexp(`Namespaces +3 +0 +0 +0 +0\n`))
-		Expect(same.stdout).To(MatchRegexp(`Objects +6 +0 +0 +0 +0\n`))
+		Expect(same.stdout).To(MatchRegexp(`Namespaces +3 +0 +0 +0 +0 +0 +0\n`))
+		Expect(same.stdout).To(MatchRegexp(`Objects +6 +0 +0 +0 +0 +0 +0\n`))
 
 		By("comparing a template that changes one of the namespaces")
 		settings.Spec.Variables[0].Expression = "params.size == 'l' ? 80 : 4"
 		file := writeTemplate(user, settings)
 		changed := user.run(ctx, "template", "diff", "-f", file)
 		Expect(changed.code).To(BeZero(), changed.stderr)
-		Expect(changed.stdout).To(MatchRegexp(`Namespaces +2 +1 +0 +0 +0\n`))
+		Expect(changed.stdout).To(MatchRegexp(`Namespaces +2 +1 +0 +0 +0 +0 +0\n`))
 		Expect(changed.stdout).To(ContainSubstring("Namespace " + names[1] + ": changed\n"))
 		Expect(changed.stdout).To(ContainSubstring(`data.pods: "40" -> "80"`))
 		Expect(changed.stderr).To(BeEmpty())
@@ -102,7 +102,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(admin.Patch(ctx, applied, patch)).To(Succeed())
 		Eventually(func(g Gomega) {
 			same = user.run(ctx, "template", "diff", settings.Name)
-			g.Expect(same.stdout).To(MatchRegexp(`Namespaces +3 +0 +0 +0 +0\n`))
+			g.Expect(same.stdout).To(MatchRegexp(`Namespaces +3 +0 +0 +0 +0 +0 +0\n`))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(dataOf(Default, ctx, names[1])).To(HaveKeyWithValue("pods", "80"))
 
@@ -211,7 +211,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		tried.Spec.Variables[0].Expression = "8"
 		changed := user.run(ctx, "template", "diff", "-f", writeTemplate(user, tried))
 		Expect(changed.code).To(BeZero())
-		Expect(changed.stdout).To(And(MatchRegexp(`Namespaces +0 +5 +0 +0 +0\n`),
+		Expect(changed.stdout).To(And(MatchRegexp(`Namespaces +0 +5 +0 +0 +0 +0 +0\n`),
 			ContainSubstring("Tried 3 of 5 namespaces by dry run. The result for the rest is inferred from records.")))
 
 		tried.Spec.Objects[0].Template.Raw = []byte(strings.Replace(string(tried.Spec.Objects[0].Template.Raw),
@@ -219,10 +219,10 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		file := writeTemplate(user, tried)
 		failed := user.run(ctx, "template", "diff", "-f", file)
 		Expect(failed.code).To(Equal(1))
-		Expect(failed.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +3\n`), ContainSubstring("Tried 3 of 5 namespaces"),
+		Expect(failed.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +0 +0 +3\n`), ContainSubstring("Tried 3 of 5 namespaces"),
 			ContainSubstring("Likely to fail, not tried: 2 namespaces"), ContainSubstring("not tried; the object fails in 3 namespaces")))
 		all := user.run(ctx, "template", "diff", "-f", file, "--all")
-		Expect(all.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +5\n`), ContainSubstring("Tried 5 of 5 namespaces by dry run.\n")))
+		Expect(all.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +0 +0 +5\n`), ContainSubstring("Tried 5 of 5 namespaces by dry run.\n")))
 	}, NodeTimeout(testTimeout))
 
 	It("includes existing objects, namespaces and failures in a comparison", func(ctx context.Context) {
@@ -239,24 +239,24 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		excluded := user.run(ctx, "template", "diff", "-f", file)
 		Expect(excluded.code).To(BeZero())
 		Expect(excluded.stdout).To(And(ContainSubstring("is new"), ContainSubstring("1 selected namespace"),
-			MatchRegexp(`Namespaces +0 +0 +0 +0 +0\n`)))
+			MatchRegexp(`Namespaces +0 +0 +0 +0 +0 +0 +0\n`)))
 
 		old.Spec.Scope = v1alpha1.ScopeAllNamespaces
 		created := user.run(ctx, "template", "diff", "-f", writeTemplate(user, old))
 		Expect(created.code).To(BeZero())
-		Expect(created.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +1 +0 +0\n`), ContainSubstring("+ ConfigMap settings")))
+		Expect(created.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +1 +0 +0 +0\n`), ContainSubstring("+ ConfigMap settings")))
 
 		old.Spec.Parameters[0].Default, old.Spec.Parameters[0].Required = nil, true
 		failed := user.run(ctx, "template", "diff", "-f", writeTemplate(user, old))
 		Expect(failed.code).To(Equal(1))
-		Expect(failed.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +1\n`), ContainSubstring("the parameter size is required")))
+		Expect(failed.stdout).To(And(MatchRegexp(`Namespaces +0 +0 +0 +0 +0 +0 +1\n`), ContainSubstring("the parameter size is required")))
 
 		old.Spec.Parameters[0].Required = false
 		old.Spec.Sync.AdoptionPolicy = v1alpha1.AdoptNever
 		makeConfigMap(ctx, admin, existing, "settings")
 		adopted := user.run(ctx, "template", "diff", "-f", writeTemplate(user, old))
 		Expect(adopted.code).To(Equal(1))
-		Expect(adopted.stdout).To(And(MatchRegexp(`Objects +0 +0 +1 +0 +1\n`), ContainSubstring("exists already")))
+		Expect(adopted.stdout).To(And(MatchRegexp(`Objects +0 +0 +0 +1 +0 +0 +1\n`), ContainSubstring("exists already")))
 	}, NodeTimeout(testTimeout))
 
 	It("compares what the operator keeps, replaces and adopts", func(ctx context.Context) {
@@ -279,7 +279,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		before.Spec.Objects[1].SourceRef = &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Namespace: namespace, Name: "notes"}
 		compared := user.run(ctx, "template", "diff", "-f", writeTemplate(user, before))
 		Expect(compared.code).To(BeZero(), compared.stdout)
-		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +1 +0 +0 +0\n`), ContainSubstring("and creates it again")))
+		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +0 +1 +0 +0 +0 +0\n`), ContainSubstring("and creates it again")))
 		applied := &v1alpha1.NamespaceTemplate{}
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(before), applied)).To(Succeed())
 		patch := client.MergeFrom(applied.DeepCopy())
@@ -304,12 +304,37 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		file := writeTemplate(user, adopting)
 		compared = user.run(ctx, "template", "diff", "-f", file)
 		Expect(compared.code).To(BeZero(), compared.stdout)
-		Expect(compared.stdout).To(MatchRegexp(`Objects +0 +0 +2 +0 +0\n`))
+		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +0 +0 +1 +1 +0 +0\n`), ContainSubstring("adopts it without changing it")))
 		restored.Data["pods"] = "40"
 		Expect(admin.Update(ctx, restored)).To(Succeed())
 		compared = user.run(ctx, "template", "diff", "-f", file)
 		Expect(compared.code).To(Equal(1))
-		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +0 +1 +0 +1\n`), ContainSubstring("conflict")))
+		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +0 +0 +1 +0 +0 +1\n`), ContainSubstring("exists with other values"), ContainSubstring("conflict")))
+		adopting.Spec.Sync.AdoptionPolicy = v1alpha1.AdoptAlways
+		compared = user.run(ctx, "template", "diff", "-f", writeTemplate(user, adopting))
+		Expect(compared.code).To(BeZero())
+		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +0 +0 +1 +1 +0 +0\n`), ContainSubstring("adopts and changes it"),
+			ContainSubstring(`data.pods: "40" -> "4"`)))
+
+		By("naming an adopted object that the template no longer contains")
+		adopting.Spec.ObjectRetentionPolicy.WhenRemoved = v1alpha1.RetentionDelete
+		plane.CreateTemplate(ctx, adopting.DeepCopy())
+		Eventually(func(g Gomega) {
+			g.Expect(dataOf(g, ctx, existing.Name)).To(HaveKeyWithValue("pods", "4"))
+		}).WithContext(ctx).Should(Succeed())
+		renamed := &v1alpha1.NamespaceTemplate{}
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(adopting), renamed)).To(Succeed())
+		base := renamed.DeepCopy()
+		renamed.Spec.Objects[0].Template.Raw = []byte(strings.Replace(string(renamed.Spec.Objects[0].Template.Raw), `"settings"`, `"settings-md"`, 1))
+		Expect(admin.Patch(ctx, renamed, client.MergeFrom(base))).To(Succeed())
+		Eventually(func(g Gomega) {
+			status := user.run(ctx, "template", "status", adopting.Name)
+			g.Expect(unwrap(status.stdout)).To(ContainSubstring("No longer contained, but not deleted: ConfigMap settings in " + existing.Name))
+			explained := user.run(ctx, "explain", existing.Name)
+			g.Expect(explained.code).To(BeZero())
+			g.Expect(unwrap(explained.stdout)).To(ContainSubstring("Not deleted: ConfigMap settings, which template " + adopting.Name + " no longer contains"))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(restored), restored)).To(Succeed(), "an adopted object is not deleted")
 	}, NodeTimeout(testTimeout))
 
 	It("lists the templates that a user can choose", func(ctx context.Context) {

@@ -94,6 +94,39 @@ var _ = Describe("A failure of a template", func() {
 		Entry("an expression", "config", configMap("config", "${ns.labels['absent']}"), "ExpressionFailed", "absent"),
 	)
 
+	It("is a role that does not exist, until it is created", func(ctx context.Context) {
+		role, other := framework.Unique("missing"), framework.Unique("missing")
+		bound := func(name string) func(*v1alpha1.NamespaceTemplateSpec) {
+			return only("binding", bindingTo("ClusterRole", name))
+		}
+		expectFailure := func(template string, namespace *corev1.Namespace, role string) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				g.Expect(getTemplate(g, ctx, template).Status.Failures).To(HaveExactElements(And(
+					HaveField("Namespace", namespace.Name), HaveField("Object", "binding"), HaveField("Reason", "RoleNotFound"),
+					HaveField("Message", ContainSubstring(role)))))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		createRole := func(name string) {
+			GinkgoHelper()
+			empty := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			Expect(cluster.Admin.Create(ctx, empty)).To(Succeed())
+			DeferCleanup(cluster.Admin.Delete, empty)
+		}
+		template := createTemplate(ctx, "failure", bound(role))
+		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		expectWaiting(ctx, namespace, "RoleNotFound", role)
+		expectFailure(template.Name, namespace, role)
+		By("the creation of a role that grants nothing, for which no namespace waits")
+		createRole(role)
+		expectInitialized(ctx, namespace)
+		By("another missing role, in an initialized namespace")
+		change(ctx, template.Name, bound(other))
+		expectFailure(template.Name, namespace, other)
+		createRole(other)
+		expectCondition(ctx, template.Name, v1alpha1.ConditionReady, metav1.ConditionTrue, "All 1")
+	})
+
 	It("fails the initialization at the deadline", func(ctx context.Context) {
 		template := createTemplate(ctx, "failure", only("binding", binding), withAccount(addLimitedAccount(ctx)),
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization.FailureTimeoutSeconds = 2 })

@@ -35,11 +35,15 @@ const (
 	LikelyFailed Change = "LikelyFailed"
 	Changed      Change = "Changed"
 	Created      Change = "Created"
-	Deleted      Change = "Deleted"
-	Unchanged    Change = "Unchanged"
+	// Adopted is an object that exists, and that the operator adopts. Its fields change if it has any.
+	Adopted Change = "Adopted"
+	// Replaced is an object that the operator deletes and creates again.
+	Replaced  Change = "Replaced"
+	Deleted   Change = "Deleted"
+	Unchanged Change = "Unchanged"
 )
 
-var order = []Change{Failed, LikelyFailed, Changed, Created, Deleted, Unchanged}
+var order = []Change{Failed, LikelyFailed, Changed, Replaced, Created, Adopted, Deleted, Unchanged}
 
 // Comparison is what a template would change in a cluster.
 type Comparison struct {

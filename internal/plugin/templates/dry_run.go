@@ -50,20 +50,20 @@ func (r *DryRunner) Run(ctx context.Context, of *Template, result *Comparison, i
 	count, hasFailed := 0, false
 	for i := range item.Objects {
 		object := &item.Objects[i]
-		if object.rendered == nil || object.rendered.Copy != nil || object.Change == Failed {
+		isCopy := object.rendered != nil && object.rendered.Copy != nil
+		if object.rendered == nil || object.Change == Failed || isCopy && object.Change != Created {
 			continue
 		}
 		count++
-		object.beforeTry = object.Change
+		before := object.Change
+		object.beforeTry = before
 		if err := r.dryRun(ctx, of, item.namespace, object); err != nil {
 			untested = append(untested, fmt.Sprintf("dry run of %s in namespace %s: %v", object.Kind, item.Namespace, err))
 			object.beforeTry = ""
 		}
-		if object.Change == Failed {
-			result.Objects[object.beforeTry]--
-			result.Objects[Failed]++
-			hasFailed = true
-		}
+		result.Objects[before]--
+		result.Objects[object.Change]++
+		hasFailed = hasFailed || object.Change == Failed
 	}
 	if count > 0 && len(untested) == 0 {
 		item.IsTried = true
@@ -177,6 +177,9 @@ func (r *DryRunner) dryRun(ctx context.Context, of *Template, namespace *corev1.
 	case err != nil:
 		return err
 	}
+	if object.rendered.Copy != nil {
+		return run.fail(run.compareCopy())
+	}
 	return run.fail(run.run(ctx))
 }
 
@@ -215,21 +218,59 @@ func (r *dryRun) run(ctx context.Context) error {
 		if err := r.checkReplacement(ctx, err); err != nil {
 			return err
 		}
-		r.Message, r.Fields = "the operator deletes the object and creates it again, because a field is immutable", nil
+		r.Change, r.Fields = Replaced, nil
+		r.Message = "the operator deletes the object and creates it again, because a field is immutable"
 		return nil
 	case nsobject.IsConflict(err) && decided == plan.ActionCreate && adopt != v1alpha1.AdoptNever:
 		equal, forcedErr := r.apply(ctx, manifest, true)
 		if forcedErr != nil || !plan.IsEqual(r.live.DeepCopy(), equal.DeepCopy()) {
-			return err
+			return notAdopted(manifest, err)
 		}
 		applied = equal
 	case err != nil:
 		return err
 	}
-	if r.live != nil {
+	switch {
+	case r.live == nil:
+	case decided == plan.ActionCreate:
+		r.adopt(compareFields(r.Kind, plan.WithoutOwnKeys(r.live), plan.WithoutOwnKeys(applied)))
+	default:
 		r.Fields = compareFields(r.Kind, plan.WithoutServerFields(r.live), plan.WithoutServerFields(applied))
 	}
 	return nil
+}
+
+func (r *dryRun) adopt(fields []FieldChange) {
+	r.Change, r.Fields, r.Message = Adopted, fields, "the object exists, and the operator adopts it without changing it"
+	if len(fields) > 0 {
+		r.Message = "the object exists, and the operator adopts and changes it"
+	}
+}
+
+// compareCopy sets whether the operator adopts an object that exists instead of a copy, whose source is not read.
+func (r *dryRun) compareCopy() error {
+	if r.live == nil {
+		return nil
+	}
+	switch adopt := r.template.Spec.Sync.AdoptionPolicy; adopt {
+	case v1alpha1.AdoptNever:
+		found := &plan.Observed{UID: r.live.GetUID()}
+		_, err := (plan.Ownership{}).CheckExisting(r.rendered.Manifest, found, plan.ActionCreate, adopt)
+		return err
+	case v1alpha1.AdoptAlways:
+		r.Message = "the object exists, and the operator adopts it and changes it to the content of the source"
+	default:
+		r.Message = "the object exists, and the operator adopts it unless a value differs from the source; the source is " +
+			"not compared"
+	}
+	r.Change = Adopted
+	return nil
+}
+
+// notAdopted returns the error for an object that exists with other values.
+func notAdopted(manifest *unstructured.Unstructured, conflict error) error {
+	return template.Problemf(v1alpha1.ReasonConflict, "%s %q exists with other values, and spec.sync.adoptionPolicy does "+
+		"not permit to change it: %w", manifest.GetKind(), manifest.GetName(), conflict)
 }
 
 func (r *dryRun) apply(

@@ -92,7 +92,9 @@ func (a *Applier) Apply(
 	if err := p.write(ctx); err != nil {
 		return plan.Result{RetryAfter: syncRetry}, err
 	}
-	p.awaitEffective(ctx)
+	if err := p.awaitEffective(ctx); err != nil {
+		return plan.Result{RetryAfter: syncRetry}, err
+	}
 	removals := p.Removals(templates)
 	for _, removal := range removals {
 		p.remove(ctx, removal)

@@ -17,21 +17,35 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
-// awaitEffective adds the objects to the result that a new Namespace waits for, and applies the deadlines.
-func (p *pass) awaitEffective(ctx context.Context) {
+// awaitEffective adds the objects to the result that a new Namespace waits for, and applies the deadlines. It adds the
+// RoleBindings of an initialized Namespace that grant nothing. It returns errors that concern the whole pass.
+func (p *pass) awaitEffective(ctx context.Context) error {
 	for _, selected := range p.Selected {
 		p.Expire(selected, func(found template.Problem) error { return p.confirmProblem(ctx, selected.Template, found) })
 		for _, object := range selected.Objects {
-			if object.Err != nil || !p.MustAwait(selected.Template) {
-				continue
-			}
-			if err := p.checkEffective(ctx, object); err != nil {
-				p.Await(selected, object, err, func() error {
-					return p.confirmNotEffective(ctx, selected.Template, object.Manifest)
-				})
+			if err := p.awaitObject(ctx, selected, object); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
+}
+
+func (p *pass) awaitObject(ctx context.Context, selected *plan.Selected, object *plan.Object) error {
+	switch {
+	case object.Err != nil:
+	case !p.IsInitializing:
+		if object.Err = p.checkRole(ctx, object); object.Err != nil {
+			return p.fail(selected, object.Name, object.Err)
+		}
+	case p.MustAwait(selected.Template):
+		if err := p.checkEffective(ctx, object); err != nil {
+			p.Await(selected, object, err, func() error {
+				return p.confirmNotEffective(ctx, selected.Template, object.Manifest)
+			})
+		}
+	}
+	return nil
 }
 
 // confirmProblem returns an error unless the API server confirms that a template has a problem: the deadline decides

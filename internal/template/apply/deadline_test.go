@@ -76,7 +76,7 @@ func TestAwaitEffectiveIsConfirmed(t *testing.T) {
 			selected.Objects = []*plan.Object{{Name: "quota", Own: plan.Ownership{Current: &plan.Observed{}},
 				Manifest: render.IdentityOfCopy(&v1alpha1.TemplateSourceReference{Kind: "ResourceQuota", Name: "quota"}, namespace.Name),
 			}}
-			p.awaitEffective(t.Context())
+			g.Expect(p.awaitEffective(t.Context())).To(Succeed())
 			result := p.Conclude(nil, nil, 0, now)
 			g.Expect(result.Templates[0].Waiting).To(HaveLen(1))
 			g.Expect(result.Refusal != nil).To(Equal(change == nil))

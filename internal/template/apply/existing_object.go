@@ -5,12 +5,14 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -19,24 +21,89 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
-// resolveExisting returns a problem if an object exists that must not be adopted. It removes the managedFields of an
-// object that the operator will override.
-func (p *pass) resolveExisting(ctx context.Context, target target, object *plan.Object) error {
-	adopt, current := target.template.Spec.Sync.AdoptionPolicy, object.Own.Current
-	if object.Own.MustFind(object.Action, adopt) {
-		found, err := p.existing(ctx, target.manifest.GroupVersionKind(), target.manifest.GetName())
-		if err != nil {
-			return err
-		}
-		if found != nil {
-			current = &plan.Observed{UID: found.UID, IsCrowded: plan.IsCrowded(found.ManagedFields)}
-		}
+// resolveExisting returns a problem if an object exists that must not be adopted. It removes claims of other clients to
+// fields that the operator will override or remove. The target then has the version of the object without them.
+func (p *pass) resolveExisting(ctx context.Context, target *target, object *plan.Object) error {
+	adopt := target.template.Spec.Sync.AdoptionPolicy
+	if !object.Own.MustFind(object.Action, adopt) {
+		return nil
 	}
-	mustReset, err := object.Own.CheckExisting(target.manifest, current, object.Action, adopt)
-	if err != nil || !mustReset {
+	found, err := p.existing(ctx, target.manifest.GroupVersionKind(), target.manifest.GetName())
+	if err != nil {
 		return err
 	}
-	return p.Writer.resetManagers(ctx, target)
+	var current *plan.Observed
+	if found != nil {
+		current = observe(&found.ObjectMeta)
+	}
+	mustReset, err := object.Own.CheckExisting(target.manifest, current, object.Action, adopt)
+	switch {
+	case err != nil:
+		return err
+	case mustReset:
+		_, err := p.Writer.setManagers(ctx, *target, plan.OwnClaims(found.ManagedFields, target.template.Name), "")
+		return err
+	case current != nil && current.IsShared && object.Action == plan.ActionUpdate:
+		return p.disown(ctx, target, object.Own, found)
+	}
+	return nil
+}
+
+// disown removes the claims of other clients to fields that the template drops, so that the API server removes the
+// fields when the template is applied.
+func (p *pass) disown(
+	ctx context.Context, target *target, own plan.Ownership, found *metav1.PartialObjectMetadata,
+) error {
+	preview, _, err := p.Writer.preview(ctx, *target)
+	switch {
+	case apierrors.IsInvalid(err):
+		return nil // The object is replaced, or the error is that of the change itself.
+	case err != nil:
+		return err
+	}
+	managers, err := plan.Disown(
+		found.ManagedFields, preview.GetManagedFields(), target.template.Name, own.Recorded == nil)
+	if err != nil || managers == nil {
+		return err
+	}
+	target.resourceVersion, err = p.Writer.setManagers(ctx, *target, managers, found.ResourceVersion)
+	if nsobject.IsConflict(err) {
+		return fmt.Errorf("%w: %w", plan.ErrUnconfirmed, err)
+	}
+	return err
+}
+
+// setManagers replaces the managedFields of an object, if it exists; in any version if resourceVersion is empty. It
+// returns the new version.
+func (w *Writer) setManagers(
+	ctx context.Context, target target, managers []metav1.ManagedFieldsEntry, resourceVersion string,
+) (string, error) {
+	prepared, err := w.prepare(target)
+	if err != nil {
+		return "", err
+	}
+	if len(managers) == 0 { // The API server ignores an empty list.
+		managers = []metav1.ManagedFieldsEntry{{}}
+	}
+	changes := map[string]any{"managedFields": managers}
+	if resourceVersion != "" {
+		changes["resourceVersion"] = resourceVersion
+	}
+	body, err := json.Marshal(map[string]any{"metadata": changes})
+	if err != nil {
+		return "", fmt.Errorf("failed to encode the managedFields of %s %q: %w",
+			target.manifest.GetKind(), target.manifest.GetName(), err)
+	}
+	response, err := prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
+		Patch(ctx, prepared.name, types.MergePatchType, body, metav1.PatchOptions{})
+	switch {
+	case nsobject.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("failed to change the managedFields of %s %q: %w",
+			target.manifest.GetKind(), target.manifest.GetName(), err)
+	}
+	return response.ResourceVersion, nil
 }
 
 // existing returns the metadata of an object in the API server; nil if it does not exist. The ServiceAccounts of
@@ -63,24 +130,22 @@ func (p *pass) existing(
 // adoptEqual adopts an object of another field manager if only the keys of the operator would change, for example
 // because a backup of an object contains those of an earlier Namespace. Otherwise, it returns the conflict. The version
 // that is compared is the version that is changed.
-func (p *pass) adoptEqual(
-	ctx context.Context, target target, conflict error,
-) (*metav1.PartialObjectMetadata, error) {
+func (p *pass) adoptEqual(ctx context.Context, target target, conflict error) (applied, error) {
 	current, err := p.Writer.previewUnchanged(ctx, target)
 	if err != nil {
-		return nil, err
+		return applied{}, err
 	}
 	target.resourceVersion = current.GetResourceVersion()
-	applied, err := p.Writer.preview(ctx, target)
-	if err == nil && !plan.IsEqual(current, applied) {
-		return nil, conflict
+	preview, _, err := p.Writer.preview(ctx, target)
+	if err == nil && !plan.IsEqual(current, preview) {
+		return applied{}, conflict
 	}
-	var response *metav1.PartialObjectMetadata
+	var response applied
 	if err == nil {
-		response, _, err = p.Writer.apply(ctx, target, true, false)
+		response, err = p.Writer.apply(ctx, target, true, false)
 	}
 	if nsobject.IsConflict(err) {
-		return nil, fmt.Errorf("%w: %w", plan.ErrUnconfirmed, err)
+		return applied{}, fmt.Errorf("%w: %w", plan.ErrUnconfirmed, err)
 	}
 	return response, err
 }
@@ -89,22 +154,23 @@ func (p *pass) adoptEqual(
 // a credential that the template no longer contains must not remain because a field is immutable.
 func (p *pass) replace(
 	ctx context.Context, target target, revision string, own plan.Ownership, rejected error,
-) (response *metav1.PartialObjectMetadata, existed bool, err error) {
+) (applied, error) {
 	kind, name := target.manifest.GroupVersionKind(), target.manifest.GetName()
+	target.resourceVersion = "" // The new object has none.
 	switch isValid, err := p.isValid(ctx, target); {
 	case apierrors.IsForbidden(err): // For example, a quota of the users of the namespace has no space for another object.
-		return nil, true, plan.Immutable(target.manifest, err.Error(), rejected)
+		return applied{}, plan.Immutable(target.manifest, err.Error(), rejected)
 	case err != nil:
-		return nil, true, fmt.Errorf("%w; it is unknown whether only the change is invalid: %w", rejected, err)
+		return applied{}, fmt.Errorf("%w; it is unknown whether only the change is invalid: %w", rejected, err)
 	case !isValid:
-		return nil, true, rejected
+		return applied{}, rejected
 	}
 	if err := own.CheckReplacement(target.manifest, rejected); err != nil {
-		return nil, true, err
+		return applied{}, err
 	}
 	// The template in the cache can be older than the object.
 	if err := p.confirm(ctx, target.template, revision); err != nil {
-		return nil, true, err
+		return applied{}, err
 	}
 	owner := target.template.Name
 	if own.Recorded == nil && own.Created == "" { // The object moves from another template.
@@ -113,15 +179,15 @@ func (p *pass) replace(
 	isGone, kept, err := p.deleteMarked(ctx, target.template, owner, kind, name, own.Creation())
 	switch {
 	case errors.Is(err, plan.ErrUnconfirmed):
-		return nil, true, err
+		return applied{}, err
 	case kept != "":
-		return nil, true, plan.Immutable(target.manifest, kept, rejected)
+		return applied{}, plan.Immutable(target.manifest, kept, rejected)
 	case apierrors.IsForbidden(err):
-		return nil, true, plan.Immutable(target.manifest, err.Error(), rejected)
+		return applied{}, plan.Immutable(target.manifest, err.Error(), rejected)
 	case err != nil:
-		return nil, true, fmt.Errorf("failed to delete %s %q, which cannot be changed: %w", kind.Kind, name, err)
+		return applied{}, fmt.Errorf("failed to delete %s %q, which cannot be changed: %w", kind.Kind, name, err)
 	case !isGone:
-		return nil, true, template.Problemf(v1alpha1.ReasonObjectTerminating,
+		return applied{}, template.Problemf(v1alpha1.ReasonObjectTerminating,
 			"the earlier %s %q is being deleted", kind.Kind, name)
 	}
 	return p.Writer.apply(ctx, target, true, false)
@@ -132,9 +198,9 @@ func (p *pass) replace(
 func (p *pass) isValid(ctx context.Context, target target) (bool, error) {
 	target.manifest = target.manifest.DeepCopy()
 	target.manifest.SetName(plan.OtherName(p.Namespace.UID, target.manifest.GetName()))
-	_, existed, err := p.Writer.apply(ctx, target, true, true)
+	response, err := p.Writer.apply(ctx, target, true, true)
 	if apierrors.IsInvalid(err) {
 		return false, nil
 	}
-	return !existed, err
+	return !response.existed, err
 }

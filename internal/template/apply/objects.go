@@ -260,6 +260,7 @@ func observe(metadata *metav1.ObjectMeta) *plan.Observed {
 		Template:      metadata.Labels[v1alpha1.LabelManagedByTemplate],
 		NamespaceUID:  types.UID(metadata.Annotations[v1alpha1.AnnotationNamespaceUID]),
 		IsTerminating: metadata.DeletionTimestamp != nil, IsCrowded: plan.IsCrowded(metadata.ManagedFields),
+		IsShared: plan.HasSharedFields(metadata.ManagedFields),
 	}
 	if len(observed.NamespaceUID) > maxUID {
 		observed.NamespaceUID = "" // It is not the UID of a Namespace.
@@ -274,9 +275,9 @@ type cachedObject struct {
 	name, template unique.Handle[string]
 	// text is the namespace, the UID, the resourceVersion, the UID of the Namespace and Fields, and ends has the ends of
 	// all but the last.
-	text                                string
-	ends                                [4]uint32
-	isTerminating, isCounted, isCrowded bool
+	text                                          string
+	ends                                          [4]uint32
+	isTerminating, isCounted, isCrowded, isShared bool
 }
 
 // compact is the transform of the cache. The cache also calls it for its results.
@@ -295,6 +296,7 @@ func newCachedObject(metadata *metav1.ObjectMeta, isCounted bool) *cachedObject 
 	result := &cachedObject{
 		name: unique.Make(metadata.Name), template: unique.Make(observed.Template),
 		isTerminating: observed.IsTerminating, isCounted: isCounted, isCrowded: observed.IsCrowded,
+		isShared: observed.IsShared,
 	}
 	parts := []string{
 		metadata.Namespace, string(observed.UID), observed.ResourceVersion, string(observed.NamespaceUID), observed.Fields,
@@ -314,7 +316,7 @@ func (c *cachedObject) observed() *plan.Observed {
 	return &plan.Observed{
 		UID: types.UID(c.text[c.ends[0]:c.ends[1]]), ResourceVersion: c.text[c.ends[1]:c.ends[2]],
 		Template: c.template.Value(), NamespaceUID: types.UID(c.text[c.ends[2]:c.ends[3]]), Fields: c.text[c.ends[3]:],
-		IsTerminating: c.isTerminating, IsCounted: c.isCounted, IsCrowded: c.isCrowded,
+		IsTerminating: c.isTerminating, IsCounted: c.isCounted, IsCrowded: c.isCrowded, IsShared: c.isShared,
 	}
 }
 

@@ -53,6 +53,12 @@ func TestSummary(t *testing.T) {
 	reportIn(r, "initializing", initializing(outcome("0")))
 	reportIn(r, "initializing-conflicted", initializing(outcome("0", claimed)))
 	reportIn(r, "initializing-failed", initializing(outcome("0", failed)))
+	waiting := outcome("1")
+	waiting.Waiting = []template.Problem{
+		{Template: "a", Object: "binding", Reason: v1alpha1.ReasonPermissionsNotGranted},
+		{Template: "a", Object: "binding", Reason: v1alpha1.ReasonRoleNotFound, Message: "z"},
+	}
+	reportIn(r, "initializing-without-role", initializing(waiting))
 	reportIn(r, "claimed", []plan.Outcome{outcome("1", claimed)})
 	for _, reason := range []string{
 		v1alpha1.ReasonObjectTerminating, v1alpha1.ReasonFieldImmutable, v1alpha1.ReasonNotRecorded, v1alpha1.ReasonInputTooLarge,
@@ -65,7 +71,9 @@ func TestSummary(t *testing.T) {
 		Desired: 10, Updated: 1, Outdated: 1, Failed: 6, Conflicted: 2,
 	}))
 	g.Expect(summary.Failing).To(Equal(int32(2)), "only the failures that are not local")
-	g.Expect(summary.Failures).To(HaveLen(9))
+	g.Expect(summary.Failures).To(HaveLen(10))
+	g.Expect(summary.Failures).To(ContainElement(HaveField("Reason", v1alpha1.ReasonRoleNotFound)))
+	g.Expect(summary.Failures).NotTo(ContainElement(HaveField("Reason", v1alpha1.ReasonPermissionsNotGranted)))
 	g.Expect(summary.Failures[:3]).To(Equal([]v1alpha1.TemplateFailure{
 		{Namespace: "both", Reason: v1alpha1.ReasonClaimedByTemplate, Message: "y"},
 		{Namespace: "both", Object: "config", Reason: v1alpha1.ReasonForbidden, Message: "x"},

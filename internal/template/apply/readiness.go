@@ -25,12 +25,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
+const kindClusterRole = "ClusterRole"
+
+var roleBindings = rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind()
+
 // maxCheckedSubjects limits the number of requests for one RoleBinding. The API server recognizes all
 // subjects of a RoleBinding at the same time.
 const maxCheckedSubjects = 3
 
-// sampleLifetime is how long the rules of a ClusterRole are assumed not to change.
-const sampleLifetime = time.Minute
+// sampleLifetime is how long the rules of a ClusterRole are assumed not to change, and missingLifetime how long a
+// missing one is assumed not to be created.
+const (
+	sampleLifetime  = time.Minute
+	missingLifetime = time.Second
+)
 
 // Grants determines whether the API server grants the permissions of RoleBindings.
 type Grants struct {
@@ -41,13 +49,24 @@ type Grants struct {
 	Clock clock.PassiveClock
 
 	mutex sync.Mutex
-	// samples has requests that ClusterRoles permit.
+	// samples are those of ClusterRoles, by name.
 	samples map[string]sample
 }
 
+// sample is what is known about a role.
 type sample struct {
+	// exists is false if the role does not exist.
+	exists bool
+	// attributes are those of a request that the role permits, in no namespace; nil if it permits none for resources.
 	attributes *authorizationv1.ResourceAttributes
 	at         time.Time
+}
+
+func (s sample) lifetime() time.Duration {
+	if s.exists {
+		return sampleLifetime
+	}
+	return missingLifetime
 }
 
 // check returns a problem if a RoleBinding is not effective yet. A role without rules for resources
@@ -55,19 +74,17 @@ type sample struct {
 func (g *Grants) check(
 	ctx context.Context, namespace *corev1.Namespace, manifest *unstructured.Unstructured,
 ) error {
-	var binding rbacv1.RoleBinding
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, &binding); err != nil {
-		return fmt.Errorf("failed to decode RoleBinding %q: %w", manifest.GetName(), err)
-	}
-	attributes, err := g.sample(ctx, namespace.Name, binding.RoleRef)
-	if err != nil {
+	binding, found, err := g.role(ctx, namespace, manifest)
+	if err != nil || found.attributes == nil {
 		return err
 	}
+	attributes := *found.attributes
+	attributes.Namespace = namespace.Name
 	for i, subject := range binding.Subjects {
-		if attributes == nil || i == maxCheckedSubjects {
+		if i == maxCheckedSubjects {
 			break
 		}
-		review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, attributes)}
+		review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, &attributes)}
 		if err := g.Client.Create(ctx, review); err != nil {
 			return fmt.Errorf("failed to review the access of %s %q: %w", subject.Kind, subject.Name, err)
 		}
@@ -79,34 +96,47 @@ func (g *Grants) check(
 	return nil
 }
 
-// sample returns a request in a Namespace that the role permits, or nil if it permits none for
-// resources.
-func (g *Grants) sample(
-	ctx context.Context, namespace string, ref rbacv1.RoleRef,
-) (*authorizationv1.ResourceAttributes, error) {
+// role returns the decoded RoleBinding of a manifest, and what is known about its role. If the role does not exist, it
+// returns a problem.
+func (g *Grants) role(
+	ctx context.Context, namespace *corev1.Namespace, manifest *unstructured.Unstructured,
+) (binding rbacv1.RoleBinding, found sample, err error) {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, &binding); err != nil {
+		return binding, found, fmt.Errorf("failed to decode RoleBinding %q: %w", manifest.GetName(), err)
+	}
+	ref := binding.RoleRef
+	if found, err = g.sample(ctx, namespace.Name, ref); err == nil && !found.exists {
+		err = template.Problemf(v1alpha1.ReasonRoleNotFound,
+			"RoleBinding %q grants nothing, because %s %q does not exist", binding.Name, ref.Kind, ref.Name)
+	}
+	return binding, found, err
+}
+
+// sample returns what is known about a role. ClusterRoles are read once for all Namespaces.
+func (g *Grants) sample(ctx context.Context, namespace string, ref rbacv1.RoleRef) (sample, error) {
 	// The operator may list, but not get, roles.
 	byName := client.MatchingFields{metav1.ObjectNameField: ref.Name}
-	if ref.Kind != "ClusterRole" {
+	if ref.Kind != kindClusterRole {
 		var roles rbacv1.RoleList
 		if err := g.Live.List(ctx, &roles, client.InNamespace(namespace), byName); err != nil {
-			return nil, fmt.Errorf("failed to read Role %q: %w", ref.Name, err)
+			return sample{}, fmt.Errorf("failed to read Role %q: %w", ref.Name, err)
 		}
 		for _, role := range roles.Items {
-			return sampleOf(role.Rules, namespace), nil
+			return sample{exists: true, attributes: sampleOf(role.Rules)}, nil
 		}
-		return nil, nil
+		return sample{}, nil
 	}
 	g.mutex.Lock()
 	known, ok := g.samples[ref.Name]
 	g.mutex.Unlock()
-	if !ok || g.Clock.Since(known.at) > sampleLifetime {
+	if !ok || g.Clock.Since(known.at) > known.lifetime() {
 		var roles rbacv1.ClusterRoleList
 		if err := g.Live.List(ctx, &roles, byName); err != nil {
-			return nil, fmt.Errorf("failed to read ClusterRole %q: %w", ref.Name, err)
+			return sample{}, fmt.Errorf("failed to read ClusterRole %q: %w", ref.Name, err)
 		}
 		known = sample{at: g.Clock.Now()}
 		for _, role := range roles.Items {
-			known.attributes = sampleOf(role.Rules, "")
+			known.exists, known.attributes = true, sampleOf(role.Rules)
 		}
 		g.mutex.Lock()
 		if g.samples == nil {
@@ -115,24 +145,18 @@ func (g *Grants) sample(
 		g.samples[ref.Name] = known
 		g.mutex.Unlock()
 	}
-	if known.attributes == nil {
-		return nil, nil
-	}
-	attributes := *known.attributes
-	attributes.Namespace = namespace
-	return &attributes, nil
+	return known, nil
 }
 
 // sampleOf returns a request that the first rule for resources permits.
-func sampleOf(rules []rbacv1.PolicyRule, namespace string) *authorizationv1.ResourceAttributes {
+func sampleOf(rules []rbacv1.PolicyRule) *authorizationv1.ResourceAttributes {
 	for _, rule := range rules {
 		if len(rule.Verbs) == 0 || len(rule.Resources) == 0 || len(rule.APIGroups) == 0 {
 			continue
 		}
 		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
 		attributes := &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0],
-			Resource: resource, Subresource: subresource,
+			Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
 		}
 		if len(rule.ResourceNames) > 0 {
 			attributes.Name = rule.ResourceNames[0]
@@ -151,7 +175,7 @@ func (p *pass) checkEffective(ctx context.Context, object *plan.Object) error {
 			return template.Problemf(v1alpha1.ReasonQuotaNotCounted,
 				"waiting until kube-controller-manager has counted ResourceQuota %q", object.Manifest.GetName())
 		}
-	case rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind():
+	case roleBindings:
 		if p.Memory.Granted.Has(current.UID) {
 			return nil
 		}
@@ -161,4 +185,15 @@ func (p *pass) checkEffective(ctx context.Context, object *plan.Object) error {
 		p.Memory.AddGranted(current.UID)
 	}
 	return nil
+}
+
+// checkRole returns a problem if an object is a RoleBinding to a ClusterRole that does not exist. It is for initialized
+// Namespaces: it reads a ClusterRole once for all of them.
+func (p *pass) checkRole(ctx context.Context, object *plan.Object) error {
+	kind, _, _ := unstructured.NestedString(object.Manifest.Object, "roleRef", "kind")
+	if object.Key().Kind != roleBindings || kind != kindClusterRole {
+		return nil
+	}
+	_, _, err := p.Grants.role(ctx, p.Namespace, object.Manifest)
+	return err
 }

@@ -23,16 +23,16 @@ func TestSampleOf(t *testing.T) {
 				{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}},
 				{Verbs: []string{"get", "list"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"a", "b"}},
 			},
-			&authorizationv1.ResourceAttributes{Namespace: "ns", Verb: "get", Group: "apps", Resource: "deployments", Name: "a"},
+			&authorizationv1.ResourceAttributes{Verb: "get", Group: "apps", Resource: "deployments", Name: "a"},
 		},
 		"a subresource": {
 			[]rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"pods/log"}}},
-			&authorizationv1.ResourceAttributes{Namespace: "ns", Verb: "*", Group: "*", Resource: "pods", Subresource: "log"},
+			&authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "pods", Subresource: "log"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(sampleOf(test.rules, "ns")).To(Equal(test.want))
+			NewWithT(t).Expect(sampleOf(test.rules)).To(Equal(test.want))
 		})
 	}
 }

@@ -66,8 +66,8 @@ func (p *pass) writeObject(ctx context.Context, selected *plan.Selected, object 
 	target := target{
 		template: selected.Template, namespace: p.Namespace, manifest: object.Manifest, isLocked: object.IsLocked,
 	}
-	if object.Action == plan.NoAction && p.IsFull {
-		hasChanged, err := p.hasChanged(ctx, target, object.Own)
+	if object.Action == plan.NoAction && (p.IsFull || p.MustCompare(object)) {
+		hasChanged, err := p.hasChanged(ctx, target, object)
 		if err != nil {
 			return err
 		}
@@ -80,6 +80,7 @@ func (p *pass) writeObject(ctx context.Context, selected *plan.Selected, object 
 			return err
 		}
 	}
+	p.ReportDifference(selected, object)
 	if object.Own.Current != nil && object.Own.Current.IsTerminating {
 		return template.Problemf(v1alpha1.ReasonObjectTerminating,
 			"%s %q has the content of the template, but is being deleted", object.Manifest.GetKind(), object.Manifest.GetName())
@@ -89,61 +90,98 @@ func (p *pass) writeObject(ctx context.Context, selected *plan.Selected, object 
 
 // hasChanged reports whether applying an object would change it, although the managedFields show no change. Time-stamps
 // in the managedFields are not sufficient: the API server updates them when it applies an empty list again.
-func (p *pass) hasChanged(ctx context.Context, target target, own plan.Ownership) (bool, error) {
-	if own.Current.IsCrowded {
+func (p *pass) hasChanged(ctx context.Context, target target, object *plan.Object) (bool, error) {
+	if object.Own.Current.IsCrowded {
 		return true, nil
 	}
-	applied, err := p.Writer.preview(ctx, target)
-	if err != nil || fieldsOf(applied.GetManagedFields(), target.template.Name) == own.Recorded.Fields {
+	preview, different, err := p.Writer.preview(ctx, target)
+	if err != nil {
 		return false, err
+	}
+	wasDifferent := object.Recorded.IsDifferent
+	p.Compared(object, different)
+	switch {
+	case wasDifferent && len(different) == 0: // Admission does not change the object any more.
+		return true, nil
+	case fieldsOf(preview.GetManagedFields(), target.template.Name) == object.Own.Recorded.Fields:
+		return false, nil
 	}
 	unchanged, err := p.Writer.previewUnchanged(ctx, target)
 	return err == nil && !apiequality.Semantic.DeepEqual(
-		plan.WithoutServerFields(unchanged), plan.WithoutServerFields(applied)), err
+		plan.WithoutServerFields(unchanged), plan.WithoutServerFields(preview)), err
 }
 
 // apply applies an object, unless other clients keep changing it. The revision is that of the template.
 func (p *pass) apply(ctx context.Context, target target, revision string, object *plan.Object) error {
-	key, own, adopt := object.Key(), object.Own, target.template.Spec.Sync.AdoptionPolicy
+	key, own := object.Key(), object.Own
 	wasChanged := object.Action == plan.ActionRestore && !p.Memory.Rounds.IsUnrecorded(key, own.Recorded, own.Current)
 	if wasChanged {
 		if err := p.checkRounds(ctx, target, own.Current); err != nil {
 			return err
 		}
 	}
-	if err := p.resolveExisting(ctx, target, object); err != nil {
-		return err
-	}
-	response, existed, err := p.Writer.apply(ctx, target, plan.IsForced(object.Action, adopt), false)
-	switch {
-	case apierrors.IsInvalid(err):
-		response, existed, err = p.replace(ctx, target, revision, own, err)
-	case object.Action == plan.ActionCreate && adopt == v1alpha1.AdoptIfEqual && nsobject.IsConflict(err):
-		response, err = p.adoptEqual(ctx, target, err)
-	}
+	response, err := p.send(ctx, target, revision, object)
 	if err != nil {
 		return err
 	}
 	p.Recorder.Wrote(target.template.Name, object.Action)
-	if !existed {
+	if !response.existed {
 		own.Created = response.UID
 		p.Memory.AddCreation(key, response.UID)
 	}
+	metadata := response.PartialObjectMetadata
 	if own.Recorded == nil {
-		if response, err = p.release(ctx, target, response); err != nil {
+		if metadata, err = p.release(ctx, target, metadata); err != nil {
 			return err
 		}
 	}
-	current := p.Objects.record(target.manifest.GroupVersionKind(), p.Namespace.Name, response)
+	if metadata, err = p.unescaped(ctx, target, metadata); err != nil {
+		return err
+	}
+	current := p.Objects.record(target.manifest.GroupVersionKind(), p.Namespace.Name, metadata)
 	if object.Action == plan.ActionRestore {
 		p.Memory.Rounds.Record(key, current, wasChanged, p.Clock.Now())
 	}
 	object.Recorded = &template.ObjectState{
 		Kind: key.Kind, Name: key.Name, UID: current.UID, Content: object.Content, Fields: current.Fields,
-		IsAdopted: own.IsAdopted(response),
+		IsAdopted: own.IsAdopted(metadata),
 	}
+	p.Compared(object, response.different)
 	object.Own.Current = current
 	return nil
+}
+
+// send applies, adopts or replaces an object.
+func (p *pass) send(ctx context.Context, target target, revision string, object *plan.Object) (applied, error) {
+	if err := p.resolveExisting(ctx, &target, object); err != nil {
+		return applied{}, err
+	}
+	adopt := target.template.Spec.Sync.AdoptionPolicy
+	response, err := p.Writer.apply(ctx, target, plan.IsForced(object.Action, adopt), false)
+	switch {
+	case apierrors.IsInvalid(err):
+		return p.replace(ctx, target, revision, object.Own, err)
+	case target.resourceVersion != "" && nsobject.IsConflict(err):
+		return applied{}, fmt.Errorf("%w: %w", plan.ErrUnconfirmed, err)
+	case object.Action == plan.ActionCreate && adopt == v1alpha1.AdoptIfEqual && nsobject.IsConflict(err):
+		return p.adoptEqual(ctx, target, err)
+	}
+	return response, err
+}
+
+// unescaped returns metadata as watches return it. JSON, but not the format of watches, escapes some characters that
+// keys and elements of lists in the managedFields can contain, and the hash of the managedFields is recorded.
+func (p *pass) unescaped(
+	ctx context.Context, target target, metadata *metav1.PartialObjectMetadata,
+) (*metav1.PartialObjectMetadata, error) {
+	if !plan.IsEscaped(metadata.ManagedFields) {
+		return metadata, nil
+	}
+	found, err := p.existing(ctx, target.manifest.GroupVersionKind(), target.manifest.GetName())
+	if err == nil && (found == nil || found.UID != metadata.UID) {
+		err = plan.ErrUnconfirmed
+	}
+	return found, err
 }
 
 // checkRounds returns a problem if other clients keep changing an object.
@@ -162,7 +200,7 @@ func (p *pass) checkRounds(ctx context.Context, target target, current *plan.Obs
 func (p *pass) conflict(ctx context.Context, target target, count int, current *plan.Observed) string {
 	detail := "another client deletes it or removes fields"
 	if current != nil && !current.IsCrowded {
-		if _, _, err := p.Writer.apply(ctx, target, false, true); nsobject.IsConflict(err) {
+		if _, err := p.Writer.apply(ctx, target, false, true); nsobject.IsConflict(err) {
 			detail = denial.Message(err, template.MaxFailureMessage/2)
 		}
 	}

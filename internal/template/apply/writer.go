@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -57,6 +58,8 @@ type Writer struct {
 type impersonated struct {
 	metadata metadata.Interface
 	content  dynamic.Interface
+	// raw returns responses as they are.
+	raw rest.Interface
 }
 
 // NewWriter returns a Writer. The ServiceAccounts of templates are in the system namespace.
@@ -95,7 +98,11 @@ func (w *Writer) as(serviceAccount string) (impersonated, error) {
 	if err != nil {
 		return impersonated{}, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
 	}
-	clients := impersonated{metadata: objects, content: content}
+	raw, err := rest.UnversionedRESTClientForConfigAndClient(dynamic.ConfigFor(config), httpClient)
+	if err != nil {
+		return impersonated{}, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
+	}
+	clients := impersonated{metadata: objects, content: content, raw: raw}
 	w.clients[serviceAccount] = clients
 	return clients, nil
 }
@@ -173,7 +180,9 @@ type request struct {
 	resource  schema.GroupVersionResource
 	namespace string
 	name      string
-	body      []byte
+	// manifest is what the body contains.
+	manifest *unstructured.Unstructured
+	body     []byte
 }
 
 // prepare checks a manifest, whatever it was rendered from, and returns the request that applies it.
@@ -199,7 +208,8 @@ func (w *Writer) prepare(target target) (request, error) {
 		return request{}, fmt.Errorf("failed to encode %s %q: %w", manifest.GetKind(), manifest.GetName(), err)
 	}
 	return request{
-		impersonated: clients, resource: resource, namespace: target.namespace.Name, name: manifest.GetName(), body: body,
+		impersonated: clients, resource: resource, namespace: target.namespace.Name, name: manifest.GetName(),
+		manifest: manifest, body: body,
 	}, nil
 }
 
@@ -224,35 +234,72 @@ func (t statusTransport) RoundTrip(request *http.Request) (*http.Response, error
 	return response, err
 }
 
-// apply applies a manifest. It overrides other clients if isForced is true. It reports whether the object existed
-// before.
-func (w *Writer) apply(
-	ctx context.Context, target target, isForced, isDryRun bool,
-) (response *metav1.PartialObjectMetadata, existed bool, err error) {
+// applied is the response to the application of a manifest.
+type applied struct {
+	*metav1.PartialObjectMetadata
+	// existed is true if the object existed before.
+	existed bool
+	// different are the fields of the manifest that the object does not contain.
+	different []string
+}
+
+// apply applies a manifest. It overrides other clients if isForced is true.
+func (w *Writer) apply(ctx context.Context, target target, isForced, isDryRun bool) (applied, error) {
 	prepared, err := w.prepare(target)
 	if err != nil {
-		return nil, false, err
+		return applied{}, err
 	}
 	options := metav1.PatchOptions{FieldManager: template.FieldManager(target.template.Name), Force: &isForced}
 	if isDryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	var code int
-	response, err = prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
-		Patch(context.WithValue(ctx, statusKey{}, &code), prepared.name, types.ApplyPatchType, prepared.body, options)
-	w.resetIfUnserved(err)
-	return response, code != http.StatusCreated, err
+	result := prepared.raw.Patch(types.ApplyPatchType).AbsPath(prepared.path()...).
+		SetHeader("Accept", runtime.ContentTypeJSON).
+		SpecificallyVersionedParams(&options, metav1.ParameterCodec, metav1.Unversioned).Body(prepared.body).
+		Do(ctx).StatusCode(&code)
+	if err := result.Error(); err != nil { // Raw would return the error without the details in the response.
+		w.resetIfUnserved(err)
+		return applied{}, err
+	}
+	body, err := result.Raw()
+	if err != nil {
+		return applied{}, err
+	}
+	response, content := &metav1.PartialObjectMetadata{}, &unstructured.Unstructured{}
+	if err := errors.Join(json.Unmarshal(body, response), content.UnmarshalJSON(body)); err != nil {
+		return applied{}, fmt.Errorf("failed to decode %s %q: %w", prepared.manifest.GetKind(), prepared.name, err)
+	}
+	return applied{
+		PartialObjectMetadata: response, existed: code != http.StatusCreated,
+		different: plan.Differences(prepared.manifest, content, target.template.Name),
+	}, nil
 }
 
-// preview returns what apply would write.
-func (w *Writer) preview(ctx context.Context, target target) (*unstructured.Unstructured, error) {
+// path returns the parts of the URL of the object.
+func (r request) path() []string {
+	prefix := []string{"/apis", r.resource.Group}
+	if r.resource.Group == "" {
+		prefix = []string{"/api"}
+	}
+	return append(prefix, r.resource.Version, "namespaces", r.namespace, r.resource.Resource, r.name)
+}
+
+// preview returns what apply would write, and the fields of the manifest that it would not contain.
+func (w *Writer) preview(
+	ctx context.Context, target target,
+) (preview *unstructured.Unstructured, different []string, err error) {
 	prepared, err := w.prepare(target)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return prepared.dryRun(ctx, types.ApplyPatchType, metav1.PatchOptions{
+	preview, err = prepared.dryRun(ctx, types.ApplyPatchType, metav1.PatchOptions{
 		FieldManager: template.FieldManager(target.template.Name), Force: ptr.To(true),
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return preview, plan.Differences(prepared.manifest, preview, target.template.Name), nil
 }
 
 // DryRun determines whether the ServiceAccount of a template may apply a manifest.
@@ -260,7 +307,7 @@ func (w *Writer) DryRun(
 	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace,
 	manifest *unstructured.Unstructured,
 ) error {
-	_, err := w.preview(ctx, target{template: tmpl, namespace: namespace, manifest: manifest})
+	_, _, err := w.preview(ctx, target{template: tmpl, namespace: namespace, manifest: manifest})
 	return err
 }
 
@@ -272,21 +319,6 @@ func (w *Writer) previewUnchanged(ctx context.Context, target target) (*unstruct
 	}
 	prepared.body = []byte("{}")
 	return prepared.dryRun(ctx, types.MergePatchType, metav1.PatchOptions{})
-}
-
-// resetManagers removes the managedFields of an object, if it exists.
-func (w *Writer) resetManagers(ctx context.Context, target target) error {
-	prepared, err := w.prepare(target)
-	if err != nil {
-		return err
-	}
-	_, err = prepared.metadata.Resource(prepared.resource).Namespace(prepared.namespace).
-		Patch(ctx, prepared.name, types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
-	if err != nil && !nsobject.IsNotFound(err) {
-		return fmt.Errorf("failed to remove the managedFields of %s %q: %w",
-			target.manifest.GetKind(), target.manifest.GetName(), err)
-	}
-	return nil
 }
 
 func (r request) dryRun(

@@ -29,9 +29,9 @@ import (
 )
 
 const (
-	// allowedLifetime is how long the API server is not asked again about an allowed request. Denied requests
-	// are reviewed each time.
-	allowedLifetime = 5 * time.Minute
+	// allowedLifetime is how long the API server is not asked again about an allowed request, for example of another
+	// template with the same ServiceAccount. Denied requests are reviewed each time.
+	allowedLifetime = 15 * time.Second
 	// maxDenied is the number of denied requests after which the other requests of a role are not reviewed if
 	// Authorizer.IsOperator is true.
 	maxDenied = 3

@@ -15,10 +15,11 @@ import (
 
 // IsEqual reports whether two versions of an object differ only in what the API server and the operator add.
 func IsEqual(a, b *unstructured.Unstructured) bool {
-	return apiequality.Semantic.DeepEqual(withoutOwnKeys(a), withoutOwnKeys(b))
+	return apiequality.Semantic.DeepEqual(WithoutOwnKeys(a), WithoutOwnKeys(b))
 }
 
-func withoutOwnKeys(object *unstructured.Unstructured) map[string]any {
+// WithoutOwnKeys removes the labels and annotations of the operator, and what WithoutServerFields removes.
+func WithoutOwnKeys(object *unstructured.Unstructured) map[string]any {
 	object.SetLabels(without(object.GetLabels(), v1alpha1.LabelManagedByTemplate, v1alpha1.LabelLocked))
 	object.SetAnnotations(without(object.GetAnnotations(), v1alpha1.AnnotationNamespaceUID))
 	return WithoutServerFields(object)

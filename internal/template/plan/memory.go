@@ -29,7 +29,9 @@ type Memory struct {
 	Rounds   rounds
 	Absences Absences
 	Failures failures
-	Late     lateSelection
+	// Differences has the objects that differ from their templates although they were applied.
+	Differences map[template.ObjectKey]difference
+	Late        lateSelection
 }
 
 // ElapsedSince returns the time since a start. If there is none, it is now.

@@ -75,6 +75,8 @@ type Observed struct {
 	IsCounted bool
 	// IsCrowded is true if the object has too many field managers.
 	IsCrowded bool
+	// IsShared is true if another client also claims fields that a template has set.
+	IsShared bool
 }
 
 // Action is what the operator does with an object. The values are also values of a metric label.

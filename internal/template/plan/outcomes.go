@@ -32,9 +32,7 @@ func Tracked(outcomes []Outcome) []Outcome {
 		kept[i].Problems = slices.Clone(problems[:maxTracked])
 		decisive := decisiveProblem(problems)
 		if decisive < 0 { // A rollout does not wait for an incomplete Namespace.
-			decisive = slices.IndexFunc(problems, func(problem template.Problem) bool {
-				return problem.Reason != v1alpha1.ReasonClaimedByTemplate
-			})
+			decisive = slices.IndexFunc(problems, func(problem template.Problem) bool { return !problem.LeavesObject() })
 		}
 		if decisive >= maxTracked {
 			kept[i].Problems[maxTracked-1] = problems[decisive]
@@ -51,11 +49,23 @@ func decisiveProblem(problems []template.Problem) int {
 	return slices.IndexFunc(problems, func(p template.Problem) bool { return !p.IsConflict() })
 }
 
-// ProblemsOf returns the problems in outcomes.
+// ProblemsOf returns the problems in outcomes that Events and the status of the template report.
 func ProblemsOf(outcomes []Outcome) []template.Problem {
 	var problems []template.Problem
 	for _, outcome := range outcomes {
-		problems = append(problems, outcome.Problems...)
+		problems = append(problems, outcome.reported()...)
+	}
+	return problems
+}
+
+// reported returns the problems, and what a new Namespace waits for if only a user can end that. Other waits end within
+// seconds, and would change the status of the template with each new Namespace.
+func (o Outcome) reported() []template.Problem {
+	problems := slices.Clone(o.Problems)
+	for _, found := range o.Waiting {
+		if found.Reason == v1alpha1.ReasonRoleNotFound {
+			problems = append(problems, found)
+		}
 	}
 	return problems
 }
@@ -78,7 +88,7 @@ func ChangedTemplates(before, after []Outcome) []string {
 // isSame reports whether two outcomes are equal for the status of a template.
 func (o Outcome) isSame(other Outcome) bool {
 	return o.Template == other.Template && o.Revision == other.Revision && o.Generation == other.Generation &&
-		o.IsInitializing == other.IsInitializing && slices.Equal(o.Problems, other.Problems)
+		o.IsInitializing == other.IsInitializing && slices.Equal(o.reported(), other.reported())
 }
 
 // Summary is the state of a template in all Namespaces.
@@ -96,7 +106,7 @@ func Summarize(outcomes map[string]Outcome, revision string) Summary {
 	for _, namespace := range slices.Sorted(maps.Keys(outcomes)) {
 		result := outcomes[namespace]
 		summary.add(result, revision)
-		for _, problem := range result.Problems {
+		for _, problem := range result.reported() {
 			if len(summary.Failures) < MaxFailures {
 				summary.Failures = append(summary.Failures, v1alpha1.TemplateFailure{
 					Namespace: namespace, Object: problem.Object, Reason: problem.Reason,

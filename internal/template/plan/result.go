@@ -68,7 +68,7 @@ func (r Result) HasFailed() bool {
 func (r Result) Blocking() *template.Problem {
 	for _, result := range r.Templates {
 		for _, found := range slices.Concat(result.Problems, result.Waiting) {
-			if found.Reason != v1alpha1.ReasonClaimedByTemplate {
+			if !found.LeavesObject() {
 				return &found
 			}
 		}

@@ -28,9 +28,13 @@ const maxManagers = 64
 func IsCrowded(entries []metav1.ManagedFieldsEntry) bool { return len(entries) > maxManagers }
 
 // MustFind reports whether the API server must be asked for an object before it is written: the cache lacks objects
-// without the label of a template. In a new Namespace, users cannot write.
+// without the label of a template, and the managedFields. In a new Namespace, users cannot write.
 func (o Ownership) MustFind(decided Action, adopt v1alpha1.AdoptionPolicy) bool {
-	return o.Current == nil && (!o.IsInitializing || decided == ActionCreate && adopt == v1alpha1.AdoptNever)
+	if o.Current != nil {
+		return o.Current.IsCrowded || o.Current.IsShared && decided == ActionUpdate ||
+			decided == ActionCreate && adopt == v1alpha1.AdoptNever
+	}
+	return !o.IsInitializing || decided == ActionCreate && adopt == v1alpha1.AdoptNever
 }
 
 // CheckExisting returns a problem if an existing object must not be adopted, and whether its managedFields must be

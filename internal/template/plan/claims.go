@@ -1,0 +1,136 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+// The API server removes a field that an applied manifest no longer contains only if no other field manager claims it.
+// Therefore, the operator first removes the claims of other managers to what a template drops.
+
+// HasSharedFields reports whether another client also claims fields that a template has set. It ignores the status, and
+// objects with too many field managers, whose claims are removed anyway.
+func HasSharedFields(entries []metav1.ManagedFieldsEntry) bool {
+	if IsCrowded(entries) || !slices.ContainsFunc(entries, isTemplateClaim) ||
+		!slices.ContainsFunc(entries, isOtherClaim) {
+		return false
+	}
+	claimed := claims(entries, isTemplateClaim)
+	return slices.ContainsFunc(entries, func(entry metav1.ManagedFieldsEntry) bool {
+		return isOtherClaim(entry) && !fieldsIn(entry).Intersection(claimed).Empty()
+	})
+}
+
+// Disown returns the managedFields of an object without the claims of other clients to the fields that a template
+// drops: those that it has set, but does not set when it is applied. An object that is new to the template moves to it
+// from other templates, whose fields it drops, too. Disown returns nil if no other client claims such a field.
+func Disown(
+	entries, applied []metav1.ManagedFieldsEntry, templateName string, isNew bool,
+) ([]metav1.ManagedFieldsEntry, error) {
+	own := func(entry metav1.ManagedFieldsEntry) bool {
+		return isTemplateClaim(entry) && (isNew || entry.Manager == template.FieldManager(templateName))
+	}
+	dropped := droppedFields(claims(entries, own), claimOf(applied, template.FieldManager(templateName)))
+	var disowned []metav1.ManagedFieldsEntry
+	hasChanged := false
+	for _, entry := range entries {
+		if !isOtherClaim(entry) {
+			disowned = append(disowned, entry)
+			continue
+		}
+		before := fieldsIn(entry)
+		after := before.RecursiveDifference(dropped)
+		if after.Equals(before) {
+			disowned = append(disowned, entry)
+			continue
+		}
+		hasChanged = true
+		if after.Empty() {
+			continue
+		}
+		raw, err := after.ToJSON()
+		if err != nil {
+			return nil, fmt.Errorf("failed to encode the managedFields of %q: %w", entry.Manager, err)
+		}
+		entry.FieldsV1 = metav1.NewFieldsV1(string(raw))
+		disowned = append(disowned, entry)
+	}
+	if !hasChanged {
+		return nil, nil
+	}
+	return disowned, nil
+}
+
+// OwnClaims returns the managedFields of an object without those of other clients and templates.
+func OwnClaims(entries []metav1.ManagedFieldsEntry, templateName string) []metav1.ManagedFieldsEntry {
+	return slices.DeleteFunc(slices.Clone(entries), func(entry metav1.ManagedFieldsEntry) bool {
+		return !isTemplateClaim(entry) || entry.Manager != template.FieldManager(templateName)
+	})
+}
+
+// droppedFields returns the fields before that are not among those after, nor contain any of them.
+func droppedFields(before, after *fieldpath.Set) *fieldpath.Set {
+	dropped := &fieldpath.Set{}
+	before.Difference(after).Iterate(func(path fieldpath.Path) {
+		below := after
+		for _, element := range path {
+			below = below.WithPrefix(element)
+		}
+		if below.Empty() {
+			dropped.Insert(path.Copy())
+		}
+	})
+	return dropped
+}
+
+func isTemplateClaim(entry metav1.ManagedFieldsEntry) bool {
+	return strings.HasPrefix(entry.Manager, template.FieldManagerPrefix) && entry.Subresource == "" &&
+		entry.Operation == metav1.ManagedFieldsOperationApply
+}
+
+func isOtherClaim(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Subresource == "" && !isTemplateClaim(entry)
+}
+
+// claimOf returns the fields that a field manager has applied.
+func claimOf(entries []metav1.ManagedFieldsEntry, manager string) *fieldpath.Set {
+	return claims(entries, func(entry metav1.ManagedFieldsEntry) bool {
+		return isTemplateClaim(entry) && entry.Manager == manager
+	})
+}
+
+func claims(entries []metav1.ManagedFieldsEntry, isWanted func(metav1.ManagedFieldsEntry) bool) *fieldpath.Set {
+	set := &fieldpath.Set{}
+	for _, entry := range entries {
+		if isWanted(entry) {
+			set = set.Union(fieldsIn(entry))
+		}
+	}
+	return set
+}
+
+// fieldsIn returns the fields of an entry. The API server does not store entries that cannot be decoded.
+func fieldsIn(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
+	set := &fieldpath.Set{}
+	if entry.FieldsV1 != nil && set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil {
+		return &fieldpath.Set{}
+	}
+	return set
+}
+
+// IsEscaped reports whether managedFields of templates can be escaped.
+func IsEscaped(entries []metav1.ManagedFieldsEntry) bool {
+	return slices.ContainsFunc(entries, func(entry metav1.ManagedFieldsEntry) bool {
+		return isTemplateClaim(entry) && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `\u`)
+	})
+}

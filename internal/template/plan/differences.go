@@ -1,0 +1,251 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+const (
+	// compareInterval is the time until an object that differs from the template, although it was applied, is compared
+	// again: admission can have changed.
+	compareInterval = 30 * time.Minute
+	// maxDifferences is the number of fields that a problem names.
+	maxDifferences = 5
+)
+
+// difference is what differs in an object after it was applied, and when it was compared.
+type difference struct {
+	fields []string
+	at     time.Time
+}
+
+// MustCompare reports whether an object that has differed from the template must be compared with it again. After a
+// restart of the operator, the fields are unknown.
+func (p *Pass) MustCompare(object *Object) bool {
+	known, ok := p.Memory.Differences[object.Key()]
+	return object.Recorded != nil && object.Recorded.IsDifferent && (!ok || p.Now.Sub(known.at) >= compareInterval)
+}
+
+// Compared stores the fields in which an object differs from the template after the template was applied.
+func (p *Pass) Compared(object *Object, fields []string) {
+	recorded := *object.Recorded // The state of the Namespace before the pass contains the original.
+	recorded.IsDifferent = len(fields) > 0
+	if object.Recorded = &recorded; !recorded.IsDifferent {
+		delete(p.Memory.Differences, object.Key())
+		return
+	}
+	if p.Memory.Differences == nil {
+		p.Memory.Differences = map[template.ObjectKey]difference{}
+	}
+	p.Memory.Differences[object.Key()] = difference{fields, p.Now}
+}
+
+// ReportDifference adds a problem if an object differs from the template although it was applied. It delays no
+// Namespace, and the object is not applied again: the result would be the same.
+func (p *Pass) ReportDifference(selected *Selected, object *Object) {
+	known, ok := p.Memory.Differences[object.Key()]
+	if !ok || object.Recorded == nil || !object.Recorded.IsDifferent {
+		return
+	}
+	fields := strings.Join(known.fields[:min(len(known.fields), maxDifferences)], ", ")
+	if more := len(known.fields) - maxDifferences; more > 0 {
+		fields += fmt.Sprintf(", and %d more", more)
+	}
+	p.Retry(known.at.Add(compareInterval).Sub(p.Now))
+	selected.AddProblem(object.Name, template.Problemf(v1alpha1.ReasonFieldsDiffer,
+		"%s %q differs from the template in %s, because the API server, a mutating admission policy or a webhook changes "+
+			"what the operator applies", object.Manifest.GetKind(), object.Manifest.GetName(), fields))
+}
+
+// Differences returns the fields of a manifest, sorted, that an object does not contain with the same meaning. The
+// object is the response to the application of the manifest by a template. Fields that the manifest does not set, and
+// what the API server writes in another form, are no differences.
+func Differences(manifest, applied *unstructured.Unstructured, templateName string) []string {
+	c := &comparison{}
+	set := claimOf(applied.GetManagedFields(), template.FieldManager(templateName))
+	for _, key := range slices.Sorted(maps.Keys(manifest.Object)) {
+		switch key {
+		case "apiVersion", "kind":
+		case "metadata":
+			c.compareMaps(metadataOf(manifest), metadataOf(applied), "metadata", nil)
+		default:
+			c.compareField(manifest.Object, applied.Object, key, "", set)
+		}
+	}
+	return c.fields
+}
+
+func metadataOf(object *unstructured.Unstructured) (wanted map[string]any) {
+	wanted = map[string]any{}
+	for key, values := range map[string]map[string]string{
+		"labels": object.GetLabels(), "annotations": object.GetAnnotations(),
+	} {
+		converted := map[string]any{}
+		for name, value := range values {
+			converted[name] = value
+		}
+		wanted[key] = converted
+	}
+	return wanted
+}
+
+// comparison collects the paths of different fields.
+type comparison struct{ fields []string }
+
+// compareField compares one field of two maps. The set has the fields that the template owns in them; it is nil in
+// elements of lists.
+func (c *comparison) compareField(wanted, found map[string]any, key, path string, set *fieldpath.Set) {
+	path, value := join(path, key), wanted[key]
+	current, ok := found[key]
+	if !ok || current == nil {
+		if !isZero(value) {
+			c.fields = append(c.fields, path)
+		}
+		return
+	}
+	element := fieldpath.PathElement{FieldName: &key}
+	isAtomic := set != nil && set.Members.Has(element)
+	var children *fieldpath.Set
+	if set != nil {
+		children = set.WithPrefix(element)
+	}
+	c.compare(value, current, path, isAtomic, children)
+}
+
+func (c *comparison) compare(wanted, found any, path string, isAtomic bool, set *fieldpath.Set) {
+	switch wanted := wanted.(type) {
+	case nil:
+		return
+	case map[string]any:
+		if found, ok := found.(map[string]any); ok {
+			c.compareMaps(wanted, found, path, set)
+			return
+		}
+	case []any:
+		if found, ok := found.([]any); ok {
+			c.compareLists(wanted, found, path, isAtomic)
+			return
+		}
+	default:
+		if isSameValue(wanted, found) {
+			return
+		}
+	}
+	c.fields = append(c.fields, path)
+}
+
+func (c *comparison) compareMaps(wanted, found map[string]any, path string, set *fieldpath.Set) {
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		c.compareField(wanted, found, key, path, set)
+	}
+}
+
+// compareLists compares the elements of lists. Other clients can add elements unless the list is atomic, and the API
+// server can order them in another way.
+func (c *comparison) compareLists(wanted, found []any, path string, isAtomic bool) {
+	if isAtomic && len(wanted) != len(found) {
+		c.fields = append(c.fields, path)
+		return
+	}
+	for i, element := range wanted {
+		isEqual := func(current any) bool {
+			other := &comparison{}
+			other.compare(element, current, "", false, nil)
+			return len(other.fields) == 0
+		}
+		if i < len(found) && isEqual(found[i]) || !isAtomic && slices.ContainsFunc(found, isEqual) {
+			continue
+		}
+		position := fmt.Sprintf("%s[%d]", path, i)
+		if len(wanted) == len(found) {
+			c.compare(element, found[i], position, false, nil)
+		} else {
+			c.fields = append(c.fields, position)
+		}
+	}
+}
+
+func join(path, key string) string {
+	switch {
+	case strings.ContainsAny(key, "./"):
+		return path + "[" + key + "]"
+	case path == "":
+		return key
+	}
+	return path + "." + key
+}
+
+// isZero reports whether the API server can omit a value.
+func isZero(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, child := range value {
+			if !isZero(child) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(value) == 0
+	}
+	return reflect.ValueOf(value).IsZero()
+}
+
+// isSameValue reports whether two values that are neither maps nor lists have the same meaning in a type of Kubernetes:
+// the API server writes quantities, times and base64 in a form of its own, and replaces an empty string by a default.
+func isSameValue(wanted, found any) bool {
+	a, isText := textOf(wanted)
+	b, isOtherText := textOf(found)
+	switch {
+	case reflect.DeepEqual(wanted, found) || wanted == "":
+		return true
+	case !isText || !isOtherText:
+		return false
+	}
+	return isSameAs(a, b, resource.ParseQuantity, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }) ||
+		isSameAs(a, b, time.ParseDuration, func(a, b time.Duration) bool { return a == b }) ||
+		isSameAs(a, b, func(text string) (time.Time, error) { return time.Parse(time.RFC3339Nano, text) }, time.Time.Equal) ||
+		isSameAs(a, b, base64.StdEncoding.DecodeString, bytes.Equal)
+}
+
+// isSameAs reports whether two texts are equal values of a type.
+func isSameAs[T any](a, b string, parse func(string) (T, error), isEqual func(T, T) bool) bool {
+	first, err := parse(a)
+	if err != nil {
+		return false
+	}
+	second, err := parse(b)
+	return err == nil && isEqual(first, second)
+}
+
+// textOf returns the text of a string or number.
+func textOf(value any) (string, bool) {
+	switch value := value.(type) {
+	case string:
+		return value, true
+	case int64:
+		return strconv.FormatInt(value, 10), true
+	case float64:
+		return strconv.FormatFloat(value, 'f', -1, 64), true
+	}
+	return "", false
+}
