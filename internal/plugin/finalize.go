@@ -190,8 +190,12 @@ func (s *session) newFinalizer(name string) (*forcefinalize.Finalizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	dryRuns, err := s.dryRuns()
+	if err != nil {
+		return nil, err
+	}
 	return &forcefinalize.Finalizer{
-		Namespace: name, Config: config, Namespaces: namespaces, Metadata: objects, Discoverer: discoverer,
+		Namespace: name, Config: config, Namespaces: namespaces, Metadata: objects, Discoverer: discoverer, DryRuns: dryRuns,
 	}, nil
 }
 
@@ -208,7 +212,7 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 		o.warnEach(fmt.Sprintf("Namespace %s might contain more objects", plan.Namespace), plan.Unread)
 	}
 	if plan.DryRunUnsupported != nil {
-		o.warnf("The API server could not test the removal: %v", plan.DryRunUnsupported)
+		o.warnf("The removal could not be tested before it is requested: %v", plan.DryRunUnsupported)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ var layers = []string{
 	"cmd examples",
 }
 
-const sharedPackages = "internal/denial internal/knownwriters internal/limitedhttp internal/metadataclient internal/nscache " +
+const sharedPackages = "internal/denial internal/dryrun internal/knownwriters internal/limitedhttp internal/metadataclient internal/nscache " +
 	"internal/nsobject internal/printable internal/resourcetypes internal/scheme " +
 	"internal/servertime internal/shell internal/version"
 

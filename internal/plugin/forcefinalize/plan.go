@@ -127,8 +127,8 @@ type Plan struct {
 	IsDryRun   bool                 `json:"dryRun"`
 	Diagnosis  *diagnosis.Diagnosis `json:"diagnosis"`
 
-	// DryRunUnsupported is set if the API server could not test the removal because a webhook does
-	// not support dry runs.
+	// DryRunUnsupported is set if the removal could not be tested, because a webhook or the server of a type
+	// does not support dry runs.
 	DryRunUnsupported error `json:"-"`
 }
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
@@ -66,7 +67,10 @@ func (p *pass) adoptEqual(
 	ctx context.Context, target target, conflict error,
 ) (*metav1.PartialObjectMetadata, error) {
 	current, err := p.Writer.previewUnchanged(ctx, target)
-	if err != nil {
+	switch {
+	case dryrun.IsUnsupported(err):
+		return nil, fmt.Errorf("%w; it is unknown whether the object is equal: %w", conflict, err)
+	case err != nil:
 		return nil, err
 	}
 	target.resourceVersion = current.GetResourceVersion()
