@@ -171,7 +171,8 @@ type explanation struct {
 	*diagnosis.Diagnosis `json:",inline"`
 	// Templates are how the templates relate to the namespace.
 	Templates []templates.Relation `json:"templates,omitempty"`
-	// WaitsFor is what the conditions of a terminating Namespace report, if the cause is unknown.
+	// WaitsFor is what a terminating Namespace waits for according to its finalizers and conditions, as in list. It is
+	// empty if there are findings.
 	WaitsFor []string `json:"waitsFor,omitempty"`
 	// Deletion are sentences about when and why the operator will delete the namespace, and what does not protect it.
 	Deletion []string `json:"deletion,omitempty"`
@@ -186,12 +187,12 @@ func (e *explainer) explain(ctx context.Context, collector *collect.Collector, n
 		return nil, err
 	}
 	relations := e.relations
-	result := &explanation{
-		Context: e.contextName, Diagnosis: rules.Diagnose(facts), Templates: relations.of(facts.Namespace),
-	}
+	related := relations.of(facts.Namespace)
+	facts.TemplateFailures = failureTexts(related)
+	result := &explanation{Context: e.contextName, Diagnosis: rules.Diagnose(facts), Templates: related}
 	result.UnusedSettings = relations.unusedSettings(facts.Namespace, result.Templates)
 	e.connectRemedies(result.Diagnosis)
-	if result.State == diagnosis.StateTerminating && result.Result == diagnosis.Unknown {
+	if result.State == diagnosis.StateTerminating && result.Result != diagnosis.Blocked {
 		result.WaitsFor, _ = deletionWaitsFor(facts.Namespace)
 	}
 	if result.State != diagnosis.StateTerminating {

@@ -167,8 +167,13 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	switch {
 	case plan.Removal == nil:
 		return diagnosisStatus(found)
-	case len(plan.Objections) > 0:
+	case plan.Rejection != nil, len(plan.Objections) > 0 && !isDryRun:
 		return forcefinalize.Refused(errors.New(strings.Join(plan.Objections, ";\n")))
+	case len(plan.Objections) > 0:
+		fmt.Fprintln(o.ErrOut)
+		printf(o.ErrOut, "Nothing was changed (dry run). With --dry-run=false, the removal would be refused: %s",
+			strings.Join(plan.Objections, ";\n"))
+		return nil
 	case isDryRun:
 		fmt.Fprintln(o.ErrOut)
 		printf(o.ErrOut, "Nothing was changed (dry run). Use --dry-run=false to apply the plan.")

@@ -71,7 +71,7 @@ func (f *Finalizer) Prepare(
 	}
 	unsupported, refusal := f.dryRun(ctx, plan, state.namespace)
 	plan.DryRunUnsupported = unsupported
-	if refusal != nil {
+	if plan.Rejection = refusal; refusal != nil {
 		plan.Objections = append(plan.Objections, "the API server rejected the dry run: "+
 			f.explainRefusal(ctx, plan, refusal).Error())
 	}

@@ -130,6 +130,8 @@ type Plan struct {
 	// DryRunUnsupported is set if the removal could not be tested, because a webhook or the server of a type
 	// does not support dry runs.
 	DryRunUnsupported error `json:"-"`
+	// Rejection is the error with which the API server rejected the dry run. No flag overrides it.
+	Rejection error `json:"-"`
 }
 
 // computePlan returns the effects of a removal and the objections to it. It returns an error if the
