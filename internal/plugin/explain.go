@@ -171,8 +171,7 @@ type explanation struct {
 	*diagnosis.Diagnosis `json:",inline"`
 	// Templates are how the templates relate to the namespace.
 	Templates []templates.Relation `json:"templates,omitempty"`
-	// WaitsFor is what a terminating Namespace waits for according to its finalizers and conditions, as in list. It is
-	// empty if there are findings.
+	// WaitsFor is what the conditions of a terminating Namespace report, if the cause is unknown.
 	WaitsFor []string `json:"waitsFor,omitempty"`
 	// Deletion are sentences about when and why the operator will delete the namespace, and what does not protect it.
 	Deletion []string `json:"deletion,omitempty"`
@@ -192,7 +191,7 @@ func (e *explainer) explain(ctx context.Context, collector *collect.Collector, n
 	result := &explanation{Context: e.contextName, Diagnosis: rules.Diagnose(facts), Templates: related}
 	result.UnusedSettings = relations.unusedSettings(facts.Namespace, result.Templates)
 	e.connectRemedies(result.Diagnosis)
-	if result.State == diagnosis.StateTerminating && result.Result != diagnosis.Blocked {
+	if result.State == diagnosis.StateTerminating && result.Result == diagnosis.Unknown {
 		result.WaitsFor, _ = deletionWaitsFor(facts.Namespace)
 	}
 	if result.State != diagnosis.StateTerminating {

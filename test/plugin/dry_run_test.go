@@ -80,8 +80,8 @@ var _ = Describe("Dry runs", func() {
 		tmpl.Spec.Variables = nil
 		tmpl.Spec.Parameters = nil
 		tmpl.Spec.Scope = v1alpha1.ScopeAllNamespaces
-		tmpl.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{
-			corev1.LabelMetadataName: namespace.Name,
+		tmpl.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{
+			corev1.LabelMetadataName: v1alpha1.LabelValue(namespace.Name),
 		}}
 		tmpl.Spec.Objects = []v1alpha1.TemplateObject{{Name: "thing", Template: &runtime.RawExtension{Raw: []byte(
 			`{"apiVersion":"` + server.Group + `/v1","kind":"Thing","metadata":{"name":"thing"},"spec":{"size":9}}`)}}}

@@ -80,8 +80,9 @@ func (c *collection) readRejectedWrites(ctx context.Context) {
 		}
 		return
 	}
-	object := diagnosis.RemainingObject{Type: diagnosis.NamespaceType}
-	object.Name = c.facts.Namespace.Name
+	object := diagnosis.RemainingObject{
+		Type: diagnosis.NamespaceType, PartialObjectMetadata: &metav1.PartialObjectMetadata{ObjectMeta: c.facts.Namespace.ObjectMeta},
+	}
 	c.update(func(facts *diagnosis.Facts) {
 		for i := range list.Items {
 			if event := &list.Items[i]; slices.Contains(operatorReasons, event.Reason) {
