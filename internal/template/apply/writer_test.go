@@ -178,6 +178,7 @@ func TestNoDryRunForAggregatedServers(t *testing.T) {
 	thing := &unstructured.Unstructured{}
 	thing.SetGroupVersionKind(aggregatedVersion.WithKind("Thing"))
 	thing.SetName("w")
+	thing.SetNamespace("shop")
 	target := target{template: &v1alpha1.NamespaceTemplate{}, namespace: &corev1.Namespace{}, manifest: thing}
 	target.template.Name, target.namespace.Name = "team", "shop"
 	for name, request := range map[string]func(*Writer) error{
