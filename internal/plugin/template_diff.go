@@ -168,7 +168,8 @@ func (o *templateDiffOptions) dryRun(
 		return nil, err
 	}
 	runner := &templates.DryRunner{
-		DryRuns: dryRuns, Client: client, Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
+		Client: client, DryRuns: dryRuns,
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
 	}
 	var untested []string
 	for _, example := range examples {

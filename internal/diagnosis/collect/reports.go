@@ -81,7 +81,8 @@ func (c *collection) readRejectedWrites(ctx context.Context) {
 		return
 	}
 	object := diagnosis.RemainingObject{
-		Type: diagnosis.NamespaceType, PartialObjectMetadata: &metav1.PartialObjectMetadata{ObjectMeta: c.facts.Namespace.ObjectMeta},
+		Type:                  diagnosis.NamespaceType,
+		PartialObjectMetadata: &metav1.PartialObjectMetadata{ObjectMeta: c.facts.Namespace.ObjectMeta},
 	}
 	c.update(func(facts *diagnosis.Facts) {
 		for i := range list.Items {
