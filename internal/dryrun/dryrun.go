@@ -29,8 +29,8 @@ func (e *UnsupportedError) Error() string {
 		return fmt.Sprintf("no dry run is sent for objects of %s, because it is unknown which server serves them: %v",
 			e.GroupVersion, e.Unknown)
 	}
-	return fmt.Sprintf("no dry run is sent for objects of %s: an aggregated API server serves them, and could perform the "+
-		"request", e.GroupVersion)
+	return fmt.Sprintf("no dry run is sent for objects of %s: an aggregated API server serves them, and could perform "+
+		"the request", e.GroupVersion)
 }
 
 // Unwrap returns why the server is unknown.
