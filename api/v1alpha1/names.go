@@ -397,6 +397,8 @@ const (
 	ReasonFieldsDiffer = "FieldsDiffer"
 	// ReasonNotRecorded: the API server rejects the record of the objects in AnnotationAppliedTemplates.
 	ReasonNotRecorded = "NotRecorded"
+	// ReasonWriteRejected: the API server rejects a write of the operator to the Namespace, whose conditions can be old.
+	ReasonWriteRejected = "WriteRejected"
 	// ReasonObjectRetained: the operator does not delete an adopted object.
 	ReasonObjectRetained = "ObjectRetained"
 	// ReasonObjectTerminating: the current object is being deleted.

@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -286,6 +287,20 @@ func ListServers(
 		servers[schema.GroupVersion{Group: group, Version: version}] = server
 	}
 	return servers, nil
+}
+
+// IsAggregated returns a function that reports whether an APIService refers to an aggregated API server. It lists the
+// APIService, because the operator has no permission to get it. Without the API of APIServices, kube-apiserver serves
+// all types.
+func IsAggregated(live client.Reader) func(context.Context, schema.GroupVersion) (bool, error) {
+	return func(ctx context.Context, groupVersion schema.GroupVersion) (bool, error) {
+		name := groupVersion.Version + "." + groupVersion.Group
+		servers, err := ListServers(ctx, live, client.MatchingFields{metav1.ObjectNameField: name})
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return servers[groupVersion] == ServerAggregated, err
+	}
 }
 
 // ServerPreferredNamespacedResourcesWithContext discovers the namespaced types, and adds those whose objects can be

@@ -139,13 +139,16 @@ func (r *FinalizationReconciler) finalize(ctx context.Context, namespace *corev1
 	case err != nil:
 		return ctrl.Result{}, err
 	case report.ConfirmedEmpty:
-		return retryStale(r.removeFinalizer(ctx, namespace, report))
+		err := r.removeFinalizer(ctx, namespace, report)
+		recordRejectedWrite(r.Recorder, namespace, actionFinalize, err)
+		return retryStale(err)
 	}
 	// Conditions are written even after errors, because they report the errors. A Namespace that was
 	// empty in every pass gets no conditions while it waits for the grace period to end.
 	var statusErr error
 	if report.HasNews || nsobject.FindCondition(namespace, corev1.NamespaceContentRemaining) != nil {
 		statusErr = nsobject.IgnoreStale(r.writeConditions(ctx, namespace, report))
+		recordRejectedWrite(r.Recorder, namespace, actionFinalize, statusErr)
 	}
 	if err := errors.Join(report.Err(), statusErr); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to delete the content of namespace %q: %w", namespace.Name, err)

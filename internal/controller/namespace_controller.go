@@ -105,6 +105,7 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	requeueAfter, err := r.apply(ctx, &namespace, registry)
 	if err != nil {
+		recordRejectedWrite(r.Recorder, &namespace, actionReport, err)
 		return retryStale(err)
 	}
 	return ctrl.Result{RequeueAfter: requeueAfter}, nil

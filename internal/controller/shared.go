@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
@@ -76,6 +78,18 @@ func untilStopped(reconciler reconcile.Reconciler) reconcile.Reconciler {
 		}
 		return result, err
 	})
+}
+
+// actionReport is the action of Events about a rejected report of the progress of an initialization.
+const actionReport = "Report"
+
+// recordRejectedWrite records an Event if a rule rejects a write to a Namespace: its conditions cannot show the reason.
+func recordRejectedWrite(recorder events.EventRecorder, namespace *corev1.Namespace, action string, err error) {
+	if err == nil || !apierrors.IsForbidden(err) && !denial.IsFromAdmission(err.Error()) {
+		return
+	}
+	nsobject.RecordEvent(recorder, namespace, corev1.EventTypeWarning, v1alpha1.ReasonWriteRejected, action,
+		denial.Message(err, nsobject.MaxEventNote))
 }
 
 // retryStale converts the error of a write to a reconcile result. If the object has changed or was deleted since it was

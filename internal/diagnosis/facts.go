@@ -41,6 +41,10 @@ type Facts struct {
 	IsPublic  bool
 	Namespace *corev1.Namespace
 	Unread    []Unread
+	// RejectedWrites are what the operator published in Events about its rejected writes to the Namespace, the latest
+	// first, and TemplateFailures what it published in the status of templates. Both are empty if IsPublic is set.
+	RejectedWrites   []Report
+	TemplateFailures []string
 
 	// ResourceTypes is the result of discovery; nil if discovery failed completely.
 	ResourceTypes *resourcetypes.Set

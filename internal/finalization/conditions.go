@@ -260,6 +260,7 @@ const (
 // The parts of messageDeletionOrdered.
 const (
 	waitForDeletion = "waiting for the deletion of %s before deleting %s"
+	waitForCalls    = "waiting until requests for %s succeed, or have failed for %s, before deleting %s"
 	waitForList     = "failed to list %s, which must be deleted before %s"
 
 	nextDefault      = "other resources"

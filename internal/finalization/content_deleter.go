@@ -162,6 +162,7 @@ func (p *pass) listAll(ctx context.Context, isAfterGracePeriod bool, firstSeen, 
 			// (kubernetes/kubernetes#22413).
 			*p.state = contentState{
 				resources: resources, types: types, isAfterGracePeriod: isAfterGracePeriod, gracePeriodEnd: gracePeriodEnd,
+				failures: p.state.failures,
 			}
 			return nil
 		}
@@ -286,9 +287,14 @@ func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, e
 		if err := p.forEachType(ctx, states, p.deleteUndeleted); err != nil {
 			return "", err
 		}
+		var failing []string
+		if current == stageDefault {
+			p.state.failures, failing = computeCallFailures(
+				p.state.failures, p.state.resources.DiscoveryError != nil, states, p.startedAt)
+		}
 		// If later stages have no objects, there is no reason to wait. The message would be wrong, and
 		// would alternate with the message of a namespace controller that runs alongside the operator.
-		if reason := computeWaitReason(current, states); reason != "" && hasLater {
+		if reason := computeWaitReason(current, states, failing); reason != "" && hasLater {
 			return reason, nil
 		}
 	}

@@ -46,6 +46,7 @@ func errDenied(code int32) error {
 var (
 	waitForPods     = fmt.Sprintf(waitForDeletion, "pods", nextDefault)
 	waitForWidgets  = fmt.Sprintf(waitForDeletion, "widgets.example.com", nextDependencies)
+	failingWidgets  = fmt.Sprintf(waitForCalls, "widgets.example.com", failedCallDelay, nextDependencies)
 	unlistedPods    = fmt.Sprintf(waitForList, "pods", nextDefault)
 	unlistedWidgets = fmt.Sprintf(waitForList, "widgets.example.com", nextDependencies)
 )
@@ -240,14 +241,14 @@ func TestPass(t *testing.T) {
 				Errors: []string{`failed to delete widgets.example.com "v": denied; failed to delete widgets.example.com "w": denied`},
 			},
 		},
-		"an unavailable webhook does not block the last stage": {
+		"an unavailable webhook blocks the last stage at first": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errInternal},
 			},
 			want: passResult{
-				Deletes: background("configmaps/c", "widgets/w"), Remaining: map[string]int{"widgets": 1},
-				Errors: []string{`failed to delete widgets.example.com "w": ` + errInternal.Error()},
+				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
+				WaitReason: failingWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errInternal.Error()},
 			},
 		},
 		"a deletion that timed out blocks the last stage": {
@@ -302,13 +303,14 @@ func TestPass(t *testing.T) {
 				Errors:     []string{"failed to list widgets.example.com: " + errOutage.Error()},
 			},
 		},
-		"an unavailable server of a type does not block the last stage": {
+		"an unavailable server of a type blocks the last stage at first": {
 			server: &contentServer{
 				objects: map[string]objects{"configmaps": {object("c")}},
 				errors:  map[string]error{"list widgets": errUnavailable},
 			},
 			want: passResult{
-				Deletes: background("configmaps/c"), Errors: []string{"failed to list widgets.example.com: unavailable"},
+				Remaining: map[string]int{"configmaps": 1}, WaitReason: failingWidgets,
+				Errors: []string{"failed to list widgets.example.com: unavailable"},
 			},
 		},
 

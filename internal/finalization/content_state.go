@@ -34,6 +34,8 @@ type contentState struct {
 	// isInterrupted reports whether the last pass ended with an error. Its counts might be partial, so
 	// types with objects might appear to be empty.
 	isInterrupted bool
+	// failures are the calls that failed in the last passes.
+	failures callFailures
 }
 
 // needsFullPass reports whether all types must be listed instead of only those that may have
@@ -90,6 +92,8 @@ type typeState struct {
 	// isUncertain reports whether the outcome of a DELETE request is unknown, for example after a
 	// timeout.
 	isUncertain bool
+	// isFailing reports whether a DELETE request failed although no rule rejected it.
+	isFailing bool
 	// requests contains the results of the requests of the current pass.
 	requests deleteResults
 	// failed is the number of failed DELETE requests whose objects remain.
@@ -269,9 +273,11 @@ func (s *typeState) setDeleteError(remaining sets.Set[objectKey]) {
 	s.failed = len(failed)
 	s.deleteError = joinObjectErrors(s.Type, failed)
 	s.isUncertain = slices.ContainsFunc(failed, func(f objectError) bool { return !isFinal(f.err) })
+	s.isFailing = hasFailedCall(failed)
 	if s.requests.collectionError != nil && len(remaining) > 0 {
 		s.deleteError = joinErrors(s.deleteError, s.requests.collectionError)
 		s.isUncertain = s.isUncertain || !isFinal(s.requests.collectionError)
+		s.isFailing = s.isFailing || isFailedCall(s.requests.collectionError)
 	}
 }
 

@@ -54,15 +54,15 @@ func stageOf(resource schema.GroupResource) stage {
 }
 
 // computeWaitReason returns the reason why the next stage must wait, or "" if it need not wait. The
-// given types are the types of the current stage.
+// given types are the types of the current stage, and failing are the calls that have not failed for long.
 //
 // The next stage waits for terminating objects, and for objects that were created in the meantime and
 // must still be deleted. It does not wait for an object whose deletion was rejected, because no
-// controller is finalizing that object. It also does not wait for a type whose server is unavailable,
-// because otherwise one broken APIService would block the whole deletion
+// controller is finalizing that object. It also does not wait for calls that have failed for
+// failedCallDelay, because otherwise one broken webhook or APIService would block the whole deletion
 // (kubernetes/kubernetes#75788). If the state of objects is unknown for another reason, it waits. It
 // always waits for pods, because the objects that they need are unknown.
-func computeWaitReason(current stage, types []*typeState) string {
+func computeWaitReason(current stage, types []*typeState, failing []string) string {
 	var waiting, unknown []string
 	for _, state := range types {
 		isUnknown := state.listError != nil && (current == stagePods || !apierrors.IsServiceUnavailable(state.listError))
@@ -84,6 +84,8 @@ func computeWaitReason(current stage, types []*typeState) string {
 		return fmt.Sprintf(waitForList, joinSome(unknown), next)
 	case len(waiting) > 0:
 		return fmt.Sprintf(waitForDeletion, joinSome(waiting), next)
+	case len(failing) > 0:
+		return fmt.Sprintf(waitForCalls, joinSome(failing), failedCallDelay, next)
 	default:
 		return ""
 	}

@@ -60,7 +60,9 @@ func TestComputeWaitReason(t *testing.T) {
 	tests := map[string]struct {
 		stage stage
 		types []*typeState
-		want  string
+		// failing are the calls that have not failed for long.
+		failing []string
+		want    string
 	}{
 		"no pods remain": {stage: stagePods, types: []*typeState{state(podsType, empty)}},
 		"the API server does not serve pods": {
@@ -109,6 +111,10 @@ func TestComputeWaitReason(t *testing.T) {
 		"a type whose server is unavailable": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.listError = unavailable })},
 		},
+		"calls that have not failed for long": {
+			stage: stageDefault, types: []*typeState{state(widgetsType, left)}, failing: []string{"widgets.example.com"},
+			want: fmt.Sprintf(waitForCalls, "widgets.example.com", failedCallDelay, nextDependencies),
+		},
 		"terminating objects of a type whose server is no longer available": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) {
 				s.listError, s.Terminating = unavailable, 1
@@ -137,7 +143,7 @@ func TestComputeWaitReason(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(computeWaitReason(test.stage, test.types)).To(Equal(test.want))
+			NewWithT(t).Expect(computeWaitReason(test.stage, test.types, test.failing)).To(Equal(test.want))
 		})
 	}
 }

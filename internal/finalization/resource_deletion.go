@@ -199,7 +199,8 @@ func (p *pass) deleteCollection(ctx context.Context, state *typeState) error {
 	}
 	if err != nil && !isNotServed(err) {
 		state.requests.collectionError = fmt.Errorf("failed to delete all %s: %w", state.Type.GroupResource(), err)
-		state.deleteError, state.isUncertain = state.requests.collectionError, !isFinal(err)
+		state.deleteError = state.requests.collectionError
+		state.isUncertain, state.isFailing = !isFinal(err), isFailedCall(err)
 	}
 	return ctx.Err()
 }

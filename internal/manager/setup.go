@@ -223,7 +223,7 @@ func setupFinalization(ctx context.Context, mgr ctrl.Manager, options Options) e
 			Clock: options.Clock, ServerClock: options.ServerClock,
 		},
 		IsAggregated:      isAggregated(mgr.GetClient()),
-		ConfirmAggregated: confirmAggregated(live),
+		ConfirmAggregated: contentrole.IsAggregated(live),
 		PermissionRemedy:  role.Remedy,
 		Metrics:           metrics.FinalizationRecorder{},
 		Durations:         metrics.FinalizationRecorder{},
@@ -300,16 +300,6 @@ func isAggregated(reader client.Reader) func(schema.GroupVersion) bool {
 		key := client.ObjectKey{Name: groupVersion.Version + "." + groupVersion.Group}
 		err := reader.Get(context.Background(), key, service)
 		return err != nil || service.Labels[automanagedLabel] == ""
-	}
-}
-
-// confirmAggregated returns a function that reports whether an APIService refers to an aggregated API server. It lists
-// the APIService, because the manager has no permission to get it.
-func confirmAggregated(live client.Reader) func(context.Context, schema.GroupVersion) (bool, error) {
-	return func(ctx context.Context, groupVersion schema.GroupVersion) (bool, error) {
-		name := groupVersion.Version + "." + groupVersion.Group
-		servers, err := contentrole.ListServers(ctx, live, client.MatchingFields{"metadata.name": name})
-		return servers[groupVersion] == contentrole.ServerAggregated, err
 	}
 }
 

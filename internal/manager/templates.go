@@ -17,6 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
@@ -65,7 +66,8 @@ func setupTemplates(
 		User: self, Client: live, Discovery: discoveryClient, Clock: options.Clock, Log: mgr.GetLogger(),
 	})
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
-	writer := apply.NewWriter(mgr.GetConfig(), mapper, discoveryClient, options.SystemNamespace, options.Clock)
+	writer := apply.NewWriter(mgr.GetConfig(), mapper, discoveryClient, options.SystemNamespace, options.Clock,
+		dryrun.New(contentrole.IsAggregated(live)))
 	applier := &apply.Applier{
 		Writer: writer, Programs: programs, Records: records, Clock: options.Clock,
 		Recorder: metrics.TemplateRecorder{},

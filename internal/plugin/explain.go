@@ -190,9 +190,9 @@ func (e *explainer) explain(ctx context.Context, collector *collect.Collector, n
 		return nil, err
 	}
 	relations := e.relations
-	result := &explanation{
-		Context: e.contextName, Diagnosis: rules.Diagnose(facts), Templates: relations.of(facts.Namespace),
-	}
+	related := relations.of(facts.Namespace)
+	facts.TemplateFailures = failureTexts(related)
+	result := &explanation{Context: e.contextName, Diagnosis: rules.Diagnose(facts), Templates: related}
 	result.UnusedSettings = relations.unusedSettings(facts.Namespace, result.Templates)
 	e.connectRemedies(result.Diagnosis)
 	if result.State == diagnosis.StateTerminating && result.Result == diagnosis.Unknown {

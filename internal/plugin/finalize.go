@@ -167,8 +167,13 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	switch {
 	case plan.Removal == nil:
 		return diagnosisStatus(found)
-	case len(plan.Objections) > 0:
+	case plan.Rejection != nil, len(plan.Objections) > 0 && !isDryRun:
 		return forcefinalize.Refused(errors.New(strings.Join(plan.Objections, ";\n")))
+	case len(plan.Objections) > 0:
+		fmt.Fprintln(o.ErrOut)
+		printf(o.ErrOut, "Nothing was changed (dry run). With --dry-run=false, the removal would be refused: %s",
+			strings.Join(plan.Objections, ";\n"))
+		return nil
 	case isDryRun:
 		fmt.Fprintln(o.ErrOut)
 		printf(o.ErrOut, "Nothing was changed (dry run). Use --dry-run=false to apply the plan.")
@@ -190,8 +195,12 @@ func (s *session) newFinalizer(name string) (*forcefinalize.Finalizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	dryRuns, err := s.dryRuns()
+	if err != nil {
+		return nil, err
+	}
 	return &forcefinalize.Finalizer{
-		Namespace: name, Config: config, Namespaces: namespaces, Metadata: objects, Discoverer: discoverer,
+		Namespace: name, Config: config, Namespaces: namespaces, Metadata: objects, Discoverer: discoverer, DryRuns: dryRuns,
 	}, nil
 }
 
@@ -208,7 +217,7 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 		o.warnEach(fmt.Sprintf("Namespace %s might contain more objects", plan.Namespace), plan.Unread)
 	}
 	if plan.DryRunUnsupported != nil {
-		o.warnf("The API server could not test the removal: %v", plan.DryRunUnsupported)
+		o.warnf("The removal could not be tested before it is requested: %v", plan.DryRunUnsupported)
 	}
 	return nil
 }

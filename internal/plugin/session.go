@@ -28,11 +28,15 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/createdlist"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
@@ -225,6 +229,17 @@ func (s *session) contentClients() (*discovery.DiscoveryClient, metadata.Interfa
 		return metadata.NewForConfig(config)
 	})
 	return discoverer, metadataclient.New(objects), err
+}
+
+// dryRuns returns the Guard of dry runs, which reads APIServices with the permissions of the user.
+func (s *session) dryRuns() (*dryrun.Guard, error) {
+	reader, err := newClient(s, func(config *rest.Config) (client.Client, error) {
+		return client.New(config, client.Options{Scheme: scheme.New()})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return dryrun.New(contentrole.IsAggregated(reader)), nil
 }
 
 // warnf prints a warning to stderr.

@@ -164,8 +164,13 @@ func (o *templateDiffOptions) dryRun(
 	if err != nil {
 		return nil, err
 	}
+	dryRuns, err := o.dryRuns()
+	if err != nil {
+		return nil, err
+	}
 	runner := &templates.DryRunner{
-		Client: client, Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
+		Client: client, DryRuns: dryRuns,
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
 	}
 	var untested []string
 	for _, example := range examples {

@@ -258,9 +258,13 @@ func (o *templatePermissionsOptions) authorizer() (*authorization.Authorizer, er
 	if err != nil {
 		return nil, err
 	}
+	dryRuns, err := o.dryRuns()
+	if err != nil {
+		return nil, err
+	}
 	return &authorization.Authorizer{
 		Client: reader, ServiceAccounts: reader, Revisions: o.revisions(reader), SystemNamespace: o.namespace,
-		DryRunner: apply.NewWriter(config, mapper, discoverer, o.namespace, clock.RealClock{}),
+		DryRunner: apply.NewWriter(config, mapper, discoverer, o.namespace, clock.RealClock{}, dryRuns),
 		Operator:  o.operator(), Clock: clock.RealClock{},
 	}, nil
 }

@@ -172,6 +172,21 @@ func relationBranch(relation *templates.Relation, colors printer.Palette) printe
 	return branch
 }
 
+// failureTexts returns why templates fail.
+func failureTexts(relations []templates.Relation) []string {
+	var texts []string
+	for i := range relations {
+		relation := &relations[i]
+		if relation.Problem != "" {
+			texts = append(texts, fmt.Sprintf("template %s: %s", relation.Template, relation.Problem))
+		}
+		for _, failure := range relation.Failures {
+			texts = append(texts, fmt.Sprintf("template %s: %s", relation.Template, failureText(failure)))
+		}
+	}
+	return texts
+}
+
 func failureLabel(failure v1alpha1.TemplateFailure) string {
 	if (template.Problem{Reason: failure.Reason}).IsConflict() {
 		return "Conflicts"

@@ -38,8 +38,8 @@ var layers = []string{
 	"cmd examples",
 }
 
-const sharedPackages = "internal/denial internal/knownwriters internal/limitedhttp internal/metadataclient internal/nscache " +
-	"internal/nsobject internal/parts internal/printable internal/resourcetypes internal/scheme " +
+const sharedPackages = "internal/denial internal/dryrun internal/knownwriters internal/limitedhttp internal/metadataclient " +
+	"internal/nscache internal/nsobject internal/parts internal/printable internal/resourcetypes internal/scheme " +
 	"internal/servertime internal/shell internal/version"
 
 // place is the layer of a package, and the entry of layers that contains it.

@@ -161,7 +161,8 @@ var _ = Describe("Objects in an aggregated API server", func() {
 		server.add("ones", namespace.Name, "a", "b")
 		server.Stop()
 		deleteObject(ctx, namespace)
-		expectContentDeleted(ctx, content)
+		// Controllers of these objects may need the permissions and Secrets in the namespace.
+		expectKept(ctx, expectUnneededDeleted(ctx, content)...)
 		failed := Or(HaveDiscoveryFailure(server.Group), HaveContentFailure(server.Group))
 		eventuallyNamespace(ctx, namespace.Name, failed)
 		By("waiting until the API server reports the APIService as unavailable")

@@ -161,18 +161,8 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		createCustom(ctx, custom, held)
 
 		deleteObject(ctx, namespace)
-		removeClaimFinalizersWhenTerminating(ctx, all)
 		By("waiting for the deletion of objects that the controller does not require")
-		needed := all[:0:0]
-		for _, object := range all {
-			switch object.GetObjectKind().GroupVersionKind().Kind {
-			case "Deployment", "Service", "PersistentVolumeClaim":
-				expectDeleted(ctx, object)
-			default:
-				needed = append(needed, object)
-			}
-		}
-		Expect(needed).To(HaveLen(7), "one object of each type in the last stage")
+		needed := expectUnneededDeleted(ctx, all)
 		needed = append(needed, role, account, binding, settings, secret)
 		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining(custom.remaining(1), "configmaps. has 2", "secrets. has 2", "serviceaccounts. has 2",
@@ -204,3 +194,20 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		expectNoObjects(ctx, namespace.Name)
 	})
 })
+
+// expectUnneededDeleted waits until the objects of makeContent that controllers do not need are deleted. It returns the
+// others, which the last stage deletes.
+func expectUnneededDeleted(ctx context.Context, objects []client.Object) (needed []client.Object) {
+	GinkgoHelper()
+	removeClaimFinalizersWhenTerminating(ctx, objects)
+	for _, object := range objects {
+		switch object.GetObjectKind().GroupVersionKind().Kind {
+		case "Deployment", "Service", "PersistentVolumeClaim":
+			expectDeleted(ctx, object)
+		default:
+			needed = append(needed, object)
+		}
+	}
+	Expect(needed).To(HaveLen(7), "one object of each type in the last stage")
+	return needed
+}

@@ -166,7 +166,8 @@ var _ = Describe("explain", func() {
 			ContainSubstring("Namespace %s: Terminating for ", namespace.Name), ContainSubstring(", blocked\n"),
 			ContainSubstring("\n  Cause: FinalizerOwnerNotFound ("), ContainSubstring("Objects: configmaps/held\n"),
 			ContainSubstring(testFinalizer),
-			ContainSubstring("\n    kubectl nslifecycle --context=nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
+			ContainSubstring("To preview the removal of the finalizer without its owner:\n"+
+				"      kubectl nslifecycle --context=nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
 			MatchRegexp(`\n  Lost if forced: \S+`),
 		))
 		Expect(explained.stderr).To(BeEmpty(), "a blocked namespace must not be reported as an error")

@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/contentrole"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
 	"github.com/nslifecycle/nslifecycle/test/framework"
@@ -125,7 +127,8 @@ func newAuthorizer(ctx context.Context) *authorization.Authorizer {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(server))
 	return &authorization.Authorizer{
 		Client: framework.NewClient(config), ServiceAccounts: cluster.Admin.Client,
-		DryRunner:       apply.NewWriter(config, mapper, server, controlplane.SystemNamespace, clock.RealClock{}),
+		DryRunner: apply.NewWriter(config, mapper, server, controlplane.SystemNamespace, clock.RealClock{},
+			dryrun.New(contentrole.IsAggregated(cluster.Admin))),
 		SystemNamespace: controlplane.SystemNamespace, Operator: operator, IsOperator: true, Clock: clock.RealClock{},
 	}
 }

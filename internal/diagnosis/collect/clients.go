@@ -19,15 +19,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
 // dryRunDeletion deletes an object as a dry run and returns the response. It deletes an object that is already being
 // deleted, which can only be a Pod, as the kubelet does.
-func (c *Collector) dryRunDeletion(ctx context.Context, object diagnosis.RemainingObject) error {
+func (c *Collector) dryRunDeletion(ctx context.Context, object dryRunRequest) error {
 	options := metav1.DeleteOptions{
-		DryRun: []string{metav1.DryRunAll}, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		DryRun: object.dryRun, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
 		Preconditions: &metav1.Preconditions{UID: &object.UID},
 	}
 	if object.DeletionTimestamp != nil {
@@ -38,8 +37,10 @@ func (c *Collector) dryRunDeletion(ctx context.Context, object diagnosis.Remaini
 
 // dryRunRemoval removes a finalizer as a dry run and returns the response. The request contains the
 // resource version, so that the error is a conflict if the object has changed.
-func (c *Collector) dryRunRemoval(ctx context.Context, object diagnosis.RemainingObject, finalizer string) error {
-	finalizers := slices.DeleteFunc(slices.Clone(object.Finalizers), func(other string) bool { return other == finalizer })
+func (c *Collector) dryRunRemoval(ctx context.Context, object dryRunRequest) error {
+	finalizers := slices.DeleteFunc(slices.Clone(object.Finalizers), func(other string) bool {
+		return other == object.finalizer
+	})
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": object.ResourceVersion, "finalizers": finalizers,
 	}})
@@ -47,7 +48,7 @@ func (c *Collector) dryRunRemoval(ctx context.Context, object diagnosis.Remainin
 		return fmt.Errorf("failed to encode a patch: %w", err)
 	}
 	_, err = c.metadata.Resource(object.GroupVersionResource).Namespace(object.Namespace).Patch(ctx, object.Name,
-		types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		types.MergePatchType, patch, metav1.PatchOptions{DryRun: object.dryRun})
 	return err
 }
 

@@ -232,13 +232,16 @@ func inParallel[T any](items []T, function func(T)) {
 // the facts of the steps before it.
 var steps = map[diagnosis.State][][]func(*collection, context.Context){
 	diagnosis.StateInitializing: {
-		{(*collection).readClusterRoleBindings, (*collection).readClusterRoles, (*collection).readInitializers},
+		{
+			(*collection).readClusterRoleBindings, (*collection).readClusterRoles, (*collection).readInitializers,
+			(*collection).readRejectedWrites,
+		},
 		{(*collection).readInitializerPods},
 	},
 	diagnosis.StateTerminating: {
 		{
 			(*collection).discover, (*collection).readAPIServices, (*collection).readCRDNames,
-			(*collection).readInitializersOfFinalizers,
+			(*collection).readInitializersOfFinalizers, (*collection).readRejectedWrites,
 		},
 		{(*collection).readContent},
 		{

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
@@ -34,6 +35,9 @@ const (
 // errNoPatchPermission is recorded for a patch that is not sent.
 var errNoPatchPermission = errors.New("permission to patch is missing")
 
+// errUnreadServers means that the APIServices could not be read.
+var errUnreadServers = errors.New("APIServices could not be read")
+
 var permissionFor = map[string]string{
 	diagnosis.VerbDelete: "delete", diagnosis.VerbPatch: "patch", diagnosis.VerbPut: "update",
 }
@@ -42,6 +46,8 @@ var permissionFor = map[string]string{
 type dryRunRequest struct {
 	diagnosis.RemainingObject
 	verb, finalizer string
+	// dryRun is the option of the request.
+	dryRun []string
 }
 
 // makeDryRuns deletes objects, removes finalizers from terminating objects, and writes the Namespace itself, as dry
@@ -52,7 +58,8 @@ func (c *collection) makeDryRuns(ctx context.Context) {
 	var requests []dryRunRequest
 	var writes []diagnosis.DryRun
 	c.update(func(facts *diagnosis.Facts) {
-		requests = append(chooseDeletions(facts), chooseRemovals(facts)...)
+		option := dryRunOption(ctx, facts)
+		requests = append(chooseDeletions(facts, option), chooseRemovals(facts, option)...)
 		writes = chooseNamespaceWrites(facts)
 	})
 	inParallel(writes, func(write diagnosis.DryRun) {
@@ -65,11 +72,11 @@ func (c *collection) makeDryRuns(ctx context.Context) {
 		}
 		switch {
 		case request.verb == diagnosis.VerbDelete:
-			dryRun.Err = c.dryRunDeletion(ctx, request.RemainingObject)
+			dryRun.Err = c.dryRunDeletion(ctx, request)
 		case c.WithoutPatches:
 			dryRun.Err = errNoPatchPermission
 		default:
-			dryRun.Err = c.dryRunRemoval(ctx, request.RemainingObject, request.finalizer)
+			dryRun.Err = c.dryRunRemoval(ctx, request)
 		}
 		c.addDryRun(dryRun)
 	})
@@ -102,28 +109,34 @@ func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	}
 }
 
-// supportsDryRun reports whether kube-apiserver is known to serve a group. An aggregated API server
-// without support for dry runs would perform the request. If the APIServices could not be read,
-// only groups without a domain are known to be served by kube-apiserver.
-func supportsDryRun(facts *diagnosis.Facts, group string) bool {
-	if !facts.IsRead(diagnosis.SourceAPIServices) {
-		return !strings.Contains(group, ".")
-	}
-	return !slices.ContainsFunc(facts.APIServices, func(service diagnosis.APIService) bool {
-		return service.GroupVersion.Group == group
+// optionOf returns the option that makes a request for an object of a group version a dry run, or nil if there is none.
+type optionOf func(schema.GroupVersion) []string
+
+func dryRunOption(ctx context.Context, facts *diagnosis.Facts) optionOf {
+	guard := dryrun.New(func(_ context.Context, groupVersion schema.GroupVersion) (bool, error) {
+		if !facts.IsRead(diagnosis.SourceAPIServices) {
+			return false, errUnreadServers
+		}
+		return slices.ContainsFunc(facts.APIServices, func(service diagnosis.APIService) bool {
+			return service.GroupVersion == groupVersion
+		}), nil
 	})
+	return func(groupVersion schema.GroupVersion) []string {
+		option, _ := guard.Option(ctx, groupVersion) // Other sources explain a type behind an APIService.
+		return option
+	}
 }
 
 // chooseDeletions selects a few objects without a deletionTimestamp, and Pods that the kubelet should have deleted. It
 // prefers objects that the NamespaceDeletionContentFailure condition names.
-func chooseDeletions(facts *diagnosis.Facts) []dryRunRequest {
+func chooseDeletions(facts *diagnosis.Facts, option optionOf) []dryRunRequest {
 	failure := facts.ConditionMessage(corev1.NamespaceDeletionContentFailure)
 	var candidates []diagnosis.RemainingObject
 	for _, object := range facts.RemainingObjects() {
 		isPod := object.GroupResource() == diagnosis.PodResource && len(object.Finalizers) == 0
 		isDue := object.DeletionTimestamp == nil || isPod && facts.IsObjectOverdue(object)
 		if isDue && object.Can("delete") && object.UID != "" &&
-			supportsDryRun(facts, object.Group) {
+			option(object.GroupVersion()) != nil {
 			candidates = append(candidates, object)
 		}
 	}
@@ -139,25 +152,25 @@ func chooseDeletions(facts *diagnosis.Facts) []dryRunRequest {
 	for _, object := range candidates {
 		resource := object.GroupResource()
 		if counts[resource]++; counts[resource] <= maxDryRunsPerType && len(chosen) < maxDryRuns {
-			chosen = append(chosen, dryRunRequest{object, diagnosis.VerbDelete, ""})
+			chosen = append(chosen, dryRunRequest{object, diagnosis.VerbDelete, "", option(object.GroupVersion())})
 		}
 	}
 	return chosen
 }
 
 // chooseRemovals selects one terminating object for each finalizer and type.
-func chooseRemovals(facts *diagnosis.Facts) []dryRunRequest {
+func chooseRemovals(facts *diagnosis.Facts, option optionOf) []dryRunRequest {
 	var chosen []dryRunRequest
 	seen := map[string]bool{}
 	for _, object := range facts.RemainingObjects() {
-		if object.DeletionTimestamp == nil || !object.Can("patch") || !supportsDryRun(facts, object.Group) {
+		if object.DeletionTimestamp == nil || !object.Can("patch") || option(object.GroupVersion()) == nil {
 			continue
 		}
 		for _, finalizer := range object.Finalizers {
 			key := object.Type.String() + " " + finalizer
 			if !seen[key] && len(chosen) < maxDryRuns {
 				seen[key] = true
-				chosen = append(chosen, dryRunRequest{object, diagnosis.VerbPatch, finalizer})
+				chosen = append(chosen, dryRunRequest{object, diagnosis.VerbPatch, finalizer, option(object.GroupVersion())})
 			}
 		}
 	}

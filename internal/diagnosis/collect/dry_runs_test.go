@@ -33,21 +33,22 @@ func TestDryRunsSkipAggregatedServers(t *testing.T) {
 		change func(*diagnosis.Facts)
 		want   int
 	}{
-		"kube-apiserver serves the group":                        {group, func(*diagnosis.Facts) {}, 1},
-		"an aggregated server serves the group":                  {group, aggregated, 0},
-		"an aggregated server serves another group":              {"widgets.example.com", aggregated, 1},
-		"APIServices could not be read":                          {group, unread, 0},
-		"APIServices could not be read, the group has no domain": {"apps", unread, 1},
-		"APIServices could not be read, core group":              {"", unread, 1},
+		"kube-apiserver serves the group":                      {group, func(*diagnosis.Facts) {}, 1},
+		"an aggregated server serves the group":                {group, aggregated, 0},
+		"an aggregated server serves another group":            {"widgets.example.com", aggregated, 1},
+		"APIServices could not be read":                        {group, unread, 0},
+		"APIServices could not be read, the group is built in": {"apps", unread, 1},
+		"APIServices could not be read, core group":            {"", unread, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := makeFacts(contentOf(makeType(test.group, "things"), makeObject("kept"),
 				makeTerminatingObject("held", "example.com/hold")))
 			test.change(facts)
-			if got := len(chooseDeletions(facts)); got != test.want {
+			option := dryRunOption(t.Context(), facts)
+			if got := len(chooseDeletions(facts, option)); got != test.want {
 				t.Errorf("got %d deletions, want %d", got, test.want)
 			}
-			if got := len(chooseRemovals(facts)); got != test.want {
+			if got := len(chooseRemovals(facts, option)); got != test.want {
 				t.Errorf("got %d finalizer removals, want %d", got, test.want)
 			}
 		})
@@ -83,7 +84,8 @@ func TestChooseDeletionsOfPods(t *testing.T) {
 		"another type":             {contentOf(configMaps, makeTerminatingObject("a")), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(chooseDeletions(makeFacts(test.content))).To(HaveLen(test.want))
+			facts := makeFacts(test.content)
+			NewWithT(t).Expect(chooseDeletions(facts, dryRunOption(t.Context(), facts))).To(HaveLen(test.want))
 		})
 	}
 }

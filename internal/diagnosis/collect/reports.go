@@ -13,11 +13,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/knowncontrollers"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
@@ -55,6 +57,41 @@ func (c *collection) readReports(ctx context.Context) {
 			return cmp.Or(cmp.Compare(a.Type.String(), b.Type.String()), cmp.Compare(a.Name, b.Name),
 				cmp.Compare(a.Source, b.Source), cmp.Compare(a.Text, b.Text))
 		})
+	})
+}
+
+// operatorReasons are the reasons of Events about writes to the Namespace that the API server rejects.
+var operatorReasons = []string{v1alpha1.ReasonWriteRejected, "Template" + v1alpha1.ReasonNotRecorded}
+
+// readRejectedWrites reads the Events about the Namespace, in the namespace default. A user who may not read them gets
+// the other facts.
+func (c *collection) readRejectedWrites(ctx context.Context) {
+	if c.IsPublic {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	list := &corev1.EventList{}
+	err := c.client.List(ctx, list, client.InNamespace(metav1.NamespaceDefault), client.Limit(maxEvents),
+		client.MatchingFields{"involvedObject.uid": string(c.facts.Namespace.UID)})
+	if err != nil {
+		if !apierrors.IsForbidden(err) {
+			c.addFailure(diagnosis.SourceEvents, metav1.NamespaceDefault, err)
+		}
+		return
+	}
+	object := diagnosis.RemainingObject{
+		Type:                  diagnosis.NamespaceType,
+		PartialObjectMetadata: &metav1.PartialObjectMetadata{ObjectMeta: c.facts.Namespace.ObjectMeta},
+	}
+	c.update(func(facts *diagnosis.Facts) {
+		for i := range list.Items {
+			if event := &list.Items[i]; slices.Contains(operatorReasons, event.Reason) {
+				facts.RejectedWrites = append(facts.RejectedWrites,
+					diagnosis.MakeEventReport(object, event.Reason, event.Message, lastSeen(event)))
+			}
+		}
+		slices.SortStableFunc(facts.RejectedWrites, func(a, b diagnosis.Report) int { return b.At.Compare(a.At) })
 	})
 }
 

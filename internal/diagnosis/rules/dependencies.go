@@ -40,7 +40,7 @@ func (f view) findVolumes() []diagnosis.Finding {
 			),
 			Remedies: []diagnosis.Remedy{
 				diagnosis.Resolve(shell.Command(remedyDeletePod, pod.Name, f.Namespace.Name)),
-				diagnosis.Resolve(f.forceCommand(flagFinalizer, owners.FinalizerPVC)),
+				f.forceRemedy(flagFinalizer, owners.FinalizerPVC),
 			},
 			Loss: owners.LossVolume,
 		}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,6 +116,8 @@ func (f view) terminatingSummary() string {
 	switch until := f.gracePeriodsEnd(); {
 	case f.isEmptinessUnnoticed():
 		return summaryEmptyUnnoticed
+	case len(f.holders()) > 0:
+		return fmt.Sprintf(summaryHeld, strings.Join(f.holders(), ", "))
 	case countOf(f.Content) == 0:
 		return summaryEmpty
 	case until.After(f.Now):
@@ -125,6 +128,18 @@ func (f view) terminatingSummary() string {
 	return f.remainingText()
 }
 
+// holders returns the namespace finalizers of other controllers for which an empty namespace waits.
+func (f view) holders() []string {
+	if !f.IsEmpty() || slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return nil
+	}
+	var holders []string
+	for _, finalizer := range f.ExternalNamespaceFinalizers() {
+		holders = append(holders, "namespace finalizer "+finalizer)
+	}
+	return holders
+}
+
 // rules are the rules for each state. A rule finds a group of related causes.
 var rules = map[diagnosis.State][]func(view) []diagnosis.Finding{
 	diagnosis.StateInitializing: {view.findInitializer},
@@ -133,6 +148,7 @@ var rules = map[diagnosis.State][]func(view) []diagnosis.Finding{
 		view.findDiscovery, view.findConversions, view.findTerminatingCRDs, view.findUnreadable, view.findTooManyObjects,
 		view.findThrottled, view.findForbidden, view.findAdmission, view.findFinalizers, view.findPods, view.findVolumes,
 		view.findCloud, view.findForeground, view.findNamespaceFinalizers, view.findNamespaceController,
+		view.findRejectedWrites,
 	},
 }
 

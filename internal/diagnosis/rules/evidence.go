@@ -138,10 +138,9 @@ const (
 	flagMetadataFinalizer  = "metadata-finalizer"
 )
 
-// forceCommand returns the command that removes a finalizer by force. Without further flags, the
-// command is a dry run.
-func (f view) forceCommand(flag, finalizer string) string {
-	return shell.Command(remedyForce, f.Namespace.Name, flag, finalizer)
+// forceRemedy returns the command that previews the removal of a finalizer by force.
+func (f view) forceRemedy(flag, finalizer string) diagnosis.Remedy {
+	return diagnosis.ResolveWith(remedyForcePreview, shell.Command(remedyForce, f.Namespace.Name, flag, finalizer))
 }
 
 // inspectCommand returns the command that prints an object with its finalizers and managedFields.

@@ -69,8 +69,8 @@ func (f view) builtInFinding(
 		Message:  fmt.Sprintf(messageBuiltInPending, describe(objects), ago, known.Owner, finalizer),
 		Evidence: append(diagnosis.Proven(finalizerEvidence(finalizer, objects)), diagnosis.Inferred(lease.text)...),
 		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(fmt.Sprintf(remedyBuiltIn, known.Manager)), diagnosis.Inspect(remedyListLeases),
-			diagnosis.Resolve(f.forceCommand(flagFinalizer, finalizer)),
+			diagnosis.Resolve(fmt.Sprintf(remedyBuiltIn, known.Manager)), diagnosis.Inspect(remedyListLeases),
+			f.forceRemedy(flagFinalizer, finalizer),
 		},
 		Loss: known.Loss, OwnerState: diagnosis.OwnerUnknown,
 	}
@@ -155,7 +155,7 @@ func (f view) ownerFinding(
 	if len(objects) > 0 {
 		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(f.inspectCommand(objects[0])))
 	}
-	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(f.forceCommand(flagFinalizer, finalizer)))
+	finding.Remedies = append(finding.Remedies, f.forceRemedy(flagFinalizer, finalizer))
 	return finding.WithRemaining(objects)
 }
 

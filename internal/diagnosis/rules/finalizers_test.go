@@ -431,7 +431,7 @@ func TestFinalizerOfFinding(t *testing.T) {
 				t.Fatalf("got %+v", findings)
 			}
 			if got := findings[0]; got.Finalizer != test.finalizer || got.OwnerState != test.state ||
-				!slices.Contains(got.Remedies, diagnosis.Resolve(test.remedy)) {
+				!slices.Contains(got.Remedies, diagnosis.ResolveWith(remedyForcePreview, test.remedy)) {
 				t.Errorf("got %q, %q, %q, want %q, %q, %q", got.Finalizer, got.OwnerState, got.Remedies,
 					test.finalizer, test.state, test.remedy)
 			}

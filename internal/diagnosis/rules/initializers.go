@@ -37,13 +37,24 @@ func (f view) findInitializer() []diagnosis.Finding {
 		},
 		Loss: lossInitializer,
 	}
+	if first == v1alpha1.TemplatesInitializer {
+		finding.Remedies = append(f.templateRemedies(), finding.Remedies[1:]...)
+	}
 	waits := fmt.Sprintf(messageTurn, first, f.Ago(turn))
 	report := f.publishedCondition(first + v1alpha1.ConditionInitializedSuffix)
+	if first == v1alpha1.TemplatesInitializer && len(f.TemplateFailures) > 0 {
+		report = strings.Join(f.TemplateFailures, "; ")
+	}
 	switch {
 	case f.IsRead(diagnosis.SourceConfigurations) && !f.isRegistered(first):
 		finding.Cause, finding.Rank = diagnosis.CauseInitializerNotRegistered, diagnosis.RankProven
 		finding.Message = fmt.Sprintf(messageNotRegistered, waits)
 		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceNotRegistered, first))...)
+	case len(f.findRejectedWrites()) > 0: // The conditions of the Namespace can be old.
+		rejected := f.findRejectedWrites()
+		rejected[0].Message = fmt.Sprintf(messageInitializerFailing, waits, rejected[0].Message)
+		rejected[0].Remedies = append(rejected[0].Remedies, finding.Remedies...)
+		return rejected
 	case report != "":
 		finding.Cause, finding.Rank = diagnosis.CauseInitializerFailing, diagnosis.RankPublished
 		finding.Message = fmt.Sprintf(messageInitializerFailing, waits, report)
@@ -54,6 +65,35 @@ func (f view) findInitializer() []diagnosis.Finding {
 		f.setIdentities(&finding, waits, first)
 	}
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
+}
+
+// templateRemedies returns what shows the progress of the manager as the initializer of templates.
+func (f view) templateRemedies() []diagnosis.Remedy {
+	names := initialization.SplitNames(f.Namespace.Annotations[v1alpha1.AnnotationSelectedTemplates])
+	remedies := []diagnosis.Remedy{diagnosis.Resolve(remedyTemplates)}
+	for _, name := range names[:min(len(names), diagnosis.MaxObjects)] {
+		remedies = append(remedies, diagnosis.Inspect(shell.Command(remedyTemplateStatus, name)))
+	}
+	return remedies
+}
+
+// findRejectedWrites returns a finding if the operator published that the API server rejects its writes to the
+// Namespace, in the current state of the Namespace.
+func (f view) findRejectedWrites() []diagnosis.Finding {
+	since := f.Namespace.CreationTimestamp.Time
+	if f.Namespace.DeletionTimestamp != nil {
+		since = f.Namespace.DeletionTimestamp.Time
+	}
+	if len(f.RejectedWrites) == 0 || f.RejectedWrites[0].At.Before(since) {
+		return nil
+	}
+	return []diagnosis.Finding{f.aboutNamespace(diagnosis.Finding{
+		Cause: diagnosis.CauseAdmissionRejected, Rank: diagnosis.RankPublished,
+		Message:  fmt.Sprintf(messageWriteRejected, diagnosis.OneLine(f.RejectedWrites[0].Text)),
+		Evidence: diagnosis.Published(quoteReports(f.RejectedWrites)...),
+		Remedies: []diagnosis.Remedy{diagnosis.Resolve(remedyWriteRejected)},
+		Loss:     lossWriteRejected,
+	})}
 }
 
 // findFailed returns why the initialization failed and, in the condition Ready, why the operator does not delete the

@@ -221,3 +221,55 @@ func TestTimeoutsAreEvidence(t *testing.T) {
 		g.Expect(shows.Match(view{facts}.turnEvidence(quota, now))).To(Equal(isShown), value)
 	}
 }
+
+// What the operator has published takes precedence over the conditions, which it may not be able to write.
+func TestFindTemplates(t *testing.T) {
+	rejected := func(at time.Time) func(*diagnosis.Facts) {
+		return func(facts *diagnosis.Facts) {
+			object := diagnosis.RemainingObject{
+				Type: diagnosis.NamespaceType, PartialObjectMetadata: &metav1.PartialObjectMetadata{},
+			}
+			facts.RejectedWrites = []diagnosis.Report{
+				diagnosis.MakeEventReport(object, v1alpha1.ReasonWriteRejected, "policy 'owners' denied request", at),
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*diagnosis.Facts)
+		want   diagnosis.Cause
+		text   string
+	}{
+		"nothing is published": {func(*diagnosis.Facts) {}, diagnosis.CauseInitializerPending, "is running"},
+		"a template fails": {
+			func(facts *diagnosis.Facts) { facts.TemplateFailures = []string{"template team: NotRecorded: denied"} },
+			diagnosis.CauseInitializerFailing, "template team: NotRecorded: denied",
+		},
+		"a write is rejected": {rejected(now), diagnosis.CauseAdmissionRejected, "policy 'owners' denied request"},
+		"a write to an earlier Namespace was rejected": {
+			rejected(now.Add(-24 * time.Hour)), diagnosis.CauseInitializerPending, "is running",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			facts := makeInitializing(test.change)
+			facts.Namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = v1alpha1.TemplatesInitializer
+			facts.Namespace.Annotations[v1alpha1.AnnotationSelectedTemplates] = "team"
+			findings := Diagnose(facts).Findings
+			g.Expect(findings).To(HaveLen(1))
+			g.Expect(findings[0].Cause).To(Equal(test.want))
+			g.Expect(findings[0].Message).To(ContainSubstring(test.text))
+			var remedies []string
+			for _, remedy := range findings[0].Remedies {
+				remedies = append(remedies, remedy.String())
+			}
+			g.Expect(remedies).To(ContainElement("kubectl nslifecycle template status team"))
+			g.Expect(remedies).NotTo(ContainElement(HavePrefix("Start the controller")))
+		})
+	}
+}
+
+func TestSummaryOfHeldNamespace(t *testing.T) {
+	facts := makeTerminating(withNamespaceFinalizers("example.com/agent"))
+	facts.ProgressDeadline = 24 * time.Hour
+	NewWithT(t).Expect(Diagnose(facts).Summary).To(ContainSubstring("waiting for namespace finalizer example.com/agent"))
+}

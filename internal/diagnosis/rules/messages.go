@@ -12,6 +12,7 @@ const (
 	summaryInitializing   = "Waiting for initializer %s, the first of %d pending"
 	summaryDeleted        = "Deleted %s ago; "
 	summaryEmptyUnnoticed = "the namespace is empty, but the namespace controller has not observed this yet"
+	summaryHeld           = "waiting for %s"
 	summaryEmpty          = "no remaining objects are known"
 	summaryGracePeriod    = "the grace periods of pods end at %s; %s"
 	summaryDecreasing     = "%s, and their number is decreasing"
@@ -26,6 +27,7 @@ const (
 	remedyListServices  = "kubectl get apiservices"
 	remedyInspectObject = "kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields"
 	remedyForce         = "kubectl nslifecycle finalize %s --%s=%s"
+	remedyForcePreview  = "To preview the removal of the finalizer without its owner"
 
 	evidenceCondition        = "condition %s=%s, %s since %s: %s"
 	evidenceReport           = "%s of %s %s%s: %s"
@@ -236,7 +238,7 @@ const (
 	remedyOwnerFailing = "Resolve the problem that the controller reports; it then removes the finalizer"
 	remedyPaused       = "Remove the setting that pauses the controller, and let it remove the finalizer"
 	remedyOwnerUnknown = "Find the controller that adds this finalizer, and check that it is running"
-	remedyBuiltIn      = "Check that %s is running, and check its log: it is part of the control plane"
+	remedyBuiltIn      = "Start %s, or check its log: it is part of the control plane"
 	remedyDependency   = "Check whether the controller can continue without the missing object: nothing can be created " +
 		"in a terminating namespace"
 	lossUnknownFinalizer = "Anything that the finalizer's owner has not cleaned up for these objects, inside or " +
@@ -306,8 +308,8 @@ const (
 	remedyInitializer        = "Keep the controller of initializer %s running until the namespace is deleted. If the " +
 		"controller does not handle deletion, remove finalizer %s from the configuration, so that the finalizer is not " +
 		"added to new namespaces"
-	remedyRunController = "Check that kube-controller-manager (with its namespace controller) or the nslifecycle " +
-		"manager is running"
+	remedyRunController = "Start kube-controller-manager (with its namespace controller) or the nslifecycle manager, or " +
+		"check its log"
 	remedyUserDependent = "Check that the webhooks and policies exempt the namespace controller " +
 		"(ServiceAccount kube-system/namespace-controller, or the one of the nslifecycle manager)"
 	remedyListControllers = "kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager"
@@ -341,6 +343,13 @@ const (
 
 	remedyInitializerFailing = "Resolve the problem that the initializer reports; it then removes its name from the " +
 		"pending list"
+	messageWriteRejected = "the API server rejects a write of the operator to the Namespace: %s"
+	remedyWriteRejected  = "Exempt the ServiceAccounts of the operator from the policy or webhook, or grant them the " +
+		"permission"
+	lossWriteRejected = "Without these writes, the operator can neither continue nor report its progress"
+	remedyTemplates   = "Resolve the failures of the templates; if there are none, check that " +
+		"nslifecycle-controller-manager is running, and check its log"
+	remedyTemplateStatus     = "kubectl nslifecycle template status %s"
 	remedyStartInitializer   = "Start the controller of %s, or check its log"
 	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"
 	remedySkip               = "To use the namespace without the initializer, an administrator can remove it from the " +

@@ -69,7 +69,7 @@ func (f view) unresponsiveFinding(message string, evidence []string) diagnosis.F
 		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Rank: diagnosis.RankInferred,
 		Message: message, Evidence: diagnosis.Inferred(evidence...),
 		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(remedyRunController), diagnosis.Inspect(remedyListLeases),
+			diagnosis.Resolve(remedyRunController), diagnosis.Inspect(remedyListLeases),
 			diagnosis.Inspect(remedyListControllers),
 		},
 		Loss: lossNamespace,
@@ -212,7 +212,7 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 		finding := f.namespaceFinalizerFinding(finalizer, specFinalizers, diagnosis.CauseNamespaceFinalizer)
 		f.addInitializer(&finding, finalizer)
 		finding.Remedies = append(finding.Remedies,
-			diagnosis.Resolve(f.forceCommand(flagNamespaceFinalizer, finalizer)))
+			f.forceRemedy(flagNamespaceFinalizer, finalizer))
 		if hasKubernetes && finding.Rank == diagnosis.RankProven {
 			finding.Rank = diagnosis.RankInferred
 		}
@@ -224,7 +224,7 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 	for _, finalizer := range slices.DeleteFunc(slices.Clone(f.Namespace.Finalizers), isRejected) {
 		finding := f.namespaceFinalizerFinding(finalizer, metadataFinalizers, diagnosis.CauseNamespaceMetadataFinalizer)
 		finding.Remedies = append(finding.Remedies,
-			diagnosis.Resolve(f.forceCommand(flagMetadataFinalizer, finalizer)))
+			f.forceRemedy(flagMetadataFinalizer, finalizer))
 		findings = append(findings, finding)
 	}
 	return findings

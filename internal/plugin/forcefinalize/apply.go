@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
@@ -42,35 +43,52 @@ func (f *Finalizer) Apply(ctx context.Context, plan *Plan) (removed int, err err
 }
 
 // dryRun sends the writes of a plan as dry runs, to detect missing permissions and failing
-// admission or validation before the user confirms. If a webhook does not support dry runs, dryRun
-// returns the error as unsupported instead of refusal.
+// admission or validation before the user confirms. It returns why writes could not be tested, because a webhook or
+// the server of a type does not support dry runs, as unsupported instead of refusal.
 func (f *Finalizer) dryRun(ctx context.Context, plan *Plan, namespace *corev1.Namespace) (unsupported, refusal error) {
-	dryRun := []string{metav1.DryRunAll}
-	var err error
 	if plan.Removal.Finalizer != "" {
-		err = f.dryRunTargets(ctx, plan, dryRun)
+		unsupported, refusal = f.dryRunTargets(ctx, plan)
 	} else {
-		err = f.writeNamespace(ctx, plan, namespace, dryRun)
+		refusal = f.writeNamespace(ctx, plan, namespace, []string{metav1.DryRunAll})
 	}
-	if err != nil && strings.Contains(err.Error(), "does not support dry run") {
-		return err, nil
+	if refusal != nil && strings.Contains(refusal.Error(), "does not support dry run") {
+		return refusal, nil
 	}
-	return nil, err
+	return unsupported, refusal
 }
 
-func (f *Finalizer) dryRunTargets(ctx context.Context, plan *Plan, dryRun []string) error {
+// dryRunTargets sends the dry runs for the objects of all types that can be tested.
+func (f *Finalizer) dryRunTargets(ctx context.Context, plan *Plan) (unsupported, refusal error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxParallelDryRuns)
+	var untested []string
+	options := map[schema.GroupVersion][]string{}
 	for i := range plan.Targets {
+		target := &plan.Targets[i]
+		groupVersion := target.resourceType.GroupVersion()
+		option, isKnown := options[groupVersion]
+		if !isKnown {
+			var err error
+			if option, err = f.DryRuns.Option(ctx, groupVersion); err != nil {
+				untested = append(untested, err.Error())
+			}
+			options[groupVersion] = option
+		}
+		if option == nil {
+			continue
+		}
 		group.Go(func() error {
-			err := f.patchObject(ctx, &plan.Targets[i], plan.Removal.Finalizer, dryRun)
+			err := f.patchObject(ctx, target, plan.Removal.Finalizer, option)
 			if nsobject.IsNotFound(err) {
 				return nil // Apply reports this.
 			}
 			return err
 		})
 	}
-	return group.Wait()
+	if len(untested) > 0 {
+		unsupported = errors.New(strings.Join(untested, "; "))
+	}
+	return unsupported, group.Wait()
 }
 
 // writeNamespace removes a finalizer from the Namespace. The request contains the planned UID and

@@ -26,6 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/backup"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/files"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
@@ -47,6 +48,7 @@ type Finalizer struct {
 	Namespaces corev1client.NamespaceInterface
 	Metadata   metadata.Interface
 	Discoverer resourcetypes.Discoverer
+	DryRuns    *dryrun.Guard
 }
 
 // Prepare reads the namespace and returns the plan for a removal. It tests the removal with a
@@ -69,7 +71,7 @@ func (f *Finalizer) Prepare(
 	}
 	unsupported, refusal := f.dryRun(ctx, plan, state.namespace)
 	plan.DryRunUnsupported = unsupported
-	if refusal != nil {
+	if plan.Rejection = refusal; refusal != nil {
 		plan.Objections = append(plan.Objections, "the API server rejected the dry run: "+
 			f.explainRefusal(ctx, plan, refusal).Error())
 	}

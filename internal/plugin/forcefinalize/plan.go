@@ -127,9 +127,11 @@ type Plan struct {
 	IsDryRun   bool                 `json:"dryRun"`
 	Diagnosis  *diagnosis.Diagnosis `json:"diagnosis"`
 
-	// DryRunUnsupported is set if the API server could not test the removal because a webhook does
-	// not support dry runs.
+	// DryRunUnsupported is set if the removal could not be tested, because a webhook or the server of a type
+	// does not support dry runs.
 	DryRunUnsupported error `json:"-"`
+	// Rejection is the error with which the API server rejected the dry run. No flag overrides it.
+	Rejection error `json:"-"`
 }
 
 // computePlan returns the effects of a removal and the objections to it. It returns an error if the

@@ -70,7 +70,7 @@ func summaryText(result *diagnosis.Diagnosis) string {
 	switch {
 	case len(result.Unread) > 0:
 		return strings.TrimSpace(summary + " " + msgNoProblemsInReadObjects)
-	case result.Result == diagnosis.Progressing:
+	case result.Result == diagnosis.Progressing && result.State != diagnosis.StateTerminating:
 		return strings.TrimSpace(summary + " " + msgNoProblems)
 	}
 	return summary

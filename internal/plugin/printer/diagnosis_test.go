@@ -91,7 +91,7 @@ func TestRenderDiagnosis(t *testing.T) {
 			},
 			[]string{
 				"Namespace shop: Terminating for 0s, progressing",
-				"Is being deleted. " + msgNoProblems,
+				"Is being deleted.",
 			},
 		},
 		"terminating, with unread objects": {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -39,8 +40,9 @@ func (c *Comparison) Examples(limit int) []*NamespaceChange {
 
 // DryRunner applies changes as server-side dry runs, with the permissions of the user.
 type DryRunner struct {
-	Client dynamic.Interface
-	Mapper meta.RESTMapper
+	Client  dynamic.Interface
+	Mapper  meta.RESTMapper
+	DryRuns *dryrun.Guard
 }
 
 // Run adds the results of dry runs to a change that has been computed without the objects in the
@@ -157,6 +159,8 @@ type dryRun struct {
 	template  *Template
 	namespace *corev1.Namespace
 	client    dynamic.ResourceInterface
+	// option makes requests dry runs.
+	option []string
 	// live is the object in the cluster, or nil.
 	live *unstructured.Unstructured
 }
@@ -168,6 +172,9 @@ func (r *DryRunner) dryRun(ctx context.Context, of *Template, namespace *corev1.
 	resource, err := template.ResourceOf(r.Mapper, manifest.GroupVersionKind())
 	if err != nil {
 		return run.fail(err)
+	}
+	if run.option, err = r.DryRuns.Option(ctx, resource.GroupVersion()); err != nil {
+		return err
 	}
 	run.client = r.Client.Resource(resource).Namespace(namespace.Name)
 	run.live, err = run.client.Get(ctx, manifest.GetName(), metav1.GetOptions{})
@@ -279,7 +286,7 @@ func (r *dryRun) apply(
 	name := r.template.Name
 	return r.client.Apply(ctx, manifest.GetName(),
 		template.WithOwnMetadata(name, r.namespace, manifest, r.rendered.Locked),
-		metav1.ApplyOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: template.FieldManager(name), Force: isForced})
+		metav1.ApplyOptions{DryRun: r.option, FieldManager: template.FieldManager(name), Force: isForced})
 }
 
 // checkReplacement returns an error unless the operator replaces the object, whose change the API server has rejected.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
@@ -56,8 +57,8 @@ func (p *pass) disown(
 ) error {
 	preview, _, err := p.Writer.preview(ctx, *target)
 	switch {
-	case apierrors.IsInvalid(err):
-		return nil // The object is replaced, or the error is that of the change itself.
+	case apierrors.IsInvalid(err), dryrun.IsUnsupported(err):
+		return nil // The object is replaced, or the error is that of the change itself; without a preview, claims remain.
 	case err != nil:
 		return err
 	}
@@ -132,7 +133,10 @@ func (p *pass) existing(
 // that is compared is the version that is changed.
 func (p *pass) adoptEqual(ctx context.Context, target target, conflict error) (applied, error) {
 	current, err := p.Writer.previewUnchanged(ctx, target)
-	if err != nil {
+	switch {
+	case dryrun.IsUnsupported(err):
+		return applied{}, fmt.Errorf("%w; it is unknown whether the object is equal: %w", conflict, err)
+	case err != nil:
 		return applied{}, err
 	}
 	target.resourceVersion = current.GetResourceVersion()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
@@ -95,6 +96,9 @@ func (p *pass) hasChanged(ctx context.Context, target target, object *plan.Objec
 		return true, nil
 	}
 	preview, different, err := p.Writer.preview(ctx, target)
+	if dryrun.IsUnsupported(err) {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -200,7 +204,8 @@ func (p *pass) checkRounds(ctx context.Context, target target, current *plan.Obs
 func (p *pass) conflict(ctx context.Context, target target, count int, current *plan.Observed) string {
 	detail := "another client deletes it or removes fields"
 	if current != nil && !current.IsCrowded {
-		if _, err := p.Writer.apply(ctx, target, false, true); nsobject.IsConflict(err) {
+		_, err := p.Writer.apply(ctx, target, false, true)
+		if nsobject.IsConflict(err) || dryrun.IsUnsupported(err) {
 			detail = denial.Message(err, template.MaxFailureMessage/2)
 		}
 	}

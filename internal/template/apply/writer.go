@@ -30,6 +30,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -48,6 +49,7 @@ type Writer struct {
 	discovery       discovery.DiscoveryInterfaceWithContext
 	systemNamespace string
 	clock           clock.PassiveClock
+	dryRuns         *dryrun.Guard
 
 	mutex   sync.Mutex
 	clients map[string]impersonated
@@ -65,11 +67,11 @@ type impersonated struct {
 // NewWriter returns a Writer. The ServiceAccounts of templates are in the system namespace.
 func NewWriter(
 	config *rest.Config, mapper meta.ResettableRESTMapper, discoveryClient discovery.DiscoveryInterfaceWithContext,
-	systemNamespace string, now clock.PassiveClock,
+	systemNamespace string, now clock.PassiveClock, dryRuns *dryrun.Guard,
 ) *Writer {
 	return &Writer{
 		config: config, mapper: mapper, discovery: discoveryClient, systemNamespace: systemNamespace, clock: now,
-		clients: map[string]impersonated{},
+		dryRuns: dryRuns, clients: map[string]impersonated{},
 	}
 }
 
@@ -251,7 +253,9 @@ func (w *Writer) apply(ctx context.Context, target target, isForced, isDryRun bo
 	}
 	options := metav1.PatchOptions{FieldManager: template.FieldManager(target.template.Name), Force: &isForced}
 	if isDryRun {
-		options.DryRun = []string{metav1.DryRunAll}
+		if options.DryRun, err = w.dryRuns.Option(ctx, prepared.resource.GroupVersion()); err != nil {
+			return applied{}, err
+		}
 	}
 	var code int
 	result := prepared.raw.Patch(types.ApplyPatchType).AbsPath(prepared.path()...).
@@ -293,7 +297,7 @@ func (w *Writer) preview(
 	if err != nil {
 		return nil, nil, err
 	}
-	preview, err = prepared.dryRun(ctx, types.ApplyPatchType, metav1.PatchOptions{
+	preview, err = w.dryRun(ctx, prepared, types.ApplyPatchType, metav1.PatchOptions{
 		FieldManager: template.FieldManager(target.template.Name), Force: ptr.To(true),
 	})
 	if err != nil {
@@ -318,13 +322,15 @@ func (w *Writer) previewUnchanged(ctx context.Context, target target) (*unstruct
 		return nil, err
 	}
 	prepared.body = []byte("{}")
-	return prepared.dryRun(ctx, types.MergePatchType, metav1.PatchOptions{})
+	return w.dryRun(ctx, prepared, types.MergePatchType, metav1.PatchOptions{})
 }
 
-func (r request) dryRun(
-	ctx context.Context, patch types.PatchType, options metav1.PatchOptions,
-) (*unstructured.Unstructured, error) {
-	options.DryRun = []string{metav1.DryRunAll}
+func (w *Writer) dryRun(
+	ctx context.Context, r request, patch types.PatchType, options metav1.PatchOptions,
+) (_ *unstructured.Unstructured, err error) {
+	if options.DryRun, err = w.dryRuns.Option(ctx, r.resource.GroupVersion()); err != nil {
+		return nil, err
+	}
 	return r.content.Resource(r.resource).Namespace(r.namespace).Patch(ctx, r.name, patch, r.body, options)
 }
 

@@ -4,6 +4,7 @@
 package apply
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -11,14 +12,17 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
@@ -29,6 +33,9 @@ func (resettableMapper) Reset() {}
 
 var widgets = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 
+// aggregatedVersion is a group version that an aggregated API server serves.
+var aggregatedVersion = schema.GroupVersion{Group: "aggregated.example.com", Version: "v1"}
+
 // newWriter returns a Writer that knows version v1 of widgets, and sends its requests to handle.
 func newWriter(t *testing.T, handle http.HandlerFunc) *Writer {
 	server := httptest.NewServer(handle)
@@ -38,7 +45,11 @@ func newWriter(t *testing.T, handle http.HandlerFunc) *Writer {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{widgets.GroupVersion()})
 	mapper.Add(widgets, meta.RESTScopeNamespace)
-	return NewWriter(config, resettableMapper{mapper}, client, "system", clocktesting.NewFakePassiveClock(time.Now()))
+	mapper.Add(aggregatedVersion.WithKind("Thing"), meta.RESTScopeNamespace)
+	return NewWriter(config, resettableMapper{mapper}, client, "system", clocktesting.NewFakePassiveClock(time.Now()),
+		dryrun.New(func(_ context.Context, groupVersion schema.GroupVersion) (bool, error) {
+			return groupVersion == aggregatedVersion, nil
+		}))
 }
 
 // A recorded object has no version.
@@ -158,6 +169,26 @@ func TestDelete(t *testing.T) {
 			isGone, err := writer.delete(t.Context(), "account", "ns", widgets, "widget", metav1.Preconditions{})
 			g.Expect(err).To(test.want)
 			g.Expect(isGone && err == nil).To(Equal(test.isGone))
+		})
+	}
+}
+
+// An aggregated API server can ignore the option dryRun.
+func TestNoDryRunForAggregatedServers(t *testing.T) {
+	thing := &unstructured.Unstructured{}
+	thing.SetGroupVersionKind(aggregatedVersion.WithKind("Thing"))
+	thing.SetName("w")
+	thing.SetNamespace("shop")
+	target := target{template: &v1alpha1.NamespaceTemplate{}, namespace: &corev1.Namespace{}, manifest: thing}
+	target.template.Name, target.namespace.Name = "team", "shop"
+	for name, request := range map[string]func(*Writer) error{
+		"preview":          func(w *Writer) error { _, err := w.preview(t.Context(), target); return err },
+		"previewUnchanged": func(w *Writer) error { _, err := w.previewUnchanged(t.Context(), target); return err },
+		"apply":            func(w *Writer) error { _, _, err := w.apply(t.Context(), target, true, true); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			writer := newWriter(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("received %s %s", r.Method, r.URL) })
+			NewWithT(t).Expect(request(writer)).To(Satisfy(dryrun.IsUnsupported))
 		})
 	}
 }

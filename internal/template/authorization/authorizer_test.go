@@ -68,7 +68,7 @@ func newTestAuthorizer(a *answers, clock *clocktesting.FakePassiveClock, objects
 	return &Authorizer{
 		Client:          fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: a.create}).Build(),
 		ServiceAccounts: fake.NewClientBuilder().WithObjects(objects...).Build(),
-		DryRunner:       apply.NewWriter(nil, configMapsMapper{mapper}, nil, "system", clock), Clock: clock,
+		DryRunner:       apply.NewWriter(nil, configMapsMapper{mapper}, nil, "system", clock, nil), Clock: clock,
 		SystemNamespace: "system", Operator: permissions.SubjectOf("system:serviceaccount:system:operator"), IsOperator: true,
 	}
 }

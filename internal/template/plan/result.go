@@ -99,7 +99,8 @@ func (r *Result) NotRecorded(namespace *corev1.Namespace, err error) {
 	r.Kept = nil
 	for i := range r.Templates {
 		outcome := &r.Templates[i]
-		if recorded[outcome.Template].Equal(r.State[outcome.Template]) {
+		// The initialization of a new Namespace cannot be completed, or reported, without a write.
+		if !outcome.IsInitializing && recorded[outcome.Template].Equal(r.State[outcome.Template]) {
 			continue
 		}
 		outcome.Problems = append(outcome.Problems, template.Problem{
