@@ -87,11 +87,9 @@ manifests: controller-gen policies ## Generate the CRDs, the policies, and one C
 policies: ## Render the admission policies from their templates.
 	go run ./hack/policies .
 
-# Two runs, so that the methods are generated even if the apply configurations fail.
 .PHONY: generate
-generate: controller-gen ## Generate deep copies and apply configurations.
+generate: controller-gen ## Generate deep copies.
 	"$(LOCALBIN)/controller-gen" object:headerFile=hack/boilerplate.go.txt paths=./api/... paths=./internal/api/...
-	"$(LOCALBIN)/controller-gen" applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
 
 .PHONY: api-reference
 api-reference: crd-ref-docs ## Generate docs/api-reference.md from the types.

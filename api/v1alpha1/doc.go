@@ -23,7 +23,5 @@
 // The API follows the Namespace Initializer KEP (kubernetes/enhancements, keps/33).
 //
 // +kubebuilder:object:generate=true
-// +kubebuilder:ac:generate=true
-// +kubebuilder:ac:output:package="applyconfiguration"
 // +groupName=nslifecycle.dev
 package v1alpha1

@@ -45,14 +45,14 @@ webhooks:
       !({{include "mayProvision" "namespace" "request.namespace"}})
 - name: hold-fallback.nslifecycle.dev
   admissionReviewVersions: [v1]
-  sideEffects: NoneOnDryRun # Records early writes.
+  sideEffects: None
   failurePolicy: Ignore
   timeoutSeconds: 15
   clientConfig:
     service:
       name: webhook
       namespace: system
-      path: /hold-fallback
+      path: /hold
   namespaceSelector: *initializing
   matchConditions: *waiting
 - name: hold-waiting-subjects.nslifecycle.dev
@@ -68,14 +68,14 @@ webhooks:
   namespaceSelector: *initializing
 - name: hold-fallback-waiting-subjects.nslifecycle.dev
   admissionReviewVersions: [v1]
-  sideEffects: NoneOnDryRun # Records early writes.
+  sideEffects: None
   failurePolicy: Ignore
   timeoutSeconds: 15
   clientConfig:
     service:
       name: webhook
       namespace: system
-      path: /hold-fallback
+      path: /hold
   namespaceSelector: *initializing
 # Selects only dry runs of the operator.
 - name: probe.nslifecycle.dev

@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // Config configures the webhook.
@@ -27,8 +25,6 @@ type Config struct {
 	Duration time.Duration
 	Limits   Limits
 	Metrics  Recorder
-	// EarlyWrites records the writes that are admitted in audit mode.
-	EarlyWrites EarlyWrites
 	// Stopping is closed when the manager stops. Held writes are then sent again to another replica.
 	Stopping <-chan struct{}
 }
@@ -46,9 +42,6 @@ type Recorder interface {
 	Answered(Outcome)
 }
 
-// EarlyWrites records writes.
-type EarlyWrites interface{ Record(*webhooks.Request) }
-
 // Outcome is what happened to a write.
 type Outcome string
 
@@ -60,10 +53,8 @@ const (
 	OutcomeTimedOut Outcome = "TimedOut"
 	// OutcomeFailed: the initialization failed.
 	OutcomeFailed Outcome = "Failed"
-	// OutcomeAllowed: the Namespace is terminating, and the gate decides.
+	// OutcomeAllowed: the gate decides, because the Namespace is terminating or the gate is in audit mode.
 	OutcomeAllowed Outcome = "Allowed"
-	// OutcomeAudited: the gate is in audit mode, and admits the write with a warning.
-	OutcomeAudited Outcome = "Audited"
 	// OutcomeOverLimit: the write was rejected because of the limits.
 	OutcomeOverLimit Outcome = "OverLimit"
 	// OutcomeOverBudget: the write was rejected at once, because earlier writes of this ServiceAccount, which has not
@@ -77,7 +68,7 @@ const (
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{
-		OutcomeResend, OutcomeTimedOut, OutcomeFailed, OutcomeAllowed, OutcomeAudited, OutcomeOverLimit, OutcomeOverBudget,
+		OutcomeResend, OutcomeTimedOut, OutcomeFailed, OutcomeAllowed, OutcomeOverLimit, OutcomeOverBudget,
 		OutcomeCanceled,
 	}
 }

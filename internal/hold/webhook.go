@@ -19,7 +19,6 @@ import (
 // The paths of the webhooks in config/webhook and config/authorization.
 const (
 	path          = "/hold"
-	fallbackPath  = "/hold-fallback"
 	probePath     = "/probe"
 	authorizePath = "/authorize"
 )
@@ -34,9 +33,6 @@ func Register(ctx context.Context, server *webhooks.Server, informers cache.Info
 		return err
 	}
 	server.Register(webhooks.Webhook{Path: path, Handle: holder.Handle})
-	server.Register(webhooks.Webhook{
-		Path: fallbackPath, Fields: webhooks.OptionsFields, Handle: holder.HandleFallback,
-	})
 	server.Register(webhooks.Webhook{Path: probePath, Handle: admit})
 	server.RegisterAuthorizer(webhooks.Authorizer{Path: authorizePath, Handle: holder.Authorize})
 	return nil
@@ -47,34 +43,15 @@ func admit(context.Context, *webhooks.Request) (*admissionv1.AdmissionResponse, 
 	return &admissionv1.AdmissionResponse{Allowed: true}, nil
 }
 
-// HandleFallback is Handle for the webhook that the API server calls unless Handle has rejected the write. It records
-// the writes that are admitted in audit mode, each once, except dry runs.
-func (h *Holder) HandleFallback(
-	ctx context.Context, request *webhooks.Request,
-) (*admissionv1.AdmissionResponse, error) {
-	return h.handle(ctx, request, func() {
-		if !request.IsDryRun {
-			h.config.Metrics.Answered(OutcomeAudited)
-			h.config.EarlyWrites.Record(request)
-		}
-	})
-}
-
 // Handle implements webhooks.Webhook. If the Namespace cannot be read, the gate decides.
 func (h *Holder) Handle(ctx context.Context, request *webhooks.Request) (*admissionv1.AdmissionResponse, error) {
-	return h.handle(ctx, request, func() {})
-}
-
-func (h *Holder) handle(
-	ctx context.Context, request *webhooks.Request, record func(),
-) (*admissionv1.AdmissionResponse, error) {
 	namespace, err := h.get(ctx, request.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("failed to get Namespace %q: %w", request.Namespace, err)
 	}
 	decision := decide(request.Operation, namespace)
 	if decision != decideAllow && h.isAudited.Load() {
-		record()
+		h.config.Metrics.Answered(OutcomeAllowed)
 		return &admissionv1.AdmissionResponse{Allowed: true}, nil // The gate adds the warning.
 	}
 	switch decision {

@@ -7,11 +7,9 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
-	"github.com/nslifecycle/nslifecycle/internal/earlywrites"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/injection"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
@@ -41,19 +39,10 @@ func setupWebhooks(
 	if validator != nil {
 		validator.Register(server)
 	}
-	earlyWrites, err := earlywrites.NewRecorder(
-		mgr.GetClient(), options.SystemNamespace, clock.RealClock{}, metrics.RecordEarlyWrite)
-	if err != nil {
-		return fmt.Errorf("failed to set up the record of early writes: %w", err)
-	}
-	if err := mgr.Add(earlyWrites); err != nil {
-		return err
-	}
 	if err := hold.Register(ctx, server, mgr.GetCache(), hold.Config{
 		Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(), AccessReviews: mgr.GetClient(),
 		Duration: options.Hold.Duration, Limits: options.Hold.Limits, Metrics: metrics.HoldRecorder{},
-		EarlyWrites: earlyWrites,
-		Stopping:    ctx.Done(),
+		Stopping: ctx.Done(),
 	}); err != nil {
 		return fmt.Errorf("failed to set up the webhooks that hold requests: %w", err)
 	}

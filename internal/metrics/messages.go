@@ -24,10 +24,8 @@ const (
 		"Too Many Requests."
 	helpNamespacesBlocked = "Namespaces whose initialization or deletion makes no progress, by state and most likely " +
 		"cause."
-	helpDiagnoses        = "Diagnoses of namespaces that make no progress, by result."
-	helpHoldWritesTotal  = "Writes to initializing namespaces that the hold webhooks received, by outcome."
-	helpEarlyWritesTotal = "Writes to initializing namespaces that were admitted in audit mode, by resource (other, " +
-		"unless it is built-in) and kind of the subject."
+	helpDiagnoses         = "Diagnoses of namespaces that make no progress, by result."
+	helpHoldWritesTotal   = "Writes to initializing namespaces that the hold webhooks received, by outcome."
 	helpHoldDuration      = "Time for which writes to initializing namespaces were held."
 	helpHoldWrites        = "Writes that are being held."
 	helpDiagnosisDuration = "Duration of a diagnosis, including its requests to the API server."

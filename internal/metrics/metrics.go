@@ -7,11 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -69,8 +65,6 @@ var (
 
 	holdWritesTotal = newCounters("hold_writes_total", helpHoldWritesTotal, "outcome")
 
-	earlyWritesTotal = newCounters("early_writes_total", helpEarlyWritesTotal, "resource", "subject")
-
 	holdDuration = prometheus.NewHistogram(durationOptions("hold_duration_seconds", helpHoldDuration,
 		[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30}))
 
@@ -117,7 +111,7 @@ func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		buildInfo, NamespacesBlocked, DiagnosesTotal, DiagnosisDuration, DiagnosisRequestsTotal, InitializationDuration,
 		InitializersSkippedTotal, FinalizationDuration, effectiveSetStatus, finalizationGracePeriod, objectsDeletedTotal,
-		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, holdWritesTotal, earlyWritesTotal,
+		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, holdWritesTotal,
 		holdDuration, holdWrites, TemplateApplyDuration, TemplateConflictsTotal, templateWritesTotal, namespaces,
 	}
 }
@@ -133,9 +127,6 @@ func init() {
 	}
 	for _, outcome := range []string{OutcomeInitialized, OutcomeFailed, OutcomeDeleted} {
 		InitializationDuration.WithLabelValues(outcome)
-	}
-	for _, kind := range []string{rbacv1.UserKind, rbacv1.ServiceAccountKind} {
-		earlyWritesTotal.WithLabelValues(otherResource, kind)
 	}
 	for _, outcome := range hold.Outcomes() {
 		holdWritesTotal.WithLabelValues(string(outcome))
@@ -258,27 +249,4 @@ func (HoldRecorder) Held() func(hold.Outcome) {
 // Answered implements hold.Recorder.
 func (HoldRecorder) Answered(outcome hold.Outcome) {
 	holdWritesTotal.WithLabelValues(string(outcome)).Inc()
-}
-
-// builtInResources are the resources of the API groups that client-go contains.
-var builtInResources = func() map[schema.GroupResource]bool {
-	resources := map[schema.GroupResource]bool{}
-	for kind := range clientgoscheme.Scheme.AllKnownTypes() {
-		resource, _ := meta.UnsafeGuessKindToResource(kind)
-		resources[resource.GroupResource()] = true
-	}
-	return resources
-}()
-
-// otherResource is the label of resources that are not built-in.
-const otherResource = "other"
-
-// RecordEarlyWrite counts a write that the gate has admitted in audit mode. The resource is "other" unless it is
-// built-in, and the subject is User or ServiceAccount, so the number of time series is bounded.
-func RecordEarlyWrite(resource schema.GroupResource, subject string) {
-	name := resource.String()
-	if !builtInResources[resource] {
-		name = otherResource
-	}
-	earlyWritesTotal.WithLabelValues(name, subject).Inc()
 }

@@ -10,7 +10,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,10 +23,11 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/installcheck"
 	"github.com/nslifecycle/nslifecycle/internal/knownwriters"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // checkKnownWriters returns a result for each installed controller that is known to write into new namespaces.
-// In audit mode, the command enforcement shows all other controllers.
+// In audit mode, the audit log shows all other controllers.
 func checkKnownWriters(
 	ctx context.Context, api client.Client, set *internalv1alpha1.NamespaceInitializerSet,
 ) []installcheck.Result {
@@ -92,9 +92,7 @@ func adviceFor(
 	switch writer.Advice {
 	case knownwriters.Grant:
 		return fmt.Sprintf("until a namespace is initialized, it cannot write %s; to allow it, run: %s", writer.Writes,
-			grantCommand(rbacv1.Subject{
-				Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name,
-			}, set)), nil
+			grantCommand(account, set)), nil
 	case knownwriters.Exclude:
 		selecting, err := findSelecting(ctx, api, writer.Kinds)
 		if err != nil || selecting == "" {
@@ -104,6 +102,27 @@ func adviceFor(
 			v1alpha1.LabelInitializing, selecting, writer.Setting), nil
 	}
 	return "", nil
+}
+
+// grantCommand returns a command that allows a ServiceAccount to write to all initializing namespaces. An initializer also
+// needs to change the pending list.
+func grantCommand(account types.NamespacedName, set *internalv1alpha1.NamespaceInitializerSet) string {
+	role := "nslifecycle-namespace-provisioner"
+	isAccount := func(subject v1alpha1.Subject) bool {
+		return subject.Kind == v1alpha1.SubjectServiceAccount && subject.Namespace == account.Namespace &&
+			subject.Name == account.Name
+	}
+	isInitializer := func(initializer internalv1alpha1.EffectiveInitializer) bool {
+		return slices.ContainsFunc(initializer.Subjects, isAccount)
+	}
+	if slices.ContainsFunc(set.Initializers, isInitializer) {
+		role = "nslifecycle-namespace-initializer"
+	}
+	binding := fmt.Sprintf("early-writes-%s-%s", account.Namespace, account.Name)
+	return shell.Then(
+		shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s --serviceaccount=%s",
+			binding, role, account.Namespace+":"+account.Name),
+		shell.Command("kubectl label clusterrolebinding/%s %s=%s", binding, internalv1alpha1.LabelName, internalv1alpha1.Name))
 }
 
 // findSelecting returns an object whose spec.target.namespaceSelector does not exclude initializing namespaces, or "".

@@ -68,12 +68,7 @@ func newEnforcementCommand(session *session) *cobra.Command {
 		Long: `Show or set what API servers do with early writes: writes to initializing namespaces by users
 without the verb "initialize" or "provision".
 
-In audit mode, API servers admit them with a warning. The hold webhook records who sends them, in
-Events in the namespace of the operator. The command prints this record, and how to allow a user to
-write early. API servers delete an Event an hour after the last write of the user (--event-ttl).
-The record does not contain subresources such as exec, nor Events of ServiceAccounts; the audit logs
-of API servers do. Unless the webhooks verify client certificates, every Pod that reaches them
-can add to the record: grant nothing to a user that you do not know.
+In audit mode, API servers admit them with a warning, and record them in their audit log.
 
 The mode is the validationActions of the ValidatingAdmissionPolicyBindings of the policy "gate". The
 operator copies it to those of "waiting-subjects". All other policies are enforced in both modes.
@@ -81,7 +76,7 @@ operator copies it to those of "waiting-subjects". All other policies are enforc
 If Helm, Flux, Argo CD or another tool manages the bindings, the command does not change them without
 --force: the tool would revert the change when it applies them again. Set the mode in its source
 instead, with the component config/audit or the value enforcement of the chart.`,
-		Example: `  # Show the mode and the early writes
+		Example: `  # Show the mode
   kubectl nslifecycle enforcement
 
   # Admit early writes with a warning
@@ -116,7 +111,7 @@ func (s *session) operatorClient() (client.Client, error) {
 	})
 }
 
-// show prints the mode and the early writes.
+// show prints the mode.
 func (o *enforcementOptions) show(ctx context.Context) error {
 	reader, err := o.operatorClient()
 	if err != nil {
@@ -131,12 +126,8 @@ func (o *enforcementOptions) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	writes, err := listEarlyWrites(ctx, reader, set)
-	if err != nil {
-		return err
-	}
 	if o.output.IsStructured() {
-		return o.output.Print(o.Out, "Enforcement", map[string]any{"mode": mode, "earlyWrites": writes})
+		return o.output.Print(o.Out, "Enforcement", map[string]any{"mode": mode})
 	}
 	printf(o.Out, "Mode: %s. %s", mode, modeTexts[mode])
 	if mode == modeMixed {
@@ -145,7 +136,7 @@ func (o *enforcementOptions) show(ctx context.Context) error {
 	if !isObserved(mode, set) {
 		o.warnf("The operator has not observed the mode yet; %s.", msgPrevious)
 	}
-	return o.printEarlyWrites(writes)
+	return nil
 }
 
 func effectiveSet(ctx context.Context, reader client.Reader) (*internalv1alpha1.NamespaceInitializerSet, error) {

@@ -30,11 +30,7 @@ func headFields() Fields {
 const (
 	fieldObject    = "object"
 	fieldOldObject = "oldObject"
-	fieldOptions   = "options"
 )
-
-// OptionsFields makes the server decode Request.FieldManager and Request.IsDryRun.
-var OptionsFields = Fields{fieldOptions: {"fieldManager": nil, "dryRun": nil}}
 
 // limit returns the maximum size of what the server decodes of a review.
 func (f Fields) limit() int {

@@ -27,11 +27,6 @@ type Request struct {
 	Operation admissionv1.Operation
 	// Username is the name of the user.
 	Username string
-	// FieldManager is the field manager that the client sets in the options of the request, if the webhook decodes
-	// OptionsFields. Most controllers set none.
-	FieldManager string
-	// IsDryRun reports whether the request is a dry run, if the webhook decodes OptionsFields.
-	IsDryRun bool
 	// Subpath follows the path of the webhook, if that is a prefix.
 	Subpath string
 	// Object and OldObject are the JSON of the parts of the objects that the webhook decodes. They have a bounded number
@@ -94,14 +89,10 @@ func decodeRequest(decoder *json.Decoder, fields Fields) (*Request, error) {
 	var user struct {
 		Username string `json:"username"`
 	}
-	var options struct {
-		FieldManager string   `json:"fieldManager"`
-		DryRun       []string `json:"dryRun"`
-	}
 	targets := map[json.Token]any{
 		"uid": &request.UID, "resource": &request.Resource, "namespace": &request.Namespace, "name": &request.Name,
 		"operation": &request.Operation, "userInfo": &user,
-		fieldObject: &request.Object, fieldOldObject: &request.OldObject, fieldOptions: &options,
+		fieldObject: &request.Object, fieldOldObject: &request.OldObject,
 	}
 	if err := enter(decoder); err != nil {
 		return nil, err
@@ -121,8 +112,7 @@ func decodeRequest(decoder *json.Decoder, fields Fields) (*Request, error) {
 			return nil, err
 		}
 	}
-	request.Username, request.FieldManager = user.Username, options.FieldManager
-	request.IsDryRun = len(options.DryRun) > 0
+	request.Username = user.Username
 	if request.UID == "" || fields.has(fieldObject) && len(request.Object) == 0 ||
 		fields.has(fieldOldObject) && len(request.OldObject) == 0 {
 		return nil, errNoReview

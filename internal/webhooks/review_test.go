@@ -30,7 +30,6 @@ func encode(g Gomega, object string) string {
 			Extra: map[string]authenticationv1.ExtraValue{"username": {"mallory"}},
 		},
 		Object: runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(`{"old":true}`)},
-		Options: runtime.RawExtension{Raw: []byte(`{"kind":"UpdateOptions","dryRun":["All"],"fieldManager":"helm"}`)},
 	}}
 	data, err := runtime.Encode(codec, review)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -48,9 +47,7 @@ func TestDecodeReview(t *testing.T) {
 	}
 	// The object and what follows are not read.
 	g.Expect(decodeReview(strings.NewReader(review[:strings.Index(review, `"object"`)+9]), nil, maxHead)).To(Equal(want))
-	want.Object, want.FieldManager, want.IsDryRun = json.RawMessage("{}"), "helm", true
-	g.Expect(decodeReview(strings.NewReader(review), OptionsFields, maxHead)).To(Equal(want))
-	want.Object, want.FieldManager, want.IsDryRun = json.RawMessage(`{"spec":{"a":[1]}}`), "", false
+	want.Object = json.RawMessage(`{"spec":{"a":[1]}}`)
 	g.Expect(decodeReview(strings.NewReader(review), allFields, maxHead)).To(Equal(want))
 	want.OldObject = json.RawMessage(`{"old":true}`)
 	g.Expect(decodeReview(strings.NewReader(review), Fields{"object": nil, "oldObject": nil}, maxHead)).To(Equal(want))

@@ -26,7 +26,7 @@ var layers = []string{
 		"internal/policyapply " +
 		"internal/templateset internal/webhooks",
 	"internal/initialization",
-	"internal/diagnosis internal/earlywrites internal/hold internal/injection internal/template pkg",
+	"internal/diagnosis internal/hold internal/injection internal/template pkg",
 	"internal/mutation",
 	"internal/policyverifier",
 	// Controllers and the plugin.

@@ -7,7 +7,7 @@
 - [{{ . }}](#{{ . | lower }})
 {{- end }}
 
-The label and annotations of a Namespace are described in [Design](design.md#state-on-the-namespace), its conditions in [Conditions](reference/conditions.md). For Go there are [types](../api/v1alpha1) and [apply configurations](../api/v1alpha1/applyconfiguration).
+The label and annotations of a Namespace are described in [Design](design.md#state-on-the-namespace), its conditions in [Conditions](reference/conditions.md). The Go types are in [api/v1alpha1](../api/v1alpha1).
 
 The API server rejects objects that violate a rule in the "Validation" column or have an invalid name.
 {{- $types := .SortedTypes }}
