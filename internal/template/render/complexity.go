@@ -21,6 +21,8 @@ const (
 	literalsPerUnit = 8
 	// bracketsPerUnit is the number of opening brackets; the parser recurses into each of them.
 	bracketsPerUnit = 2
+	// instructionsPerUnit is the number of instructions of regular expressions, which are compiled to count them.
+	instructionsPerUnit = 100
 )
 
 // complexity returns a measure of the time that CEL takes to check the types of an expression. It must be

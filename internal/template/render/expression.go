@@ -4,7 +4,6 @@
 package render
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,13 +167,16 @@ func (c *compiler) admit(source string) error {
 func (c *compiler) checkParsed(parsed *cel.Ast) error {
 	var err error
 	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(node ast.Expr) {
+		if err != nil {
+			return
+		}
 		switch node.Kind() {
 		case ast.SelectKind:
 			c.used[node.AsSelect().FieldName()] = true
 		case ast.StructKind:
-			err = cmp.Or(err, refuse(node, msgNoMessages))
+			err = refuse(node, msgNoMessages)
 		case ast.CallKind:
-			err = cmp.Or(err, checkCall(node))
+			err = c.checkCall(node)
 			for _, argument := range node.AsCall().Args() {
 				if field, ok := literalString(argument); ok {
 					c.used[field] = true

@@ -4,6 +4,7 @@
 package render
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"regexp/syntax"
@@ -317,7 +318,7 @@ func subjectCost(in *operands) int {
 }
 
 // checkCall refuses functions that expressions cannot use, and arguments for which no cost is known before the call.
-func checkCall(node ast.Expr) error {
+func (c *compiler) checkCall(node ast.Expr) error {
 	call := node.AsCall()
 	name := qualifiedName(call)
 	_, ok := functions[name]
@@ -332,8 +333,12 @@ func checkCall(node ast.Expr) error {
 		if !ok {
 			return refuse(node, msgPatternLiteral)
 		}
-		if _, err := patternSize(pattern); err != nil {
-			return refuse(node, "%v", err)
+		instructions, err := patternSize(pattern)
+		if c.complexity += float64(instructions) / instructionsPerUnit; err == nil && c.complexity > maxComplexity {
+			err = errors.New(msgTooComplex)
+		}
+		if err != nil {
+			return refuse(node, "%w", err)
 		}
 	}
 	return nil

@@ -188,6 +188,8 @@ var bombs = map[string]string{
 	"quadratic search":       long + ".map(s, s.indexOf(s.substring(100) + 'z'))",
 	"find in a loop":         "params.a.split('').all(i, params.a.find('(a|b|c|d|e|f|g|h)*x') == '')",
 	"large classes":          "params.a.split('').all(i, 'a'.matches('" + strings.Repeat("\\\\pL", 40) + "'))",
+	"many patterns":          strings.Repeat("'a'.matches('a{1000}') || ", 150) + "true",
+	"unused patterns":        strings.Repeat("true || 'a'.matches('(a{1000}){1}b{900}') || ", 90) + "true",
 	"base64 in a loop":       long + ".map(s, lists.range(1000).map(i, base64.encode(bytes(s))))",
 	"invalid base64":         long + ".map(s, lists.range(1000).all(i, base64.decode(s) == b'' || true))",
 	"sets of lists":          "[params.a.split('').map(c, [c, c])].map(x, sets.equivalent(x, x.reverse()))",
@@ -222,7 +224,8 @@ func TestManyBombs(t *testing.T) {
 	for _, name := range []string{
 		"one replace", "join", "format fixed", "format many", "square", "subjects", "transformMap", "transformMapEntry",
 		"find", "bytes", "nested conditions", "quantity comparison", "loops of exists", "nested entries", "ignored errors",
-		"substrings in a loop", "characters in a loop", "quantities in a loop", "long keys", "shared maps",
+		"substrings in a loop", "characters in a loop", "quantities in a loop", "long keys", "shared maps", "many patterns",
+		"unused patterns",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for n := 128; !measureBombs(t, bombs[name], n); n = n * 3 / 4 {

@@ -52,12 +52,10 @@ func (m *meter) spend(node int64, cost int) {
 	}
 }
 
-// spend adds the cost of a node to the meter of an evaluation.
-func spend(frame *interpreter.ExecutionFrame, node int64, of func(m *meter) int) {
+// meterOf returns the meter of an evaluation. It panics if there is none, which CEL returns as an error.
+func meterOf(frame *interpreter.ExecutionFrame) *meter {
 	value, _ := frame.ResolveName(varMeter)
-	if meter, ok := value.(*meter); ok {
-		meter.spend(node, of(meter))
-	}
+	return value.(*meter)
 }
 
 // metered returns a decorator that adds calls and iterations to the meter. All other nodes need constant time, and
@@ -100,7 +98,7 @@ type meteredStep struct {
 
 // Exec implements interpreter.InterpretableV2.
 func (s *meteredStep) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	spend(frame, s.ID(), func(*meter) int { return s.cost })
+	meterOf(frame).spend(s.ID(), s.cost)
 	return s.InterpretableV2.Exec(frame)
 }
 
@@ -130,7 +128,8 @@ func (c *meteredCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 			return values[i]
 		}
 	}
-	spend(frame, c.id, func(m *meter) int { return c.cost(&operands{values: values, limit: m.left / costPerSize}) })
+	meter := meterOf(frame)
+	meter.spend(c.id, c.cost(&operands{values: values, limit: meter.left / costPerSize}))
 	return types.LabelErrNode(c.id, c.implementation(values...))
 }
 

@@ -120,6 +120,26 @@ func compileForTest(g *WithT, source string) (*evaluation, func() error) {
 	}
 }
 
+// TestIterations shows that the iterations of each macro are metered, also those that add nothing to its result.
+func TestIterations(t *testing.T) {
+	for _, macro := range []string{
+		"all(x, true)", "exists(x, false)", "exists_one(x, false)", "map(x, 1)", "map(x, false, 1)", "filter(x, false)",
+		"all(i, x, true)", "exists(i, x, false)", "existsOne(i, x, false)", "transformList(i, x, 1)",
+		"transformList(i, x, false, 1)", "transformMap(i, x, 1)", "transformMap(i, x, false, 1)",
+		"transformMapEntry(i, x, {i: 1})", "transformMapEntry(i, x, false, {i: 1})",
+	} {
+		t.Run(macro, func(t *testing.T) {
+			g := NewWithT(t)
+			in, evaluate := compileForTest(g, "dyn(many."+macro+") == 1")
+			g.Expect(evaluate()).To(Succeed())
+			withMacro := maxTotalCost - in.meter.total
+			in, evaluate = compileForTest(g, "dyn(many) == 1")
+			g.Expect(evaluate()).To(Succeed())
+			g.Expect(withMacro - (maxTotalCost - in.meter.total)).To(BeNumerically(">", 1024*costNode))
+		})
+	}
+}
+
 // TestMeterIsNotIgnored shows that an expression cannot continue after its limit.
 func TestMeterIsNotIgnored(t *testing.T) {
 	g := NewWithT(t)
