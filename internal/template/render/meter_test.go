@@ -5,7 +5,6 @@ package render
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -99,15 +98,12 @@ func TestCosts(t *testing.T) {
 		for _, source := range expressions {
 			t.Run(name+"/"+source, func(t *testing.T) {
 				g := NewWithT(t)
-				in, compiled := compileForTest(g, fmt.Sprintf("lists.range(%d).all(i, dyn(%s) != dyn(true) || true)", repetitions, source))
+				in, compiled := compileForTest(g, fmt.Sprintf("lists.range(%d).all(i, optional.of(%s).hasValue() || true)", repetitions, source))
 				var start, end runtime.MemStats
 				runtime.ReadMemStats(&start)
 				_, err := compiled.evaluate(context.Background(), in)
 				runtime.ReadMemStats(&end)
 				cost := maxTotalCost - in.meter.total
-				if errors.Is(err, errExpensive) {
-					return // It has not been called.
-				}
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(end.TotalAlloc-start.TotalAlloc).To(BeNumerically("<", cost), "allocated bytes")
 				read := 0
@@ -124,8 +120,8 @@ func TestCosts(t *testing.T) {
 }
 
 const (
-	longLength = 32 << 10
-	manyLength = 1 << 10
+	longLength = 8 << 10
+	manyLength = 1 << 8
 )
 
 // compileForTest compiles an expression, in which long is a string and many a list of strings.
