@@ -107,8 +107,8 @@ func (s *meteredStep) Eval(vars interpreter.Activation) ref.Val {
 	return s.Exec(interpreter.AsFrame(vars))
 }
 
-// meteredCall is a call of a function with a cost. It is no InterpretableCall, since CEL replaces some of these by
-// others that it does not decorate.
+// meteredCall is a call of a function with a cost. It is no InterpretableCall, because CEL replaces some of these, such
+// as searches in literal lists, after it has called this decorator.
 type meteredCall struct {
 	id             int64
 	args           []interpreter.InterpretableV2
