@@ -105,7 +105,11 @@ func TestCosts(t *testing.T) {
 				runtime.ReadMemStats(&end)
 				cost := maxTotalCost - in.meter.total
 				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(end.TotalAlloc-start.TotalAlloc).To(BeNumerically("<", cost), "allocated bytes")
+				allowed := cost
+				if strings.Contains(source, "uantity") || name == "subject" {
+					allowed += 1 << 20 // With the race detector, pools of regular expressions lose some.
+				}
+				g.Expect(end.TotalAlloc-start.TotalAlloc).To(BeNumerically("<", allowed), "allocated bytes")
 				read := 0
 				if strings.Contains(source, "long") {
 					read += longLength
@@ -147,7 +151,7 @@ func TestSums(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	list := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{types.Int(1), types.Int(2), types.Int(3)})
 	g.Expect(value).To(BeAssignableToTypeOf(list))
-	g.Expect(value.Equal(list)).To(Equal(types.True))
+	g.Expect(types.Equal(value, list)).To(BeEquivalentTo(true))
 }
 
 // TestIterations shows that the iterations of each macro are metered, also those that add nothing to its result.
