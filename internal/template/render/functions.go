@@ -295,10 +295,12 @@ func pairs(in *operands) int { return in.comparisons(0, 1) }
 
 func (o *operands) comparisons(a, b int) int {
 	n, m := o.length(a), o.length(b)
-	// The content of the elements, without what a list needs for a number.
-	contentA, contentB := o.size(a)-n*(sizeEntry+sizeScalar), o.size(b)-m*(sizeEntry+sizeScalar)
-	return linear(o) + costPerComparison*n*m + n*contentB + m*contentA
+	return linear(o) + costPerComparison*n*m + n*o.content(b) + m*o.content(a)
 }
+
+// content returns the size of the elements of a list, without what it needs for numbers. If the size exceeds the limit,
+// its exact value is not known.
+func (o *operands) content(i int) int { return max(o.size(i)-o.length(i)*(sizeEntry+sizeScalar), 0) }
 
 func listRange(in *operands) int {
 	n, _ := in.values[0].(types.Int)

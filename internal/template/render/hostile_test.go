@@ -179,6 +179,8 @@ var bombs = map[string]string{
 	"long keys in":           long + ".map(s, lists.range(1000).all(i, s in ['a', 'b'] || s in ns.labels || true))",
 	"ignored errors":         long + ".map(s, lists.range(1000).all(i, int(s) == 1 || quantity(s).isInteger() || true))",
 	"ignored limit":          "lists.range(1000).all(i, lists.range(1000).all(j, lists.range(1000).all(k, false || true)) || true)",
+	"distinct of most":       "[lists.range(40000)].map(x, x.distinct())",
+	"sets of most":           "[lists.range(20000)].map(x, sets.equivalent(x, x.reverse()))",
 	"sizes in a loop":        long + ".map(s, lists.range(1000).map(i, s.size()))",
 	"substrings in a loop":   long + ".map(s, lists.range(1000).map(i, s.substring(i)))",
 	"characters in a loop":   long + ".map(s, lists.range(1000).map(i, s.charAt(i)))",

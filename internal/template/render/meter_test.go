@@ -140,6 +140,24 @@ func compileForTest(g *WithT, source string) (*evaluation, *expression) {
 	}, ""), compiled
 }
 
+// TestLargeArguments shows that no function costs less than the limit if the size of its arguments exceeds it.
+func TestLargeArguments(t *testing.T) {
+	numbers := make([]ref.Val, 1000)
+	for i := range numbers {
+		numbers[i] = types.Int(i)
+	}
+	list := types.NewRefValList(types.DefaultTypeAdapter, numbers)
+	for name, cost := range functions {
+		if cost != nil && name != "lists.range" { // Its argument is a number.
+			t.Run(name, func(t *testing.T) {
+				const limit = 10
+				in := &operands{values: []ref.Val{list, list, list}, limit: limit}
+				NewWithT(t).Expect(cost(in)).To(BeNumerically(">=", costPerSize*(limit+1)))
+			})
+		}
+	}
+}
+
 // TestSums shows that a sum of lists does not refer to its operands.
 func TestSums(t *testing.T) {
 	g := NewWithT(t)
