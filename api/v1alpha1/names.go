@@ -363,7 +363,8 @@ const (
 	ReasonInvalidParameter = "InvalidParameter"
 	// ReasonExpressionFailed: the evaluation of an expression failed.
 	ReasonExpressionFailed = "ExpressionFailed"
-	// ReasonInputTooLarge: the labels or annotations of the Namespace exceed a limit.
+	// ReasonInputTooLarge: the labels or annotations of the Namespace exceed a limit, or an expression costs too much
+	// with its labels, annotations and parameters.
 	ReasonInputTooLarge = "InputTooLarge"
 	// ReasonOutputTooLarge: the rendered objects exceed a limit.
 	ReasonOutputTooLarge = "OutputTooLarge"

@@ -34,7 +34,7 @@ var remedies = map[string]string{
 	v1alpha1.ReasonExpressionFailed:        remedyValues,
 	v1alpha1.ReasonInvalidParameter:        remedyValues,
 	v1alpha1.ReasonOutputTooLarge:          remedyValues,
-	v1alpha1.ReasonInputTooLarge:           "remove labels or annotations from the namespace",
+	v1alpha1.ReasonInputTooLarge:           "remove labels or annotations from the namespace, or shorten its parameters",
 	v1alpha1.ReasonSourceNamespaceReplaced: "accept the new namespace of the source in the template",
 	v1alpha1.ReasonConflict:                remedyOther,
 	v1alpha1.ReasonAlreadyExists:           remedyOther,

@@ -4,12 +4,14 @@
 package template
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -59,6 +61,27 @@ func TestToProblem(t *testing.T) {
 			g.Expect(found.String()).To(Equal(`template "a", object "config": ` + test.want.Message))
 		})
 	}
+}
+
+// TestExpensiveExpression shows that values which make an expression too expensive concern only their Namespace.
+func TestExpensiveExpression(t *testing.T) {
+	g := NewWithT(t)
+	program, errs := render.Compile(&v1alpha1.NamespaceTemplateSpec{
+		Parameters: []v1alpha1.TemplateParameter{{Name: "a"}},
+		Variables: []v1alpha1.TemplateVariable{{
+			Name: "pairs", Expression: "params.a.split('').all(c, params.a.split('').all(d, c + d != ''))",
+		}},
+	})
+	g.Expect(errs).To(BeEmpty())
+	in := render.Input{Namespace: &corev1.Namespace{}, Parameters: map[string]string{"a": "short"}}
+	_, err := program.Render(context.Background(), in)
+	g.Expect(err).NotTo(HaveOccurred())
+	in.Parameters["a"] = strings.Repeat("a", 1000)
+	_, err = program.Render(context.Background(), in)
+	found := ToProblem("a", "", err)
+	g.Expect(found.Message).To(Equal("variable pairs: line 1, column 49: the expression costs more than 20000000"))
+	g.Expect(found.IsLocal()).To(BeTrue())
+	g.Expect(found.Remedy()).To(ContainSubstring("shorten its parameters"))
 }
 
 func TestRemedy(t *testing.T) {

@@ -182,9 +182,9 @@ func TestNoDryRunForAggregatedServers(t *testing.T) {
 	target := target{template: &v1alpha1.NamespaceTemplate{}, namespace: &corev1.Namespace{}, manifest: thing}
 	target.template.Name, target.namespace.Name = "team", "shop"
 	for name, request := range map[string]func(*Writer) error{
-		"preview":          func(w *Writer) error { _, err := w.preview(t.Context(), target); return err },
+		"preview":          func(w *Writer) error { _, _, err := w.preview(t.Context(), target); return err },
 		"previewUnchanged": func(w *Writer) error { _, err := w.previewUnchanged(t.Context(), target); return err },
-		"apply":            func(w *Writer) error { _, _, err := w.apply(t.Context(), target, true, true); return err },
+		"apply":            func(w *Writer) error { _, err := w.apply(t.Context(), target, true, true); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			writer := newWriter(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("received %s %s", r.Method, r.URL) })

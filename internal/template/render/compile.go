@@ -62,10 +62,9 @@ func (c *compiler) compileVariables(
 		if err != nil {
 			errs = invalid(errs, path.Child("expression"), spec.Expression, err)
 			// Expressions that use the variable are not wrong because of this.
-			compiled = &expression{output: types.DynType, bound: scalar}
+			compiled = &expression{output: types.DynType}
 		}
 		c.variables[spec.Name] = compiled.output
-		c.bounds[varVariables][spec.Name] = compiled.bound.within(maxVariable)
 		result = append(result, variable{name: spec.Name, expression: compiled})
 	}
 	return result, errs

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 )
 
@@ -20,6 +21,8 @@ const (
 	literalsPerUnit = 8
 	// bracketsPerUnit is the number of opening brackets; the parser recurses into each of them.
 	bracketsPerUnit = 2
+	// instructionsPerUnit is the number of instructions of regular expressions, which are compiled to count them.
+	instructionsPerUnit = 100
 )
 
 // complexity returns a measure of the time that CEL takes to check the types of an expression. It must be
@@ -48,22 +51,31 @@ func complexity(source string, parsed *cel.Ast) float64 {
 	return brackets/bracketsPerUnit + nodes*(1+literals/literalsPerUnit)*math.Exp2(computedKeys)
 }
 
-// checkKeys refuses maps with keys of other types. CEL panics if the type is bytes.
-func checkKeys(compiled *cel.Ast) error {
-	checked := compiled.NativeRep()
-	var err error
-	ast.PostOrderVisit(checked.Expr(), ast.NewExprVisitor(func(node ast.Expr) {
-		if node.Kind() != ast.MapKind || err != nil {
-			return
-		}
-		for _, entry := range node.AsMap().Entries() {
-			key := entry.AsMapEntry().Key()
-			switch t := checked.GetType(key.ID()); t.Kind() {
-			case types.StringKind, types.IntKind, types.UintKind, types.BoolKind:
-			default:
-				err = located(compiled, refuse(key, msgKeyType, t))
+// checkTypes refuses maps with keys of other types, and whole objects such as params. CEL panics if a key is bytes.
+func checkTypes(checked *ast.AST) error {
+	for _, node := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
+		switch node.Kind() {
+		case ast.IdentKind:
+			parent, _ := node.Parent()
+			if checked.GetType(node.ID()).Kind() == types.StructKind && !selectsField(parent) {
+				return refuse(node, msgSelectField, node.AsIdent())
+			}
+		case ast.MapKind:
+			for _, entry := range node.AsMap().Entries() {
+				key := entry.AsMapEntry().Key()
+				switch t := checked.GetType(key.ID()); t.Kind() {
+				case types.StringKind, types.IntKind, types.UintKind, types.BoolKind:
+				default:
+					return refuse(key, msgKeyType, t)
+				}
 			}
 		}
-	}))
-	return err
+	}
+	return nil
+}
+
+// selectsField reports whether a node is the selection of a field.
+func selectsField(node ast.Expr) bool {
+	return node != nil && (node.Kind() == ast.SelectKind ||
+		node.Kind() == ast.CallKind && node.AsCall().FunctionName() == operators.OptSelect)
 }

@@ -22,12 +22,13 @@
 // Functions: the operators and conversions of CEL without time, the macros has, all, exists, existsOne, map,
 // filter, transformList, transformMap and transformMapEntry, optional values, the string, list, set and
 // quantity functions of Kubernetes, base64.encode, base64.decode, and subject(user), the RBAC subject for a
-// user name. Macros and functions whose cost has no useful bound are missing (optMap, sortBy, findAll), and
-// regular expressions must be literals. The table functions is the complete list.
+// user name. Macros whose expansion copies their operands and findAll are missing (optMap, sortBy), and regular
+// expressions must be literals. The table functions is the complete list.
 //
-// [Compile] computes upper bounds of the cost and of the size of each value, for the largest permitted input,
-// and refuses expressions above a limit. One call of replace or format can otherwise allocate any amount of
-// memory before CEL checks its own cost limit or the context.
+// The cost of a rendering is limited: a [meter] adds the cost of each call before the call, and of each iteration. One
+// call of replace or format can otherwise allocate any amount of memory before CEL checks its own cost limit or the
+// context. [Compile] evaluates each expression for an empty Namespace, and refuses those that are too expensive even
+// there. Otherwise, the error concerns one Namespace.
 //
 // Expressions are spliced into the decoded manifest. Their values are never parsed, so they cannot change
 // anything outside their position. [CheckManifest] validates each result.

@@ -73,6 +73,9 @@ var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(varRequestedBy, cel.StringType),
 		cel.Function("subject", cel.Overload("subject_string",
 			[]*cel.Type{cel.StringType}, cel.MapType(cel.StringType, cel.StringType), cel.UnaryBinding(subject))),
+		cel.Function(functionKey, cel.Overload(functionKey,
+			[]*cel.Type{cel.TypeParamType("T")}, cel.TypeParamType("T"),
+			cel.UnaryBinding(func(key ref.Val) ref.Val { return key }))),
 	}, quantities()...)...)
 })
 

@@ -33,8 +33,15 @@ func (e *Error) Unwrap() error { return e.Err }
 // newError returns an Error for a failed evaluation.
 func newError(object string, err error) *Error {
 	reason := v1alpha1.ReasonExpressionFailed
-	if errors.Is(err, errTooLarge) {
+	switch {
+	case errors.Is(err, errTooLarge):
 		reason = v1alpha1.ReasonOutputTooLarge
+	case isTooExpensive(err):
+		reason = v1alpha1.ReasonInputTooLarge
 	}
 	return &Error{Object: object, Reason: reason, Err: err}
+}
+
+func isTooExpensive(err error) bool {
+	return errors.Is(err, errExpensive) || errors.Is(err, errAllExpensive)
 }

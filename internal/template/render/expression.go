@@ -19,10 +19,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // compiler compiles the expressions of one template.
@@ -31,14 +29,14 @@ type compiler struct {
 	env, itemEnv *cel.Env
 	// variables are the types of the variables that are compiled already.
 	variables map[string]*types.Type
-	// bounds are the bounds of the fields of ns, params and variables.
-	bounds map[string]map[string]*size
 	// used are the fields of ns that an expression uses.
 	used map[string]bool
 	// lists are the maximum numbers of elements of the parameters that are lists.
 	lists map[string]int
 	// sources describe the label or annotation of each parameter.
 	sources map[string]string
+	// trial is an evaluation for an empty Namespace.
+	trial *evaluation
 	// repetitions is how often the current object can be rendered; 0 if it has no forEach.
 	repetitions int
 
@@ -46,7 +44,6 @@ type compiler struct {
 	source     int
 	failures   int
 	complexity float64
-	cost       float64
 	// values is the number of values in objects.
 	values int
 }
@@ -56,16 +53,13 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the CEL environment: %w", err)
 	}
-	entries := func(longest, total float64) *size {
-		return mapSize(maxEntries, stringSize(maxKey), stringSize(longest)).within(total + maxEntries*2*sizeEntry)
-	}
-	parameters, lists, sources := map[string]*size{}, map[string]int{}, map[string]string{}
+	lists := map[string]int{}
+	parameters, sources := map[string]any{}, map[string]string{}
 	for i, parameter := range spec.Parameters {
-		sources[parameter.Name] = sourceOf(&spec.Parameters[i])
-		parameters[parameter.Name] = stringSize(templateset.MaxLength)
+		parameters[parameter.Name], sources[parameter.Name] = "", sourceOf(&spec.Parameters[i])
 		if parameter.MaxItems != nil {
 			lists[parameter.Name] = int(*parameter.MaxItems)
-			parameters[parameter.Name] = partsSize(templateset.MaxLength, float64(*parameter.MaxItems))
+			parameters[parameter.Name] = []string{}
 		}
 	}
 	itemEnv, err := env.Extend(cel.Variable(varItem, cel.StringType))
@@ -75,15 +69,9 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 	return &compiler{
 		env: env, itemEnv: itemEnv, variables: variables, used: map[string]bool{}, lists: lists,
 		sources: sources,
-		bounds: map[string]map[string]*size{
-			varNamespace: {
-				fieldName:        stringSize(maxName),
-				fieldLabels:      entries(maxLabel, maxLabelBytes),
-				fieldAnnotations: entries(maxAnnotation, maxAnnotationBytes),
-			},
-			varParameters: parameters,
-			varVariables:  {},
-		},
+		trial: newEvaluation(map[string]any{
+			fieldName: "", fieldLabels: map[string]string{}, fieldAnnotations: map[string]string{},
+		}, parameters, map[string]any{}, ""),
 	}, nil
 }
 
@@ -91,7 +79,8 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 type expression struct {
 	program cel.Program
 	output  *types.Type
-	bound   *size
+	// positions are those of its nodes.
+	positions *ast.SourceInfo
 	// usesItem is true if it uses the element of forEach.
 	usesItem bool
 	// source is the beginning of the text, and parameters describes each parameter in it.
@@ -136,6 +125,7 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	if c.complexity += complexity(source, parsed); c.complexity > maxComplexity {
 		return nil, errors.New(msgTooComplex)
 	}
+	meterKeys(parsed)
 	env, usesItem := c.env, false
 	compiled, issues := env.Check(parsed)
 	if issues.Err() != nil && c.repetitions > 0 {
@@ -145,30 +135,24 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	if issues.Err() != nil {
 		return nil, issuesError(issues)
 	}
-	if err := checkKeys(compiled); err != nil {
-		return nil, err
+	checked := compiled.NativeRep()
+	if err := checkTypes(checked); err != nil {
+		return nil, located(checked.SourceInfo(), err)
 	}
-	bound, cost, err := estimate(compiled, c.bounds)
-	if err != nil {
-		return nil, located(compiled, err)
-	}
-	if c.cost += cost * float64(max(c.repetitions, 1)); c.cost > maxTotalCost {
-		return nil, fmt.Errorf(msgTemplateTooExpensive, c.cost, maxTotalCost)
-	}
-	// The program folds constants, and so evaluates parts of the expression.
 	program, err := env.Program(compiled,
-		cel.EvalOptions(cel.OptOptimize),
-		cel.CostTracking(&library.CostEstimator{}),
-		cel.CostLimit(maxActualCost),
-		cel.InterruptCheckFrequency(interruptFrequency),
-	)
+		cel.CustomDecoratorV2(metered(checked)), cel.InterruptCheckFrequency(interruptFrequency))
 	if err != nil {
 		return nil, fmt.Errorf("failed to plan the expression: %w", err)
 	}
-	return &expression{
-		program: program, output: compiled.OutputType(), bound: bound, usesItem: usesItem,
+	result := &expression{
+		program: program, output: compiled.OutputType(), positions: checked.SourceInfo(), usesItem: usesItem,
 		source: abbreviate(source), parameters: c.parametersIn(parsed),
-	}, nil
+	}
+	// Other errors can depend on the values, which are missing.
+	if _, err := result.evaluate(context.Background(), c.trial); isTooExpensive(err) {
+		return nil, err
+	}
+	return result, nil
 }
 
 // parametersIn describes the parameters that an expression contains, by name.
@@ -208,31 +192,33 @@ func (c *compiler) admit(source string) error {
 func (c *compiler) checkParsed(parsed *cel.Ast) error {
 	var err error
 	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(node ast.Expr) {
+		if err != nil {
+			return
+		}
 		switch node.Kind() {
 		case ast.SelectKind:
 			c.used[node.AsSelect().FieldName()] = true
+		case ast.StructKind:
+			err = refuse(node, msgNoMessages)
 		case ast.CallKind:
-			call := node.AsCall()
-			if _, ok := functions[qualifiedName(call)]; !ok && err == nil {
-				err = located(parsed, refuse(node, msgNoFunction, qualifiedName(call)))
-			}
-			for _, argument := range call.Args() {
+			err = c.checkCall(node)
+			for _, argument := range node.AsCall().Args() {
 				if field, ok := literalString(argument); ok {
 					c.used[field] = true
 				}
 			}
 		}
 	}))
-	if err != nil {
-		return err
+	if err == nil {
+		err = checkLoops(parsed.NativeRep())
 	}
-	return checkLoops(parsed)
+	return located(parsed.NativeRep().SourceInfo(), err)
 }
 
 // checkLoops limits nested loops: the type checker needs time for each type that they compute.
-func checkLoops(parsed *cel.Ast) error {
+func checkLoops(parsed *ast.AST) error {
 	isLoop := ast.KindMatcher(ast.ComprehensionKind)
-	for _, loop := range ast.MatchDescendants(ast.NavigateAST(parsed.NativeRep()), isLoop) {
+	for _, loop := range ast.MatchDescendants(ast.NavigateAST(parsed), isLoop) {
 		depth := 1
 		for parent, ok := loop.Parent(); ok; parent, ok = parent.Parent() {
 			if isLoop(parent) {
@@ -240,7 +226,7 @@ func checkLoops(parsed *cel.Ast) error {
 			}
 		}
 		if depth > maxLoops {
-			return located(parsed, refuse(loop, msgTooManyLoops, maxLoops))
+			return refuse(loop, msgTooManyLoops, maxLoops)
 		}
 	}
 	return nil
@@ -258,13 +244,26 @@ func qualifiedName(call ast.CallExpr) string {
 	return call.FunctionName()
 }
 
-// located adds the line and column to an estimateError.
-func located(compiled *cel.Ast, err error) error {
-	refused := (*estimateError)(nil)
+// nodeError is an error with the node that causes it.
+type nodeError struct {
+	node int64
+	err  error
+}
+
+func (e *nodeError) Error() string { return e.err.Error() }
+func (e *nodeError) Unwrap() error { return e.err }
+
+func refuse(node ast.Expr, format string, args ...any) error {
+	return &nodeError{node: node.ID(), err: fmt.Errorf(format, args...)}
+}
+
+// located adds the line and column to a nodeError.
+func located(source *ast.SourceInfo, err error) error {
+	refused := (*nodeError)(nil)
 	if !errors.As(err, &refused) {
 		return err
 	}
-	location := compiled.NativeRep().SourceInfo().GetStartLocation(refused.node)
+	location := source.GetStartLocation(refused.node)
 	if location == common.NoLocation {
 		return err
 	}
@@ -278,10 +277,14 @@ func issuesError(issues *cel.Issues) error {
 }
 
 // evaluate returns the value of the expression.
-func (e *expression) evaluate(ctx context.Context, variables map[string]any) (ref.Val, error) {
-	value, _, err := e.program.ContextEval(ctx, variables)
-	if err != nil {
-		return value, e.describe(err, variables)
+func (e *expression) evaluate(ctx context.Context, in *evaluation) (ref.Val, error) {
+	in.meter.start()
+	value, _, err := e.program.ContextEval(ctx, in.variables)
+	switch {
+	case in.meter.exceeded != nil:
+		return nil, located(e.positions, in.meter.exceeded)
+	case err != nil:
+		return value, e.describe(err, in.variables)
 	}
 	return value, nil
 }

@@ -4,67 +4,44 @@
 package render
 
 import (
+	"errors"
 	"fmt"
-	"math"
+	"math/bits"
 	"regexp/syntax"
-	"unicode/utf8"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 )
 
-const optionalSelect = operators.OptSelect
-
-// Lengths of the string forms of values.
-const (
-	// lengthNumber is the length of a number without, and lengthFixed with all its digits.
-	lengthNumber = 32
-	lengthFixed  = 400
-	// The escaped form of a character has at most 8 characters, its UTF-8 form at most 4 bytes.
-	escapedCharacter  = 8
-	bytesPerCharacter = 4
-)
-
-// Costs of functions.
+// Costs of functions. The sizes are those of the arguments, in bytes.
 const (
 	costPerSize        = 8
-	costPerComparison  = 16
+	costPerComparison  = 8
 	costPerInstruction = 10
 	costSubject        = 1000
 	costInsert         = 1000
-	// costFormat is the cost of an argument of format.
+	costQuantity       = 2000
+	// costFormat is the cost of an argument of format, and formatted the size of its escaped form per byte.
 	costFormat = 50000
+	formatted  = 8
 	// costCompilation is the cost of compiling an instruction of a regular expression, in matches.
 	costCompilation = 200
 )
 
-// operands are the operands of a call, the target first.
-type operands struct {
-	node   ast.Expr
-	nodes  []ast.Expr
-	sizes  []*size
-	result *types.Type
-}
-
-func (o *operands) total() float64 {
-	total := 0.0
-	for _, bound := range o.sizes {
-		total += bound.total
-	}
-	return total
-}
-
-// function returns a bound of the result of a function, and its cost.
-type function func(o *operands) (*size, float64, error)
+// cost returns an upper bound of what a call needs, in time and memory, before the call. It is nil for functions
+// and operators that need the same for all arguments: the cost of an iteration includes them.
+type cost func(in *operands) int
 
 // functions are the functions and operators that expressions can use.
-var functions = map[string]function{
-	operators.Conditional:      conditional,
-	operators.LogicalAnd:       linear,
-	operators.LogicalOr:        linear,
-	operators.LogicalNot:       linear,
-	operators.NotStrictlyFalse: linear,
+var functions = map[string]cost{
+	operators.Conditional:      nil,
+	operators.LogicalAnd:       nil,
+	operators.LogicalOr:        nil,
+	operators.LogicalNot:       nil,
+	operators.NotStrictlyFalse: nil,
 	operators.Equals:           linear,
 	operators.NotEquals:        linear,
 	operators.Less:             linear,
@@ -72,203 +49,228 @@ var functions = map[string]function{
 	operators.Greater:          linear,
 	operators.GreaterEquals:    linear,
 	operators.Add:              add,
-	operators.Subtract:         linear,
-	operators.Multiply:         linear,
-	operators.Divide:           linear,
-	operators.Modulo:           linear,
-	operators.Negate:           linear,
-	operators.In:               linear,
-	operators.Index:            item,
-	operators.OptIndex:         item,
-	operators.OptSelect:        item,
+	operators.Subtract:         nil,
+	operators.Multiply:         nil,
+	operators.Divide:           nil,
+	operators.Modulo:           nil,
+	operators.Negate:           nil,
+	operators.In:               contains,
+	operators.Index:            nil,
+	operators.OptIndex:         nil,
+	operators.OptSelect:        nil,
+	functionKey:                length,
 	"cel.@mapInsert":           mapInsert,
-	"size":                     linear,
-	"dyn":                      same,
-	"bool":                     linear,
-	"bytes":                    toBytes,
-	"double":                   linear,
-	"int":                      linear,
-	"string":                   toString,
-	"uint":                     linear,
+	"size":                     length,
+	"dyn":                      nil,
+	"bool":                     length,
+	"bytes":                    length,
+	"double":                   length,
+	"int":                      length,
+	"string":                   linear,
+	"uint":                     length,
 
-	"optional.of":             same,
-	"optional.ofNonZeroValue": same,
-	"optional.none":           linear,
-	"hasValue":                linear,
-	"value":                   same,
-	"or":                      alternative,
-	"orValue":                 alternative,
+	"optional.of":             nil,
+	"optional.ofNonZeroValue": nil,
+	"optional.none":           nil,
+	"hasValue":                nil,
+	"value":                   nil,
+	"or":                      nil,
+	"orValue":                 nil,
 
-	"charAt":        same,
+	"charAt":        linear,
 	"contains":      linear,
 	"endsWith":      linear,
 	"format":        format,
 	"indexOf":       search,
 	"join":          join,
 	"lastIndexOf":   search,
-	"lowerAscii":    same,
+	"lowerAscii":    linear,
 	"replace":       replace,
 	"split":         splitString,
 	"startsWith":    linear,
-	"strings.quote": quote,
-	"substring":     same,
-	"trim":          same,
-	"upperAscii":    same,
+	"strings.quote": double,
+	"substring":     linear,
+	"trim":          linear,
+	"upperAscii":    linear,
 	"matches":       matches,
 	"find":          matches,
-	"base64.decode": same,
-	"base64.encode": quote,
+	"base64.decode": linear,
+	"base64.encode": double,
 
 	"distinct":        distinct,
-	"first":           item,
-	"flatten":         flatten,
+	"first":           nil,
+	"flatten":         linear,
 	"includes":        linear,
 	"isSorted":        linear,
-	"last":            item,
+	"last":            nil,
 	"lists.range":     listRange,
-	"max":             extreme,
-	"min":             extreme,
-	"reverse":         same,
-	"slice":           same,
+	"max":             linear,
+	"min":             linear,
+	"reverse":         linear,
+	"slice":           linear,
 	"sort":            sorted,
 	"sum":             linear,
 	"sets.contains":   pairs,
 	"sets.equivalent": pairs,
 	"sets.intersects": pairs,
 
-	"quantity":           linear,
-	"isQuantity":         linear,
-	"sign":               linear,
-	"isGreaterThan":      linear,
-	"isLessThan":         linear,
-	"compareTo":          linear,
-	"asApproximateFloat": linear,
-	"asInteger":          linear,
-	"isInteger":          linear,
-	"add":                linear,
-	"sub":                linear,
+	"quantity":           quantity,
+	"isQuantity":         quantity,
+	"sign":               quantity,
+	"isGreaterThan":      quantity,
+	"isLessThan":         quantity,
+	"compareTo":          quantity,
+	"asApproximateFloat": quantity,
+	"asInteger":          quantity,
+	"isInteger":          quantity,
+	"add":                quantity,
+	"sub":                quantity,
 
-	"subject": toSubject,
+	"subject": subjectCost,
 }
 
-// linear is the rule for functions that read their operands and return a value without a length.
-func linear(o *operands) (*size, float64, error) {
-	return scalar, costPerSize * o.total(), nil
+// operands are the arguments of a call, the target first.
+type operands struct {
+	values []ref.Val
+	// limit is the size above which the exact size of a value is irrelevant.
+	limit int
 }
 
-// same is the rule for functions whose result is not larger than their first operand.
-func same(o *operands) (*size, float64, error) {
-	return o.sizes[0], costPerSize * o.total(), nil
-}
-
-func item(o *operands) (*size, float64, error) {
-	return o.sizes[0].item(), costNode, nil
-}
-
-func extreme(o *operands) (*size, float64, error) {
-	return o.sizes[0].item(), costPerSize * o.total(), nil
-}
-
-func conditional(o *operands) (*size, float64, error) {
-	return either(o.sizes[1], o.sizes[2]), 0, nil
-}
-
-func alternative(o *operands) (*size, float64, error) {
-	return either(o.sizes[0], o.sizes[1]), 0, nil
-}
-
-func add(o *operands) (*size, float64, error) {
-	switch o.result.Kind() {
-	case types.IntKind, types.UintKind, types.DoubleKind:
-		return scalar, costNode, nil
+// length returns the number of bytes of a string, or of entries of a list or map.
+func (o *operands) length(i int) int {
+	switch value := o.values[i].(type) {
+	case types.String:
+		return len(value)
+	case types.Bytes:
+		return len(value)
+	case traits.Sizer:
+		size, _ := value.Size().(types.Int)
+		return int(size)
 	default:
-		// The step of a loop adds to its accumulator without a copy.
-		result := concatenation(o.sizes[0], o.sizes[1])
-		return result, costPerSize * result.total, nil
+		return 0
 	}
 }
 
-func mapInsert(o *operands) (*size, float64, error) {
-	added := o.sizes[1]
-	if len(o.sizes) > 2 {
-		added = mapSize(1, o.sizes[1], o.sizes[2])
+// size returns the size of a value with all that it contains, or a number above the limit. Values can contain
+// the same list more than once, so the size can be exponential in the memory that they use.
+func (o *operands) size(i int) int {
+	left := o.limit
+	measure(o.values[i], &left)
+	return o.limit - left
+}
+
+func measure(value ref.Val, left *int) {
+	*left -= sizeScalar
+	switch value := value.(type) {
+	case types.String:
+		*left -= len(value)
+	case types.Bytes:
+		*left -= len(value)
+	case *types.Optional:
+		if value.HasValue() {
+			measure(value.GetValue(), left)
+		}
+	case traits.Mapper:
+		for it := value.Iterator(); *left >= 0 && it.HasNext() == types.True; {
+			*left -= 2 * sizeEntry
+			key := it.Next()
+			measure(key, left)
+			measure(value.Get(key), left)
+		}
+	case traits.Lister:
+		for it := value.Iterator(); *left >= 0 && it.HasNext() == types.True; {
+			*left -= sizeEntry
+			measure(it.Next(), left)
+		}
 	}
-	return concatenation(o.sizes[0], added), costInsert + costPerSize*added.total, nil
 }
 
-func toBytes(o *operands) (*size, float64, error) {
-	length := bytesPerCharacter * o.sizes[0].length
-	return stringSize(length), length, nil
+// linear is the rule for functions that read their arguments once, and whose result is not larger.
+func linear(in *operands) int {
+	total := 0
+	for i := range in.values {
+		total += in.size(i)
+	}
+	return costPerSize * total
 }
 
-func toString(o *operands) (*size, float64, error) {
-	return stringSize(math.Max(o.sizes[0].length, lengthNumber)), costPerSize * o.total(), nil
+// contains is the rule for the search in a list, or for the key of a map.
+func contains(in *operands) int {
+	if _, isMap := in.values[1].(traits.Mapper); isMap {
+		return length(in)
+	}
+	return linear(in)
 }
 
-// quote is the rule for functions that return at most two characters for each.
-func quote(o *operands) (*size, float64, error) {
-	length := 2*o.sizes[0].length + 4
-	return stringSize(length), costPerSize * length, nil
+// length is the rule for functions that read only one string.
+func length(in *operands) int {
+	return costPerSize * in.length(0)
+}
+
+// double is the rule for functions that return at most two characters for each.
+func double(in *operands) int {
+	return 2 * linear(in)
+}
+
+// add is the rule for sums of numbers, strings and lists.
+func add(in *operands) int {
+	if _, isAccumulator := in.values[0].(traits.MutableLister); isAccumulator {
+		return costPerSize * sizeEntry * in.length(1) // It is not copied.
+	}
+	entry := 1
+	if _, isList := in.values[0].(traits.Lister); isList {
+		entry = sizeEntry
+	}
+	return costPerSize * entry * (in.length(0) + in.length(1))
+}
+
+// mapInsert is the rule for the accumulators of macros.
+func mapInsert(in *operands) int {
+	if len(in.values) > 2 {
+		return costInsert + costPerSize*in.length(1)
+	}
+	return costInsert*in.length(1) + costPerSize*in.size(1)
 }
 
 // search is the rule for the search in a string, which compares at each position, and in a list.
-func search(o *operands) (*size, float64, error) {
-	comparisons := product(o.sizes[0].length, math.Max(o.sizes[1].length, 1))
-	return scalar, costPerSize * (o.total() + comparisons), nil
+func search(in *operands) int {
+	return linear(in) + costPerSize*in.length(0)*in.length(1)
 }
 
-func replace(o *operands) (*size, float64, error) {
-	text, replacement := o.sizes[0].length, o.sizes[2].length
-	count := text + 1
-	if old, ok := literalString(o.nodes[1]); ok && old != "" {
-		count = text / float64(utf8.RuneCountInString(old))
-		replacement = math.Max(replacement-float64(utf8.RuneCountInString(old)), 0)
-	}
-	result := stringSize(text + product(count, replacement))
-	return result, costPerSize * (o.total() + result.total), nil
+// occurrences is a bound of how often a string contains another one.
+func (o *operands) occurrences() int {
+	return o.length(0)/max(o.length(1), 1) + 1
 }
 
-func splitString(o *operands) (*size, float64, error) {
-	length := o.sizes[0].length
-	result := partsSize(length, length+1)
-	return result, costPerSize * result.total, nil
+func replace(in *operands) int {
+	return linear(in) + costPerSize*in.occurrences()*in.length(2)
 }
 
-func join(o *operands) (*size, float64, error) {
-	list := o.sizes[0]
-	length := list.text
-	if len(o.sizes) > 1 {
-		length += product(list.length, o.sizes[1].length)
-	}
-	return stringSize(length), costPerSize * (list.total + length), nil
+func splitString(in *operands) int {
+	return linear(in) + costPerSize*in.occurrences()*(sizeEntry+sizeScalar)
 }
 
-func format(o *operands) (*size, float64, error) {
-	list := o.sizes[1]
-	length := o.sizes[0].length + escapedCharacter*list.total + product(list.length, lengthFixed)
-	return stringSize(length), costPerSize*length + costFormat*list.length, nil
+func join(in *operands) int {
+	result := linear(in)
+	if len(in.values) > 1 {
+		result += costPerSize * in.length(0) * in.length(1)
+	}
+	return result
 }
 
-// matches requires a literal, since the time that a regular expression takes depends on the number of its
-// instructions.
-func matches(o *operands) (*size, float64, error) {
-	pattern, ok := literalString(o.nodes[1])
-	if !ok {
-		return nil, 0, refuse(o.node, msgPatternLiteral)
-	}
-	instructions, err := patternSize(pattern)
-	if err != nil {
-		return nil, 0, refuse(o.node, "%v", err)
-	}
-	cost := costPerInstruction * product(instructions, o.sizes[0].length+costCompilation)
-	if o.result.Kind() == types.StringKind {
-		return o.sizes[0], cost, nil
-	}
-	return scalar, cost, nil
+func format(in *operands) int {
+	return formatted*linear(in) + costFormat*in.length(1)
+}
+
+// matches is the rule for regular expressions: their time depends on the number of their instructions.
+func matches(in *operands) int {
+	pattern, _ := in.values[1].(types.String)
+	instructions, _ := patternSize(string(pattern)) // checkCall has refused invalid ones.
+	return costPerInstruction * instructions * (in.length(0) + costCompilation)
 }
 
 // patternSize returns the number of instructions of a regular expression.
-func patternSize(pattern string) (float64, error) {
+func patternSize(pattern string) (int, error) {
 	if len(pattern) > maxPattern {
 		return 0, fmt.Errorf(msgPatternTooLong, len(pattern), maxPattern)
 	}
@@ -283,53 +285,71 @@ func patternSize(pattern string) (float64, error) {
 	if len(compiled.Inst) > maxPatternSize {
 		return 0, fmt.Errorf(msgPatternTooLarge, len(compiled.Inst), maxPatternSize)
 	}
-	return float64(len(compiled.Inst)), nil
+	return len(compiled.Inst), nil
 }
 
 // distinct compares all pairs of elements.
-func distinct(o *operands) (*size, float64, error) {
-	return o.sizes[0], comparisons(o.sizes[0], o.sizes[0]), nil
+func distinct(in *operands) int { return in.comparisons(0, 0) }
+
+func pairs(in *operands) int { return in.comparisons(0, 1) }
+
+func (o *operands) comparisons(a, b int) int {
+	n, m := o.length(a), o.length(b)
+	return linear(o) + costPerComparison*n*m + n*o.content(b) + m*o.content(a)
 }
 
-func pairs(o *operands) (*size, float64, error) {
-	return scalar, comparisons(o.sizes[0], o.sizes[1]), nil
+// content returns the size of the elements of a list, without what it needs for numbers. If the size exceeds the limit,
+// its exact value is not known.
+func (o *operands) content(i int) int { return max(o.size(i)-o.length(i)*(sizeEntry+sizeScalar), 0) }
+
+func listRange(in *operands) int {
+	n, _ := in.values[0].(types.Int)
+	return costPerSize * (sizeEntry + sizeScalar) * int(max(min(n, maxCost), 0))
 }
 
-func comparisons(a, b *size) float64 {
-	return costPerComparison*product(a.length, b.length) + product(a.length, b.nested()) + product(b.length, a.nested())
+func sorted(in *operands) int {
+	return linear(in) * bits.Len(uint(in.length(0)+1))
 }
 
-func flatten(o *operands) (*size, float64, error) {
-	if len(o.sizes) > 1 {
-		return nil, 0, refuse(o.node, msgFlattenDepth)
-	}
-	outer := o.sizes[0]
-	inner := outer.item()
-	result := &size{
-		length:  outer.total / sizeEntry,
-		total:   outer.total,
-		text:    outer.text,
-		element: either(inner, inner.element),
-	}
-	return result, costPerSize * outer.total, nil
+func quantity(in *operands) int {
+	return costQuantity + linear(in)
 }
 
-func listRange(o *operands) (*size, float64, error) {
-	node := o.nodes[0]
-	if node.Kind() == ast.LiteralKind {
-		if length, ok := node.AsLiteral().(types.Int); ok && 0 <= length && length <= maxRange {
-			return listSize(float64(length), scalar), costPerSize * float64(length), nil
+func subjectCost(in *operands) int {
+	return costSubject * (1 + in.length(0)/10)
+}
+
+// checkCall refuses functions that expressions cannot use, and arguments for which no cost is known before the call.
+func (c *compiler) checkCall(node ast.Expr) error {
+	call := node.AsCall()
+	name := qualifiedName(call)
+	_, ok := functions[name]
+	arguments := call.Args()
+	switch {
+	case !ok:
+		return refuse(node, msgNoFunction, name)
+	case name == "flatten" && len(arguments) > 0:
+		return refuse(node, msgFlattenDepth)
+	case (name == "matches" || name == "find") && len(arguments) > 0:
+		pattern, ok := literalString(arguments[len(arguments)-1])
+		if !ok {
+			return refuse(node, msgPatternLiteral)
+		}
+		instructions, err := patternSize(pattern)
+		if c.complexity += float64(instructions) / instructionsPerUnit; err == nil && c.complexity > maxComplexity {
+			err = errors.New(msgTooComplex)
+		}
+		if err != nil {
+			return refuse(node, "%w", err)
 		}
 	}
-	return nil, 0, refuse(node, msgRangeLiteral, maxRange)
+	return nil
 }
 
-func sorted(o *operands) (*size, float64, error) {
-	return o.sizes[0], costPerSize * o.total() * math.Log2(o.sizes[0].length+2), nil
-}
-
-func toSubject(o *operands) (*size, float64, error) {
-	short := stringSize(sizeEntry)
-	result := concatenation(mapSize(2, short, short), mapSize(1, short, o.sizes[0]))
-	return result, costSubject * (1 + o.sizes[0].length/10), nil
+func literalString(node ast.Expr) (string, bool) {
+	if node.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	value, ok := node.AsLiteral().(types.String)
+	return string(value), ok
 }

@@ -3,7 +3,7 @@
 
 package render
 
-// Limits of a template. Sizes of strings are in characters in estimates, and otherwise in bytes.
+// Limits of a template. Sizes of strings are in bytes.
 const (
 	// maxExpression is the length of an expression.
 	maxExpression = 4096
@@ -26,8 +26,6 @@ const (
 	maxPatternSize = 2000
 	// maxPrecision is the number of decimals of a number that format returns.
 	maxPrecision = 32
-	// maxRange is the length of a list that lists.range returns.
-	maxRange = 1024
 	// MaxObjects is the number of objects in a template.
 	MaxObjects = 128
 	// maxManifestValues is the number of values in all objects of a template, with nested ones.
@@ -46,15 +44,17 @@ const (
 	maxAnnotationBytes = 64 << 10
 )
 
-// Limits of an evaluation. A unit of cost takes at most about one nanosecond.
+// Limits of an evaluation. For a unit of cost, an evaluation needs at most about two nanoseconds, and allocates at
+// most one byte.
 const (
-	// maxValue is the estimated size of the value of each part of an expression.
-	maxValue = 2 << 20
-	// maxCost is the estimated cost of an expression, and maxTotalCost of all expressions in a template.
-	maxCost      = 20e6
-	maxTotalCost = 100e6
-	// maxActualCost is the cost of an expression, as CEL counts it when it evaluates the expression.
-	maxActualCost = 1_000_000
+	// maxCost is the cost of an expression, and maxTotalCost of all expressions in a rendering.
+	maxCost      = 20_000_000
+	maxTotalCost = 100_000_000
+	// costNode is the cost of evaluating a node of an expression, apart from its arguments.
+	costNode = 200
+	// sizeScalar is the size of a value without its content, and sizeEntry what it needs in a list.
+	sizeScalar = 16
+	sizeEntry  = 32
 	// interruptFrequency is the number of iterations after which CEL checks the context.
 	interruptFrequency = 64
 	// maxVariable is the size of the value of a variable.

@@ -5,23 +5,23 @@ package render
 
 // Messages about expressions.
 const (
-	msgAtPosition           = "line %d, column %d: %w"
-	msgAtPositionText       = "line %d, column %d: %s"
-	msgExpressionTooLong    = "the expression has %d bytes; at most %d are permitted"
-	msgTooManyExpressions   = "the template has too many expressions; at most %d are permitted"
-	msgSourceTooLong        = "the expressions of the template are too long together; at most %d bytes are permitted"
-	msgTooComplex           = "the expressions of the template are too complex together: use fewer or simpler expressions"
-	msgKeyType              = "the keys of a map must be strings, integers or bools, not %s"
-	msgNotUTF8              = "the expression is not valid UTF-8"
-	msgTemplateTooExpensive = "the estimated cost of the template is at least %.0f; at most %.0f is permitted"
-	msgExpressionInKey      = "keys cannot contain expressions"
-	msgNotJSON              = "a value of type %s cannot be part of an object; convert it to a string, number, list or map"
-	msgNotText              = "a value of type %s cannot be part of a text; convert it to a string"
-	msgNotVariable          = "a value of type %s cannot be a variable"
-	msgNotBool              = "the expression must have the type bool, not %s"
+	msgAtPosition         = "line %d, column %d: %w"
+	msgAtPositionText     = "line %d, column %d: %s"
+	msgExpressionTooLong  = "the expression has %d bytes; at most %d are permitted"
+	msgTooManyExpressions = "the template has too many expressions; at most %d are permitted"
+	msgSourceTooLong      = "the expressions of the template are too long together; at most %d bytes are permitted"
+	msgTooComplex         = "the expressions of the template are too complex together: use fewer or simpler expressions"
+	msgKeyType            = "the keys of a map must be strings, integers or bools, not %s"
+	msgNotUTF8            = "the expression is not valid UTF-8"
+	msgExpressionInKey    = "keys cannot contain expressions"
+	msgNotJSON            = "a value of type %s cannot be part of an object; convert it to a string, number, list or map"
+	msgNotText            = "a value of type %s cannot be part of a text; convert it to a string"
+	msgNotVariable        = "a value of type %s cannot be a variable"
+	msgNotBool            = "the expression must have the type bool, not %s"
 
-	msgValueTooLarge  = "this can have a value of up to %.0f characters; at most %d are permitted"
-	msgTooExpensive   = "the estimated cost of the expression is at least %.0f; at most %.0f is permitted"
+	msgTooExpensive    = "the expression costs more than %d"
+	msgAllTooExpensive = "the expressions of the template cost more than %d together"
+
 	msgNoMessages     = "message literals are not available"
 	msgSelectField    = "%s can be used only with one of its fields"
 	msgNoFunction     = "the function %s is not available"
@@ -35,7 +35,6 @@ const (
 	msgFlattenDepth     = "flatten with a depth is not available"
 	msgNoSuchKey        = "no such key %q in %s"
 	msgValueOfParameter = "; parameter %s is %q: see the %s"
-	msgRangeLiteral     = "the argument must be a literal between 0 and %d"
 )
 
 // Messages about objects.

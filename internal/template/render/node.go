@@ -28,10 +28,24 @@ type node interface {
 // evaluation is the state of one rendering.
 type evaluation struct {
 	variables map[string]any
+	meter     *meter
 	converter converter
 	// metadata are the labels and annotations of all objects, and metadataSize is their size.
 	metadata     map[string]any
 	metadataSize int
+}
+
+func newEvaluation(namespace, parameters, variables map[string]any, requestedBy string) *evaluation {
+	output := budget(maxOutput)
+	meter := &meter{total: maxTotalCost}
+	return &evaluation{
+		variables: map[string]any{
+			varNamespace: namespace, varParameters: parameters, varVariables: variables, varRequestedBy: requestedBy,
+			varItem: "", varMeter: meter,
+		},
+		meter:     meter,
+		converter: converter{budget: &output, longest: maxString},
+	}
 }
 
 // literal is a part without expressions.
@@ -73,7 +87,7 @@ func (n *literal) render(_ context.Context, in *evaluation) (any, bool, error) {
 }
 
 func (n *whole) render(ctx context.Context, in *evaluation) (any, bool, error) {
-	value, err := n.expression.evaluate(ctx, in.variables)
+	value, err := n.expression.evaluate(ctx, in)
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", n.path, err)
 	}
@@ -94,7 +108,7 @@ func (n *text) render(ctx context.Context, in *evaluation) (any, bool, error) {
 			result.WriteString(part.literal)
 			continue
 		}
-		value, err := part.expression.evaluate(ctx, in.variables)
+		value, err := part.expression.evaluate(ctx, in)
 		if err != nil {
 			return nil, false, fmt.Errorf("%s: %w", n.path, err)
 		}

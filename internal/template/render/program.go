@@ -153,15 +153,9 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 		}
 	}
 	variables := make(map[string]any, len(p.variables))
-	output := budget(maxOutput)
-	result := &evaluation{
-		variables: map[string]any{
-			varNamespace: namespace, varParameters: parameters, varVariables: variables, varRequestedBy: in.RequestedBy,
-		},
-		converter: converter{budget: &output, longest: maxString},
-	}
+	result := newEvaluation(namespace, parameters, variables, in.RequestedBy)
 	for _, variable := range p.variables {
-		value, err := variable.expression.evaluate(ctx, result.variables)
+		value, err := variable.expression.evaluate(ctx, result)
 		if err == nil {
 			size := budget(maxVariable)
 			value, err = (&converter{budget: &size, longest: maxVariable}).detach(value, 0)
@@ -171,13 +165,13 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 		}
 		variables[variable.name] = value
 	}
-	before := output
+	before := *result.converter.budget
 	metadata, _, err := p.metadata.render(ctx, result)
 	if err != nil {
 		return nil, newError("", err)
 	}
 	result.metadata, _ = metadata.(map[string]any)
-	result.metadataSize = int(before - output)
+	result.metadataSize = int(before - *result.converter.budget)
 	return result, nil
 }
 
@@ -205,8 +199,7 @@ func (p *Program) namespaceValue(namespace *corev1.Namespace) (map[string]any, e
 	return result, nil
 }
 
-// boundedEntries returns the entries that expressions can read, if they are within the bounds that the
-// estimates assume.
+// boundedEntries returns the entries that expressions can read, if they are within bounds.
 func boundedEntries(kind string, entries map[string]string, longest, limit int) (map[string]string, error) {
 	result := make(map[string]string, len(entries))
 	total := 0
@@ -230,7 +223,7 @@ func (o *object) render(
 	ctx context.Context, in *evaluation, namespace string,
 ) (*unstructured.Unstructured, error) {
 	if o.includeWhen != nil {
-		value, err := o.includeWhen.evaluate(ctx, in.variables)
+		value, err := o.includeWhen.evaluate(ctx, in)
 		if err != nil {
 			return nil, newError(o.spec.Name, fmt.Errorf("includeWhen: %w", err))
 		}

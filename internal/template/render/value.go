@@ -18,12 +18,14 @@ import (
 )
 
 var (
-	errTooLarge   = errors.New("the size exceeds the limit")
-	errTooDeep    = fmt.Errorf("the value is nested more than %d times", maxDepth)
-	errNotFinite  = errors.New("the number is not finite")
-	errUintRange  = errors.New("the number is larger than the largest integer")
-	errKeyType    = errors.New("the keys of a map must be strings")
-	errNestedNone = errors.New("a list or map cannot contain an optional value")
+	errTooLarge     = errors.New("the size exceeds the limit")
+	errExpensive    = fmt.Errorf(msgTooExpensive, maxCost)
+	errAllExpensive = fmt.Errorf(msgAllTooExpensive, maxTotalCost)
+	errTooDeep      = fmt.Errorf("the value is nested more than %d times", maxDepth)
+	errNotFinite    = errors.New("the number is not finite")
+	errUintRange    = errors.New("the number is larger than the largest integer")
+	errKeyType      = errors.New("the keys of a map must be strings")
+	errNestedNone   = errors.New("a list or map cannot contain an optional value")
 )
 
 // budget is the size that values can still use.
