@@ -1,0 +1,79 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalizer
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
+)
+
+const (
+	// reasonReleased is the default reason of the condition after the finalizer is removed.
+	reasonReleased = "Released"
+	// messageReleased is the default message of that condition.
+	messageReleased = "The cleanup is complete and the namespace finalizer was removed"
+)
+
+// newHandler returns the handler that calls the function and removes the finalizer. The client must not read from a
+// cache.
+func newHandler(c client.Client, name corev1.FinalizerName, fn Func, options options) workrunner.Handler {
+	matches := func(namespace *corev1.Namespace) bool {
+		return namespace.DeletionTimestamp != nil && hasFinalizer(namespace, name) &&
+			(!options.isAfterContent || !hasFinalizer(namespace, corev1.FinalizerKubernetes))
+	}
+	return workrunner.Handler{
+		ConditionType: corev1.NamespaceConditionType(name),
+		DoneReason:    reasonReleased,
+		DoneMessage:   messageReleased,
+		Match:         matches,
+		Call:          fn,
+		Finish: func(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
+			remove := func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
+				return withoutFinalizer(current, name), matches(current)
+			}
+			return workrunner.UpdateFinalizers(ctx, c, namespace, remove)
+		},
+	}
+}
+
+// addAdder adds the controller that adds the finalizer to selected Namespaces. It needs all Namespaces, so it uses
+// the manager's cache.
+func addAdder(mgr manager.Manager, name corev1.FinalizerName, options options) error {
+	c, err := workrunner.NewClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	add := func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		var namespace corev1.Namespace
+		if err := mgr.GetCache().Get(ctx, req.NamespacedName, &namespace); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		selects := func(current *corev1.Namespace) bool { return options.selects(current.DeepCopy()) }
+		err := workrunner.AddFinalizer(ctx, c, &namespace, name, selects)
+		return reconcile.Result{}, nsobject.IgnoreStale(err)
+	}
+	return builder.ControllerManagedBy(mgr).Named(controllerName(name) + " (add)").For(&corev1.Namespace{}).
+		WithOptions(options.ForController()).Complete(reconcile.Func(add))
+}
+
+// hasFinalizer reports whether spec.finalizers contains the finalizer.
+func hasFinalizer(namespace *corev1.Namespace, name corev1.FinalizerName) bool {
+	return slices.Contains(namespace.Spec.Finalizers, name)
+}
+
+// withoutFinalizer returns spec.finalizers without the finalizer. It also removes duplicates, because each of them
+// would block the deletion.
+func withoutFinalizer(namespace *corev1.Namespace, name corev1.FinalizerName) []corev1.FinalizerName {
+	return slices.DeleteFunc(slices.Clone(namespace.Spec.Finalizers),
+		func(other corev1.FinalizerName) bool { return other == name })
+}
