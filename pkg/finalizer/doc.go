@@ -32,9 +32,8 @@
 // permanent failure: return nil if no resources remain, and an error if an administrator must act. Only this
 // finalizer is removed. The order of other finalizers and concurrent writes by other clients are preserved.
 //
-// The function must be idempotent: it is called again after an error and after a restart, unless the finalizer was
-// already removed. Its context is canceled when the program loses leadership, the Namespace is deleted, or the
-// finalizer is removed.
+// The function must be idempotent: it is called again after an error, and can be called again after a restart. Its
+// context is canceled when the program loses leadership, the Namespace is deleted, or the finalizer is removed.
 //
 // # Adding the finalizer
 //

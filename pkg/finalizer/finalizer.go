@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -40,7 +41,7 @@ func Add(mgr manager.Manager, name corev1.FinalizerName, fn Func, opts ...Option
 	// Only terminating Namespaces need to be watched. The API server keeps the phase consistent with the
 	// deletionTimestamp.
 	terminating := fields.OneTermEqualSelector("status.phase", string(corev1.NamespaceTerminating))
-	err = workrunner.Add(mgr, controllerName(name), workrunner.Selection{Field: terminating}, options.Options,
+	err = workrunner.Add(mgr, controllerName(name), cache.ByObject{Field: terminating}, options.Options,
 		func(c client.Client) workrunner.Handler { return newHandler(c, name, fn, options) },
 		func(ctx context.Context, c client.Client) { logMissingPermissions(ctx, mgr.GetLogger(), c, name) })
 	if err == nil && options.selects != nil {

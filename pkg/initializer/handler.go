@@ -131,7 +131,10 @@ func (e *engine) write(
 		return err
 	})
 	if workrunner.LacksPermission(err) {
-		err = e.explainForbidden(ctx, namespace, err)
+		// Either RBAC or the guard policy can have denied the request, so the message covers both.
+		err = fmt.Errorf("initializer %q is not allowed to update namespace %q: %w; it needs the verbs patch and %s on "+
+			"namespaces, granted by a ClusterRoleBinding; as an administrator run: %s",
+			e.name, namespace.Name, err, v1alpha1.VerbInitialize, e.grantCommands(ctx))
 	}
 	return isChanged, err
 }
@@ -152,14 +155,6 @@ func (e *engine) patch(ctx context.Context, namespace *corev1.Namespace, list st
 			strings.ReplaceAll(strings.TrimPrefix(changed.Path, "/metadata/annotations/"), "~1", "/"), namespace.Name, err)
 	}
 	return nil
-}
-
-// explainForbidden adds the required permissions to an error. Either RBAC or the guard policy can have denied the
-// request, so the message covers both.
-func (e *engine) explainForbidden(ctx context.Context, namespace *corev1.Namespace, err error) error {
-	return fmt.Errorf("initializer %q is not allowed to update namespace %q: %w; "+
-		"it needs the verbs patch and %s on namespaces, granted by a ClusterRoleBinding; as an administrator run: %s",
-		e.name, namespace.Name, err, v1alpha1.VerbInitialize, e.grantCommands(ctx))
 }
 
 func (e *engine) grantCommands(ctx context.Context) string {

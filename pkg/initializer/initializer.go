@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -48,7 +49,7 @@ func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 	newHandler := func(c client.Client) workrunner.Handler {
 		return (&engine{client: c, name: name, options: options}).handler(fn)
 	}
-	err = workrunner.Add(mgr, "initializer "+name, workrunner.Selection{Label: labels.NewSelector().Add(*initializing)},
+	err = workrunner.Add(mgr, "initializer "+name, cache.ByObject{Label: labels.NewSelector().Add(*initializing)},
 		options.Options, newHandler, func(ctx context.Context, c client.Client) {
 			logFindings(ctx, mgr.GetLogger().WithValues("initializer", name), check(ctx, c, name, options))
 		})

@@ -5,7 +5,6 @@ package workrunner
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +52,7 @@ func TestEventHandler(t *testing.T) {
 			g := NewWithT(t)
 			r := newFixture(shop().Obj(), nil).reconciler
 			r.forget("shop-uid")
-			queue := workqueue.NewTypedRateLimitingQueue(newLimiter[reconcile.Request](Backoff{time.Second, time.Minute}))
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 			defer queue.ShutDown()
 			handler := r.eventHandler()
 			if test.before != nil {

@@ -6,12 +6,13 @@ package workrunner
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,15 +27,13 @@ type reconciler struct {
 	// cache is the cache of Namespaces.
 	cache client.Reader
 	// client reads and writes without a cache.
-	client  client.Client
-	clock   clock.PassiveClock
-	backoff Backoff
+	client client.Client
+	clock  clock.PassiveClock
+	// backoff is the backoff before the first error.
+	backoff wait.Backoff
 	// heartbeatInterval is the time after which the condition reports a running call.
 	heartbeatInterval time.Duration
-
-	// failures contains the number of consecutive errors of each Namespace.
-	failures     workqueue.TypedRateLimiter[types.UID]
-	logForbidden sync.Once
+	logForbidden      sync.Once
 
 	mutex   sync.Mutex
 	records map[types.UID]*record
@@ -42,8 +41,9 @@ type reconciler struct {
 
 func newReconciler(handler Handler, cache client.Reader, c client.Client, backoff Backoff) *reconciler {
 	return &reconciler{
-		Handler: handler, cache: cache, client: c, clock: clock.RealClock{}, backoff: backoff,
-		heartbeatInterval: heartbeatInterval, failures: newLimiter[types.UID](backoff), records: map[types.UID]*record{},
+		Handler: handler, cache: cache, client: c, clock: clock.RealClock{}, heartbeatInterval: heartbeatInterval,
+		backoff: wait.Backoff{Duration: backoff.First, Factor: 2, Steps: math.MaxInt32, Cap: backoff.Max},
+		records: map[types.UID]*record{},
 	}
 }
 
@@ -60,8 +60,10 @@ type record struct {
 	isCompleted bool
 	result      Result
 	failed      *FailedError
-	// retryAt is the time before which the Namespace is not processed again after an error.
+	// retryAt is the time before which the Namespace is not processed again after an error. backoff is the delay after
+	// the next error.
 	retryAt time.Time
+	backoff wait.Backoff
 }
 
 // errNoMatch is the cause with which the context of a call is canceled.
@@ -78,7 +80,7 @@ func (r *reconciler) observe(namespace *corev1.Namespace) bool {
 	defer r.mutex.Unlock()
 	if r.records[namespace.UID] == nil {
 		matching, cancel := context.WithCancel(context.Background())
-		r.records[namespace.UID] = &record{matching: matching, cancel: cancel}
+		r.records[namespace.UID] = &record{matching: matching, cancel: cancel, backoff: r.backoff}
 	}
 	return true
 }
@@ -90,7 +92,6 @@ func (r *reconciler) forget(uid types.UID) {
 	if found := r.records[uid]; found != nil {
 		found.cancel()
 		delete(r.records, uid)
-		r.failures.Forget(uid)
 	}
 }
 
@@ -126,10 +127,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	var notYet *NotYetError
 	if errors.As(err, &notYet) {
-		r.failures.Forget(namespace.UID)
+		found.backoff = r.backoff
 		r.publish(ctx, &namespace, corev1.ConditionFalse, r.reason(notYet.Reason, ReasonWaiting), notYet.Message)
 		if notYet.After <= 0 {
-			notYet = &NotYetError{After: r.backoff.First}
+			notYet = &NotYetError{After: r.backoff.Duration}
 		}
 		return reconcile.Result{RequeueAfter: notYet.After}, nil
 	}
@@ -143,7 +144,7 @@ func (r *reconciler) retry(
 	ctx context.Context, found *record, namespace *corev1.Namespace, reason, message string,
 ) {
 	r.publish(ctx, namespace, corev1.ConditionFalse, reason, message)
-	found.retryAt = r.clock.Now().Add(r.failures.When(namespace.UID))
+	found.retryAt = r.clock.Now().Add(found.backoff.Step())
 }
 
 // process calls the function unless it has completed, and writes the outcome.
@@ -194,7 +195,7 @@ func (r *reconciler) call(ctx context.Context, found *record, namespace *corev1.
 	}
 	if err == nil {
 		found.isCompleted, found.result, found.failed = true, result, failed
-		r.failures.Forget(namespace.UID)
+		found.backoff = r.backoff
 	}
 	return err
 }

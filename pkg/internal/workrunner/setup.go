@@ -12,8 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -42,10 +40,6 @@ type Backoff struct {
 	First, Max time.Duration
 }
 
-func newLimiter[T comparable](backoff Backoff) workqueue.TypedRateLimiter[T] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](backoff.First, backoff.Max)
-}
-
 // DefaultOptions returns the default options.
 func DefaultOptions() Options {
 	return Options{Workers: 4, Backoff: Backoff{First: 200 * time.Millisecond, Max: time.Minute}}
@@ -68,7 +62,8 @@ func (o Options) Validate() error {
 func (o Options) ForController() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: o.Workers,
-		RateLimiter:             newLimiter[reconcile.Request](o.Backoff),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+			o.Backoff.First, o.Backoff.Max),
 		// A missing permission to watch must not stop the manager's other controllers. The permission can be granted
 		// later.
 		CacheSyncTimeout: math.MaxInt64,
@@ -86,17 +81,11 @@ func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, err
 	return c, nil
 }
 
-// Selection limits the Namespaces that are watched.
-type Selection struct {
-	Label labels.Selector
-	Field fields.Selector
-}
-
 // Add adds a controller for a Handler to the manager. Its cache contains only the selected Namespaces; the manager's
-// cache would contain all Namespaces, or those that its own selectors select. check is called when the manager
+// cache would contain all Namespaces, or those that its own selectors select. check is called when the controller
 // starts, and logs errors.
 func Add(
-	mgr manager.Manager, name string, selection Selection, options Options,
+	mgr manager.Manager, name string, selection cache.ByObject, options Options,
 	newHandler func(c client.Client) Handler, check func(ctx context.Context, c client.Client),
 ) error {
 	if mgr == nil {
