@@ -7,7 +7,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,18 +35,10 @@ func Check(ctx context.Context, config *rest.Config, name corev1.FinalizerName) 
 	if err != nil {
 		return err
 	}
-	return workrunner.CheckPermissions(ctx, c, roleName(name), requiredPermissions)
+	return checkPermissions(ctx, c, name)
 }
 
-// logMissingPermissions logs missing permissions. They are not fatal, because an administrator can grant them later.
-func logMissingPermissions(ctx context.Context, log logr.Logger, c client.Client, name corev1.FinalizerName) {
-	err := workrunner.CheckPermissions(ctx, c, roleName(name), requiredPermissions)
-	if err != nil && ctx.Err() == nil {
-		log.Error(err, "Cannot remove the namespace finalizer", "finalizer", name)
-	}
-}
-
-// roleName returns the name of the ClusterRole in the suggested commands.
-func roleName(name corev1.FinalizerName) string {
-	return "finalizer:" + strings.ReplaceAll(string(name), "/", ":")
+func checkPermissions(ctx context.Context, c client.Client, name corev1.FinalizerName) error {
+	role := "finalizer:" + strings.ReplaceAll(string(name), "/", ":")
+	return workrunner.CheckPermissions(ctx, c, role, requiredPermissions)
 }

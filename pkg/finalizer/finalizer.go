@@ -41,9 +41,13 @@ func Add(mgr manager.Manager, name corev1.FinalizerName, fn Func, opts ...Option
 	// Only terminating Namespaces need to be watched. The API server keeps the phase consistent with the
 	// deletionTimestamp.
 	terminating := fields.OneTermEqualSelector("status.phase", string(corev1.NamespaceTerminating))
-	err = workrunner.Add(mgr, controllerName(name), cache.ByObject{Field: terminating}, options.Options,
+	err = workrunner.Add(mgr, "finalizer "+string(name), cache.ByObject{Field: terminating}, options.Options,
 		func(c client.Client) workrunner.Handler { return newHandler(c, name, fn, options) },
-		func(ctx context.Context, c client.Client) { logMissingPermissions(ctx, mgr.GetLogger(), c, name) })
+		func(ctx context.Context, c client.Client) {
+			if err := checkPermissions(ctx, c, name); err != nil && ctx.Err() == nil {
+				mgr.GetLogger().Error(err, "Cannot remove the namespace finalizer", "finalizer", name)
+			}
+		})
 	if err == nil && options.selects != nil {
 		err = addAdder(mgr, name, options)
 	}
@@ -53,9 +57,6 @@ func Add(mgr manager.Manager, name corev1.FinalizerName, fn Func, opts ...Option
 	return nil
 }
 
-// controllerName returns the name of the controller in logs and metrics.
-func controllerName(name corev1.FinalizerName) string { return "finalizer " + string(name) }
-
 // NotYetError is the error that [NotYet] returns, with the fields After, Reason and Message. It can be wrapped.
 type NotYetError = workrunner.NotYetError
 
@@ -63,7 +64,7 @@ type NotYetError = workrunner.NotYetError
 // word in CamelCase, and the message. The function is called again after the duration, or when the labels,
 // annotations or spec of the Namespace change. The wait is not logged as an error, and resets the backoff.
 func NotYet(after time.Duration, reason, format string, args ...any) error {
-	return workrunner.NotYet(after, reason, format, args...)
+	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // Progress publishes the progress of a Func in the condition of the Namespace. ctx must be the context that was

@@ -17,24 +17,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-const (
-	// reasonReleased is the default reason of the condition after the finalizer is removed.
-	reasonReleased = "Released"
-	// messageReleased is the default message of that condition.
-	messageReleased = "The cleanup is complete and the namespace finalizer was removed"
-)
-
 // newHandler returns the handler that calls the function and removes the finalizer. The client must not read from a
 // cache.
 func newHandler(c client.Client, name corev1.FinalizerName, fn Func, options options) workrunner.Handler {
 	matches := func(namespace *corev1.Namespace) bool {
-		return namespace.DeletionTimestamp != nil && hasFinalizer(namespace, name) &&
-			(!options.isAfterContent || !hasFinalizer(namespace, corev1.FinalizerKubernetes))
+		return namespace.DeletionTimestamp != nil && slices.Contains(namespace.Spec.Finalizers, name) &&
+			(!options.isAfterContent || !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes))
 	}
 	return workrunner.Handler{
 		ConditionType: corev1.NamespaceConditionType(name),
-		DoneReason:    reasonReleased,
-		DoneMessage:   messageReleased,
+		DoneReason:    "Released",
+		DoneMessage:   "The cleanup is complete and the namespace finalizer was removed",
 		Match:         matches,
 		Call:          fn,
 		Finish: func(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
@@ -62,13 +55,8 @@ func addAdder(mgr manager.Manager, name corev1.FinalizerName, options options) e
 		err := workrunner.AddFinalizer(ctx, c, &namespace, name, selects)
 		return reconcile.Result{}, nsobject.IgnoreStale(err)
 	}
-	return builder.ControllerManagedBy(mgr).Named(controllerName(name) + " (add)").For(&corev1.Namespace{}).
+	return builder.ControllerManagedBy(mgr).Named("finalizer " + string(name) + " (add)").For(&corev1.Namespace{}).
 		WithOptions(options.ForController()).Complete(reconcile.Func(add))
-}
-
-// hasFinalizer reports whether spec.finalizers contains the finalizer.
-func hasFinalizer(namespace *corev1.Namespace, name corev1.FinalizerName) bool {
-	return slices.Contains(namespace.Spec.Finalizers, name)
 }
 
 // withoutFinalizer returns spec.finalizers without the finalizer. It also removes duplicates, because each of them

@@ -69,7 +69,7 @@ func (e *engine) addFinalizer(ctx context.Context, namespace *corev1.Namespace) 
 	}
 	if nsobject.IsNotFound(err) || err == nil && !e.matches(namespace) {
 		// The watch event of the change follows.
-		return NotYet(time.Second, workrunner.ReasonWaiting, "namespace %q has changed", namespace.Name)
+		return NotYet(time.Second, "", "namespace %q has changed", namespace.Name)
 	}
 	return err
 }

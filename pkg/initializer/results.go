@@ -31,7 +31,7 @@ type NotYetError = workrunner.NotYetError
 // labels, annotations or spec of the Namespace change. If the duration is not positive, the first backoff delay is
 // used instead.
 func NotYet(after time.Duration, reason, format string, args ...any) error {
-	return workrunner.NotYet(after, reason, format, args...)
+	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // Progress publishes the progress of a Func in the condition "<name>/Initialized" of the Namespace. ctx must be the

@@ -55,11 +55,6 @@ type NotYetError struct {
 	Message string
 }
 
-// NotYet returns a *NotYetError.
-func NotYet(after time.Duration, reason, format string, args ...any) error {
-	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
-}
-
 // Error returns the reason and the message.
 func (e *NotYetError) Error() string { return fmt.Sprintf("not yet: %s: %s", e.Reason, e.Message) }
 
@@ -75,18 +70,6 @@ type FailedError struct {
 func (e *FailedError) Error() string {
 	return fmt.Sprintf("permanent failure: %s: %s", e.Reason, e.Message)
 }
-
-// Reasons of the condition if the function does not specify one.
-const (
-	ReasonRetrying    = "Retrying"
-	ReasonPanicked    = "Panicked"
-	ReasonWaiting     = "Waiting"
-	ReasonProgressing = "Progressing"
-	ReasonWorking     = "Working"
-)
-
-// MessageWorking is the message of the condition with ReasonWorking.
-const MessageWorking = "The function is running"
 
 // panicMessage returns the message of the condition with ReasonPanicked. It contains only the first line of the panic
 // value, which can contain a stack.

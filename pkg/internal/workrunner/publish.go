@@ -22,6 +22,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
+// Reasons of the condition if the function does not specify one.
+const (
+	reasonWaiting     = "Waiting"
+	reasonRetrying    = "Retrying"
+	reasonPanicked    = "Panicked"
+	reasonProgressing = "Progressing"
+	reasonWorking     = "Working"
+)
+
 const (
 	// maxMessage is the maximum length of a published message in bytes.
 	maxMessage = 1024
@@ -33,9 +42,7 @@ const (
 )
 
 // TruncateMessage escapes a message for a condition, and truncates it to 1024 bytes.
-func TruncateMessage(message string) string {
-	return printable.Truncate(message, maxMessage)
-}
+func TruncateMessage(message string) string { return printable.Truncate(message, maxMessage) }
 
 // publish writes the condition unless it is already up to date, and updates the given object. The condition is only
 // informational, so errors are logged and not returned.
@@ -132,7 +139,7 @@ func (p *progress) publishHeartbeat(ctx context.Context) {
 		current := nsobject.FindCondition(p.namespace, p.reconciler.ConditionType)
 		isSet := current != nil && p.reconciler.reason(current.Reason, "") != ""
 		if !isSet {
-			p.publish(ctx, ReasonWorking, MessageWorking)
+			p.publish(ctx, reasonWorking, "The function is running")
 		}
 		return isSet, nil
 	})
@@ -143,6 +150,6 @@ func Progress(ctx context.Context, reason, format string, args ...any) {
 	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
 		p.mutex.Lock()
 		defer p.mutex.Unlock()
-		p.publish(ctx, p.reconciler.reason(reason, ReasonProgressing), fmt.Sprintf(format, args...))
+		p.publish(ctx, p.reconciler.reason(reason, reasonProgressing), fmt.Sprintf(format, args...))
 	}
 }

@@ -117,7 +117,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	defer func() {
 		if value := recover(); value != nil {
-			r.retry(ctx, found, &namespace, ReasonPanicked, panicMessage(value))
+			r.retry(ctx, found, &namespace, reasonPanicked, panicMessage(value))
 			panic(value) // The controller recovers, counts and logs the panic.
 		}
 	}()
@@ -128,13 +128,13 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var notYet *NotYetError
 	if errors.As(err, &notYet) {
 		found.backoff = r.backoff
-		r.publish(ctx, &namespace, corev1.ConditionFalse, r.reason(notYet.Reason, ReasonWaiting), notYet.Message)
+		r.publish(ctx, &namespace, corev1.ConditionFalse, r.reason(notYet.Reason, reasonWaiting), notYet.Message)
 		if notYet.After <= 0 {
 			notYet = &NotYetError{After: r.backoff.Duration}
 		}
 		return reconcile.Result{RequeueAfter: notYet.After}, nil
 	}
-	r.retry(ctx, found, &namespace, ReasonRetrying, err.Error())
+	r.retry(ctx, found, &namespace, reasonRetrying, err.Error())
 	// controller-runtime does not retry terminal errors, so such an error must not be wrapped.
 	return reconcile.Result{}, errors.New(err.Error())
 }

@@ -398,7 +398,7 @@ func TestHeartbeat(t *testing.T) {
 			}
 			_, _ = f.run(t.Context())
 			if test.want > 0 {
-				g.Expect(f.writes[:3]).To(HaveEach("False Working: " + MessageWorking))
+				g.Expect(f.writes[:3]).To(HaveEach("False Working: The function is running"))
 			}
 		})
 	}
