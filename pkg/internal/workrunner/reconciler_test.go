@@ -76,6 +76,9 @@ func newFixture(namespace *corev1.Namespace, call call) *fixture {
 		ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
 		opts ...client.SubResourcePatchOption,
 	) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := write(describe(object, patch)); err != nil {
 			return err
 		}
@@ -304,6 +307,20 @@ func TestCallIsCanceled(t *testing.T) {
 			g.Expect(f.writes).To(BeEmpty())
 		})
 	}
+}
+
+// A goroutine of the function that outlives the call publishes nothing.
+func TestProgressAfterTheCall(t *testing.T) {
+	g := NewWithT(t)
+	var kept context.Context
+	f := newFixture(shop().Obj(), func(ctx context.Context, _ *corev1.Namespace) (Result, error) {
+		kept = context.WithoutCancel(ctx)
+		return Result{}, nil
+	})
+	_, err := f.run(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	Progress(kept, "Late", "after the call")
+	g.Expect(f.writes).To(Equal([]string{"finish"}))
 }
 
 // A call that exceeds the manager's ReconciliationTimeout is retried, and the condition is published.
