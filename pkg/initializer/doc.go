@@ -51,4 +51,9 @@
 //   - list and watch on the objects of [WithWatch]
 //   - list namespaceinitializerconfigurations.nslifecycle.dev, so that [Check] can report that the
 //     name is not registered
+//
+// # Rate limits
+//
+// This package uses the QPS in the manager's rest.Config. If QPS is not set, as in client-go's InClusterConfig, it does
+// not limit its requests. The Func sends its requests with its own client.
 package initializer

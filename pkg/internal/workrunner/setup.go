@@ -71,10 +71,20 @@ func (o Options) ForController() controller.Options {
 	}
 }
 
+// withoutRateLimit returns a copy of the configuration without a client-side rate limit, unless the configuration sets
+// one. client-go's default is five requests per second, and users wait for initializers.
+func withoutRateLimit(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	if config.QPS == 0 && config.RateLimiter == nil {
+		config.QPS = -1
+	}
+	return config
+}
+
 // NewClient returns a client without a cache, for the types that packages initializer and finalizer use. If
 // httpClient is nil, it creates one.
 func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, error) {
-	c, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme.New()})
+	c, err := client.New(withoutRateLimit(config), client.Options{HTTPClient: httpClient, Scheme: scheme.New()})
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
@@ -95,7 +105,7 @@ func Add(
 	if err != nil {
 		return err
 	}
-	namespaces, err := cache.New(mgr.GetConfig(), cache.Options{
+	namespaces, err := cache.New(withoutRateLimit(mgr.GetConfig()), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: c.Scheme(), Mapper: c.RESTMapper(),
 		DefaultLabelSelector: selection.Label, DefaultFieldSelector: selection.Field,
 		DefaultTransform: cache.TransformStripManagedFields(),
