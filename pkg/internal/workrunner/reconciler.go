@@ -66,9 +66,6 @@ type record struct {
 	backoff wait.Backoff
 }
 
-// errNoMatch is the cause with which the context of a call is canceled.
-var errNoMatch = errors.New("the namespace no longer matches")
-
 // observe handles the Namespace in a watch event, and reports whether it matches. Only watch events add and remove
 // records, in the order of the events, so no record is leaked.
 func (r *reconciler) observe(namespace *corev1.Namespace) bool {
@@ -180,10 +177,9 @@ func (r *reconciler) process(ctx context.Context, found *record, namespace *core
 
 // call calls the function, and records the outcome if it succeeds or fails permanently.
 func (r *reconciler) call(ctx context.Context, found *record, namespace *corev1.Namespace) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(found.matching, func() { cancel(errNoMatch) })
-	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(found.matching, cancel)()
 	progress := &progress{reconciler: r, namespace: namespace}
 	defer progress.stop()
 	go progress.publishHeartbeat(ctx)
