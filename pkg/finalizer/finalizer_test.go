@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -44,16 +43,6 @@ func TestMatch(t *testing.T) {
 				t.Errorf("%s, after content %t: %t, want %t", name, isAfterContent, got, want)
 			}
 		}
-	}
-}
-
-// Each duplicate of the finalizer would block the deletion.
-func TestWithoutFinalizer(t *testing.T) {
-	namespace := wrappers.MakeNamespace("shop").Obj()
-	namespace.Spec.Finalizers = []corev1.FinalizerName{own, other, own, corev1.FinalizerKubernetes}
-	want := []corev1.FinalizerName{other, corev1.FinalizerKubernetes}
-	if diff := cmp.Diff(want, withoutFinalizer(namespace, own)); diff != "" || len(namespace.Spec.Finalizers) != 4 {
-		t.Errorf("Finalizers (-want +got):\n%s\nof %v", diff, namespace.Spec.Finalizers)
 	}
 }
 

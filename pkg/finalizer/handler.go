@@ -31,10 +31,11 @@ func newHandler(c client.Client, name corev1.FinalizerName, fn Func, options opt
 		Match:         matches,
 		Call:          fn,
 		Finish: func(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
-			remove := func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
-				return withoutFinalizer(current, name), matches(current)
+			// Each duplicate of the finalizer would block the deletion.
+			remove := func(finalizers []corev1.FinalizerName) []corev1.FinalizerName {
+				return slices.DeleteFunc(finalizers, func(other corev1.FinalizerName) bool { return other == name })
 			}
-			return workrunner.UpdateFinalizers(ctx, c, namespace, remove)
+			return workrunner.UpdateFinalizers(ctx, c, namespace, matches, remove)
 		},
 	}
 }
@@ -57,11 +58,4 @@ func addAdder(mgr manager.Manager, name corev1.FinalizerName, options options) e
 	}
 	return builder.ControllerManagedBy(mgr).Named("finalizer " + string(name) + " (add)").For(&corev1.Namespace{}).
 		WithOptions(options.ForController()).Complete(reconcile.Func(add))
-}
-
-// withoutFinalizer returns spec.finalizers without the finalizer. It also removes duplicates, because each of them
-// would block the deletion.
-func withoutFinalizer(namespace *corev1.Namespace, name corev1.FinalizerName) []corev1.FinalizerName {
-	return slices.DeleteFunc(slices.Clone(namespace.Spec.Finalizers),
-		func(other corev1.FinalizerName) bool { return other == name })
 }

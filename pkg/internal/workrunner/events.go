@@ -104,7 +104,8 @@ func (r *reconciler) affects(
 	defer func() {
 		if value := recover(); value != nil {
 			isAffected = true
-			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", value), "Recovered from a panic in the function passed to WithWatch",
+			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", value),
+				"Recovered from a panic in the function passed to WithWatch",
 				"conditionType", r.ConditionType, "name", namespace.Name, "stack", string(debug.Stack()))
 		}
 	}()

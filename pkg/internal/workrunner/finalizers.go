@@ -59,21 +59,18 @@ func ValidateFinalizer(name corev1.FinalizerName) error {
 	return nil
 }
 
-// UpdateFinalizers changes spec.finalizers of a Namespace, and updates the given object. The preconditions are the
-// UID and the resource version that were read. edit returns the new finalizers, or false to skip the write. After a
-// conflict, edit is called again with the current Namespace. UpdateFinalizers reports whether it has changed the
-// Namespace.
+// UpdateFinalizers changes spec.finalizers of a Namespace that matches, updates the given object, and reports whether
+// it has changed the Namespace. The preconditions are the UID and the resource version that were read.
 func UpdateFinalizers(
-	ctx context.Context, c client.Client, namespace *corev1.Namespace,
-	edit func(namespace *corev1.Namespace) ([]corev1.FinalizerName, bool),
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, match func(namespace *corev1.Namespace) bool,
+	change func(finalizers []corev1.FinalizerName) []corev1.FinalizerName,
 ) (isChanged bool, err error) {
 	err = RetryOnConflict(ctx, c, namespace, func() error {
-		finalizers, ok := edit(namespace)
-		if !ok {
+		if !match(namespace) {
 			return nil
 		}
 		changed := namespace.DeepCopy()
-		changed.Spec.Finalizers = finalizers
+		changed.Spec.Finalizers = change(changed.Spec.Finalizers)
 		if err := c.SubResource("finalize").Update(ctx, changed); err != nil {
 			return fmt.Errorf("failed to update spec.finalizers of namespace %q: %w", namespace.Name, err)
 		}
@@ -83,18 +80,16 @@ func UpdateFinalizers(
 	return isChanged, err
 }
 
-// AddFinalizer adds a finalizer to a Namespace that matches and is not terminating.
+// AddFinalizer adds a finalizer to a Namespace that matches and is not terminating. It would block the deletion of a
+// terminating Namespace that was never prepared.
 func AddFinalizer(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, name corev1.FinalizerName,
 	match func(namespace *corev1.Namespace) bool,
 ) error {
-	_, err := UpdateFinalizers(ctx, c, namespace, func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
-		exists := slices.Contains(current.Spec.Finalizers, name)
-		// The finalizer would block the deletion of a Namespace that was never prepared.
-		if exists || current.DeletionTimestamp != nil || !match(current) {
-			return nil, false
-		}
-		return append(slices.Clone(current.Spec.Finalizers), name), true
-	})
+	lacksFinalizer := func(current *corev1.Namespace) bool {
+		return current.DeletionTimestamp == nil && !slices.Contains(current.Spec.Finalizers, name) && match(current)
+	}
+	_, err := UpdateFinalizers(ctx, c, namespace, lacksFinalizer,
+		func(finalizers []corev1.FinalizerName) []corev1.FinalizerName { return append(finalizers, name) })
 	return err
 }

@@ -71,7 +71,7 @@ func (e *FailedError) Error() string {
 	return fmt.Sprintf("permanent failure: %s: %s", e.Reason, e.Message)
 }
 
-// panicMessage returns the message of the condition with ReasonPanicked. It contains only the first line of the panic
+// panicMessage returns the message of the condition after a panic. It contains only the first line of the panic
 // value, which can contain a stack.
 func panicMessage(value any) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(fmt.Sprint(value)), "\n")
