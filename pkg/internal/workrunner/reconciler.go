@@ -182,8 +182,9 @@ func (r *reconciler) call(ctx context.Context, found *record, namespace *corev1.
 	defer context.AfterFunc(found.matching, cancel)()
 	progress := &progress{reconciler: r, namespace: namespace}
 	defer progress.stop()
+	copied := namespace.DeepCopy() // From here on, progress guards the Namespace.
 	go progress.publishHeartbeat(ctx)
-	result, err := r.Call(context.WithValue(ctx, progressKey{}, progress), namespace.DeepCopy())
+	result, err := r.Call(context.WithValue(ctx, progressKey{}, progress), copied)
 
 	var failed *FailedError
 	if errors.As(err, &failed) && failed != nil && r.Fail != nil {
