@@ -5,38 +5,28 @@ package finalizer
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/nslifecycle/nslifecycle/pkg/finalizer/internal/engine"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// MissingPermissionsError is the error that [Check] returns if the identity of the program lacks
-// permissions.
-type MissingPermissionsError struct {
-	// Missing lists the missing permissions, such as "update namespaces/finalize".
-	Missing []string
-	// Message names the missing permissions and the kubectl commands that grant them.
-	Message string
-}
-
-// Error returns the message.
-func (e *MissingPermissionsError) Error() string { return e.Message }
+// MissingPermissionsError is the error that [Check] returns if the identity of the program lacks permissions. Its
+// field Missing lists them, such as "update namespaces/finalize". Its message names them and the kubectl commands
+// that grant them.
+type MissingPermissionsError = workrunner.MissingPermissionsError
 
 // requiredPermissions are the permissions that are required to remove a namespace finalizer.
-var requiredPermissions = []workrunner.Permission{
-	{Verb: "get"}, {Verb: "list"}, {Verb: "watch"}, {Verb: "update", Subresource: "finalize"},
+var requiredPermissions = []string{
+	"get namespaces", "list namespaces", "watch namespaces", "update namespaces/finalize",
 }
 
-// Check returns an error if name is not a valid namespace finalizer, and a *MissingPermissionsError
-// if the identity in the configuration lacks permissions. The same check runs when a manager with
-// [Add] starts, and its result is logged.
+// Check returns an error if name is not a valid namespace finalizer, and a *MissingPermissionsError if the identity
+// in the configuration lacks permissions. The same check runs when the controller of [Add] starts, and its result is
+// logged.
 func Check(ctx context.Context, config *rest.Config, name corev1.FinalizerName) error {
 	if err := workrunner.ValidateFinalizer(name); err != nil {
 		return err
@@ -49,24 +39,6 @@ func Check(ctx context.Context, config *rest.Config, name corev1.FinalizerName) 
 }
 
 func checkPermissions(ctx context.Context, c client.Client, name corev1.FinalizerName) error {
-	err := workrunner.CheckPermissions(ctx, c, roleName(name), requiredPermissions)
-	var missing *workrunner.MissingPermissions
-	if errors.As(err, &missing) {
-		return (*MissingPermissionsError)(missing)
-	}
-	return err
-}
-
-// logMissingPermissions logs missing permissions. They are not fatal, because an administrator can
-// grant them later.
-func logMissingPermissions(ctx context.Context, c client.Client, name corev1.FinalizerName) {
-	if err := checkPermissions(ctx, c, name); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).WithName(engine.LoggerName).
-			Error(err, "Cannot remove the namespace finalizer", "finalizer", name)
-	}
-}
-
-// roleName returns the name of the ClusterRole in the suggested commands.
-func roleName(name corev1.FinalizerName) string {
-	return "finalizer:" + strings.ReplaceAll(string(name), "/", ":")
+	role := "finalizer:" + strings.ReplaceAll(string(name), "/", ":")
+	return workrunner.CheckPermissions(ctx, c, role, requiredPermissions)
 }

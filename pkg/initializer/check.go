@@ -16,13 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/pkg/initializer/internal/engine"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// NotRegisteredError is the error that [Check] returns if no NamespaceInitializerConfiguration
-// registers the initializer. This error is expected during a rollout, because initializers are
-// registered after they start.
+// NotRegisteredError is the error that [Check] returns if no NamespaceInitializerConfiguration registers the
+// initializer. This error is expected during a rollout, because initializers are registered after they start.
 type NotRegisteredError struct {
 	// Name is the name of the initializer.
 	Name string
@@ -34,26 +32,18 @@ func (e *NotRegisteredError) Error() string {
 		"create a NamespaceInitializerConfiguration with initializers: [{name: %s}]", e.Name, e.Name)
 }
 
-// MissingPermissionsError is the error that [Check] returns if the identity of the initializer
-// lacks required permissions.
-type MissingPermissionsError struct {
-	// Missing lists the missing permissions, each as a verb and a resource, such as "patch
-	// namespaces".
-	Missing []string
-	// Message names the missing permissions and the kubectl commands that grant them.
-	Message string
-}
-
-// Error returns the message.
-func (e *MissingPermissionsError) Error() string { return e.Message }
+// MissingPermissionsError is the error that [Check] returns if the identity of the initializer lacks required
+// permissions. Its field Missing lists them, each as a verb and a resource, such as "patch namespaces". Its message
+// names them and the kubectl commands that grant them.
+type MissingPermissionsError = workrunner.MissingPermissionsError
 
 // Check reports why an initializer cannot run: an invalid name or option, missing permissions
-// ([MissingPermissionsError]), or a name that is not registered ([NotRegisteredError]). It joins
-// the errors. Pass the same options as to [Add]. Check requires each permission for all Namespaces,
-// so a permission that is limited by resourceNames is reported as missing. If the identity is not
-// allowed to list NamespaceInitializerConfigurations, Check does not verify the registration.
+// ([MissingPermissionsError]), or a name that is not registered ([NotRegisteredError]). It joins the errors. Pass the
+// same options as to [Add]. Check requires each permission for all Namespaces, so a permission that is limited by
+// resourceNames is reported as missing. If the identity is not allowed to list NamespaceInitializerConfigurations,
+// Check does not verify the registration.
 func Check(ctx context.Context, config *rest.Config, name string, opts ...Option) error {
-	options, err := engine.NewOptions(name, opts)
+	options, err := newOptions(name, opts)
 	if err != nil {
 		return err
 	}
@@ -65,13 +55,10 @@ func Check(ctx context.Context, config *rest.Config, name string, opts ...Option
 }
 
 // check returns one entry for each check. The entry is nil if the check succeeds.
-func check(ctx context.Context, c client.Client, name string, options engine.Options) []error {
-	err := workrunner.CheckPermissions(ctx, c, engine.RoleName(name), engine.RequiredPermissions(options))
-	var missing *workrunner.MissingPermissions
-	if errors.As(err, &missing) {
-		err = (*MissingPermissionsError)(missing)
+func check(ctx context.Context, c client.Client, name string, options options) []error {
+	return []error{
+		workrunner.CheckPermissions(ctx, c, roleName(name), options.permissions()), checkRegistered(ctx, c, name),
 	}
-	return []error{err, checkRegistered(ctx, c, name)}
 }
 
 // checkRegistered verifies that a NamespaceInitializerConfiguration registers the initializer. It returns nil if the
@@ -98,18 +85,15 @@ func checkRegistered(ctx context.Context, c client.Client, name string) error {
 
 // logFindings logs the errors that check returns.
 func logFindings(ctx context.Context, log logr.Logger, findings []error) {
-	var missing *MissingPermissionsError
-	var notRegistered *NotRegisteredError
 	for _, err := range findings {
+		var notRegistered *NotRegisteredError
 		switch {
 		case err == nil || ctx.Err() != nil:
-		case errors.As(err, &missing):
-			log.Error(missing, "The initializer lacks permissions", "missing", missing.Missing)
 		case errors.As(err, &notRegistered):
 			// This is not an error, because initializers are registered after they start.
-			log.Info("The initializer is not registered yet", "message", notRegistered.Error())
+			log.Info("The initializer is not registered yet", "message", err.Error())
 		default:
-			log.Error(err, "Failed to check the initializer")
+			log.Error(err, "The initializer lacks permissions or cannot be checked")
 		}
 	}
 }

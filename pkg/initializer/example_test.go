@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
-	"github.com/nslifecycle/nslifecycle/pkg/initializer/initializertest"
 )
 
 // This initializer makes the creator of a namespace its administrator.
@@ -68,10 +66,9 @@ func ExampleFailed() {
 		return initializer.Result{}, nil
 	}
 
-	namespace := initializertest.NewNamespace("shop", "team.corp.example.com")
-	report := initializertest.Run(new(testing.T), "team.corp.example.com", team, namespace)
-	fmt.Println(report.Namespace.Annotations[v1alpha1.AnnotationInitializationResult])
-	// Output: {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"namespace \"shop\" has no label \"team\"; create the namespace again with this label","reason":"Invalid"}
+	_, err := team(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	fmt.Println(err)
+	// Output: permanent failure: Invalid: namespace "shop" has no label "team"; create the namespace again with this label
 }
 
 // Waiting is not an error: the condition contains the reason.
@@ -80,12 +77,12 @@ func ExampleNotYet() {
 		return initializer.Result{}, initializer.NotYet(10*time.Second, "Issuing", "the certificate authority has not answered")
 	}
 
-	namespace := initializertest.NewNamespace("shop", "certificate.corp.example.com")
-	report := initializertest.Run(new(testing.T), "certificate.corp.example.com", certificate, namespace)
-	for _, condition := range report.Published {
-		fmt.Printf("%s=%s %s: %s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
+	_, err := certificate(context.Background(), &corev1.Namespace{})
+	var notYet *initializer.NotYetError
+	if errors.As(err, &notYet) {
+		fmt.Printf("%s: %s, again after %s\n", notYet.Reason, notYet.Message, notYet.After)
 	}
-	// Output: certificate.corp.example.com/Initialized=False Issuing: the certificate authority has not answered
+	// Output: Issuing: the certificate authority has not answered, again after 10s
 }
 
 // A long-running initializer reports its progress.
@@ -97,15 +94,10 @@ func ExampleProgress() {
 		return initializer.Result{Reason: "Created", Message: "2 indices"}, nil
 	}
 
-	namespace := initializertest.NewNamespace("shop", "indices.corp.example.com")
-	report := initializertest.Run(new(testing.T), "indices.corp.example.com", indices, namespace)
-	for _, condition := range report.Published {
-		fmt.Printf("%s %s: %s\n", condition.Status, condition.Reason, condition.Message)
-	}
-	// Output:
-	// False Creating: index orders, 1 of 2
-	// False Creating: index customers, 2 of 2
-	// True Created: 2 indices
+	// Without a context of package initializer, as in a unit test, Progress does nothing.
+	result, err := indices(context.Background(), &corev1.Namespace{})
+	fmt.Println(result.Reason, result.Message, err)
+	// Output: Created 2 indices <nil>
 }
 
 // Before a configuration registers the initializer, a program can check its permissions.

@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package requester identifies the user who created a Namespace. It does not depend on
-// controller-runtime, so that all clients can use it.
+// Package requester identifies the user who created a Namespace. It does not depend on controller-runtime, so that
+// all clients can use it.
 package requester
 
 import (
@@ -13,10 +13,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Subject returns the RBAC subject that matches the user in the annotation nslifecycle.dev/requested-by
-// of a Namespace. The subject is a ServiceAccount if the API server would accept the user name as the
-// name of a ServiceAccount, and a User otherwise. Subject returns false if the annotation is missing or
-// empty.
+// Subject returns the RBAC subject that matches the user in the annotation nslifecycle.dev/requested-by of a
+// Namespace. The subject is a ServiceAccount if the API server would accept the user name as the name of a
+// ServiceAccount, and a User otherwise. Subject returns false if the annotation is missing or empty.
 func Subject(namespace metav1.Object) (rbacv1.Subject, bool) {
 	username := namespace.GetAnnotations()[v1alpha1.AnnotationRequestedBy]
 	if username == "" {

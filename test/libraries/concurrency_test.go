@@ -263,7 +263,10 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 			"BudgetUsedUp: team blue has no budget left")
 		expectCondition("panicking", conditionOf(name), "Panicked", "index out of range", "bug")
 		expectCondition("waiting", conditionOf(name), "NoOwner", `label "owner" is missing`)
-		Expect(logs.Contents()).To(MatchRegexp(`"stack": \["[^"]* \(libraries/concurrency_test.go:\d+\)"`))
+		Expect(logs.Contents()).To(MatchRegexp(`Observed a panic.*index out of range.*libraries/concurrency_test.go:\d+`))
+		Expect(framework.Metrics()["controller_runtime_reconcile_panics_total"]).To(ContainElement(And(
+			HaveField("GetLabel()", ContainElement(HaveField("GetValue()", "initializer "+name))),
+			HaveField("GetCounter().GetValue()", BeNumerically(">", 0)))))
 		panicked := nsobject.FindCondition(cluster.GetNamespace(Default, ctx, kinds["panicking"].Name), conditionOf(name))
 		Expect(panicked.Message).NotTo(Or(ContainSubstring(".go:"), ContainSubstring("goroutine")))
 		Expect(seen.conditions(ctx, kinds["erring"].UID)).To(ContainElement(And(

@@ -12,7 +12,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -215,74 +214,4 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 			g.Expect(now.ManagedFields).To(ContainElement(HaveField("Manager", "the-creator")))
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(5*time.Minute))
-
-	It("counts calls by result, namespaces and the time until completion", func(ctx context.Context) {
-		blocking, name := framework.Unique("a-measured")+".corp.com", framework.Unique("b-measured")+".corp.com"
-		proceed := make(chan struct{})
-		var called calls
-		serve(newAccount(ctx, framework.Unique("measured"), serving), name,
-			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
-				switch called.record(namespace) {
-				case 1:
-					return initializer.Result{}, errors.New("down")
-				case 2:
-					return initializer.Result{}, initializer.NotYet(time.Millisecond, "Waiting", "")
-				case 3:
-					panic("out of range")
-				case 4:
-					select {
-					case <-proceed:
-					case <-ctx.Done():
-					}
-				}
-				return initializer.Result{}, ctx.Err()
-			})
-		cluster.Register(ctx, framework.Unique("suite"), blocking, name)
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("measured")))
-		Consistently(func() float64 { return metric(name, "namespaces", "").GetGauge().GetValue() },
-			time.Second).Should(BeZero(), "it is not the turn of the initializer")
-		serve(newAccount(ctx, framework.Unique("blocking"), serving), blocking,
-			nothing)
-		Eventually(func() int { return len(called.of(namespace.Name)) }).WithContext(ctx).Should(Equal(4))
-		Expect(metric(name, "namespaces", "").GetGauge().GetValue()).To(BeEquivalentTo(1))
-
-		close(proceed)
-		expectReady(ctx, namespace.Name)
-		for result, want := range map[string]int{
-			"Succeeded": 1, "Failed": 0, "Waiting": 1, "Error": 1, "Panic": 1, "Canceled": 0,
-		} {
-			Expect(metric(name, "calls_total", result).GetCounter().GetValue()).To(BeEquivalentTo(want), result)
-		}
-		Eventually(func() float64 { return metric(name, "namespaces", "").GetGauge().GetValue() }).
-			WithContext(ctx).Should(BeZero())
-		duration := func() *dto.Histogram {
-			return findMetric(name, "completion_duration_seconds", "Succeeded").GetHistogram()
-		}
-		Eventually(func() uint64 { return duration().GetSampleCount() }).WithContext(ctx).Should(BeEquivalentTo(1))
-		// The backoff delays of an error and a panic.
-		Expect(duration().GetSampleSum()).To(And(BeNumerically(">=", 0.4), BeNumerically("<", 30)))
-	})
 })
-
-// metric returns a metric of an initializer, or fails the spec.
-func metric(initializerName, metricName, result string) *dto.Metric {
-	GinkgoHelper()
-	found := findMetric(initializerName, metricName, result)
-	Expect(found).NotTo(BeNil(), "metric %s with result %s does not exist", metricName, result)
-	return found
-}
-
-// findMetric returns nil if the metric does not exist.
-func findMetric(initializerName, metricName, result string) *dto.Metric {
-	GinkgoHelper()
-	for _, metric := range framework.Metrics()["nslifecycle_function_"+metricName] {
-		labels := map[string]string{}
-		for _, label := range metric.GetLabel() {
-			labels[label.GetName()] = label.GetValue()
-		}
-		if labels["controller"] == "initializer "+initializerName && labels["result"] == result {
-			return metric
-		}
-	}
-	return nil
-}

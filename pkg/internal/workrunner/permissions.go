@@ -19,24 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// Permission is a verb on namespaces, or on one of their subresources, at cluster scope.
-type Permission struct {
-	Verb        string
-	Subresource string
-}
-
-// String returns the permission in the form "update namespaces/finalize".
-func (p Permission) String() string { return p.Verb + " " + p.resource() }
-
-func (p Permission) resource() string {
-	if p.Subresource == "" {
-		return "namespaces"
-	}
-	return "namespaces/" + p.Subresource
-}
-
-// MissingPermissions is the error that reports that an identity lacks permissions.
-type MissingPermissions struct {
+// MissingPermissionsError is the error that reports that an identity lacks permissions.
+type MissingPermissionsError struct {
 	// Missing lists the missing permissions, each as a verb and a resource.
 	Missing []string
 	// Message names the missing permissions and the commands that grant them.
@@ -44,53 +28,52 @@ type MissingPermissions struct {
 }
 
 // Error returns the message.
-func (m *MissingPermissions) Error() string { return m.Message }
+func (m *MissingPermissionsError) Error() string { return m.Message }
 
-// CheckPermissions returns *MissingPermissions if the identity of the client lacks permissions.
-// role is the name of the ClusterRole in the suggested commands.
-func CheckPermissions(ctx context.Context, c client.Client, role string, permissions []Permission) error {
+// CheckPermissions returns *MissingPermissionsError if the identity of the client lacks permissions, each of which is
+// a verb and a resource, such as "update namespaces/finalize", at cluster scope. role is the name of the ClusterRole
+// in the suggested commands.
+func CheckPermissions(ctx context.Context, c client.Client, role string, permissions []string) error {
 	var missing []string
 	for _, permission := range permissions {
+		verb, resource, _ := strings.Cut(permission, " ")
+		resource, subresource, _ := strings.Cut(resource, "/")
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: permission.Verb, Resource: "namespaces", Subresource: permission.Subresource,
-			},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource, Subresource: subresource},
 		}}
 		if err := c.Create(ctx, review); err != nil {
 			return fmt.Errorf("failed to check the permission to %s: %w", permission, err)
 		}
 		if !review.Status.Allowed {
-			missing = append(missing, permission.String())
+			missing = append(missing, permission)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
 	who := identity(ctx, c)
-	return &MissingPermissions{Missing: missing, Message: fmt.Sprintf(messageMissingPermissions, who.name,
-		strings.Join(missing, ", "), strings.Join(commands(role, who, permissions), "; "))}
+	return &MissingPermissionsError{Missing: missing, Message: fmt.Sprintf(
+		"%s is not allowed to %s; as an administrator run: %s",
+		who.name, strings.Join(missing, ", "), commands(role, who, permissions))}
 }
 
-// LacksPermission reports whether the API server denied a request because the identity lacks
-// permissions, which GrantCommands can grant. RBAC or the guard policy denies such a request. Other
-// admission webhooks and policies return the same code.
+// LacksPermission reports whether RBAC or the guard policy denied a request because the identity lacks permissions,
+// which GrantCommands can grant. Other admission webhooks and policies return the same code.
 func LacksPermission(err error) bool {
-	return apierrors.IsForbidden(err) &&
-		(denial.IsMissingPermission(err) || slices.ContainsFunc(denial.DenyingPolicies(err.Error()), isGuard))
-}
-
-// isGuard reports whether a policy is PolicyGuard. The installation adds a prefix to its name.
-func isGuard(policy string) bool {
-	return policy == internalv1alpha1.PolicyGuard || strings.HasSuffix(policy, "-"+internalv1alpha1.PolicyGuard)
+	return denial.IsMissingPermission(err) || apierrors.IsForbidden(err) &&
+		slices.ContainsFunc(denial.DenyingPolicies(err.Error()), func(policy string) bool {
+			// The installation adds a prefix to the name.
+			return strings.HasSuffix("-"+policy, "-"+internalv1alpha1.PolicyGuard)
+		})
 }
 
 // GrantCommands returns the commands that grant the permissions to the identity of the client.
-func GrantCommands(ctx context.Context, c client.Client, role string, permissions []Permission) string {
-	return strings.Join(commands(role, identity(ctx, c), permissions), "; ")
+func GrantCommands(ctx context.Context, c client.Client, role string, permissions []string) string {
+	return commands(role, identity(ctx, c), permissions)
 }
 
-// subject is the identity to which permissions are granted. flag and value are the flag that
-// specifies the identity for kubectl create clusterrolebinding, and its value.
+// subject is an identity to which permissions are granted, with the flag that specifies it for kubectl create
+// clusterrolebinding and the flag's value.
 type subject struct{ name, flag, value string }
 
 // identity returns the identity of the client, or a placeholder if the client cannot read it.
@@ -99,26 +82,26 @@ func identity(ctx context.Context, c client.Client) subject {
 	if err := c.Create(ctx, &review); err != nil || review.Status.UserInfo.Username == "" {
 		return subject{name: "this identity", flag: "--serviceaccount", value: "NAMESPACE:NAME"}
 	}
-	name := review.Status.UserInfo.Username
-	if account, isServiceAccount := strings.CutPrefix(name, "system:serviceaccount:"); isServiceAccount {
-		return subject{name: fmt.Sprintf("user %q", name), flag: "--serviceaccount", value: account}
+	user := review.Status.UserInfo.Username
+	if account, isServiceAccount := strings.CutPrefix(user, "system:serviceaccount:"); isServiceAccount {
+		return subject{name: fmt.Sprintf("user %q", user), flag: "--serviceaccount", value: account}
 	}
-	return subject{name: fmt.Sprintf("user %q", name), flag: "--user", value: name}
+	return subject{name: fmt.Sprintf("user %q", user), flag: "--user", value: user}
 }
 
-// commands returns the commands that grant all permissions, not only the missing ones, because they
-// replace an existing role. kubectl create clusterrole grants each verb on each resource, so each
-// resource requires a separate role.
-func commands(role string, who subject, permissions []Permission) []string {
-	var resources []string
+// commands returns the commands that grant all permissions, not only the missing ones, because they replace an
+// existing role. kubectl create clusterrole grants each verb on each resource, so each resource requires a separate
+// role.
+func commands(role string, who subject, permissions []string) string {
+	var resources, result []string
 	verbs := map[string][]string{}
 	for _, permission := range permissions {
-		if resource := permission.resource(); verbs[resource] == nil {
+		verb, resource, _ := strings.Cut(permission, " ")
+		if verbs[resource] == nil {
 			resources = append(resources, resource)
 		}
-		verbs[permission.resource()] = append(verbs[permission.resource()], permission.Verb)
+		verbs[resource] = append(verbs[resource], verb)
 	}
-	var result []string
 	for _, resource := range resources {
 		name := role
 		if _, subresource, found := strings.Cut(resource, "/"); found {
@@ -129,5 +112,5 @@ func commands(role string, who subject, permissions []Permission) []string {
 				name, strings.Join(verbs[resource], ","), resource),
 			shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s "+who.flag+"=%s", name, name, who.value))
 	}
-	return result
+	return strings.Join(result, "; ")
 }

@@ -53,8 +53,6 @@ type cluster struct {
 	kubeconfig, binary string
 	// created and started count namespaces and processes, to name them.
 	created, started int
-	// settling is the time for which initializers run before the measurement.
-	settling time.Duration
 }
 
 func startCluster(ctx context.Context, fsync bool) (*cluster, error) {

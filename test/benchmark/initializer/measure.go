@@ -23,9 +23,6 @@ const (
 const (
 	// warmUp is the number of namespaces that are initialized before the measurement.
 	warmUp = 5
-	// settling is the time for which initializers run before the measurement. pkg/initializer reads
-	// namespaces twice if they are created within a few seconds after its start.
-	settling = 7 * time.Second
 	// chainAtOnce is the length of the chain for namespaces that are created concurrently.
 	chainAtOnce = 3
 )
@@ -69,9 +66,6 @@ func measure(ctx context.Context, opts options) (result *outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !opts.Quick {
-		c.settling = settling
-	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	result.facts = append(result.facts, opts.DescribeServer(c.Version))
 	for round := range opts.rounds {
@@ -109,7 +103,6 @@ func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer
 		return err
 	}
 	defer func() { err = errors.Join(err, serving.stop()) }()
-	settled := time.After(c.settling)
 	o, err := c.observe(ctx)
 	if err != nil {
 		return err
@@ -117,11 +110,6 @@ func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer
 	defer o.stop()
 	if _, err := o.oneByOne(ctx, warmUp); err != nil {
 		return err
-	}
-	select {
-	case <-settled:
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 	return do(o, serving)
 }
