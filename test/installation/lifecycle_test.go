@@ -106,7 +106,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 				startFinalization(ctx)
 			}
 			chosen.install(ctx)
-			grantPermissions(ctx)
+			applyPrintedPermissions(ctx)
 			startManager(ctx)
 
 			By("checking that new namespaces get the pending list")
@@ -315,7 +315,7 @@ spec:
 `
 
 // grantPermissions applies what the plugin prints for a template, and optional objects that have permissions.
-func grantPermissions(ctx context.Context) {
+func applyPrintedPermissions(ctx context.Context) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "template.yaml")
 	Expect(os.WriteFile(file, []byte(copyingTemplate), 0o600)).To(Succeed())
