@@ -290,7 +290,7 @@ func expectNoRemainingObjects(ctx context.Context) {
 	}
 }
 
-// permissionsCommand deletes what grantPermissions has created.
+// permissionsCommand deletes what applyPrintedPermissions has created.
 var permissionsCommand = []string{
 	"delete", "clusterrolebindings,clusterroles,rolebindings,roles", "--all-namespaces", "--selector=" + selector,
 }
@@ -314,7 +314,7 @@ spec:
   - {name: source, sourceRef: {kind: Secret, namespace: default, name: source}}
 `
 
-// grantPermissions applies what the plugin prints for a template, and optional objects that have permissions.
+// applyPrintedPermissions applies what the plugin prints for a template, and optional objects that have permissions.
 func applyPrintedPermissions(ctx context.Context) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "template.yaml")
