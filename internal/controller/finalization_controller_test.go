@@ -224,6 +224,7 @@ func TestFinalizationReconcile(t *testing.T) {
 		"a type cannot be listed, and conditions cannot be written": {
 			server:     fakeServer{cached: terminating(), contentError: errOutage, statusError: errForbidden},
 			wantWrites: []string{failed},
+			wantEvents: []string{`Warning WriteRejected failed to update the status of namespace "x": ` + errForbidden.Error()},
 			wantError: `failed to delete the content of namespace "x": failed to list configmaps: ` + errOutage.Error() + "\n" +
 				`failed to update the status of namespace "x": ` + errForbidden.Error(),
 		},
@@ -306,6 +307,9 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"a webhook denies the removal with the code 409": {
 			server: fakeServer{cached: terminating(), finalizeErrors: []error{errInUse}}, wantWrites: []string{finalized},
+			wantEvents: []string{
+				`Warning WriteRejected failed to remove namespace finalizer "kubernetes" from namespace "x": ` + errInUse.Error(),
+			},
 			wantError: `failed to remove namespace finalizer "kubernetes" from namespace "x": ` + errInUse.Error(),
 		},
 		"a conflict, and the finalizer was removed": {

@@ -109,6 +109,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		},
 		"a webhook denies the status update with the code 409": {
 			server: fakeServer{cached: failed().Obj(), statusError: errInUse}, wantWrites: []string{failedPatch},
+			wantEvents: []string{"Warning WriteRejected failed to update the status ... " + errInUse.Error()},
 			wantError: `failed to update the status of namespace "x": ` + errInUse.Error(),
 		},
 		"the namespace was recreated": {
@@ -147,7 +148,9 @@ func TestNamespaceReconcile(t *testing.T) {
 		},
 		"failed, and a webhook denies the deletion with the code 409": {
 			server: fakeServer{cached: failed().Obj(), deleteError: errInUse}, wantWrites: []string{failedPatch, deletion + "8"},
-			wantEvents: []string{failedEvent + "will be deleted"},
+			wantEvents: []string{
+				failedEvent + "will be deleted", "Warning WriteRejected failed to delete namespace ... " + errInUse.Error(),
+			},
 			wantError:  `failed to delete namespace "x", whose initialization failed: ` + errInUse.Error(),
 		},
 		"failed, and another client has deleted the namespace": {

@@ -263,7 +263,7 @@ func TestMergeConfinedSubjects(t *testing.T) {
 			settings := v1alpha1.InitializerSettings{Confinement: confinement}
 			for k := range 16 {
 				settings.Subjects = append(settings.Subjects, v1alpha1.Subject{
-					Kind: v1alpha1.SubjectUser, Name: fmt.Sprintf("%d-%d-%s", i, k, strings.Repeat("x", 240)),
+					Kind: v1alpha1.SubjectServiceAccount, Namespace: "system", Name: fmt.Sprintf("%d-%d-%s", i, k, strings.Repeat("x", 240)),
 				})
 			}
 			configuration.Initializer(fmt.Sprintf("i%d.%s.corp.com", i, name), settings)

@@ -108,7 +108,7 @@ func TestCheck(t *testing.T) {
 			answers: answers{denied: map[string]bool{"patch": true}}, want: metav1.ConditionFalse,
 			message: []string{
 				`lacks permissions, for example: patch configmaps "config-0". To grant what is required, run: ` +
-					"kubectl nslifecycle template permissions team | kubectl apply -f -\n# Or apply these objects:\n---\n",
+					"kubectl nslifecycle template permissions team | kubectl apply -f -",
 			},
 			kinds: []string{"ClusterRole", "ClusterRoleBinding"},
 		},
@@ -155,7 +155,7 @@ func TestCheck(t *testing.T) {
 			result := newTestAuthorizer(&test.answers, clock, accounts...).Check(t.Context(), tmpl, false)
 			g.Expect(result.Status()).To(Equal(test.want))
 			message := result.Message("team")
-			summary, manifests, _ := strings.Cut(message, "\n---\n")
+			summary, manifests, _ := strings.Cut(message, "\n# Or apply these objects:\n---\n")
 			g.Expect(summary).NotTo(ContainSubstring("\n"))
 			for _, part := range test.message {
 				g.Expect(summary).To(ContainSubstring(part))
