@@ -43,8 +43,8 @@ func computeCallFailures(
 	}
 	failures = callFailures{}
 	for _, name := range failing {
-		since, isKnown := known[name]
-		if !isKnown {
+		since, ok := known[name]
+		if !ok {
 			since = now
 		}
 		failures[name] = since

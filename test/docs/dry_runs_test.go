@@ -61,15 +61,15 @@ func TestDryRuns(t *testing.T) {
 
 // sendsDryRun reports whether a declaration contains the value of the option, as a constant or in a URL.
 func sendsDryRun(declaration ast.Decl) bool {
-	isFound := false
+	found := false
 	ast.Inspect(declaration, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.Ident:
-			isFound = isFound || node.Name == "DryRunAll"
+			found = found || node.Name == "DryRunAll"
 		case *ast.BasicLit:
-			isFound = isFound || strings.Contains(node.Value, "dryRun=")
+			found = found || strings.Contains(node.Value, "dryRun=")
 		}
 		return true
 	})
-	return isFound
+	return found
 }

@@ -66,8 +66,8 @@ func (f *Finalizer) dryRunTargets(ctx context.Context, plan *Plan) (unsupported,
 	for i := range plan.Targets {
 		target := &plan.Targets[i]
 		groupVersion := target.resourceType.GroupVersion()
-		option, isKnown := options[groupVersion]
-		if !isKnown {
+		option, ok := options[groupVersion]
+		if !ok {
 			var err error
 			if option, err = f.DryRuns.Option(ctx, groupVersion); err != nil {
 				untested = append(untested, err.Error())

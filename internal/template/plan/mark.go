@@ -16,8 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// A removal requires two proofs, which different clients write: the record on the Namespace, and the mark of the object
-// itself. With one proof, whoever can forge it could make the operator delete any object.
+// A removal requires two records, which different clients write: the one on the Namespace, and the mark of the object
+// itself. With only one, a client that can forge it could make the operator delete any object.
 
 const (
 	keptNotCreated = "the operator has not created it"
@@ -48,7 +48,7 @@ func CheckMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMe
 
 // CheckMetadataMark returns why a label or annotation is kept that the Namespace records; empty if the managedFields
 // prove that the operator has set it for the template. The policy inject sets values that have no field manager: for
-// them, the proof is the list of templates that the Namespace has had since its creation, which no client can change.
+// them, the evidence is the list of templates that the Namespace has had since its creation, which no client can change.
 func CheckMetadataMark(
 	tmpl *v1alpha1.NamespaceTemplate, recorded template.ObjectState, live *corev1.Namespace,
 ) string {
