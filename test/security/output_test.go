@@ -329,6 +329,7 @@ func makeHostileTemplate(name, account string) *v1alpha1.NamespaceTemplate {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"a": hostileText}},
 		Spec: v1alpha1.NamespaceTemplateSpec{
 			ServiceAccountName: account,
+			Initialization:     v1alpha1.TemplateInitialization{WaitPolicy: v1alpha1.WaitForApplied}, // The role does not exist.
 			Parameters: []v1alpha1.TemplateParameter{
 				{Name: "name", Description: hostileText, Default: new(hostileNames[0])},
 				{Name: "size", Enum: []string{"PWN\u202e", "s"}, Default: new("s")},
