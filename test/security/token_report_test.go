@@ -280,7 +280,7 @@ func (r *report) format() string {
 	byPart := map[string][]result{}
 	for found, holders := range r.results {
 		if found.purpose >= 0 {
-			part := r.partOf(holders)
+			part := r.partOf(found, holders)
 			byPart[part] = append(byPart[part], found)
 		}
 	}
@@ -343,7 +343,7 @@ var parts = []struct {
 const mainAccount, admissionAccount, finalizationAccount = "nslifecycle-controller-manager", "nslifecycle-admission", "nslifecycle-finalization"
 
 // partOf returns the fewest parts that explain why exactly these ServiceAccounts have a permission.
-func (r *report) partOf(holders []holder) string {
+func (r *report) partOf(found result, holders []holder) string {
 	GinkgoHelper()
 	wanted := sets.New(holders...)
 	for count := 1; count <= 3; count++ {
@@ -351,7 +351,7 @@ func (r *report) partOf(holders []holder) string {
 			return strings.Join(names, ", ")
 		}
 	}
-	Fail(fmt.Sprintf("no parts of the operator use these ServiceAccounts: %v", holders))
+	Fail(fmt.Sprintf("no parts of the operator use these ServiceAccounts for %+v: %v", found, holders))
 	return ""
 }
 

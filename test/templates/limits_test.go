@@ -325,7 +325,6 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 	It("fails the initialization by default, and does not start again after a restart of the operator", func(ctx context.Context) {
 		const timeout = 20 * time.Second
 		template, namespace := start(ctx, v1alpha1.Deadline{TimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
-		Expect(template.Spec.Initialization.FailurePolicy).To(Equal(v1alpha1.FailurePolicyFail))
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		expectTurn(ctx, namespace)
 		recorded := cluster.GetNamespace(Default, ctx, namespace.Name).Annotations[turnStart]

@@ -25,23 +25,23 @@ const (
 )
 
 // CheckMark returns why an object is kept that the Namespace records with a UID; empty if its metadata prove that the
-// operator has written it for the template.
+// operator has written it for the template. The managedFields, or the label with the annotation, suffice: users of the
+// namespace can remove some of these and fill the object, so that the operator can restore it only by replacing it.
 func CheckMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMeta) string {
 	manager := template.FieldManager(tmpl)
 	isApplied := slices.ContainsFunc(live.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
 	})
+	isLabeled := live.Labels[v1alpha1.LabelManagedByTemplate] == tmpl &&
+		live.Annotations[v1alpha1.AnnotationNamespaceUID] == string(namespace)
 	switch {
 	case recorded == "":
 		return keptNotCreated
 	case live.UID != recorded:
 		return keptRecreated
-	case live.Labels[v1alpha1.LabelManagedByTemplate] != tmpl:
-		return fmt.Sprintf("it lacks label %s=%s", v1alpha1.LabelManagedByTemplate, tmpl)
-	case live.Annotations[v1alpha1.AnnotationNamespaceUID] != string(namespace):
-		return fmt.Sprintf("it lacks annotation %s with the UID of the namespace", v1alpha1.AnnotationNamespaceUID)
-	case !isApplied:
-		return fmt.Sprintf("its managedFields do not contain %q", manager)
+	case !isApplied && !isLabeled:
+		return fmt.Sprintf("it has neither field manager %q nor label %s=%s with annotation %s",
+			manager, v1alpha1.LabelManagedByTemplate, tmpl, v1alpha1.AnnotationNamespaceUID)
 	}
 	return ""
 }

@@ -24,23 +24,47 @@ func appliedBy(manager string, operation metav1.ManagedFieldsOperationType, fiel
 func TestCheckMark(t *testing.T) {
 	const namespace, uid = types.UID("namespace"), types.UID("object")
 	apply := metav1.ManagedFieldsOperationApply
+	const unmarked = `it has neither field manager "nslifecycle-template:team" nor label ` +
+		"nslifecycle.dev/managed-by-template=team with annotation nslifecycle.dev/namespace-uid"
+	unlabeled := func(m *metav1.ObjectMeta) { m.Labels = nil }
 	tests := map[string]struct {
 		recorded types.UID
 		change   func(live *metav1.ObjectMeta)
 		want     string
 	}{
-		"marked":              {recorded: uid},
-		"not recorded":        {want: keptNotCreated},
-		"another object":      {recorded: "other", want: keptRecreated},
-		"without label":       {recorded: uid, change: func(m *metav1.ObjectMeta) { m.Labels = nil }, want: "it lacks label nslifecycle.dev/managed-by-template=team"},
-		"of another template": {recorded: uid, change: func(m *metav1.ObjectMeta) { m.Labels[v1alpha1.LabelManagedByTemplate] = "other" }, want: "it lacks label nslifecycle.dev/managed-by-template=team"},
-		"without annotation":  {recorded: uid, change: func(m *metav1.ObjectMeta) { m.Annotations = nil }, want: "it lacks annotation nslifecycle.dev/namespace-uid with the UID of the namespace"},
-		"of another namespace": {recorded: uid, change: func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.AnnotationNamespaceUID] = "other" },
-			want: "it lacks annotation nslifecycle.dev/namespace-uid with the UID of the namespace"},
-		"not applied":                 {recorded: uid, change: func(m *metav1.ObjectMeta) { m.ManagedFields = nil }, want: `its managedFields do not contain "nslifecycle-template:team"`},
-		"applied by another template": {recorded: uid, change: func(m *metav1.ObjectMeta) { m.ManagedFields[0].Manager += "s" }, want: `its managedFields do not contain "nslifecycle-template:team"`},
-		"updated":                     {recorded: uid, change: func(m *metav1.ObjectMeta) { m.ManagedFields[0].Operation = "Update" }, want: `its managedFields do not contain "nslifecycle-template:team"`},
-		"applied to its status":       {recorded: uid, change: func(m *metav1.ObjectMeta) { m.ManagedFields[0].Subresource = "status" }, want: `its managedFields do not contain "nslifecycle-template:team"`},
+		"marked":             {recorded: uid},
+		"not recorded":       {want: keptNotCreated},
+		"another object":     {recorded: "other", want: keptRecreated},
+		"without label":      {recorded: uid, change: unlabeled},
+		"without annotation": {recorded: uid, change: func(m *metav1.ObjectMeta) { m.Annotations = nil }},
+		"without managers":   {recorded: uid, change: func(m *metav1.ObjectMeta) { m.ManagedFields = nil }},
+		"without any": {recorded: uid, want: unmarked, change: func(m *metav1.ObjectMeta) {
+			*m = metav1.ObjectMeta{UID: m.UID}
+		}},
+		"without label and managers": {recorded: uid, want: unmarked, change: func(m *metav1.ObjectMeta) {
+			m.Labels, m.ManagedFields = nil, nil
+		}},
+		"without annotation and managers": {recorded: uid, want: unmarked, change: func(m *metav1.ObjectMeta) {
+			m.Annotations, m.ManagedFields = nil, nil
+		}},
+		"with the label of another template": {recorded: uid, want: unmarked, change: func(m *metav1.ObjectMeta) {
+			m.Labels[v1alpha1.LabelManagedByTemplate], m.ManagedFields = "other", nil
+		}},
+		"of another namespace": {recorded: uid, want: unmarked, change: func(m *metav1.ObjectMeta) {
+			m.Annotations[v1alpha1.AnnotationNamespaceUID], m.ManagedFields = "other", nil
+		}},
+		"applied by another template": {recorded: uid, want: unmarked, change: func(m *metav1.ObjectMeta) {
+			unlabeled(m)
+			m.ManagedFields[0].Manager += "s"
+		}},
+		"updated": {recorded: uid, want: unmarked, change: func(m *metav1.ObjectMeta) {
+			unlabeled(m)
+			m.ManagedFields[0].Operation = "Update"
+		}},
+		"applied to its status": {recorded: uid, want: unmarked, change: func(m *metav1.ObjectMeta) {
+			unlabeled(m)
+			m.ManagedFields[0].Subresource = "status"
+		}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
