@@ -260,7 +260,7 @@ func observe(metadata *metav1.ObjectMeta) *plan.Observed {
 		Template:      metadata.Labels[v1alpha1.LabelManagedByTemplate],
 		NamespaceUID:  types.UID(metadata.Annotations[v1alpha1.AnnotationNamespaceUID]),
 		IsTerminating: metadata.DeletionTimestamp != nil, IsCrowded: plan.IsCrowded(metadata.ManagedFields),
-		IsShared: plan.HasSharedFields(metadata.ManagedFields),
+		IsShared: plan.HasSharedFields(metadata.ManagedFields, metadata.Labels[v1alpha1.LabelManagedByTemplate]),
 	}
 	if len(observed.NamespaceUID) > maxUID {
 		observed.NamespaceUID = "" // It is not the UID of a Namespace.

@@ -19,15 +19,17 @@ import (
 // Therefore, the operator first removes the claims of other managers to what a template drops.
 
 // HasSharedFields reports whether another client also claims fields that a template has set. It ignores the status, and
-// objects with too many field managers, whose claims are removed anyway.
-func HasSharedFields(entries []metav1.ManagedFieldsEntry) bool {
-	if IsCrowded(entries) || !slices.ContainsFunc(entries, isTemplateClaim) ||
-		!slices.ContainsFunc(entries, isOtherClaim) {
+// objects with too many field managers, whose claims are removed anyway. Every client can use the field manager of
+// another template.
+func HasSharedFields(entries []metav1.ManagedFieldsEntry, templateName string) bool {
+	own := claimsOf(templateName)
+	isOther := isOtherThan(own)
+	if IsCrowded(entries) || !slices.ContainsFunc(entries, own) || !slices.ContainsFunc(entries, isOther) {
 		return false
 	}
-	claimed := claims(entries, isTemplateClaim)
+	claimed := claims(entries, own)
 	return slices.ContainsFunc(entries, func(entry metav1.ManagedFieldsEntry) bool {
-		return isOtherClaim(entry) && !fieldsIn(entry).Intersection(claimed).Empty()
+		return isOther(entry) && !fieldsIn(entry).Intersection(claimed).Empty()
 	})
 }
 
@@ -37,14 +39,16 @@ func HasSharedFields(entries []metav1.ManagedFieldsEntry) bool {
 func Disown(
 	entries, applied []metav1.ManagedFieldsEntry, templateName string, isNew bool,
 ) ([]metav1.ManagedFieldsEntry, error) {
-	own := func(entry metav1.ManagedFieldsEntry) bool {
-		return isTemplateClaim(entry) && (isNew || entry.Manager == template.FieldManager(templateName))
+	own := claimsOf(templateName)
+	if isNew {
+		own = isTemplateClaim
 	}
+	isOther := isOtherThan(own)
 	dropped := droppedFields(claims(entries, own), claimOf(applied, template.FieldManager(templateName)))
 	var disowned []metav1.ManagedFieldsEntry
 	hasChanged := false
 	for _, entry := range entries {
-		if !isOtherClaim(entry) {
+		if !isOther(entry) {
 			disowned = append(disowned, entry)
 			continue
 		}
@@ -98,8 +102,15 @@ func isTemplateClaim(entry metav1.ManagedFieldsEntry) bool {
 		entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-func isOtherClaim(entry metav1.ManagedFieldsEntry) bool {
-	return entry.Subresource == "" && !isTemplateClaim(entry)
+// claimsOf returns a function that selects the entries of a template.
+func claimsOf(templateName string) func(metav1.ManagedFieldsEntry) bool {
+	manager := template.FieldManager(templateName)
+	return func(entry metav1.ManagedFieldsEntry) bool { return isTemplateClaim(entry) && entry.Manager == manager }
+}
+
+// isOtherThan returns a function that selects the other entries, except those of the status.
+func isOtherThan(own func(metav1.ManagedFieldsEntry) bool) func(metav1.ManagedFieldsEntry) bool {
+	return func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "" && !own(entry) }
 }
 
 // claimOf returns the fields that a field manager has applied.

@@ -64,12 +64,20 @@ func TestDisown(t *testing.T) {
 			entries: entries(claim("user", both), claim(other, both)), applied: pods, isNew: true, isShared: true,
 			want: entries(claim("user", pods), claim(other, both)),
 		},
+		"a dropped field that another client claims as another template": {
+			entries: entries(claim(other, both), claim(team, both)), applied: pods, isShared: true,
+			want: entries(claim(other, pods), claim(team, both)),
+		},
 		"fields that cannot be decoded": {entries: entries(claim("user", "{"), claim(team, both)), applied: pods},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(HasSharedFields(test.entries)).To(Equal(test.isShared))
+			labeled := "team"
+			if test.isNew {
+				labeled = "other"
+			}
+			g.Expect(HasSharedFields(test.entries, labeled)).To(Equal(test.isShared))
 			disowned, err := Disown(test.entries, []metav1.ManagedFieldsEntry{claim(team, test.applied)}, "team", test.isNew)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(disowned).To(Equal(test.want))
