@@ -60,9 +60,12 @@ func (p *Pass) Compared(object *Object, fields []string) {
 // ReportDifference adds a problem if an object differs from the template although it was applied. It delays no
 // Namespace, and the object is not applied again: the result would be the same.
 func (p *Pass) ReportDifference(selected *Selected, object *Object) {
-	known, ok := p.Memory.Differences[object.Key()]
-	if !ok || object.Recorded == nil || !object.Recorded.IsDifferent {
+	if object.Recorded == nil || !object.Recorded.IsDifferent {
 		return
+	}
+	known, ok := p.Memory.Differences[object.Key()]
+	if !ok { // An earlier process has compared an object that dry runs could change.
+		known = difference{fields: []string{"unknown fields"}, at: p.Now}
 	}
 	fields := strings.Join(known.fields[:min(len(known.fields), maxDifferences)], ", ")
 	if more := len(known.fields) - maxDifferences; more > 0 {
