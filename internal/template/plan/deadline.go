@@ -21,6 +21,9 @@ const (
 	maxEffectiveRetry = 5 * time.Second
 	// UnconfirmedRetry is the time until the next pass if the cache is stale.
 	UnconfirmedRetry = time.Second
+	// unconfirmedTimeout is how long concurrent changes can prevent the write or the deletion of an object until this is
+	// a problem of the Namespace, for which a rollout does not wait.
+	unconfirmedTimeout = 30 * time.Second
 )
 
 // MustAwait reports whether a Namespace waits until the objects of a template are effective.

@@ -31,6 +31,8 @@ type Memory struct {
 	Failures failures
 	// Differences has the objects that differ from their templates although they were applied.
 	Differences map[template.ObjectKey]difference
+	// Unconfirmed has since when each attempt to write or delete an object has met a concurrent change.
+	Unconfirmed map[template.ObjectKey]time.Time
 	Late        lateSelection
 }
 

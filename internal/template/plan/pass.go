@@ -48,9 +48,11 @@ type Pass struct {
 	count int
 	// absent is what the Namespace no longer contains although no template has changed.
 	absent Absences
-	// failures has since when the Namespace has the failures of this pass.
-	failures failures
-	result   Result
+	// failures has since when the Namespace has the failures of this pass, and unconfirmed since when concurrent changes
+	// have prevented the writes and deletions that they also prevent in this pass.
+	failures    failures
+	unconfirmed map[template.ObjectKey]time.Time
+	result      Result
 }
 
 // Selected is a template that is applied to the Namespace.
@@ -187,11 +189,33 @@ func (p *Pass) claim(selected *Selected, object *Object) {
 // Unconfirmed makes another pass repeat the decision about an object, because the cache is stale. A new Namespace waits
 // for it.
 func (p *Pass) Unconfirmed(selected *Selected, object *Object) {
-	p.Retry(UnconfirmedRetry)
-	if p.IsInitializing {
+	lasting := p.retryUnconfirmed(object.Key())
+	switch {
+	case p.IsInitializing:
 		selected.Outcome.Waiting = append(selected.Outcome.Waiting,
 			template.ToProblem(selected.Template.Name, object.Name, object.Err))
+	case lasting != nil:
+		selected.AddProblem(object.Name, lasting)
 	}
+}
+
+// retryUnconfirmed makes another pass repeat a write or deletion. It returns a problem if other clients have prevented
+// it for long: users of a Namespace who change it all the time must neither hide that nor stop a rollout.
+func (p *Pass) retryUnconfirmed(key template.ObjectKey) error {
+	p.Retry(UnconfirmedRetry)
+	since, ok := p.Memory.Unconfirmed[key]
+	if !ok {
+		since = p.Now
+	}
+	if p.unconfirmed == nil {
+		p.unconfirmed = map[template.ObjectKey]time.Time{}
+	}
+	p.unconfirmed[key] = since
+	if p.Now.Sub(since) < unconfirmedTimeout {
+		return nil
+	}
+	return template.Problemf(v1alpha1.ReasonConflict, "other clients change %s %q, or the namespace, in each attempt to "+
+		"apply or delete it", key.Kind.Kind, key.Name)
 }
 
 // AddProblem adds why the Namespace does not contain an object; all of them if it is empty.
@@ -240,7 +264,7 @@ func (p *Pass) Conclude(
 	if p.IsInitializing {
 		p.awaitSelection(templates)
 	}
-	p.Memory.Absences, p.Memory.Failures = p.absent, p.failures
+	p.Memory.Absences, p.Memory.Failures, p.Memory.Unconfirmed = p.absent, p.failures, p.unconfirmed
 	result.Late = p.Memory.Late.Update(p.Namespace, lateTemplates(templates, p.Namespace, result.State), start)
 	if p.IsFull {
 		p.Memory.FullPass = p.Now.Add(fullPass)

@@ -309,7 +309,9 @@ func TestUnconfirmed(t *testing.T) {
 		g, p := NewWithT(t), newPass(nil)
 		p.IsInitializing = isInitializing
 		selected := p.Add(&v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-		p.Unconfirmed(selected, &Object{Name: "one", Err: ErrUnconfirmed})
+		object := wantConfigMap("one", "")
+		object.Err = ErrUnconfirmed
+		p.Unconfirmed(selected, object)
 		result := p.Conclude(nil, nil, time.Hour, p.Now)
 		g.Expect(result.Blocking() != nil).To(Equal(isInitializing))
 		g.Expect(result.HasFailed()).To(BeFalse())

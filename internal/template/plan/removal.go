@@ -142,7 +142,9 @@ func (p *Pass) schedule(removal *Removal, objects []template.ObjectState) {
 func (p *Pass) Removed(removal *Removal, object template.ObjectState, kept string, err error) {
 	switch {
 	case errors.Is(err, ErrUnconfirmed):
-		p.Retry(UnconfirmedRetry)
+		if lasting := p.retryUnconfirmed(object.Key()); lasting != nil {
+			removal.problems = append(removal.problems, template.ToProblem(removal.Template.Name, "", lasting))
+		}
 	case err != nil:
 		removal.problems = append(removal.problems, template.ToProblem(removal.Template.Name, "",
 			fmt.Errorf("failed to delete %s %q: %w", object.Kind.Kind, object.Name, err)))
