@@ -114,6 +114,13 @@ c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle
 c.type.endsWith('/Initialized') && c.?reason.orValue('') in ['TimedOut', 'Deregistered']
 {{- end}}
 
+{{/* Whether a condition c of a Namespace belongs to an initializer and must not change in this update: all while the
+     Namespace is initializing, and later those that report that it was skipped. */}}
+{{define "isInitializerCondition" -}}
+c.type.endsWith('/Initialized') && (oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
+  c.?reason.orValue('') in ['TimedOut', 'Deregistered'])
+{{- end}}
+
 {{/* Whether a Namespace is initialized or terminating before an update. */}}
 {{define "wasInitialized" -}}
 (!oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||

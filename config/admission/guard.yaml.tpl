@@ -2,7 +2,7 @@
 {{.object}}.?status.?conditions.orValue([])
 .filter(c, ({{include "isOwnCondition"}}) &&
   (oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() || c.type.startsWith('nslifecycle.dev/')) ||
-  {{include "isSkipCondition"}})
+  {{include "isInitializerCondition"}})
 {{- end -}}
 {{define "userBytes" -}}
 (({{.object}}.metadata.?annotations.orValue({}).filter(k, !(k in [{{.progressAnnotations}},
@@ -289,6 +289,17 @@ spec:
         object.metadata.?annotations[?k] == oldObject.metadata.?annotations[?k])
     reason: Invalid
     message: "the labels and annotations of a namespace cannot be changed through /finalize"
+  # In a terminating namespace, complete restores what templates lock if a client omits it, but not other values.
+  - expression: >-
+      request.?subResource.orValue('') != 'finalize' ||
+      [oldObject.metadata.?annotations[?'nslifecycle.dev/applied-templates'].orValue('')].all(r,
+        {{include "lockedKeys" "record" "r" "pattern" .lockedLabelsPattern}}.all(k,
+          !object.metadata.?labels[?k].hasValue() || object.metadata.?labels[?k] == oldObject.metadata.?labels[?k]) &&
+        {{include "lockedKeys" "record" "r" "pattern" .lockedAnnotationsPattern}}.all(k,
+          !object.metadata.?annotations[?k].hasValue() || object.metadata.?annotations[?k] == oldObject.metadata.?annotations[?k])) ||
+      {{include "mayProvision" "namespace" "variables.name"}}
+    reason: Forbidden
+    message: "the labels and annotations that a template locks cannot be changed through /finalize"
   # These conditions report which initializers were skipped, and that a namespace will be deleted.
   - expression: >-
       variables.isCreate || variables.ownConditions == variables.oldOwnConditions ||

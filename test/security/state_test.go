@@ -456,6 +456,18 @@ func manyFields() string {
 	return strings.Join(fields, ",")
 }
 
+var _ = Describe("The condition of an initializer", func() {
+	It("cannot be written by other users while the namespace is initializing", func(ctx context.Context) {
+		namespace := cluster.CreateInitializing(ctx, "condition")
+		name := namespace.Annotations[v1alpha1.AnnotationInitializers] + v1alpha1.ConditionInitializedSuffix
+		forged := client.RawPatch(types.StrategicMergePatchType, mustEncode(map[string]any{"status": map[string]any{
+			"conditions": []map[string]string{{"type": name, "status": "True", "reason": v1alpha1.ReasonInitialized}},
+		}}))
+		Expect(cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), forged)).To(BeForbiddenBy("guard", "conditions"))
+		Expect(cluster.Initializer.Status().Patch(ctx, namespace.DeepCopy(), forged)).To(Succeed())
+	}, SpecTimeout(specTimeout))
+})
+
 var _ = Describe("A result that is not a valid metav1.Status", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.Register(ctx, "result", "result.test.example.com")

@@ -255,6 +255,10 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		}, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		expectRestored(finalized)
+		By("another value through /finalize, by a user who may not change it")
+		finalized.Labels[podSecurity] = "privileged"
+		_, err = cluster.Ordinary.Clientset().CoreV1().Namespaces().Finalize(ctx, finalized, metav1.UpdateOptions{})
+		Expect(err).To(MatchError(ContainSubstring("cannot be changed through /finalize")))
 	})
 
 	It("can be removed by administrators with an empty value, and are restored as long as the template selects the namespace", func(ctx context.Context) {
