@@ -162,10 +162,10 @@ object.?status.?conditions != oldObject.?status.?conditions &&
 [oldObject.metadata.?annotations[?'nslifecycle.dev/applied-templates'].orValue('')].exists(r,
   object.metadata.?labels != oldObject.metadata.?labels &&
   {{include "lockedKeys" "record" "r" "pattern" .lockedLabelsPattern}}.exists(k,
-    oldObject.metadata.?labels[?k].orValue('') != '' && !object.metadata.?labels[?k].hasValue()) ||
+    oldObject.metadata.?labels[?k].hasValue() && !object.metadata.?labels[?k].hasValue()) ||
   object.metadata.?annotations != oldObject.metadata.?annotations &&
   {{include "lockedKeys" "record" "r" "pattern" .lockedAnnotationsPattern}}.exists(k,
-    oldObject.metadata.?annotations[?k].orValue('') != '' && !object.metadata.?annotations[?k].hasValue()))
+    oldObject.metadata.?annotations[?k].hasValue() && !object.metadata.?annotations[?k].hasValue()))
 {{- end}}
 
 {{/* The variables of expiredRule. */}}

@@ -106,14 +106,14 @@ spec:
          variables.isPending && !variables.completes)) +
       (!variables.omitsLocked ? [] :
        {{include "lockedKeys" "record" "variables.record" "pattern" .lockedAnnotationsPattern}}
-       .filter(k, variables.before[?k].orValue('') != '' && !(k in variables.annotations)))
+       .filter(k, k in variables.before && !(k in variables.annotations)))
   - name: leftOutLabels
     expression: >-
       (variables.isPending && !variables.completes && 'nslifecycle.dev/initializing' in variables.oldLabels &&
        !('nslifecycle.dev/initializing' in variables.labels) ? ['nslifecycle.dev/initializing'] : []) +
       (!variables.omitsLocked ? [] :
        {{include "lockedKeys" "record" "variables.record" "pattern" .lockedLabelsPattern}}
-       .filter(k, variables.oldLabels[?k].orValue('') != '' && !(k in variables.labels)))
+       .filter(k, k in variables.oldLabels && !(k in variables.labels)))
   # Empty annotations are removed, so that a client can repeat the write that completed the
   # initialization. The guard policy rejects a removal by users without the verb.
   - name: emptied

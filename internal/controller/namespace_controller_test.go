@@ -110,7 +110,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		"a webhook denies the status update with the code 409": {
 			server: fakeServer{cached: failed().Obj(), statusError: errInUse}, wantWrites: []string{failedPatch},
 			wantEvents: []string{"Warning WriteRejected failed to update the status ... " + errInUse.Error()},
-			wantError: `failed to update the status of namespace "x": ` + errInUse.Error(),
+			wantError:  `failed to update the status of namespace "x": ` + errInUse.Error(),
 		},
 		"the namespace was recreated": {
 			server: fakeServer{cached: failed().Obj(), statusError: errRecreated}, want: conflictRetry,
@@ -151,7 +151,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantEvents: []string{
 				failedEvent + "will be deleted", "Warning WriteRejected failed to delete namespace ... " + errInUse.Error(),
 			},
-			wantError:  `failed to delete namespace "x", whose initialization failed: ` + errInUse.Error(),
+			wantError: `failed to delete namespace "x", whose initialization failed: ` + errInUse.Error(),
 		},
 		"failed, and another client has deleted the namespace": {
 			server: fakeServer{cached: failed().Obj(), deleteError: errNotFound}, wantWrites: []string{failedPatch, deletion + "8"},

@@ -64,12 +64,21 @@ func completeTurn(before, after *corev1.Namespace, isPending bool) {
 // restoreLocked restores labels and annotations that an update omits although a template locks them.
 func restoreLocked(before, after *corev1.Namespace) {
 	labels, annotations := initialization.LockedKeys(before)
-	restore(before, after, annotations)
 	for _, key := range labels {
-		if _, ok := after.Labels[key]; !ok && before.Labels[key] != "" {
-			setLabel(after, key, before.Labels[key])
+		if value, ok := before.Labels[key]; ok && !has(after.Labels, key) {
+			setLabel(after, key, value)
 		}
 	}
+	for _, key := range annotations {
+		if value, ok := before.Annotations[key]; ok && !has(after.Annotations, key) {
+			setAnnotation(after, key, value)
+		}
+	}
+}
+
+func has(values map[string]string, key string) bool {
+	_, ok := values[key]
+	return ok
 }
 
 // restoreRecords restores the records of the operator in an update by a user who may not initialize the Namespace.

@@ -23,10 +23,10 @@ const omitsLocked = `!request.?options.?fieldManager.orValue('').startsWith('nsl
 [oldObject.metadata.?annotations[?'nslifecycle.dev/applied-templates'].orValue('')].exists(r,
   object.metadata.?labels != oldObject.metadata.?labels &&
   r.findAll('"lockedLabels":"[^"]+').map(s, s.split('":"')[1]).join(',').split(',').exists(k,
-    oldObject.metadata.?labels[?k].orValue('') != '' && !object.metadata.?labels[?k].hasValue()) ||
+    oldObject.metadata.?labels[?k].hasValue() && !object.metadata.?labels[?k].hasValue()) ||
   object.metadata.?annotations != oldObject.metadata.?annotations &&
   r.findAll('"lockedAnnotations":"[^"]+').map(s, s.split('":"')[1]).join(',').split(',').exists(k,
-    oldObject.metadata.?annotations[?k].orValue('') != '' && !object.metadata.?annotations[?k].hasValue()))`
+    oldObject.metadata.?annotations[?k].hasValue() && !object.metadata.?annotations[?k].hasValue()))`
 
 // hasReservedKeys is true for a Namespace with keys that inject removes.
 const hasReservedKeys = `object.metadata.?labels.orValue({}).exists(k, k.startsWith('nslifecycle.dev/') &&

@@ -396,7 +396,8 @@ func celBudgets() {
 		publishLater()
 		publishSet(ctx, func(set *internalv1alpha1.NamespaceInitializerSet) {
 			set.Initializers, set.Templates = []internalv1alpha1.EffectiveInitializer{
-				{Name: v1alpha1.TemplatesInitializer}, {Name: initializer},
+				{Name: v1alpha1.TemplatesInitializer, InitializerSettings: v1alpha1.DefaultInitializerSettings()},
+				{Name: initializer, InitializerSettings: v1alpha1.DefaultInitializerSettings()},
 			}, nil
 			for i := range internalv1alpha1.MaxInitializers - 2 {
 				set.Initializers = append(set.Initializers, internalv1alpha1.EffectiveInitializer{

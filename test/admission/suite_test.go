@@ -104,7 +104,7 @@ func publishSet(ctx context.Context, change func(*internalv1alpha1.NamespaceInit
 	err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(set), set)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	set.Initializers = []internalv1alpha1.EffectiveInitializer{
-		{Name: v1alpha1.TemplatesInitializer},
+		{Name: v1alpha1.TemplatesInitializer, InitializerSettings: v1alpha1.DefaultInitializerSettings()},
 		{Name: initializer, InitializerSettings: v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{
 			MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: plain, Operator: metav1.LabelSelectorOpDoesNotExist}},
 		}}},

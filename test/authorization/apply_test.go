@@ -95,7 +95,7 @@ func readShop(name string) string {
 	GinkgoHelper()
 	shop, err := os.ReadFile(filepath.Join(controlplane.Root(), "hack", "demo", "manifests", "shop.yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	return strings.ReplaceAll(string(shop), "shop", name)
+	return strings.ReplaceAll(string(shop), "demo-shop", name)
 }
 
 // applyAll applies the namespace and its content under several names, some of them concurrently. It returns how often

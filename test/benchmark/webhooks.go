@@ -170,7 +170,9 @@ func (s *server) setInjected(ctx context.Context, content injected) error {
 	set.Initializers, set.Templates = nil, content.templates
 	for _, name := range content.initializers {
 		set.Initializers = append(set.Initializers,
-			internalv1alpha1.EffectiveInitializer{Name: name, Configuration: configurationName})
+			internalv1alpha1.EffectiveInitializer{
+				Name: name, Configuration: configurationName, InitializerSettings: v1alpha1.DefaultInitializerSettings(),
+			})
 	}
 	if err := objects.Update(ctx, set); err != nil {
 		return fmt.Errorf("failed to change NamespaceInitializerSet %q: %w", internalv1alpha1.EffectiveSetName, err)

@@ -335,7 +335,9 @@ var _ = Describe("An installation with a manager", Ordered, ContinueOnFailure, f
 func expectHeavyRejected(ctx context.Context) {
 	GinkgoHelper()
 	set := &internalv1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.EffectiveSetName}}
-	set.Initializers = []internalv1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}}
+	set.Initializers = []internalv1alpha1.EffectiveInitializer{{
+		Name: "a.test.example.com", InitializerSettings: v1alpha1.DefaultInitializerSettings(),
+	}}
 	createResource(ctx, set)
 	Eventually(func(g Gomega) {
 		probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()

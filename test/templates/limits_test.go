@@ -356,8 +356,7 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 	It("has no default: only failures have one", func(ctx context.Context) {
 		template, namespace := start(ctx, v1alpha1.Deadline{})
 		Expect(template.Spec.Initialization).To(Equal(v1alpha1.TemplateInitialization{
-			WaitPolicy: v1alpha1.WaitForEffective, Deadline: v1alpha1.Deadline{FailurePolicy: v1alpha1.FailurePolicyFail},
-			FailureTimeoutSeconds: 1800,
+			WaitPolicy: v1alpha1.WaitForEffective, FailureTimeoutSeconds: 1800,
 		}))
 		expectWaiting(ctx, namespace, "QuotaNotCounted")
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(HaveKey(turnStart))

@@ -261,7 +261,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		Expect(err).To(MatchError(ContainSubstring("cannot be changed through /finalize")))
 	})
 
-	It("can be removed by administrators with an empty value, and are restored as long as the template selects the namespace", func(ctx context.Context) {
+	It("can be removed by administrators as the template, and are restored as long as it selects the namespace", func(ctx context.Context) {
 		_, namespace := createSelecting(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
 			Labels: labelsOf("zone", "a"), Lock: v1alpha1.LockAll,
 		}), func(spec *v1alpha1.NamespaceTemplateSpec) {
@@ -269,8 +269,8 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		})
 		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"zone":""}}}`)
 		expectLabel(ctx, namespace, "zone", "a")
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":""}}}`)
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":null}}}`)
+		Expect(cluster.Admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(`{"metadata":{"labels":{"kind":null}}}`),
+			client.FieldOwner("nslifecycle-template:administrator"))).To(Succeed())
 		expectLabel(ctx, namespace, "zone", "")
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).NotTo(HaveKey("kind"))
 	})

@@ -49,7 +49,7 @@ const (
 	// Failure is the result of a failed initialization.
 	Failure = `{"status":"Failure","message":"<{no}>","details":{"name":"x"}}`
 	record  = `{"templates":"<record>"}`
-	locking = `{"a":{"lockedLabels":"absent,color"},"b":{"lockedLabels":"size","lockedAnnotations":"note"}}`
+	locking = `{"a":{"lockedLabels":"absent,color"},"b":{"lockedLabels":"size,blank","lockedAnnotations":"note,empty"}}`
 	// warning is the record that users were warned that a namespace expires.
 	warning = "2026-03-01T11:00:00Z 2026-03-01T12:00:00Z"
 	// forgedTurn would make the initializer "all" time out.
@@ -107,7 +107,7 @@ func Reachable() map[string]Namespace {
 		},
 		StartCompleted: {Request: start(StartCompleted, nil, nil), Change: complete},
 		StartLocked: {
-			Request: start(StartLocked, pairs{"other": "x", "size": "s"}, pairs{"empty": ""}),
+			Request: start(StartLocked, pairs{"other": "x", "size": "s", "blank": ""}, pairs{"empty": ""}),
 			Change:  annotate(v1alpha1.AnnotationAppliedTemplates, locking), IsRecord: true,
 		},
 		StartTurn: {Request: start(StartTurn, pairs{limited: ""}, nil)},
@@ -124,7 +124,7 @@ func Starts() map[string]*corev1.Namespace {
 			state(Ordinary, "all not-a templates no-team not-shop named", selectedTemplates(chosen),
 				parameters("size", "small", "region", "eu"),
 				pairs{v1alpha1.AnnotationAppliedTemplates: record, v1alpha1.AnnotationExpiryWarnedAt: warning})),
-		StartLocked: start(StartLocked, initializing(pairs{"other": "x", "size": "s"}), state(Ordinary, usual,
+		StartLocked: start(StartLocked, initializing(pairs{"other": "x", "size": "s", "blank": ""}), state(Ordinary, usual,
 			pairs{v1alpha1.AnnotationAppliedTemplates: locking, "empty": ""})),
 		StartFailed: start(StartFailed, initializing(pairs{v1alpha1.LabelDeletionProtection: ""}),
 			state(Ordinary, usual+" protected", pairs{v1alpha1.AnnotationInitializationResult: Failure})),
@@ -367,11 +367,11 @@ func Updates() map[string]Update {
 
 		// Keys that templates lock.
 		"without labels, locked":             ordinary(StartLocked, withoutLabels, remove("other")),
-		"without annotations, locked":        ordinary(StartLocked, withoutAnnotations, remove("empty")),
-		"without both, locked":               ordinary(StartLocked, all(withoutLabels, withoutAnnotations), remove("other", "empty")),
-		"without both, locked, initializer":  initializer(StartLocked, emptyMaps, remove("other", "empty")),
-		"without both, locked, by status":    by(ordinary(StartLocked, emptyMaps, remove("other", "empty")), Status),
-		"without locked keys":                ordinary(StartLocked, remove("color", "size", "note"), nil),
+		"without annotations, locked":        ordinary(StartLocked, withoutAnnotations, nil),
+		"without both, locked":               ordinary(StartLocked, all(withoutLabels, withoutAnnotations), remove("other")),
+		"without both, locked, initializer":  initializer(StartLocked, emptyMaps, remove("other")),
+		"without both, locked, by status":    by(ordinary(StartLocked, emptyMaps, remove("other")), Status),
+		"without locked keys":                ordinary(StartLocked, remove("color", "size", "note", "blank", "empty"), nil),
 		"without locked keys, by finalize":   by(ordinary(StartLocked, remove("color", "note"), nil), Finalize),
 		"other values of locked keys":        ordinary(StartLocked, all(relabel("color", "b"), annotate("note", "b")), all(relabel("color", "b"), annotate("note", "b"))),
 		"empties locked keys":                ordinary(StartLocked, all(relabel("size", ""), annotate("note", "")), all(relabel("size", ""), annotate("note", ""))),
