@@ -104,8 +104,8 @@ func adviceFor(
 	return "", nil
 }
 
-// grantCommand returns a command that allows a ServiceAccount to write to all initializing namespaces. An initializer also
-// needs to change the pending list.
+// grantCommand returns a command that allows a ServiceAccount to write to all initializing namespaces. An initializer
+// also needs to change the pending list.
 func grantCommand(account types.NamespacedName, set *internalv1alpha1.NamespaceInitializerSet) string {
 	role := "nslifecycle-namespace-provisioner"
 	isAccount := func(subject v1alpha1.Subject) bool {
@@ -122,7 +122,8 @@ func grantCommand(account types.NamespacedName, set *internalv1alpha1.NamespaceI
 	return shell.Then(
 		shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s --serviceaccount=%s",
 			binding, role, account.Namespace+":"+account.Name),
-		shell.Command("kubectl label clusterrolebinding/%s %s=%s", binding, internalv1alpha1.LabelName, internalv1alpha1.Name))
+		shell.Command("kubectl label clusterrolebinding/%s %s=%s",
+			binding, internalv1alpha1.LabelName, internalv1alpha1.Name))
 }
 
 // findSelecting returns an object whose spec.target.namespaceSelector does not exclude initializing namespaces, or "".

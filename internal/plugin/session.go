@@ -28,7 +28,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
@@ -36,7 +35,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/createdlist"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
-	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
@@ -233,9 +231,7 @@ func (s *session) contentClients() (*discovery.DiscoveryClient, metadata.Interfa
 
 // dryRuns returns the Guard of dry runs, which reads APIServices with the permissions of the user.
 func (s *session) dryRuns() (*dryrun.Guard, error) {
-	reader, err := newClient(s, func(config *rest.Config) (client.Client, error) {
-		return client.New(config, client.Options{Scheme: scheme.New()})
-	})
+	reader, err := s.operatorClient()
 	if err != nil {
 		return nil, err
 	}

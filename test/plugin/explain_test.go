@@ -25,8 +25,9 @@ import (
 var _ = Describe("explain", func() {
 	It("names the policy that denies the writes of the operator", func(ctx context.Context) {
 		user := newUser(plane.Admin.Config)
-		plane.AddTemplateAccount(ctx, provisioner)
 		settings := newTemplate(unique("denied"))
+		settings.Spec.ServiceAccountName = unique("account")
+		plane.AddTemplateAccount(ctx, settings.Spec.ServiceAccountName)
 		plane.CreateTemplate(ctx, settings)
 		const reason = "only tenant owners may change this namespace"
 		prefix := unique("denied")

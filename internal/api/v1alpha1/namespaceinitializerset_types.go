@@ -212,8 +212,8 @@ type NamespaceInitializerSet struct {
 	// +kubebuilder:validation:MaxItems=128
 	Templates []EffectiveTemplate `json:"templates,omitempty"`
 
-	// operators are the user names of all parts of the operator. The rules about subjects, waitingSubjects and templates do
-	// not apply to them.
+	// operators are the user names of all parts of the operator. The rules about subjects, waitingSubjects and templates
+	// do not apply to them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8

@@ -5,8 +5,8 @@ package v1alpha1
 
 import "github.com/nslifecycle/nslifecycle/api/v1alpha1"
 
-// LabelName and Name are a label and its value on the objects of an installation, and on those that messages and commands
-// of this project print. `make undeploy` selects them by this label.
+// LabelName and Name are a label and its value on the objects of an installation, and on those that messages and
+// commands of this project print. `make undeploy` selects them by this label.
 const (
 	LabelName = "app.kubernetes.io/name"
 	Name      = "nslifecycle"

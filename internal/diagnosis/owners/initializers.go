@@ -226,6 +226,6 @@ func isSystemSubject(subject rbacv1.Subject, binding *rbacv1.ClusterRoleBinding)
 	if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == metav1.NamespaceSystem {
 		return true
 	}
-	return subject.Kind == rbacv1.ServiceAccountKind && binding.Labels[internalv1alpha1.LabelName] == internalv1alpha1.Name &&
-		strings.HasSuffix(subject.Name, "controller-manager")
+	return subject.Kind == rbacv1.ServiceAccountKind &&
+		binding.Labels[internalv1alpha1.LabelName] == internalv1alpha1.Name && strings.HasSuffix(subject.Name, "controller-manager")
 }

@@ -117,7 +117,8 @@ func (p *pass) prepareObject(ctx context.Context, selected *plan.Selected, objec
 // copy sets the content of an object that is a copy. The watch of the source requires the same permission as that of
 // the copy.
 func (p *pass) copy(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, object *plan.Object) error {
-	if err := p.permitWatch(ctx, tmpl, "patch", sourceResource(object.Copy).GroupResource(), object.Copy.Name); err != nil {
+	watched := sourceResource(object.Copy).GroupResource()
+	if err := p.permitWatch(ctx, tmpl, "patch", watched, object.Copy.Name); err != nil {
 		return err
 	}
 	source, err := p.Sources.get(ctx, tmpl, *object.Copy)

@@ -52,7 +52,8 @@ func (p *pass) removeObject(
 	if err := p.permitWatch(ctx, tmpl, "delete", resource.GroupResource(), object.Name); err != nil {
 		return "", err
 	}
-	isGone, kept, err := p.deleteMarked(ctx, tmpl, tmpl.Name, object.Kind.WithVersion(resource.Version), object.Name, object.UID)
+	kind := object.Kind.WithVersion(resource.Version)
+	isGone, kept, err := p.deleteMarked(ctx, tmpl, tmpl.Name, kind, object.Name, object.UID)
 	switch {
 	case err != nil, kept != "":
 		return kept, err

@@ -48,7 +48,7 @@ func CheckMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMe
 
 // CheckMetadataMark returns why a label or annotation is kept that the Namespace records; empty if the managedFields
 // prove that the operator has set it for the template. The policy inject sets values that have no field manager: for
-// them, the evidence is the list of templates that the Namespace has had since its creation, which no client can change.
+// them, the evidence is the list of templates that the Namespace has had since its creation, which is immutable.
 func CheckMetadataMark(
 	tmpl *v1alpha1.NamespaceTemplate, recorded template.ObjectState, live *corev1.Namespace,
 ) string {
