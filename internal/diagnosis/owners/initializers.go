@@ -227,5 +227,6 @@ func isSystemSubject(subject rbacv1.Subject, binding *rbacv1.ClusterRoleBinding)
 		return true
 	}
 	return subject.Kind == rbacv1.ServiceAccountKind &&
-		binding.Labels[internalv1alpha1.LabelName] == internalv1alpha1.Name && strings.HasSuffix(subject.Name, "controller-manager")
+		binding.Labels[internalv1alpha1.LabelName] == internalv1alpha1.Name &&
+		strings.HasSuffix(subject.Name, "controller-manager")
 }
