@@ -338,6 +338,8 @@ var parts = []struct {
 	{"finalization", []holder{{mainAccount, "default"}, {finalizationAccount, "separate-finalization"}}},
 	{"diagnosis", []holder{{mainAccount, "default"}, {finalizationAccount, "separate-finalization"}, {mainAccount, "without-finalization"}}},
 	{"`finalization`", []holder{{finalizationAccount, "separate-finalization"}}},
+	// What finalization can do only together with the other permissions of this ServiceAccount.
+	{"finalization as `controller-manager`", []holder{{mainAccount, "default"}}},
 }
 
 const mainAccount, admissionAccount, finalizationAccount = "nslifecycle-controller-manager", "nslifecycle-admission", "nslifecycle-finalization"

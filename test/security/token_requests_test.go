@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
 // change is a change of an object that the attacker tries. The part names what it changes.
@@ -385,6 +386,9 @@ func restore(ctx context.Context, served resource, object *unstructured.Unstruct
 			return
 		}
 		restored := object.DeepCopy()
+		if served.Name == "namespaces" {
+			removeRecords(restored, current)
+		}
 		for _, subresource := range []string{"", "status"} {
 			restored.SetResourceVersion(current.GetResourceVersion())
 			restored.SetUID(current.GetUID())
@@ -396,6 +400,21 @@ func restore(ctx context.Context, served resource, object *unstructured.Unstruct
 			}
 		}
 	}).WithContext(ctx).Should(Succeed())
+}
+
+// removeRecords adds empty values for the records of the operator that only the current Namespace contains. Policy complete
+// removes empty records, and keeps those that an update leaves out.
+func removeRecords(restored, current *unstructured.Unstructured) {
+	annotations := restored.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	for _, key := range initialization.RecordAnnotations {
+		if current.GetAnnotations()[key] != "" && annotations[key] == "" {
+			annotations[key] = ""
+		}
+	}
+	restored.SetAnnotations(annotations)
 }
 
 // forCreation returns a copy of an object without the fields that the API server sets.

@@ -54,6 +54,7 @@ type request struct {
 	Verbs        []string // On namespaces, apart from those of every user.
 	Operation    admission.Operation
 	Resource     metav1.GroupVersionResource
+	Subresource  string
 	FieldManager string
 	Object       *unstructured.Unstructured
 	OldObject    *unstructured.Unstructured
@@ -134,7 +135,7 @@ func (r *request) attributes(t testing.TB) *admission.VersionedAttributes {
 	attributes := &admission.VersionedAttributes{
 		VersionedKind: kind,
 		Attributes: admission.NewAttributesRecord(object, old, kind, namespace, r.Object.GetName(),
-			schema.GroupVersionResource(r.Resource), "", r.Operation,
+			schema.GroupVersionResource(r.Resource), r.Subresource, r.Operation,
 			&metav1.PatchOptions{FieldManager: r.FieldManager}, false,
 			&user.DefaultInfo{Name: r.User, Groups: r.Groups}),
 	}
