@@ -241,6 +241,14 @@ func makeNamespaceWebhook(clientConfig string) string {
 		"[namespaces/status, namespaces/finalize]").Replace(makeWebhook("Validating", clientConfig, 2))
 }
 
+// expectPublished expects only the finding that quotes the operator's Event about a policy of the fixture.
+func (f *fixture) expectPublished(g Gomega, result *diagnosis.Diagnosis) {
+	g.Expect(result.Findings).To(ConsistOf(HaveField("Cause", diagnosis.CauseAdmissionRejected)), format(result))
+	g.Expect(objectsOf(result.Findings[0])).To(ConsistOf("namespaces/" + f.ns))
+	published(diagnosis.CauseAdmissionRejected).withMessage(f.id+"-guard").
+		withEvidence("Event WriteRejected", "the namespace is protected").expectIn(result.Findings[0])
+}
+
 var _ = Describe("Admission control of the Namespace", func() {
 	DescribeTable("is reported, and not the namespace controller, if it prevents writes that the deletion needs:",
 		func(ctx context.Context, content string, objects func() string, expected expectedFinding) {
@@ -265,7 +273,8 @@ var _ = Describe("Admission control of the Namespace", func() {
 			return makeNamespaceWebhook(serveWebhook(http.StatusForbidden, func(*admissionv1.AdmissionRequest) string {
 				return "the namespace is protected"
 			}))
-		}, inferred(diagnosis.CauseAdmissionRejected).withMessage("guard.$id.example.com").withEvidence("the namespace is protected")),
+		}, proven(diagnosis.CauseAdmissionRejected).withMessage("guard.$id.example.com").
+			withEvidence("the namespace is protected", "Event WriteRejected")),
 		Entry("a webhook whose Service is missing", "", func() string {
 			return makeNamespaceWebhook(`{service: {namespace: $id-system, name: guard}}`)
 		}, proven(diagnosis.CauseAdmissionWebhookFailing).withMessage("guard.$id.example.com")),
@@ -286,7 +295,7 @@ var _ = Describe("Admission control of the Namespace", func() {
 		f.expectDeleted(ctx)
 	})
 
-	It("is not ruled out for a user who cannot write the Namespace", func(ctx context.Context) {
+	It("is reported as the operator published it for a user who cannot write the Namespace", func(ctx context.Context) {
 		f := newFixture(ctx)
 		guard := makeNamespacePolicy("namespaces/status, namespaces/finalize", "false")
 		f.create(ctx, guard)
@@ -311,13 +320,13 @@ subjects:
 		restricted := newCollector(reader)
 		Eventually(func(g Gomega) {
 			result := f.diagnose(g, ctx, restricted)
-			g.Expect(result.Result).To(Equal(diagnosis.Unknown))
+			g.Expect(result.Result).To(Equal(diagnosis.Blocked))
 			g.Expect(result.Unread).To(ContainElement(ContainSubstring("namespaces/finalize")))
-			g.Expect(result.Findings).To(ConsistOf(HaveField("Cause", diagnosis.CauseUnknown)))
+			f.expectPublished(g, result)
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("is reported as a possibility if it can deny the writes only to the namespace controller", func(ctx context.Context) {
+	It("is reported as the operator published it if it denies the writes only to the operator", func(ctx context.Context) {
 		f := newFixture(ctx)
 		guard := makeNamespacePolicy("namespaces/status, namespaces/finalize", "'system:masters' in request.userInfo.groups")
 		f.create(ctx, guard)
@@ -325,8 +334,13 @@ subjects:
 		Expect(err).NotTo(HaveOccurred())
 		f.expectDenied(ctx, f.manifest(), dryRunPatchStatus(ctx, framework.NewClient(manager)))
 		f.delete(ctx, f.manifest())
-		f.expectFindings(ctx, inferred(diagnosis.CauseNamespaceControllerUnresponsive, "namespaces/$ns").
-			withMessage("or its writes are denied", `ValidatingAdmissionPolicy "$id-guard"`))
+		Eventually(func(g Gomega) {
+			g.Expect(f.diagnose(g, ctx, collector).Findings).NotTo(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+		Consistently(func(g Gomega) { // The dry runs after the progress deadline succeed.
+			result := f.diagnose(g, ctx, collector)
+			f.expectPublished(g, result)
+		}).WithContext(ctx).WithTimeout(2 * progressDeadline).Should(Succeed())
 		f.delete(ctx, guard)
 		f.expectDeleted(ctx)
 	})

@@ -97,8 +97,9 @@ func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding)
 			found = append(found, finding.Cause)
 		}
 		g.Expect(found).To(Equal(causes))
-		// Each object is reported after the progress deadline.
+		// Each object is reported after the progress deadline, and a dry run can prove a published finding.
 		for i, expected := range wanted {
+			g.Expect(result.Findings[i].Rank).To(Equal(expected.rank), format(result))
 			g.Expect(objectsOf(result.Findings[i])).To(ConsistOf(expected.objects), format(result))
 		}
 	}).WithContext(ctx).Should(Succeed())

@@ -30,6 +30,9 @@ import (
 // readAdmission reads the webhooks and policies that rejected a request.
 func (c *collection) readAdmission(ctx context.Context) {
 	texts := c.facts.Rejections()
+	for _, write := range c.facts.RejectedWrites {
+		texts = append(texts, write.Text)
+	}
 	webhooks := append(denial.FailingWebhooks(texts...), denial.DenyingWebhooks(texts...)...)
 	var group sync.WaitGroup
 	group.Go(func() { c.readUserDependent(ctx) })

@@ -20,13 +20,17 @@ import (
 // the Namespace itself, and validation errors that prevent the removal of a finalizer.
 func (f view) findAdmission() []diagnosis.Finding {
 	var findings []diagnosis.Finding
-	for _, name := range denial.FailingWebhooks(f.Rejections()...) {
+	texts := f.Rejections()
+	for _, write := range f.rejectedWrites() {
+		texts = append(texts, write.Text)
+	}
+	for _, name := range denial.FailingWebhooks(texts...) {
 		findings = append(findings, f.webhookFailingFinding(f.rejectionBy(denial.FailingWebhooks, name)))
 	}
-	for _, name := range denial.DenyingWebhooks(f.Rejections()...) {
+	for _, name := range denial.DenyingWebhooks(texts...) {
 		findings = append(findings, f.findWebhookDenies(f.rejectionBy(denial.DenyingWebhooks, name))...)
 	}
-	for _, name := range denial.DenyingPolicies(f.Rejections()...) {
+	for _, name := range denial.DenyingPolicies(texts...) {
 		findings = append(findings, f.findPolicyDenies(f.rejectionBy(denial.DenyingPolicies, name))...)
 	}
 	findings = append(findings, f.findServerDenies()...)
@@ -37,9 +41,11 @@ func (f view) findAdmission() []diagnosis.Finding {
 type rejection struct {
 	name    string
 	dryRuns []diagnosis.DryRun
-	// quotes are conditions of the Namespace with the same error, which the namespace controller also
-	// received.
+	// quotes are conditions of the Namespace, and Events of the operator about it, with the same error, which the
+	// namespace controller also received.
 	quotes []diagnosis.Evidence
+	// isOfWrite reports whether one of the quotes is an Event about a write of the operator to the Namespace.
+	isOfWrite bool
 	// isContradicted reports whether a dry run succeeded although the same request failed according to
 	// the condition.
 	isContradicted bool
@@ -64,12 +70,23 @@ func (f view) rejectionBy(parse func(texts ...string) []string, name string) rej
 	text := f.ConditionMessage(corev1.NamespaceDeletionContentFailure)
 	if slices.Contains(parse(text), name) {
 		result.quotes = f.quoteConditions(corev1.NamespaceDeletionContentFailure)
+	} else {
+		text = ""
 	}
+	result.addWrites(slices.DeleteFunc(f.rejectedWrites(), func(write diagnosis.Report) bool {
+		return !slices.Contains(parse(write.Text), name)
+	}))
 	result.isContradicted = len(result.dryRuns) == 0 &&
 		slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
 			return dryRun.Verb == diagnosis.VerbDelete && dryRun.Err == nil && strings.Contains(text, `"`+dryRun.Name+`"`)
 		})
 	return result
+}
+
+// addWrites quotes rejected writes of the operator.
+func (r *rejection) addWrites(writes []diagnosis.Report) {
+	r.isOfWrite = len(writes) > 0
+	r.quotes = append(r.quotes, diagnosis.Published(quoteReports(writes)...)...)
 }
 
 // isDeletionDenied reports whether admission control denied the dry run of the deletion of an object.
@@ -138,6 +155,7 @@ func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 	if len(r.quotes) > 0 && !r.isContradicted {
 		finding.Rank = r.rank()
 	}
+	finding.Remedies = r.writeRemedies()
 	f.addWebhook(&finding, r.name)
 	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
 }
@@ -152,7 +170,7 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 		Cause: diagnosis.CauseAdmissionRejected, Rank: r.rank(),
 		Message:  fmt.Sprintf(messagePolicyDenies, r.name, r.effect()),
 		Evidence: r.evidence(),
-		Remedies: r.policyRemedies(),
+		Remedies: append(r.writeRemedies(), r.policyRemedies()...),
 		Loss:     lossPolicyDenies,
 	}
 	if r.isContradicted || len(r.quotes) == 0 && dependsOnUser {
@@ -161,24 +179,36 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
 }
 
-// findServerDenies finds rejections by admission plugins of the API server itself.
-func (f view) findServerDenies() []diagnosis.Finding {
+// findServerDenies finds rejections by admission plugins of the API server itself, and all rejected writes of the
+// operator that name neither a webhook nor a policy.
+func (f view) findServerDenies() (findings []diagnosis.Finding) {
 	var denied rejection
 	for _, dryRun := range f.DryRuns {
 		if dryRun.Err != nil && isDenied(dryRun.Err) && !denial.IsFromAdmission(dryRun.Err.Error()) {
 			denied.dryRuns = append(denied.dryRuns, dryRun)
 		}
 	}
+	writes := slices.DeleteFunc(f.rejectedWrites(), func(write diagnosis.Report) bool {
+		return denial.IsFromAdmission(write.Text)
+	})
+	if slices.ContainsFunc(denied.dryRuns, func(dryRun diagnosis.DryRun) bool { return dryRun.IsOfNamespace() }) {
+		denied.addWrites(writes)
+	} else {
+		findings = f.findRejectedWrites(writes)
+	}
 	if len(denied.dryRuns) == 0 || !f.isCorroborated(denied) {
-		return nil
+		return findings
 	}
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseAdmissionRejected, Rank: diagnosis.RankInferred,
 		Message:  fmt.Sprintf(messageServerDenies, denied.effect()),
 		Evidence: denied.evidence(),
-		Remedies: []diagnosis.Remedy{diagnosis.Resolve(remedyServerDenies)},
+		Remedies: append(denied.writeRemedies(), diagnosis.Resolve(remedyServerDenies)),
 	}
-	return []diagnosis.Finding{finding.WithObjects(denied.objects(f.Namespace.Name))}
+	if denied.isOfWrite {
+		finding.Rank = diagnosis.RankPublished
+	}
+	return append(findings, finding.WithObjects(denied.objects(f.Namespace.Name)))
 }
 
 // findInvalid finds objects that fail validation, for example because their schema became stricter.
@@ -269,9 +299,20 @@ func (r rejection) policyRemedies() []diagnosis.Remedy {
 	return append(remedies, resolve...)
 }
 
+// writeRemedies returns the remedy for rejected writes of the operator to the Namespace.
+func (r rejection) writeRemedies() []diagnosis.Remedy {
+	if !r.isOfWrite {
+		return nil
+	}
+	return []diagnosis.Remedy{diagnosis.Resolve(remedyWriteRejected)}
+}
+
 // effect describes what the rejection prevents.
 func (r rejection) effect() string {
-	if len(r.dryRuns) == 0 {
+	switch {
+	case len(r.dryRuns) == 0 && r.isOfWrite:
+		return rejectedWrite
+	case len(r.dryRuns) == 0:
 		return rejectedContent
 	}
 	first := r.dryRuns[0]
@@ -331,6 +372,9 @@ func (r rejection) objects(namespace string) []diagnosis.Object {
 			object.Namespace = ""
 		}
 		objects = append(objects, object)
+	}
+	if r.isOfWrite {
+		objects = append(objects, diagnosis.Object{Resource: diagnosis.NamespaceType.String(), Name: namespace})
 	}
 	return objects
 }

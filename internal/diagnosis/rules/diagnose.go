@@ -148,7 +148,6 @@ var rules = map[diagnosis.State][]func(view) []diagnosis.Finding{
 		view.findDiscovery, view.findConversions, view.findTerminatingCRDs, view.findUnreadable, view.findTooManyObjects,
 		view.findThrottled, view.findForbidden, view.findAdmission, view.findFinalizers, view.findPods, view.findVolumes,
 		view.findCloud, view.findForeground, view.findNamespaceFinalizers, view.findNamespaceController,
-		view.findRejectedWrites,
 	},
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -142,6 +143,17 @@ func withDiscoveryFailure(message string) func(*diagnosis.Facts) {
 
 func withDryRuns(dryRuns ...diagnosis.DryRun) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) { facts.DryRuns = append(facts.DryRuns, dryRuns...) }
+}
+
+// withRejectedWrite adds an Event of the operator about a rejected write to the Namespace.
+func withRejectedWrite(text string, at time.Time) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) {
+		object := diagnosis.RemainingObject{
+			Type: diagnosis.NamespaceType, PartialObjectMetadata: &metav1.PartialObjectMetadata{},
+		}
+		facts.RejectedWrites = append(facts.RejectedWrites,
+			diagnosis.MakeEventReport(object, v1alpha1.ReasonWriteRejected, text, at))
+	}
 }
 
 func withUnread(sources ...diagnosis.Source) func(*diagnosis.Facts) {

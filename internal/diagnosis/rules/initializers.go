@@ -50,8 +50,8 @@ func (f view) findInitializer() []diagnosis.Finding {
 		finding.Cause, finding.Rank = diagnosis.CauseInitializerNotRegistered, diagnosis.RankProven
 		finding.Message = fmt.Sprintf(messageNotRegistered, waits)
 		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceNotRegistered, first))...)
-	case len(f.findRejectedWrites()) > 0: // The conditions of the Namespace can be old.
-		rejected := f.findRejectedWrites()
+	case len(f.rejectedWrites()) > 0: // The conditions of the Namespace can be old.
+		rejected := f.findRejectedWrites(f.rejectedWrites())
 		rejected[0].Message = fmt.Sprintf(messageInitializerFailing, waits, rejected[0].Message)
 		rejected[0].Remedies = append(rejected[0].Remedies, finding.Remedies...)
 		return rejected
@@ -77,20 +77,27 @@ func (f view) templateRemedies() []diagnosis.Remedy {
 	return remedies
 }
 
-// findRejectedWrites returns a finding if the operator published that the API server rejects its writes to the
-// Namespace, in the current state of the Namespace.
-func (f view) findRejectedWrites() []diagnosis.Finding {
+// rejectedWrites returns the rejected writes of the operator to the Namespace since its creation or, if it is being
+// deleted, since the last progress of the deletion.
+func (f view) rejectedWrites() []diagnosis.Report {
 	since := f.Namespace.CreationTimestamp.Time
 	if f.Namespace.DeletionTimestamp != nil {
-		since = f.Namespace.DeletionTimestamp.Time
+		since = f.lastStep()
 	}
-	if len(f.RejectedWrites) == 0 || f.RejectedWrites[0].At.Before(since) {
+	return slices.DeleteFunc(slices.Clone(f.RejectedWrites), func(write diagnosis.Report) bool {
+		return write.At.Before(since)
+	})
+}
+
+// findRejectedWrites returns a finding about rejected writes of the operator to the Namespace.
+func (f view) findRejectedWrites(writes []diagnosis.Report) []diagnosis.Finding {
+	if len(writes) == 0 {
 		return nil
 	}
 	return []diagnosis.Finding{f.aboutNamespace(diagnosis.Finding{
 		Cause: diagnosis.CauseAdmissionRejected, Rank: diagnosis.RankPublished,
-		Message:  fmt.Sprintf(messageWriteRejected, diagnosis.OneLine(f.RejectedWrites[0].Text)),
-		Evidence: diagnosis.Published(quoteReports(f.RejectedWrites)...),
+		Message:  fmt.Sprintf(messageWriteRejected, diagnosis.OneLine(writes[0].Text)),
+		Evidence: diagnosis.Published(quoteReports(writes)...),
 		Remedies: []diagnosis.Remedy{diagnosis.Resolve(remedyWriteRejected)},
 		Loss:     lossWriteRejected,
 	})}

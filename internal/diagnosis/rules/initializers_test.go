@@ -225,14 +225,7 @@ func TestTimeoutsAreEvidence(t *testing.T) {
 // What the operator has published takes precedence over the conditions, which it may not be able to write.
 func TestFindTemplates(t *testing.T) {
 	rejected := func(at time.Time) func(*diagnosis.Facts) {
-		return func(facts *diagnosis.Facts) {
-			object := diagnosis.RemainingObject{
-				Type: diagnosis.NamespaceType, PartialObjectMetadata: &metav1.PartialObjectMetadata{},
-			}
-			facts.RejectedWrites = []diagnosis.Report{
-				diagnosis.MakeEventReport(object, v1alpha1.ReasonWriteRejected, "policy 'owners' denied request", at),
-			}
-		}
+		return withRejectedWrite("policy 'owners' denied request", at)
 	}
 	for name, test := range map[string]struct {
 		change func(*diagnosis.Facts)

@@ -160,6 +160,7 @@ const (
 	messageInvalid        = "Finalizer %s cannot be removed from %s %q because the object is invalid"
 
 	rejectedContent   = "the content of the namespace cannot be deleted"
+	rejectedWrite     = "the operator cannot write the Namespace"
 	rejectedObject    = "%s %q cannot be deleted"
 	rejectedObjects   = "%s %q and other objects cannot be deleted"
 	rejectedFinalizer = "finalizer %s cannot be removed from %s %q"

@@ -40,9 +40,11 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 }
 
 // isControllerResponsible reports whether the Namespace shows that no controller is running. If the writes of a running
-// controller are denied, the Namespace looks the same, unless dry runs of the writes succeed.
+// controller are denied, the Namespace looks the same, unless dry runs of the writes succeed. An Event about a rejected
+// write shows that the operator is running.
 func (f view) isControllerResponsible(lease leaseState) bool {
-	return len(f.namespaceRejection().dryRuns) == 0 && (f.isNamespaceWritable() || lease.isExpired())
+	return len(f.rejectedWrites()) == 0 && len(f.namespaceRejection().dryRuns) == 0 &&
+		(f.isNamespaceWritable() || lease.isExpired())
 }
 
 // findNotContinued finds a deletion that a controller started, but that no controller continues.

@@ -130,6 +130,38 @@ func TestFindNamespaceCauses(t *testing.T) {
 			facts: makeTerminating(silent, noLeases, left, withDryRuns(makeNamespaceWrite("", policy)), withPolicy(true, false)),
 			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankInferred, literal(rejectedStatus), "it is precious", object}},
 		},
+		"a policy that denies writes to the Namespace, also to the operator": {
+			facts: makeTerminating(silent, withNamespaceWrites(policy), withPolicy(false, false), withRejectedWrite(policyText, now)),
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankProven, "finalizer kubernetes", "Event WriteRejected", object}},
+		},
+		"a policy that denies writes to the operator, and unknown whether the user can write": {
+			facts: makeTerminating(silent, withUnread(diagnosis.SourceDryRuns), withRejectedWrite(policyText, now)),
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankPublished, `"precious" denies requests, so ` + rejectedWrite, "Event WriteRejected", object}},
+		},
+		"a policy that denies writes only to the operator": {
+			facts: makeTerminating(silent, left, writable, withPolicy(true, false), withRejectedWrite(policyText, now)),
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankPublished, `"precious"`, "Event WriteRejected", object}},
+		},
+		"a write of the operator that was rejected before the last progress": {
+			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withRejectedWrite(policyText, deleted.Add(time.Second))),
+			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.RankProven, "", "", object}},
+		},
+		"a permission that the operator lacks": {
+			facts: makeTerminating(silent, left, withRejectedWrite(`ServiceAccount "manager" cannot patch resource "namespaces/status"`, now)),
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankPublished, "cannot patch resource", "Event WriteRejected", object}},
+		},
+		"an admission plugin that denies writes to the Namespace, also to the operator": {
+			facts: makeTerminating(silent, withNamespaceWrites(answer(403, metav1.StatusReasonForbidden, "not today")), withRejectedWrite("not today", now)),
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankPublished, literal(messageServerDenies), "Event WriteRejected", object}},
+		},
+		"a webhook that denies writes to the Namespace, also to the operator": {
+			facts: makeTerminating(silent, withNamespaceWrites(answer(403, metav1.StatusReasonForbidden, deniedText)), withRejectedWrite(deniedText, now)),
+			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankProven, "guard.example.com", "Event WriteRejected", object}},
+		},
+		"a failing webhook for writes of the operator": {
+			facts: makeTerminating(silent, withRejectedWrite(deadText, now)),
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.RankPublished, rejectedWrite, "Event WriteRejected", object}},
+		},
 		"a webhook that denies writes to the Namespace": {
 			facts: makeTerminating(silent, withNamespaceWrites(answer(403, metav1.StatusReasonForbidden, deniedText))),
 			want:  []want{{diagnosis.CauseAdmissionRejected, diagnosis.RankInferred, "guard.example.com", "it is precious", object}},
