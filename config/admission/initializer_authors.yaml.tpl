@@ -29,12 +29,12 @@ spec:
   - name: oldConfined
     expression: >-
       oldObject == null ? [] : {{include "confinedSubjects" "configuration" "oldObject"}}
-  # An expression with more comparisons would exceed its CEL budget.
-  - name: areTooMany
-    expression: "variables.confined.size() > 128 || variables.oldConfined.size() > 128"
+  # With more comparisons, the expression would exceed its CEL budget. All subjects are new then, or too many.
   - name: added
     expression: >-
-      variables.areTooMany ? [] : variables.confined.filter(s, !(s in variables.oldConfined)).map(s, s.split(':'))
+      (variables.confined.size() > 128 ? [] :
+       variables.oldConfined.size() > 128 ? variables.confined :
+       variables.confined.filter(s, !(s in variables.oldConfined))).map(s, s.split(':'))
   validations:
   - expression: "variables.confined.size() <= 128 && variables.added.size() <= 16"
     reason: Invalid
