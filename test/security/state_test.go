@@ -249,8 +249,6 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		By("exceeding the maximum size of the status")
 		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", strings.Repeat("m", 64<<10))).
 			To(BeForbiddenBy("guard", "64 KiB"))
-		By("reporting progress, which does not require the initialize verb")
-		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", "Retrying", "m")).To(Succeed())
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(5*time.Minute))
 

@@ -186,7 +186,7 @@ var _ = Describe("The operator deletes no object that it has not created", func(
 		Expect(expectRecorded(ctx, namespace, created.Name).IsAdopted).To(BeFalse())
 		cluster.StopManager()
 		unmarked, precious := getConfig(ctx, namespace, "config"), newConfig(namespace.Name, "precious", "a")
-		mergePatch(ctx, unmarked, `{"metadata":{"labels":null}}`)
+		mergePatch(ctx, unmarked, `{"metadata":{"labels":null,"managedFields":[{}]}}`)
 		Expect(cluster.Admin.Create(ctx, precious)).To(Succeed())
 		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"precious":"a"},"annotations":{"precious":"a"}}}`)
 
