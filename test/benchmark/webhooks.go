@@ -250,7 +250,8 @@ func policyNames() []string {
 		internalv1alpha1.PolicyInject, internalv1alpha1.PolicyComplete, internalv1alpha1.PolicyRequireSet,
 		internalv1alpha1.PolicyGuard, internalv1alpha1.PolicyGate, internalv1alpha1.PolicyWaitingSubjects,
 		internalv1alpha1.PolicyInitializerSubjects, internalv1alpha1.PolicyTemplates,
-		internalv1alpha1.PolicyTemplateAuthors, internalv1alpha1.PolicyInitializerAuthors, internalv1alpha1.PolicyTemplateObjects,
+		internalv1alpha1.PolicyTemplateAuthors, internalv1alpha1.PolicyInitializerAuthors,
+		internalv1alpha1.PolicyTemplateObjects,
 		internalv1alpha1.PolicyConfine,
 	}
 }
