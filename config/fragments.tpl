@@ -114,11 +114,12 @@ c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle
 c.type.endsWith('/Initialized') && c.?reason.orValue('') in ['TimedOut', 'Deregistered']
 {{- end}}
 
-{{/* Whether a condition c of a Namespace belongs to an initializer and must not change in this update: all while the
-     Namespace is initializing, and later those that report that it was skipped. */}}
+{{/* Whether a condition c of a Namespace belongs to an initializer and must not change in this update: those that report
+     that it was skipped and, while the Namespace is initializing, that it has finished. An initializer that lacks the verb
+     "initialize" reports this in its condition. */}}
 {{define "isInitializerCondition" -}}
-c.type.endsWith('/Initialized') && (oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
-  c.?reason.orValue('') in ['TimedOut', 'Deregistered'])
+c.type.endsWith('/Initialized') && (c.?reason.orValue('') in ['TimedOut', 'Deregistered'] ||
+  c.status != 'False' && oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue())
 {{- end}}
 
 {{/* Whether a Namespace is initialized or terminating before an update. */}}
