@@ -168,7 +168,7 @@ spec:
   # The managedFields of other clients. The next server-side apply of a client removes the fields that only its entry
   # contains, so an entry that the operator could add or extend would make another client remove labels, for example.
   #
-  # The types of which other clients apply the objects that the operator updates. For a Namespace, only writes of its
+  # The types whose objects other clients apply and the operator updates. For a Namespace, only writes of its
   # subresources are allowed, for which the API server ignores managedFields in requests.
   - name: hasOtherManagers
     expression: >-

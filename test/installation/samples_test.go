@@ -15,15 +15,12 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -138,25 +135,7 @@ func expectReady(ctx context.Context, message OmegaMatcher) {
 // grantPermissions creates what a template requires, unless the sample contains it.
 func grantPermissions(ctx context.Context, name string) {
 	GinkgoHelper()
-	template := &v1alpha1.NamespaceTemplate{}
-	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, template)).To(Succeed())
-	account := template.Spec.ServiceAccountName
-	grants, errs := permissions.For(permissions.Input{
-		Spec: &template.Spec, SystemNamespace: controlplane.SystemNamespace,
-		ResourceOf: func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-			resource, _ := meta.UnsafeGuessKindToResource(kind)
-			return resource, nil
-		},
-	})
-	Expect(errs).To(BeEmpty())
-	operator := rbacv1.Subject{
-		Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: controlplane.ServiceAccount,
-	}
-	objects := []client.Object{permissions.ServiceAccount(controlplane.SystemNamespace, account)}
-	for _, grant := range append(grants, permissions.Impersonation(operator, controlplane.SystemNamespace, account)) {
-		objects = append(objects, grant.Objects(name)...)
-	}
-	for _, object := range objects {
+	for _, object := range cluster.TemplatePermissions(ctx, name) {
 		Expect(client.IgnoreAlreadyExists(admin.Create(ctx, object))).To(Succeed())
 	}
 }

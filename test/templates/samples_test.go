@@ -18,15 +18,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -278,25 +275,7 @@ func applyProvisioner(ctx context.Context) {
 // grantPermissions creates what a template requires until the spec ends.
 func grantPermissions(ctx context.Context, name string) {
 	GinkgoHelper()
-	template := &v1alpha1.NamespaceTemplate{}
-	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, template)).To(Succeed())
-	account := template.Spec.ServiceAccountName
-	grants, errs := permissions.For(permissions.Input{
-		Spec: &template.Spec, SystemNamespace: controlplane.SystemNamespace,
-		ResourceOf: func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-			resource, _ := meta.UnsafeGuessKindToResource(kind)
-			return resource, nil
-		},
-	})
-	Expect(errs).To(BeEmpty())
-	operator := rbacv1.Subject{
-		Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: controlplane.ServiceAccount,
-	}
-	objects := []client.Object{permissions.ServiceAccount(controlplane.SystemNamespace, account)}
-	for _, grant := range append(grants, permissions.Impersonation(operator, controlplane.SystemNamespace, account)) {
-		objects = append(objects, grant.Objects(name)...)
-	}
-	for _, object := range objects {
+	for _, object := range cluster.TemplatePermissions(ctx, name) {
 		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
