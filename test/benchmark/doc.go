@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command benchmark measures the overhead and speed of nslifecycle on real API servers, and prints
+// Command benchmark measures the overhead of nslifecycle on real API servers, and prints
 // tables (make bench).
 //
 // # With and without, side by side
@@ -35,14 +35,7 @@
 //
 // The manager runs in its own process, with a token of its ServiceAccount. It is stopped while the
 // cost of the policies is measured, because it would compete with only one of the servers for
-// processor time. A separate row shows this effect. The client measures the time until a namespace
-// is initialized: from before its POST until a watch delivers the condition Initializing with
-// status False. The three initializers run in the process of the client, each with its own identity
-// and connection.
-//
-// With --mechanisms, a third control plane does not serve MutatingAdmissionPolicy. A manager that is never the leader
-// serves its webhooks, so that only these use processor time. Policies and webhooks are compared with the same server
-// without nslifecycle.
+// processor time. A separate row shows this effect.
 //
 // The benchmark writes only to namespaces whose names start with "bench-", and deletes them at the
 // end.

@@ -18,11 +18,7 @@ type options struct {
 
 	namespaces    int
 	writes        int
-	oneByOne      int
-	atOnce        int
-	clients       int
 	eachPolicy    bool
-	mechanisms    bool
 	kustomization string
 }
 
@@ -31,14 +27,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	o.BindCheck(flags)
 	flags.IntVar(&o.namespaces, "namespaces", 1000, "Namespaces to create on each server for each ratio.")
 	flags.IntVar(&o.writes, "writes", 2000, "ConfigMaps to create or update on each server for each ratio.")
-	flags.IntVar(&o.oneByOne, "one-by-one", 100,
-		"Namespaces to create one by one, each after the previous one is initialized.")
-	flags.IntVar(&o.atOnce, "at-once", 500, "Namespaces to create at once.")
-	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests when namespaces are created at once.")
 	flags.BoolVar(&o.eachPolicy, "each-policy", false,
-		"Also measure the creation of namespaces with each admission policy alone.")
-	flags.BoolVar(&o.mechanisms, "mechanisms", false,
-		"Also compare the creation of namespaces by policies and by webhooks, for different initializers and a template.")
+		"Also measure the creation of namespaces without policies, and with one mutating policy.")
 	flags.StringVar(&o.kustomization, "kustomization", filepath.Join(controlplane.Root(), "config", "default"),
 		"Directory to install from, to measure changes to the policies.")
 }
@@ -46,9 +36,9 @@ func (o *options) bind(flags *flag.FlagSet) {
 // complete applies --quick, and validates the options.
 func (o *options) complete() error {
 	if o.Quick {
-		o.namespaces, o.writes, o.oneByOne, o.atOnce = 2*perRound, 2*perRound, 5, 20
+		o.namespaces, o.writes = 2*perRound, 2*perRound
 	}
-	return harness.Require(o.namespaces, o.writes, o.oneByOne, o.atOnce, o.clients)
+	return harness.Require(o.namespaces, o.writes)
 }
 
 func main() {

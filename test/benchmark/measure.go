@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
-	"time"
 
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
@@ -21,13 +21,7 @@ import (
 const (
 	goalCreation = 1.15
 	goalWrite    = 1.05
-	goalOneByOne = 150 * time.Millisecond
-	goalAtOnce   = 30 * time.Second
-	goalMemory   = 100 << 20
 )
-
-// warmUpNamespaces is the number of namespaces that are initialized before the measurement.
-const warmUpNamespaces = 10
 
 // benchmark is one run of all measurements.
 type benchmark struct {
@@ -56,8 +50,7 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	b.report.facts = append(b.report.facts, b.DescribeServer(version.GitVersion))
 
 	for _, phase := range []func(context.Context) error{
-		b.compareBare, b.install, b.measureInitialization, b.compareWorking, b.compareInstalled, b.compareEachPolicy,
-		b.compareMechanisms, b.compareDeregistered,
+		b.compareBare, b.install, b.compareWorking, b.compareInstalled, b.compareEachPolicy, b.compareDeregistered,
 	} {
 		if err := phase(ctx); err != nil {
 			return nil, err
@@ -66,16 +59,12 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	return &b.report, nil
 }
 
-func (b *benchmark) etcdOption() controlplane.Option {
-	return controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!b.Fsync))
-}
-
 func (b *benchmark) start(ctx context.Context) error {
 	var errs [2]error
 	var starting sync.WaitGroup
 	for i := range b.servers {
 		starting.Go(func() {
-			b.servers[i], errs[i] = startServer(ctx, b.etcdOption())
+			b.servers[i], errs[i] = startServer(ctx, b.Fsync)
 		})
 	}
 	starting.Wait()
@@ -113,9 +102,6 @@ func (b *benchmark) install(ctx context.Context) error {
 	if _, err := server.Kubectl(ctx, server.Admin, "apply", "-k", b.kustomization); err != nil {
 		return err
 	}
-	if err := server.prepareInitializers(ctx); err != nil {
-		return err
-	}
 	var err error
 	if b.admission, err = server.StartAdmission(ctx); err != nil {
 		return err
@@ -129,66 +115,8 @@ func (b *benchmark) install(ctx context.Context) error {
 	return server.waitForInjected(ctx, strings.Join(initializerNames(), ","))
 }
 
-// measureInitialization measures the time from creation until a namespace is initialized, and the
-// memory of the manager.
-func (b *benchmark) measureInitialization(ctx context.Context) error {
-	server := b.servers[with]
-	stopInitializers, err := server.startInitializers(ctx)
-	if err != nil {
-		return err
-	}
-	defer stopInitializers()
-
-	harness.Say("Creating %d namespaces one by one", b.oneByOne)
-	if _, err := server.createOneByOne(ctx, warmUpNamespaces); err != nil {
-		return err
-	}
-	times, err := server.createOneByOne(ctx, b.oneByOne)
-	if err != nil {
-		return err
-	}
-	b.report.values = append(b.report.values,
-		newDurationLine(fmt.Sprintf("From creation to Initializing=False, %d one by one: median", b.oneByOne),
-			harness.Median(times), fmt.Sprintf(" (95th percentile %s)", harness.FormatDuration(harness.Percentile(times, 0.95))),
-			goalOneByOne))
-
-	harness.Say("Creating %d namespaces at once", b.atOnce)
-	times, total, err := server.createAtOnce(ctx, b.atOnce, b.clients)
-	if err != nil {
-		return err
-	}
-	b.report.values = append(b.report.values,
-		newDurationLine(fmt.Sprintf("%d created at once, %d concurrent requests: until all are Initializing=False",
-			b.atOnce, b.clients), total,
-			fmt.Sprintf(" (median of each %s)", harness.FormatDuration(harness.Median(times))), goalAtOnce))
-	return b.measureMemory(warmUpNamespaces + b.oneByOne + b.atOnce)
-}
-
-func (b *benchmark) measureMemory(namespaces int) error {
-	peak, ok, err := b.manager.PeakMemory()
-	if err != nil {
-		return err
-	}
-	line := valueLine{
-		what:  fmt.Sprintf("Peak resident memory of the manager after these %d namespaces", namespaces),
-		value: "not available on " + runtime.GOOS, goal: "under 100 MiB", result: "not measured",
-	}
-	if ok {
-		line.value = harness.FormatMemory(peak)
-		line.result = missed
-		if peak < goalMemory {
-			line.result = met
-		}
-	}
-	b.report.values = append(b.report.values, line)
-	return nil
-}
-
 // compareWorking compares the creation of namespaces while the manager is initializing them.
 func (b *benchmark) compareWorking(ctx context.Context) error {
-	if err := b.removeNamespaces(ctx); err != nil {
-		return err
-	}
 	return b.compareCreation(ctx, "Namespace create, three initializers, manager running", 0)
 }
 
@@ -207,7 +135,7 @@ func (b *benchmark) compareInstalled(ctx context.Context) error {
 	return b.compareWrites(ctx, "", goalWrite)
 }
 
-// compareEachPolicy measures the cost of each policy on its own, and the least that a mutating policy costs.
+// compareEachPolicy measures the cost without the policies, with the least mutating policy, and with inject alone.
 func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	if !b.eachPolicy {
 		return nil
@@ -216,43 +144,34 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	compareAlone := func(what string) error {
-		if err := b.compareCreation(ctx, "Namespace create, three initializers, "+what, 0); err != nil {
-			return err
-		}
-		return b.compareUpdates(ctx, "Namespace update, "+what)
-	}
 	if err := b.admission.Stop(); err != nil {
 		return err
 	}
 	if err := bindings.keepOnly(ctx); err != nil {
 		return err
 	}
-	if err := compareAlone("no policies"); err != nil {
+	if err := b.compareCreation(ctx, "Namespace create, without the policies", 0); err != nil {
 		return err
 	}
 	removePolicy, err := b.servers[with].installLeastPolicy(ctx)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(compareAlone("only a mutating policy with a constant patch"), removePolicy(ctx)); err != nil {
+	err = b.compareCreation(ctx, "Namespace create, only a policy that adds a constant label", 0)
+	if err := errors.Join(err, removePolicy(ctx)); err != nil {
 		return err
 	}
-	for _, name := range policyNames() {
-		if err := bindings.keepOnly(ctx, name); err != nil {
-			return err
-		}
-		if err := compareAlone(name + " alone"); err != nil {
-			return err
-		}
+	if err := bindings.keepOnly(ctx, internalv1alpha1.PolicyInject); err != nil {
+		return err
 	}
-	return bindings.keepOnly(ctx, policyNames()...)
+	err = b.compareCreation(ctx, "Namespace create, only the policy inject", 0)
+	return errors.Join(err, bindings.keepOnly(ctx, slices.Collect(maps.Keys(bindings.byLabel))...))
 }
 
 // compareDeregistered compares requests while the policies are installed but no initializers are
 // registered.
 func (b *benchmark) compareDeregistered(ctx context.Context) error {
-	if err := b.servers[with].setInjected(ctx, injected{}); err != nil {
+	if err := b.servers[with].deregister(ctx); err != nil {
 		return err
 	}
 	return b.compareCreation(ctx, "Namespace create, no initializers registered", goalCreation)

@@ -28,8 +28,6 @@ type report struct {
 	facts []string
 	// ratios compare the server with nslifecycle to the server without it.
 	ratios []ratioLine
-	// values are measured only on the server with nslifecycle.
-	values []valueLine
 }
 
 // ratioLine is one comparison. If goal is 0, the comparison has no goal.
@@ -41,11 +39,6 @@ type ratioLine struct {
 	range95      interval
 	controls     [2]float64
 	goal         float64
-}
-
-// valueLine is a measurement on one server, formatted for the report.
-type valueLine struct {
-	what, value, goal, result string
 }
 
 func newRatioLine(what string, c *comparison, goal float64) ratioLine {
@@ -76,11 +69,6 @@ func (r *report) missed() []string {
 	var names []string
 	for _, line := range r.ratios {
 		if line.result() == missed {
-			names = append(names, line.what)
-		}
-	}
-	for _, line := range r.values {
-		if line.result == missed {
 			names = append(names, line.what)
 		}
 	}
@@ -117,35 +105,7 @@ func (r *report) tables() []harness.Table {
 			goal, line.result(),
 		})
 	}
-	values := harness.Table{
-		Title:  "Initialization by three no-op initializers",
-		Header: []string{"Measured", "Value", "Goal", "Result"},
-	}
-	for _, line := range r.values {
-		values.Rows = append(values.Rows, []string{line.what, line.value, line.goal, line.result})
-	}
-	return []harness.Table{ratios, values}
-}
-
-// newDurationLine returns a valueLine whose goal is a duration.
-func newDurationLine(what string, value time.Duration, notes string, goal time.Duration) valueLine {
-	line := valueLine{what: what, value: harness.FormatDuration(value) + notes, goal: noGoal, result: noGoal}
-	if goal > 0 {
-		line.goal = "under " + formatGoal(goal)
-		line.result = missed
-		if value < goal {
-			line.result = met
-		}
-	}
-	return line
-}
-
-// formatGoal formats a duration in whole seconds or milliseconds.
-func formatGoal(goal time.Duration) string {
-	if goal%time.Second == 0 {
-		return fmt.Sprintf("%d s", goal/time.Second)
-	}
-	return fmt.Sprintf("%d ms", goal/time.Millisecond)
+	return []harness.Table{ratios}
 }
 
 const (

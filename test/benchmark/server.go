@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -46,8 +47,8 @@ type server struct {
 }
 
 // startServer starts a control plane with an ordinary user and a namespace to write to.
-func startServer(ctx context.Context, options ...controlplane.Option) (*server, error) {
-	plane, err := controlplane.Start(ctx, options...)
+func startServer(ctx context.Context, fsync bool) (*server, error) {
+	plane, err := controlplane.Start(ctx, controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!fsync)))
 	if err != nil {
 		return nil, err
 	}
@@ -234,19 +235,17 @@ func (s *server) removeNamespace(ctx context.Context, namespace *corev1.Namespac
 	return nil
 }
 
-const managerKubeconfig = "manager.kubeconfig"
-
 // startManager starts the manager with a token of its ServiceAccount. The caller starts the admission controller.
-func startManager(ctx context.Context, s *server, binary string, flags ...string) (*harness.Process, error) {
+func startManager(ctx context.Context, s *server, binary string) (*harness.Process, error) {
 	config, err := s.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig := filepath.Join(s.Dir, managerKubeconfig)
+	kubeconfig := filepath.Join(s.Dir, "manager.kubeconfig")
 	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		return nil, err
 	}
 	return harness.StartProcess(ctx, "the manager", filepath.Join(s.Dir, "manager.log"), binary,
-		append(flags, "--kubeconfig", kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false",
-			"--health-probe-bind-address=0", "--metrics-bind-address=0")...)
+		"--kubeconfig", kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false",
+		"--health-probe-bind-address=0", "--metrics-bind-address=0")
 }

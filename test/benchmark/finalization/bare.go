@@ -66,7 +66,7 @@ func (b *benchmark) measureBare(ctx context.Context, l *line) (result sample, er
 		return result, ctx.Err()
 	}
 	result.removed = expected.Last().Sub(start)
-	result.requests = harness.Counts{"LIST": int64(len(types)), "PUT": int64(len(names))}
+	result.requests = int64(len(types) + len(names))
 	after, ok, err := b.cluster.ServerCPU()
 	result.serverCPU, result.isCPUKnown = after-before, ok
 	return result, err
@@ -128,7 +128,7 @@ func (r *report) bareTable() harness.Table {
 		}
 		table.Rows = append(table.Rows, []string{
 			l.scenario.title, strconv.Itoa(l.servers), formatTime(harness.Median(l.bareTimes())),
-			formatTime(slices.Max(l.bareTimes())), formatCount(l.bare[0].requests.Total()),
+			formatTime(slices.Max(l.bareTimes())), formatCount(l.bare[0].requests),
 			formatRatio(l.bareRatio()), processors,
 		})
 	}

@@ -50,7 +50,7 @@ type cluster struct {
 	dynamic dynamic.Interface
 	// scraper reads the metrics of the API server. Its requests are not counted.
 	scraper  rest.Interface
-	meter    *harness.Meter
+	meter    harness.Meter
 	observer *observer
 	// crds is the number of CRDs, and crowd is the number of objects in other namespaces.
 	crds, crowd int
@@ -74,7 +74,7 @@ func startCluster(ctx context.Context, fsync bool) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{Cluster: plane, meter: harness.NewMeter()}
+	c := &cluster{Cluster: plane}
 	if err := c.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -196,23 +196,23 @@ const (
 
 // calm waits until the API server is idle, and returns the number of requests that the API server
 // has served. After calmTimeout, calm returns even if the API server is busy.
-func (c *cluster) calm(ctx context.Context) (harness.Counts, error) {
+func (c *cluster) calm(ctx context.Context) (int64, error) {
 	deadline := time.Now().Add(calmTimeout)
 	last, lastCPU, err := c.read(ctx)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	for inARow := 0; inARow < 2; {
 		if err := harness.Sleep(ctx, calmInterval); err != nil {
-			return nil, err
+			return 0, err
 		}
 		now, cpu, err := c.read(ctx)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		inARow++
 		// The processor time includes the time for reading the metrics.
-		if now.Minus(last).Total() > calmRequests || cpu-lastCPU > calmInterval/2 {
+		if now-last > calmRequests || cpu-lastCPU > calmInterval/2 {
 			inARow = 0
 		}
 		if inARow == 0 && time.Now().After(deadline) {
@@ -224,10 +224,10 @@ func (c *cluster) calm(ctx context.Context) (harness.Counts, error) {
 	return last, nil
 }
 
-func (c *cluster) read(ctx context.Context) (harness.Counts, time.Duration, error) {
+func (c *cluster) read(ctx context.Context) (int64, time.Duration, error) {
 	cpu, _, err := c.ServerCPU()
 	if err != nil {
-		return nil, 0, err
+		return 0, 0, err
 	}
 	requests, err := harness.ScrapeRequests(ctx, c.scraper)
 	return requests, cpu, err

@@ -147,18 +147,7 @@ func (l *line) times(side int) []time.Duration {
 func (l *line) medianTime(side int) time.Duration { return harness.Median(l.times(side)) }
 
 func (l *line) medianRequests(side int) int64 {
-	return harness.Median(collect(l.samples[side], func(s sample) int64 { return s.requests.Total() }))
-}
-
-// medianByVerb returns the median number of requests for each verb.
-func (l *line) medianByVerb(side int) harness.Counts {
-	result := harness.Counts{}
-	for _, measured := range l.samples[side] {
-		for verb := range measured.requests {
-			result[verb] = harness.Median(collect(l.samples[side], func(s sample) int64 { return s.requests[verb] }))
-		}
-	}
-	return result.Minus(nil)
+	return harness.Median(collect(l.samples[side], func(s sample) int64 { return s.requests }))
 }
 
 // isComplete reports whether both sides were measured.

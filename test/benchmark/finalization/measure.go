@@ -27,7 +27,7 @@ type sample struct {
 	// removed is the time from before the first DELETE until the removal of the last namespace, and
 	// afterPods is the part of this time after the removal of the last Pod.
 	removed, afterPods time.Duration
-	requests           harness.Counts
+	requests           int64
 	// Resource usage, if the operating system provides it.
 	isCPUKnown, isMemoryKnown bool
 	serverCPU, controllerCPU  time.Duration
@@ -103,7 +103,7 @@ func (b *benchmark) countIdle(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	after, err := harness.ScrapeRequests(ctx, b.cluster.scraper)
-	return float64(after.Minus(before).Total()) / time.Since(start).Seconds(), err
+	return float64(after-before) / time.Since(start).Seconds(), err
 }
 
 func (b *benchmark) measureAll(ctx context.Context) error {
@@ -167,7 +167,7 @@ func (b *benchmark) measureRounds(ctx context.Context, l *line) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", sideNames[side], err)
 			}
-			harness.Say("  %s, %d requests", formatTime(measured.removed), measured.requests.Total())
+			harness.Say("  %s, %d requests", formatTime(measured.removed), measured.requests)
 			l.samples[side] = append(l.samples[side], measured)
 		}
 		if !l.scenario.hasBare() || b.peerOnly {
@@ -277,7 +277,7 @@ func (b *benchmark) measureRemoval(
 	}
 	result.serverCPU -= costBefore.serverCPU
 	result.controllerCPU -= costBefore.controllerCPU
-	result.requests = after.Minus(before).Minus(b.cluster.meter.Read().Minus(sentBefore))
+	result.requests = after - before - (b.cluster.meter.Read() - sentBefore)
 	result.removed = expected.Last().Sub(start)
 	if nodeAgent != nil {
 		if err := waitUntilRemoved(ctx, nodeAgent.Tracker, process, setUpTimeout); err != nil {

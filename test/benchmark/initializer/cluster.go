@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -152,18 +151,13 @@ func (c *cluster) register(ctx context.Context, names []string) error {
 	}
 }
 
-// way defines how the initializers of a chain are implemented, and whether each has its own process.
-type way struct {
-	how   string
-	apart bool
-}
+// way describes how the initializers of a chain run.
+type way string
 
-func (w way) String() string {
-	if w.apart {
-		return w.how + ", separate processes"
-	}
-	return w.how + ", one process"
-}
+const (
+	oneProcess        way = "pkg/initializer, one process"
+	separateProcesses way = "pkg/initializer, separate processes"
+)
 
 // chain contains the processes that run the initializers of a chain.
 type chain []*harness.Process
@@ -171,7 +165,7 @@ type chain []*harness.Process
 // serve starts the processes of a chain.
 func (c *cluster) serve(ctx context.Context, w way, names []string) (chain, error) {
 	groups := [][]string{names}
-	if w.apart {
+	if w == separateProcesses {
 		groups = slices.Collect(slices.Chunk(names, 1))
 	}
 	var running chain
@@ -179,7 +173,7 @@ func (c *cluster) serve(ctx context.Context, w way, names []string) (chain, erro
 		c.started++
 		process, err := harness.StartProcess(ctx, "an initializer",
 			filepath.Join(c.Dir, fmt.Sprintf("initializer-%d.log", c.started)), c.binary,
-			"--serve="+w.how, "--as="+c.kubeconfig, "--names="+strings.Join(group, ","))
+			"--serve="+c.kubeconfig, "--names="+strings.Join(group, ","))
 		if err != nil {
 			return nil, errors.Join(err, running.stop())
 		}
@@ -268,21 +262,12 @@ func (c *cluster) initializeBare(
 	return nil
 }
 
-// The implementations of an initializer.
-const (
-	withLibrary  = "pkg/initializer"
-	withClientGo = "test/framework/initializers"
-)
-
 // serve runs in a child process: it runs no-op initializers with the given names until it is
 // interrupted.
-func serve(ctx context.Context, how, kubeconfig string, names []string) error {
+func serve(ctx context.Context, kubeconfig string, names []string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return fmt.Errorf("failed to read the kubeconfig: %w", err)
-	}
-	if how == withClientGo {
-		return serveWithClientGo(ctx, config, names)
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
@@ -297,16 +282,4 @@ func serve(ctx context.Context, how, kubeconfig string, names []string) error {
 		}
 	}
 	return mgr.Start(ctx)
-}
-
-func serveWithClientGo(ctx context.Context, config *rest.Config, names []string) error {
-	for _, name := range names {
-		running, err := initializers.Start(ctx, config, name, initializers.Nothing)
-		if err != nil {
-			return err
-		}
-		defer running.Stop()
-	}
-	<-ctx.Done()
-	return nil
 }

@@ -4,10 +4,9 @@
 // Command initializer measures by how much a no-op initializer delays a namespace, and how long the
 // initialization of many concurrent namespaces takes (make bench-initializer).
 //
-// The benchmark runs chains of one, two, four and eight initializers in four ways: with
-// pkg/initializer in one process or in separate processes, and with test/framework/initializers, which uses
-// only client-go, in one process or in separate processes. The ways take turns, so that
-// interference on the machine affects all of them. Every turn starts new processes. The measurement
+// The benchmark runs chains of one, two, four and eight initializers with pkg/initializer, in one
+// process or in separate processes. The two take turns, so that interference on the machine affects
+// both. Every turn starts new processes. The measurement
 // starts a few seconds later, after a few namespaces have been initialized.
 //
 // The client measures two times from before its POST: until its watch delivers the namespace

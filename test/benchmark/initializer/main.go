@@ -20,8 +20,8 @@ type options struct {
 	atOnce     int
 	clients    int
 
-	// serve, names and kubeconfig are the arguments of a child process.
-	serve, names, kubeconfig string
+	// serve and names are the arguments of a child process.
+	serve, names string
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
@@ -31,10 +31,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.namespaces, "namespaces", 30, "Namespaces to create one by one, for each chain and round.")
 	flags.IntVar(&o.atOnce, "at-once", 500, "Namespaces to create at once.")
 	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests when namespaces are created at once.")
-	flags.StringVar(&o.serve, "serve", "",
-		"Internal: run as an initializer, implemented with pkg/initializer or test/framework/initializers.")
+	flags.StringVar(&o.serve, "serve", "", "Internal: run initializers with this kubeconfig.")
 	flags.StringVar(&o.names, "names", "", "Internal: the names of the initializers.")
-	flags.StringVar(&o.kubeconfig, "as", "", "Internal: the kubeconfig of the initializers.")
 }
 
 func main() {
@@ -46,7 +44,7 @@ func main() {
 
 func run(ctx context.Context, opts options) error {
 	if opts.serve != "" {
-		return serve(ctx, opts.serve, opts.kubeconfig, strings.Split(opts.names, ","))
+		return serve(ctx, opts.serve, strings.Split(opts.names, ","))
 	}
 	if opts.Quick {
 		opts.rounds, opts.namespaces, opts.atOnce = 1, 3, 20

@@ -30,7 +30,7 @@ const (
 // lengths are the measured lengths of chains.
 var lengths = []int{1, 2, 4, 8}
 
-var ways = []way{{withLibrary, false}, {withClientGo, false}, {withLibrary, true}, {withClientGo, true}}
+var ways = []way{oneProcess, separateProcesses}
 
 // samples contains the durations for one way and length.
 type samples struct{ initialized, reported []time.Duration }
@@ -169,22 +169,7 @@ func slope(medians map[int]time.Duration) time.Duration {
 		x, y := float64(length), float64(median)
 		n, sumX, sumY, sumXX, sumXY = n+1, sumX+x, sumY+y, sumXX+x*x, sumXY+x*y
 	}
-	if divisor := n*sumXX - sumX*sumX; divisor != 0 {
-		return time.Duration((n*sumXY - sumX*sumY) / divisor)
-	}
-	return 0
-}
-
-// evaluate returns the goal, and the result for a duration. Only pkg/initializer has goals.
-func evaluate(w way, took, goal time.Duration) (words, result string) {
-	words = "under " + harness.FormatDuration(goal)
-	switch {
-	case w.how != withLibrary:
-		return noGoal, noGoal
-	case took < goal:
-		return words, met
-	}
-	return words, missed
+	return time.Duration((n*sumXY - sumX*sumY) / (n*sumXX - sumX*sumX))
 }
 
 // tables returns the report and the missed goals.
@@ -214,11 +199,13 @@ func (r *outcome) tables() ([]harness.Table, []string) {
 	})
 	var without []string
 	add := func(table *harness.Table, w way, took, goal time.Duration, cells ...string) {
-		words, result := evaluate(w, took, goal)
-		if result == missed {
-			without = append(without, table.Title+": "+w.String())
+		result := met
+		if took >= goal {
+			result = missed
+			without = append(without, table.Title+": "+string(w))
 		}
-		table.Rows = append(table.Rows, append(append([]string{w.String()}, cells...), words, result))
+		table.Rows = append(table.Rows,
+			append(append([]string{string(w)}, cells...), "under "+harness.FormatDuration(goal), result))
 	}
 	for _, w := range ways {
 		initialized, reported := map[int]time.Duration{}, map[int]time.Duration{}

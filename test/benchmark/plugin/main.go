@@ -16,8 +16,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
@@ -93,21 +94,21 @@ func run(ctx context.Context, rounds, crds int) (err error) {
 
 // prepare creates the CustomResourceDefinitions and the stuck namespace.
 func prepare(ctx context.Context, plane *controlplane.ControlPlane, crds int) error {
-	admin, err := controlplane.NewClient(plane.Admin, apiextensionsv1.AddToScheme)
+	config := controlplane.Unlimited(plane.Admin)
+	admin, err := controlplane.NewClient(config)
 	if err != nil {
 		return err
 	}
-	for i := range crds {
-		if err := admin.Create(ctx, newDefinition(i)); err != nil {
-			return fmt.Errorf("failed to create a CustomResourceDefinition: %w", err)
-		}
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("failed to create a client: %w", err)
 	}
-	if crds > 0 {
-		output, err := plane.Kubectl(ctx, plane.Admin, "wait", "--for=condition=Established", "--timeout=120s",
-			"customresourcedefinitions", "--all")
-		if err != nil {
-			return fmt.Errorf("failed to wait for the CustomResourceDefinitions: %w: %s", err, output)
-		}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("failed to create a client: %w", err)
+	}
+	if err := harness.SetCRDs(ctx, dynamicClient, discoveryClient, 0, crds); err != nil {
+		return err
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stuck}}
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -129,27 +130,6 @@ func prepare(ctx context.Context, plane *controlplane.ControlPlane, crds int) er
 		return ctx.Err()
 	case <-time.After(2 * time.Second):
 		return nil
-	}
-}
-
-func newDefinition(i int) *apiextensionsv1.CustomResourceDefinition {
-	singular := fmt.Sprintf("widget%03d", i)
-	group := fmt.Sprintf("group%02d.bench.example.com", i/10)
-	preserves := true
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: singular + "s." + group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Plural: singular + "s", Singular: singular, Kind: fmt.Sprintf("Widget%03d", i),
-			},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: &preserves,
-				}},
-			}},
-		},
 	}
 }
 

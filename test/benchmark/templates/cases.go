@@ -222,51 +222,6 @@ func (t *turn) write(ctx context.Context, stopped <-chan struct{}, namespace str
 	}
 }
 
-// measureSteady counts the write requests while nothing changes, and after a restart.
-func (t *turn) measureSteady(ctx context.Context, opts options, r *results) error {
-	before, err := t.writes(ctx)
-	if err != nil {
-		return err
-	}
-	if err := harness.Sleep(ctx, opts.steady); err != nil {
-		return err
-	}
-	after, err := t.writes(ctx)
-	if err != nil {
-		return err
-	}
-	r.writes, r.steady = r.writes+after-before, r.steady+opts.steady
-	if err := t.stopServices(); err != nil {
-		return err
-	}
-	if err := t.restart(ctx); err != nil {
-		return err
-	}
-	if err := harness.Sleep(ctx, opts.steady); err != nil {
-		return err
-	}
-	restarted, err := t.writes(ctx)
-	if err != nil {
-		return err
-	}
-	r.restartWrites += restarted - after
-	return t.warmUp(ctx)
-}
-
-// notCounted are the resources whose write requests do not change the cluster: reviews, and tokens of
-// ServiceAccounts; the inject policy, which the manager changes once, a minute after its installation; and the
-// webhooks, whose URL contains another port after each restart here.
-var notCounted = []string{
-	"subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectreviews", "serviceaccounts",
-	"mutatingadmissionpolicies", "mutatingwebhookconfigurations",
-}
-
-// writes returns the number of write requests except dry runs and those for Leases.
-func (t *turn) writes(ctx context.Context) (int64, error) {
-	counts, err := harness.ScrapeRequests(ctx, t.scraper, append(notCounted, "leases")...)
-	return counts.Total() - counts["GET"] - counts["LIST"] - counts["WATCH"] - counts[harness.DryRun], err
-}
-
 // measureChanged changes the quota of the template, and creates namespaces until all older
 // namespaces have the new quota.
 func (t *turn) measureChanged(ctx context.Context, opts options, r *results) error {

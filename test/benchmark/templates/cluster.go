@@ -39,7 +39,7 @@ type cluster struct {
 	// user sends requests as userName, and scraper those that are not counted.
 	user     kubernetes.Interface
 	scraper  rest.Interface
-	meter    *harness.Meter
+	meter    harness.Meter
 	observer *observer
 	// created is the number of created namespaces.
 	created int
@@ -50,7 +50,7 @@ func startCluster(ctx context.Context, fsync bool) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{Cluster: plane, meter: harness.NewMeter()}
+	c := &cluster{Cluster: plane}
 	if err := c.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}

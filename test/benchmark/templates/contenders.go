@@ -291,13 +291,6 @@ func (s *service) stop() error {
 	}
 }
 
-// kill kills the process, which is then restarted.
-func (s *service) kill() error {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.processes[len(s.processes)-1].Kill()
-}
-
 // lastOutput returns the end of the log of the last process.
 func (s *service) lastOutput() string {
 	s.lock.Lock()

@@ -31,9 +31,7 @@ type options struct {
 	changed    int
 	restored   int
 	early      int
-	steady     time.Duration
 	stall      time.Duration
-	kill       bool
 	profile    string
 	kyverno    string
 
@@ -57,11 +55,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.changed, "changed", 200, "Namespaces that exist when the template changes.")
 	flags.IntVar(&o.restored, "restored", 20, "Objects to delete, and objects to modify.")
 	flags.IntVar(&o.early, "early", 5, "Namespaces to write to while they are created, for each number of writers.")
-	flags.DurationVar(&o.steady, "steady", 20*time.Second, "Duration of the measurement of the steady state.")
 	flags.DurationVar(&o.stall, "stall", time.Minute,
 		"Time without progress after which namespaces without their objects are counted as incomplete.")
-	flags.BoolVar(&o.kill, "kill", false,
-		"Kill the controllers when half of the namespaces that are created at once are complete.")
 	flags.StringVar(&o.profile, "profile", "",
 		"Directory for profiles of the API server in the first 20 seconds of the creations at once, and for its metrics.")
 	flags.StringVar(&o.kyverno, "kyverno", filepath.Join(controlplane.Root(), "bin", "kyverno"),
@@ -72,7 +67,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 // complete applies --quick, and parses and validates the options.
 func (o *options) complete() error {
 	if o.Quick {
-		o.rounds, o.single, o.changed, o.restored, o.early, o.steady = 1, 5, 15, 3, 1, 5*time.Second
+		o.rounds, o.single, o.changed, o.restored, o.early = 1, 5, 15, 3, 1
 		if o.atOnce == defaultAtOnce {
 			o.atOnce = "20"
 		}

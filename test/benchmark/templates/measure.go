@@ -18,13 +18,12 @@ const (
 	caseSingle   = "single"
 	caseRestored = "restored"
 	caseEarly    = "early"
-	caseSteady   = "steady"
 	caseChanged  = "changed"
 	caseEnforced = "enforced"
 	caseAtOnce   = "at-once"
 )
 
-var caseNames = []string{caseSingle, caseRestored, caseEarly, caseSteady, caseChanged, caseEnforced, caseAtOnce}
+var caseNames = []string{caseSingle, caseRestored, caseEarly, caseChanged, caseEnforced, caseAtOnce}
 
 // writerCounts are the numbers of concurrent writers in caseEarly.
 var writerCounts = []int{1, 8}
@@ -44,10 +43,6 @@ type results struct {
 	// early contains the number of early writes in each namespace, by the number of writers.
 	early   map[int][]int
 	changes []change
-	// writes is the number of write requests during the time steady, and restartWrites is that during
-	// the same time after a restart.
-	writes, restartWrites int64
-	steady                time.Duration
 	// crowds contains the measurements of namespaces that are created at once, by their number.
 	crowds map[int][]crowd
 }
@@ -57,7 +52,7 @@ type crowd struct {
 	total, complete int
 	// took is the time until the last complete namespace is initialized.
 	took                     time.Duration
-	requests                 harness.Counts
+	requests                 int64
 	serverCPU, controllerCPU time.Duration
 	memory                   int64
 	restarts                 int
@@ -141,7 +136,7 @@ func (t *turn) measureEach(ctx context.Context, opts options, r *results) error 
 		do   func(context.Context, options, *results) error
 	}{
 		{caseSingle, t.measureSingle}, {caseRestored, t.measureRestored}, {caseEarly, t.measureEarly},
-		{caseSteady, t.measureSteady}, {caseChanged, t.measureChanged}, {caseEnforced, t.measureEnforced},
+		{caseChanged, t.measureChanged}, {caseEnforced, t.measureEnforced},
 	} {
 		if !opts.has(step.name) {
 			continue
@@ -197,12 +192,6 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 	}
 	names := t.nextNames(size)
 	initialized := t.observer.track((*state).isInitialized, names...)
-	killed := make(chan error, 1)
-	if opts.kill {
-		go func() { killed <- t.killAfter(ctx, initialized, size/2) }()
-	} else {
-		killed <- nil
-	}
 	profiled := make(chan error, 1)
 	go func() { profiled <- t.profile(ctx, opts, size) }()
 	began := time.Now()
@@ -210,7 +199,7 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 		// Namespaces that could not be created are counted as incomplete.
 		harness.Say("  %v", err)
 	}
-	if err := errors.Join(t.observer.wait(ctx, initialized, opts.stall), <-killed, <-profiled); err != nil {
+	if err := errors.Join(t.observer.wait(ctx, initialized, opts.stall), <-profiled); err != nil {
 		return err
 	}
 	if err := t.calm(ctx); err != nil {
@@ -224,7 +213,7 @@ func (t *turn) measureCrowd(ctx context.Context, opts options, size int, r *resu
 	after, err := t.usage()
 	one := crowd{
 		total: size, complete: len(initialized.met), took: max(0, initialized.last.Sub(began)),
-		requests:  requestsAfter.Minus(requests),
+		requests:  requestsAfter - requests,
 		serverCPU: serverCPUAfter - serverCPU, controllerCPU: after.cpu - before.cpu,
 		memory: after.memory, restarts: after.restarts - before.restarts,
 	}
@@ -250,24 +239,8 @@ func (t *turn) profile(ctx context.Context, opts options, size int) error {
 }
 
 // requests returns the number of requests except those of the benchmark, and except Leases.
-func (t *turn) requests(ctx context.Context) (harness.Counts, error) {
+func (t *turn) requests(ctx context.Context) (int64, error) {
 	sent := t.meter.Read()
 	counts, err := harness.ScrapeRequests(ctx, t.scraper, "leases")
-	return counts.Minus(sent), err
-}
-
-// killAfter kills the processes of the contender when the given number of namespaces is complete.
-func (t *turn) killAfter(ctx context.Context, initialized *tracker, count int) error {
-	if err := poll(ctx, "half of the namespaces", func(context.Context) (bool, error) {
-		t.observer.lock.Lock()
-		defer t.observer.lock.Unlock()
-		return len(initialized.met) >= count, nil
-	}); err != nil {
-		return err
-	}
-	var errs []error
-	for _, s := range t.services {
-		errs = append(errs, s.kill())
-	}
-	return errors.Join(errs...)
+	return counts - sent, err
 }

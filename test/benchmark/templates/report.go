@@ -4,12 +4,9 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
@@ -24,7 +21,7 @@ func (o *outcome) tables() ([]harness.Table, []string) {
 	for _, size := range o.sizes {
 		tables = append(tables, o.crowdTable(size))
 	}
-	tables = append(tables, o.changeTable(), o.restoredTable(), o.earlyTable(), o.steadyTable())
+	tables = append(tables, o.changeTable(), o.restoredTable(), o.earlyTable())
 	goals, missed := goalTable(o.goals())
 	return append(tables, goals), missed
 }
@@ -69,7 +66,7 @@ func (o *outcome) crowdTable(size int) harness.Table {
 	return harness.Table{
 		Title: fmt.Sprintf("%d namespaces at once", size),
 		Header: []string{
-			"Controller", "Complete", "Time", "Times the bare client", "Requests per namespace", "by verb",
+			"Controller", "Complete", "Time", "Times the bare client", "Requests per namespace",
 			"Processor time: API server", "controller", "both, times the bare client", "Peak memory of the controller",
 			"Restarts",
 		},
@@ -80,7 +77,7 @@ func (o *outcome) crowdTable(size int) harness.Table {
 			}
 			return []string{
 				fmt.Sprint(one.complete), harness.FormatDuration(one.took), ratio(one.seconds(), took),
-				fmt.Sprintf("%.1f", one.perNamespace()), one.verbs(), harness.FormatDuration(one.serverCPU),
+				fmt.Sprintf("%.1f", one.perNamespace()), harness.FormatDuration(one.serverCPU),
 				harness.FormatDuration(one.controllerCPU), ratio(float64(one.cpu()), cpu), harness.FormatMemory(one.memory),
 				fmt.Sprint(one.restarts),
 			}
@@ -148,20 +145,6 @@ func (o *outcome) earlyTable() harness.Table {
 	return table
 }
 
-func (o *outcome) steadyTable() harness.Table {
-	return harness.Table{
-		Title:  "Write requests while nothing changes",
-		Header: []string{"Controller", "Duration", "Requests", "After a restart"},
-		Rows: o.rows(func(r *results) []string {
-			if r.steady == 0 {
-				return nil
-			}
-			return []string{r.steady.String(), fmt.Sprint(r.writes), fmt.Sprint(r.restartWrites)}
-		}),
-		Note: "Without Leases, access reviews and tokens. The last column is for the same duration after a restart.",
-	}
-}
-
 // bare returns a value of the bare client, or 0 if it was not measured.
 func (o *outcome) bare(value func(*results) float64) float64 {
 	if r := o.results[bareClient]; r != nil {
@@ -202,20 +185,7 @@ func (c *crowd) cpu() time.Duration {
 	return c.serverCPU + c.controllerCPU
 }
 
-func (c *crowd) perNamespace() float64 { return float64(c.requests.Total()) / float64(c.total) }
-
-// verbs returns the requests per namespace by verb, the most frequent first.
-func (c *crowd) verbs() string {
-	var parts []string
-	for _, verb := range slices.SortedFunc(maps.Keys(c.requests), func(a, b string) int {
-		return cmp.Or(cmp.Compare(c.requests[b], c.requests[a]), cmp.Compare(a, b))
-	}) {
-		if each := float64(c.requests[verb]) / float64(c.total); each >= 0.05 {
-			parts = append(parts, fmt.Sprintf("%s %.1f", verb, each))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
+func (c *crowd) perNamespace() float64 { return float64(c.requests) / float64(c.total) }
 
 func (c *change) seconds() float64 {
 	if c == nil {
@@ -347,10 +317,6 @@ func (o *outcome) goals() []goal {
 		if len(r.early[writers]) > 0 {
 			add(fmt.Sprintf("Early writes, writers: %d", writers), float64(slices.Max(r.early[writers])), 0, formatNumber)
 		}
-	}
-	if r.steady > 0 {
-		add("Write requests while nothing changes", float64(r.writes), 0, formatNumber)
-		add("Write requests after a restart", float64(r.restartWrites), 0, formatNumber)
 	}
 	return goals
 }

@@ -98,15 +98,6 @@ func (p *Process) Stop() error {
 	return err
 }
 
-// Kill ends the process without the opportunity to clean up.
-func (p *Process) Kill() error {
-	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("failed to kill %s: %w", p.name, err)
-	}
-	<-p.exited
-	return nil
-}
-
 // wasInterrupted reports whether an interrupt terminated a process that does not handle interrupts.
 func wasInterrupted(err error) bool {
 	var exit *exec.ExitError
