@@ -8,8 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,14 +21,12 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
@@ -123,18 +119,6 @@ func expectFail(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-var _ = Describe("The manager", func() {
-	It("reloads the certificate of its metrics endpoint", func(ctx context.Context) {
-		dir, address := GinkgoT().TempDir(), framework.FreeAddress()
-		replaceMetricsCertificate(dir, "first.example.com")
-		runManager(binary, managerConfig(ctx), controlplane.WithoutAdmission, "--metrics-bind-address="+address, "--metrics-cert-path="+dir)
-		served := func() string { return commonName(address) }
-		Eventually(served).WithContext(ctx).Should(HavePrefix("first.example.com"))
-		replaceMetricsCertificate(dir, "second.example.com")
-		Eventually(served).WithContext(ctx).Should(HavePrefix("second.example.com"))
-	}, SpecTimeout(5*time.Minute))
-})
-
 // upgrade installs the manifests again, and changes each CRD as a new version would: it adds a
 // printer column and a schema field.
 func upgrade(ctx context.Context) {
@@ -169,24 +153,6 @@ func servingCertificate(ctx context.Context, config *rest.Config) string {
 	Expect(err).NotTo(HaveOccurred())
 	defer connection.Close()
 	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String()
-}
-
-func commonName(address string) string {
-	// The test reads only the name in the self-signed certificate.
-	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		return ""
-	}
-	defer connection.Close()
-	return connection.ConnectionState().PeerCertificates[0].Subject.CommonName
-}
-
-func replaceMetricsCertificate(dir, host string) {
-	GinkgoHelper()
-	certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)).To(Succeed())
-	Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600)).To(Succeed())
 }
 
 // step is a kind of write, such as "patch namespaces/status".

@@ -71,39 +71,6 @@ var _ = Describe("Managers with wrong clocks", Label("long"), Ordered, ContinueO
 		Entry("an hour behind", SpecTimeout(15*time.Minute), -time.Hour),
 		Entry("two hours apart", SpecTimeout(15*time.Minute), -time.Hour, time.Hour),
 	)
-
-	DescribeTable("serve hold webhooks with a certificate that is valid an hour before its creation",
-		func(ctx context.Context, offset time.Duration, want string) {
-			user := cluster.AddUser(ctx, "clocks@chaos.example.com", framework.VerbsButInitialize).Clientset()
-			registerHeld(ctx)
-			installHold(ctx)
-			// The leader would keep a certificate of another spec.
-			_, err := plane.Kubectl(ctx, plane.Admin, "patch", "secret", "nslifecycle-webhook-certificate",
-				"--namespace="+controlplane.SystemNamespace, "--type=merge", `--patch={"data":null}`)
-			Expect(err).NotTo(HaveOccurred())
-			balancer := startLoadBalancer(framework.FreeAddress())
-			startReplicasWithClocks(managerConfig(ctx), []time.Duration{offset}, "--leader-elect", "--metrics-bind-address=0",
-				"--webhook-bind-address="+balancer.backends[0], "--webhook-url="+balancer.url())
-			Expect(plane.WaitForHold(ctx, balancer.url())).To(Succeed())
-			cluster.ExpectActive(ctx, "held")
-			namespace := wrappers.MakeNamespace(framework.Unique("held")).Label("held", "true").Obj()
-			Expect(admin.Create(ctx, namespace)).To(Succeed())
-			outcome := make(chan string, 1)
-			go func() {
-				_, err := user.CoreV1().ConfigMaps(namespace.Name).Create(ctx, wrappers.MakeConfigMap(namespace.Name, "a"),
-					metav1.CreateOptions{})
-				outcome <- outcomeOf(err)
-			}()
-			if want == "created" {
-				Consistently(outcome).WithContext(ctx).ShouldNot(Receive())
-				finishHeld(ctx, namespace.Name)
-			}
-			Eventually(outcome).WithContext(ctx).Should(Receive(Equal(want)))
-		},
-		Entry("an hour ahead", SpecTimeout(5*time.Minute), time.Hour, "created"),
-		Entry("an hour behind", SpecTimeout(5*time.Minute), -time.Hour, "created"),
-		Entry("two hours ahead", SpecTimeout(5*time.Minute), 2*time.Hour, string(metav1.StatusReasonForbidden)),
-	)
 })
 
 // registerWithTimeouts registers an initializer for each failure policy. Neither of them is running.

@@ -13,9 +13,6 @@
 // The specs with the label "long" take minutes:
 //
 //   - Managers whose clocks differ from that of the API server by an hour. They are built with another time.Now.
-//   - Bursts of CHAOS_NAMESPACES namespaces, by default 500, to which eight users write before they exist and with
-//     each of their events, while managers fail. With CHAOS_WITHOUT_POLICIES=1, or before Kubernetes 1.36, webhooks
-//     of the managers inject the initializers.
 //   - Upgrades and downgrades of the API servers in the directories CHAOS_API_SERVERS (make test-api-server-upgrade).
 //
 // The random faults depend on Ginkgo's seed, which the output contains, and last for CHAOS_DURATION, by default

@@ -17,7 +17,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -25,7 +24,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/faults"
-	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // etcdMembers is the number of members of etcd. Two of them are a quorum.
@@ -57,28 +55,6 @@ var memberFaults = slices.Concat(onMember("the leader", (*controlplane.EtcdMembe
 		}
 		return func() { Expect(plane.RestartEtcdMembers(ctx, members, members.All...)).To(Succeed()) }
 	}}})
-
-var _ = Describe("An etcd with three members", func() {
-	// Elections take several seconds.
-	It("serves requests while its leader is isolated or killed", func(ctx context.Context) {
-		for _, fault := range memberFaults[:2] {
-			before, err := members.Leader(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			stop := fault.start(ctx, nil)
-			Eventually(func(g Gomega) {
-				for _, member := range members.All {
-					leader, err := members.LeaderOf(ctx, member)
-					g.Expect(member == before || err == nil && leader != before).To(BeTrue())
-				}
-			}).WithContext(ctx).Should(Succeed())
-			name := framework.Unique("quorum")
-			Eventually(func() error { return admin.Create(ctx, wrappers.MakeConfigMap(metav1.NamespaceDefault, name)) }).
-				WithContext(ctx).Should(Succeed())
-			stop()
-			Expect(members.WaitUntilReady(ctx)).To(Succeed())
-		}
-	}, SpecTimeout(5*time.Minute))
-})
 
 // follower returns a random follower.
 func follower(m *controlplane.EtcdMembers, ctx context.Context) (*controlplane.EtcdMember, error) {

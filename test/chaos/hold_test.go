@@ -79,30 +79,6 @@ var _ = Describe("Held writes", Ordered, Serial, func() {
 		Expect(outcomes["created"]).To(BeNumerically(">", writes/2))
 		Expect(outcomes["created"] + outcomes["Forbidden"]).To(Equal(writes))
 	})
-
-	It("fail with an error of the connection when the API server is killed", func(ctx context.Context) {
-		name, results := startWrites(ctx, user, writes)
-		Expect(plane.KillAPIServer(ctx)).To(Succeed())
-		outcomes := map[string]int{}
-		for range writes {
-			outcomes[outcomeOf(<-results)]++
-		}
-		AddReportEntry("outcomes", fmt.Sprint(outcomes))
-		Expect(outcomes).NotTo(HaveKey("created"))
-		Expect(plane.StartAPIServer()).To(Succeed())
-
-		By("holding writes again")
-		again, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		done := make(chan error, 1)
-		go func() {
-			_, err := user.CoreV1().ConfigMaps(name).Create(again, wrappers.MakeConfigMap(name, "again"), metav1.CreateOptions{})
-			done <- err
-		}()
-		Consistently(done).WithContext(ctx).WithTimeout(500 * time.Millisecond).ShouldNot(Receive())
-		finishHeld(ctx, name)
-		Eventually(done).WithContext(ctx).Should(Receive(BeNil()))
-	})
 })
 
 // expectServed waits until a manager serves webhooks with its certificate.
@@ -225,21 +201,9 @@ func (b *loadBalancer) url() string {
 
 // replace replaces a backend, and closes all connections.
 func (b *loadBalancer) replace(index int, backend string) {
-	b.route(index, backend)
-	b.cut()
-}
-
-// route replaces a backend for new connections.
-func (b *loadBalancer) route(index int, backend string) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	b.backends[index] = backend
-}
-
-// cut closes all connections.
-func (b *loadBalancer) cut() {
-	b.lock.Lock()
-	defer b.lock.Unlock()
 	for connection := range b.connections {
 		_ = connection.Close()
 	}

@@ -22,9 +22,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
-// stopTimeout is the maximum time until a manager exits.
-const stopTimeout = 30 * time.Second
-
 // replicas runs managers, and one for the admission controller, and restarts them when they exit. They serve webhooks
 // behind a load balancer, which the API server requires if it does not serve MutatingAdmissionPolicy v1.
 type replicas struct {
@@ -45,8 +42,6 @@ type replica struct {
 	flags      []string
 	// offset is the difference between the clocks of the manager and of the API server.
 	offset time.Duration
-	// isGone prevents restarts.
-	isGone  bool
 	running *gexec.Session
 }
 
@@ -129,7 +124,7 @@ func (r *replicas) supervise(replica *replica) {
 		session := r.session(replica)
 		<-session.Exited
 		r.lock.Lock()
-		isDone := r.stopped || replica.isGone
+		isDone := r.stopped
 		if !isDone {
 			r.start(replica)
 		}
@@ -146,24 +141,6 @@ func (r *replicas) session(replica *replica) *gexec.Session {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return replica.running
-}
-
-// remove kills a manager, which does not restart.
-func (r *replicas) remove(replica *replica) {
-	r.lock.Lock()
-	replica.isGone = true
-	session := replica.running
-	r.lock.Unlock()
-	session.Kill().Wait(stopTimeout)
-}
-
-// restore starts a manager that was removed.
-func (r *replicas) restore(replica *replica) {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	replica.isGone = false
-	r.start(replica)
-	r.done.Go(func() { r.supervise(replica) })
 }
 
 // random returns one of the sessions, which can have exited.

@@ -6,7 +6,6 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -26,9 +25,6 @@ import (
 )
 
 const (
-	// withoutPoliciesVariable is the environment variable with which the API servers do not serve MutatingAdmissionPolicy.
-	withoutPoliciesVariable = "CHAOS_WITHOUT_POLICIES"
-
 	policyInitializer = "policy.chaos.example.com"
 	ownerInitializer  = "owner.chaos.example.com"
 )
@@ -80,9 +76,6 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		// Otherwise, the watches of the observer could not resume after a restart of etcd.
 		controlplane.WithAPIServerFlag("etcd-compaction-interval", "0"),
 	}
-	if os.Getenv(withoutPoliciesVariable) != "" {
-		options = append(options, controlplane.WithMutatingPolicies(false))
-	}
 	cluster = framework.StartControlPlane(ctx, options...)
 	Expect(members.WaitUntilReady(ctx)).To(Succeed())
 	undisturbedLog := framework.NewAuditLog()
@@ -111,9 +104,6 @@ var _ = BeforeEach(func() { random = framework.NewRandom() })
 func required(labels map[string]string) observer.Requirements {
 	requirements := observer.Requirements{
 		Initializers: []string{policyInitializer, ownerInitializer}, Objects: []string{"resourcequotas/" + initializers.QuotaName},
-	}
-	if labels[inBurst] == lateInitializer {
-		requirements.Initializers = append(requirements.Initializers, lateInitializer)
 	}
 	if labels[provisioned] != "" {
 		requirements.Initializers = append(requirements.Initializers, v1alpha1.TemplatesInitializer)

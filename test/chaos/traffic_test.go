@@ -5,7 +5,6 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -15,12 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -58,8 +52,6 @@ type traffic struct {
 	lock sync.Mutex
 	// records contains a record of each namespace.
 	records []*namespaceRecord
-	// creations are the results of the requests that create namespaces.
-	creations outcomes
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -167,7 +159,6 @@ func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
 	until(ctx, func() bool {
 		// The response to an earlier attempt might have been lost.
 		err := t.user.Create(ctx, namespace)
-		t.creations.add(err, record.name)
 		return err == nil || apierrors.IsAlreadyExists(err) && t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) == nil
 	})
 	t.reached(&record.created)
@@ -221,115 +212,4 @@ func (t *traffic) recovery(ctx context.Context, since time.Time) (initialized, r
 		g.Expect(removed).NotTo(BeZero(), "no namespace was deleted")
 	}).WithContext(ctx).Should(Succeed())
 	return initialized, removed
-}
-
-const (
-	// burstPrefix is the label with the prefix of the names of the namespaces of one burst.
-	burstPrefix = "chaos.example.com/prefix"
-	// burstWorkers is the number of concurrent writes of each user.
-	burstWorkers = 4
-	// writeRetry is the time until a user repeats a rejected write without an event of the namespace.
-	writeRetry = 5 * time.Second
-)
-
-// writer is a user that writes to each namespace before it exists and with each of its events, until a write succeeds.
-type writer struct {
-	client  kubernetes.Interface
-	queue   workqueue.TypedDelayingInterface[string]
-	results *outcomes
-
-	lock sync.Mutex
-	// written are the namespaces that the user has written to.
-	written map[string]bool
-}
-
-type writers []*writer
-
-// startWriters watches the namespaces of a burst as each user until the spec ends.
-func startWriters(ctx context.Context, users []*framework.User, prefix string, results *outcomes) writers {
-	GinkgoHelper()
-	running, cancel := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	var all writers
-	for _, user := range users {
-		w := &writer{
-			client: user.Clientset(), queue: workqueue.NewTypedDelayingQueue[string](), results: results,
-			written: map[string]bool{},
-		}
-		all = append(all, w)
-		factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0,
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = burstPrefix + "=" + prefix }))
-		informer := factory.Core().V1().Namespaces().Informer()
-		add := func(object any) { w.queue.Add(object.(*corev1.Namespace).Name) }
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: add, UpdateFunc: func(_, object any) { add(object) },
-		})
-		Expect(err).NotTo(HaveOccurred())
-		factory.Start(running.Done())
-		Expect(cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)).To(BeTrue())
-		for range burstWorkers {
-			done.Go(func() { w.run(running) })
-		}
-	}
-	DeferCleanup(func() {
-		cancel()
-		for _, w := range all {
-			w.queue.ShutDown()
-		}
-		done.Wait()
-	})
-	return all
-}
-
-// add makes all users write to a namespace.
-func (all writers) add(namespace string) {
-	for _, w := range all {
-		w.queue.Add(namespace)
-	}
-}
-
-// expectAll waits until all users have written to all namespaces.
-func (all writers) expectAll(ctx context.Context, namespaces []string) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		for _, w := range all {
-			w.lock.Lock()
-			count := len(w.written)
-			w.lock.Unlock()
-			g.Expect(count).To(Equal(len(namespaces)))
-		}
-	}).WithContext(ctx).WithTimeout(15 * time.Minute).WithPolling(time.Second).Should(Succeed())
-}
-
-func (w *writer) run(ctx context.Context) {
-	for {
-		namespace, isShutDown := w.queue.Get()
-		if isShutDown {
-			return
-		}
-		w.write(ctx, namespace)
-		w.queue.Done(namespace)
-	}
-}
-
-func (w *writer) write(ctx context.Context, namespace string) {
-	w.lock.Lock()
-	isWritten := w.written[namespace]
-	w.lock.Unlock()
-	if isWritten {
-		return
-	}
-	object := wrappers.MakeConfigMap(namespace, fmt.Sprintf("%p", w))
-	_, err := w.client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})
-	if ctx.Err() != nil {
-		return
-	}
-	w.results.add(err, namespace, object.Name)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		w.queue.AddAfter(namespace, writeRetry)
-		return
-	}
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.written[namespace] = true
 }

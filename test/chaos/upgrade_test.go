@@ -354,9 +354,6 @@ func expectStage(ctx context.Context, slots []*slot, all []*traffic) string {
 	GinkgoHelper()
 	start := time.Now()
 	var versions, recoveries []string
-	for _, traffic := range all {
-		traffic.creations.reset()
-	}
 	for i, traffic := range all {
 		before := traffic.count()
 		initialized, _ := traffic.recovery(ctx, start)
@@ -364,12 +361,8 @@ func expectStage(ctx context.Context, slots []*slot, all []*traffic) string {
 		versions = append(versions, slots[i].version)
 		recoveries = append(recoveries, fmt.Sprintf("%.1f s", initialized.Seconds()))
 	}
-	stage := fmt.Sprintf("%s: next initialized after %s, %.0f s", strings.Join(versions, " and "), strings.Join(recoveries, " and "),
+	return fmt.Sprintf("%s: next initialized after %s, %.0f s", strings.Join(versions, " and "), strings.Join(recoveries, " and "),
 		time.Since(start).Seconds())
-	for _, traffic := range all {
-		stage += "\n" + traffic.creations.String()
-	}
-	return stage
 }
 
 // expectMechanism waits until the policies are installed if all API servers serve their type.

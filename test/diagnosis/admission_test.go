@@ -6,9 +6,7 @@ package diagnosis
 import (
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"time"
@@ -16,13 +14,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 // makeWebhook returns a webhook for requests to delete or update ConfigMaps in the fixture's namespace. The kind is
@@ -104,19 +100,6 @@ func denyFinalizerRemovals() string {
 	})
 }
 
-// serveFailingWebhook returns the clientConfig of a webhook that returns an internal error.
-func serveFailingWebhook() string {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "internal failure", http.StatusInternalServerError)
-	}))
-	DeferCleanup(server.Close)
-	config, err := json.Marshal(admissionregistrationv1.WebhookClientConfig{
-		URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-	})
-	Expect(err).NotTo(HaveOccurred())
-	return string(config)
-}
-
 // webhookInService is the clientConfig of a webhook behind a Service of the fixture.
 const webhookInService = `{service: {namespace: $id-system, name: guard, path: /validate}}`
 
@@ -171,9 +154,6 @@ var _ = Describe("Admission control", func() {
 				f.delete(ctx, guard)
 			})
 		},
-		Entry("the Service of a webhook is missing", func(context.Context, *fixture) string {
-			return makeWebhook("Validating", webhookInService, 10)
-		}, failing("Validating", `service "guard" not found`)),
 		Entry("the Service of a mutating webhook is missing", func(context.Context, *fixture) string {
 			return makeWebhook("Mutating", webhookInService, 10)
 		}, failing("Mutating", `service "guard" not found`)),
@@ -185,20 +165,8 @@ var _ = Describe("Admission control", func() {
 `)
 			return makeWebhook("Validating", webhookInService, 2)
 		}, failing("Validating", "has no ready endpoint")),
-		Entry("the connection to a webhook is refused", func(context.Context, *fixture) string {
-			return makeWebhook("Validating", `{url: "https://127.0.0.1:1/validate"}`, 10)
-		}, failing("Validating", "connection refused")),
-		Entry("a webhook returns an error", func(context.Context, *fixture) string {
-			return makeWebhook("Validating", serveFailingWebhook(), 10)
-		}, failing("Validating", "internal failure")),
 		Entry("a webhook denies them as Forbidden", func(context.Context, *fixture) string {
 			return makeWebhook("Validating", denyDeletions(http.StatusForbidden), 10)
-		}, rejected("guard.$id.example.com")),
-		Entry("a webhook denies them as NotFound", func(context.Context, *fixture) string {
-			return makeWebhook("Validating", denyDeletions(http.StatusNotFound), 10)
-		}, rejected("guard.$id.example.com")),
-		Entry("a webhook denies them as Conflict", func(context.Context, *fixture) string {
-			return makeWebhook("Validating", denyDeletions(http.StatusConflict), 10)
 		}, rejected("guard.$id.example.com")),
 		Entry("a policy denies them", func(context.Context, *fixture) string {
 			return makePolicy("DELETE", "configmaps", "false", "deletion is protected")
@@ -224,10 +192,6 @@ var _ = Describe("Admission control", func() {
 		Entry("a webhook denies the update", func() string {
 			return makeWebhook("Validating", denyFinalizerRemovals(), 10)
 		}, inferred(diagnosis.CauseAdmissionRejected, "configmaps/held").withMessage("guard.$id.example.com", testFinalizer)),
-		Entry("the Service of a webhook is missing", func() string {
-			return strings.ReplaceAll(makeWebhook("Mutating", "{service: {namespace: $id-system, name: guard}}", 2),
-				"[DELETE, UPDATE]", "[UPDATE]")
-		}, proven(diagnosis.CauseAdmissionWebhookFailing, "configmaps/held").withMessage("guard.$id.example.com")),
 	)
 })
 
@@ -239,14 +203,6 @@ func makeNamespacePolicy(resources, expression string) string {
 func makeNamespaceWebhook(clientConfig string) string {
 	return strings.NewReplacer("[DELETE, UPDATE]", "[UPDATE]", "[configmaps], scope: Namespaced",
 		"[namespaces/status, namespaces/finalize]").Replace(makeWebhook("Validating", clientConfig, 2))
-}
-
-// expectPublished expects only the finding that quotes the operator's Event about a policy of the fixture.
-func (f *fixture) expectPublished(g Gomega, result *diagnosis.Diagnosis) {
-	g.Expect(result.Findings).To(ConsistOf(HaveField("Cause", diagnosis.CauseAdmissionRejected)), format(result))
-	g.Expect(objectsOf(result.Findings[0])).To(ConsistOf("namespaces/" + f.ns))
-	published(diagnosis.CauseAdmissionRejected).withMessage(f.id+"-guard").
-		withEvidence("Event WriteRejected", "the namespace is protected").expectIn(result.Findings[0])
 }
 
 var _ = Describe("Admission control of the Namespace", func() {
@@ -263,9 +219,6 @@ var _ = Describe("Admission control of the Namespace", func() {
 			f.delete(ctx, guard)
 			f.expectDeleted(ctx)
 		},
-		Entry("a policy, and the namespace is empty", "", func() string {
-			return makeNamespacePolicy("namespaces/status, namespaces/finalize", "false")
-		}, proven(diagnosis.CauseAdmissionRejected).withMessage("$id-guard", "finalizer kubernetes").withEvidence("the namespace is protected")),
 		Entry("a policy, and the namespace had content", twoConfigMaps, func() string {
 			return makeNamespacePolicy(`"*/*"`, "request.subResource == ''")
 		}, proven(diagnosis.CauseAdmissionRejected).withMessage("$id-guard", "finalizer kubernetes")),
@@ -275,25 +228,7 @@ var _ = Describe("Admission control of the Namespace", func() {
 			}))
 		}, proven(diagnosis.CauseAdmissionRejected).withMessage("guard.$id.example.com").
 			withEvidence("the namespace is protected", "Event WriteRejected")),
-		Entry("a webhook whose Service is missing", "", func() string {
-			return makeNamespaceWebhook(`{service: {namespace: $id-system, name: guard}}`)
-		}, proven(diagnosis.CauseAdmissionWebhookFailing).withMessage("guard.$id.example.com")),
 	)
-
-	It("is reported if it prevents the removal of a finalizer of the Namespace", func(ctx context.Context) {
-		f := makeFixture()
-		held := strings.ReplaceAll(f.manifest(), "name: $ns", "name: $ns, finalizers: ["+testFinalizer+"]")
-		f.create(ctx, held)
-		guard := makeNamespacePolicy("namespaces", "size(object.metadata.?finalizers.orValue([])) > 0")
-		f.create(ctx, guard)
-		f.expectDenied(ctx, held, dryRunRemoveFinalizers(ctx))
-		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, proven(diagnosis.CauseAdmissionRejected, "namespaces/$ns").
-			withMessage("$id-guard", testFinalizer))
-		f.delete(ctx, guard)
-		Eventually(tryRemoveFinalizers).WithArguments(f.objects(held)[0]).WithContext(ctx).Should(Succeed())
-		f.expectDeleted(ctx)
-	})
 
 	It("is reported as the operator published it for a user who cannot write the Namespace", func(ctx context.Context) {
 		f := newFixture(ctx)
@@ -322,27 +257,11 @@ subjects:
 			result := f.diagnose(g, ctx, restricted)
 			g.Expect(result.Result).To(Equal(diagnosis.Blocked))
 			g.Expect(result.Unread).To(ContainElement(ContainSubstring("namespaces/finalize")))
-			f.expectPublished(g, result)
+				g.Expect(result.Findings).To(ConsistOf(HaveField("Cause", diagnosis.CauseAdmissionRejected)), format(result))
+			g.Expect(objectsOf(result.Findings[0])).To(ConsistOf("namespaces/" + f.ns))
+			published(diagnosis.CauseAdmissionRejected).withMessage(f.id+"-guard").
+				withEvidence("Event WriteRejected", "the namespace is protected").expectIn(result.Findings[0])
 		}).WithContext(ctx).Should(Succeed())
-	})
-
-	It("is reported as the operator published it if it denies the writes only to the operator", func(ctx context.Context) {
-		f := newFixture(ctx)
-		guard := makeNamespacePolicy("namespaces/status, namespaces/finalize", "'system:masters' in request.userInfo.groups")
-		f.create(ctx, guard)
-		manager, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
-		Expect(err).NotTo(HaveOccurred())
-		f.expectDenied(ctx, f.manifest(), dryRunPatchStatus(ctx, framework.NewClient(manager)))
-		f.delete(ctx, f.manifest())
-		Eventually(func(g Gomega) {
-			g.Expect(f.diagnose(g, ctx, collector).Findings).NotTo(BeEmpty())
-		}).WithContext(ctx).Should(Succeed())
-		Consistently(func(g Gomega) { // The dry runs after the progress deadline succeed.
-			result := f.diagnose(g, ctx, collector)
-			f.expectPublished(g, result)
-		}).WithContext(ctx).WithTimeout(2 * progressDeadline).Should(Succeed())
-		f.delete(ctx, guard)
-		f.expectDeleted(ctx)
 	})
 
 	It("leaves the Namespace unchanged", func(ctx context.Context) {

@@ -7,12 +7,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,15 +68,9 @@ var _ = Describe("An aggregated API server", func() {
 			f.expectStuckUntilDeregistered(ctx, server, expected)
 		},
 		Entry("the Service is missing", "ServiceNotFound", func(*framework.AggregatedServer) {}),
-		Entry("the Service has no endpoints", "EndpointsNotFound", func(server *framework.AggregatedServer) {
-			server.Service.Spec = corev1.ServiceSpec{}
-		}),
 		Entry("the connection is refused", "FailedDiscoveryCheck", func(server *framework.AggregatedServer) {
 			server.Start()
 			server.Stop()
-		}),
-		Entry("the server responds with 503", "FailedDiscoveryCheck", func(server *framework.AggregatedServer) {
-			failAt(server, "*", http.StatusServiceUnavailable, "internal failure")
 		}),
 	)
 
@@ -88,15 +80,6 @@ var _ = Describe("An aggregated API server", func() {
 		server.Register(ctx, cluster)
 		server.ExpectAvailable(ctx, "True")
 		f.expectStuckUntilDeregistered(ctx, server, proven(diagnosis.CauseDiscoveryStale))
-	})
-
-	It("makes discovery fail if its discovery document is invalid", func(ctx context.Context) {
-		f, server := newFixture(ctx), newServer(nil)
-		server.IsLegacy = true
-		failAt(server, "/apis/"+server.Group+"/v1", http.StatusOK, "not a discovery document")
-		server.Register(ctx, cluster)
-		server.ExpectAvailable(ctx, "True")
-		f.expectStuckUntilDeregistered(ctx, server, proven(diagnosis.CauseDiscoveryFailing))
 	})
 
 	It("is reported if it rejects list requests", func(ctx context.Context) {
@@ -145,13 +128,5 @@ var _ = Describe("An aggregated API server", func() {
 			DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
 		}
 		f.expectDeleted(ctx)
-	})
-
-	It("does not affect initialized namespaces", func(ctx context.Context) {
-		f, server := newFixture(ctx), newServer(nil)
-		server.Service.Spec = corev1.ServiceSpec{}
-		server.Register(ctx, cluster)
-		server.ExpectAvailable(ctx, "False")
-		f.expectNoFindings(ctx, collector, time.Second)
 	})
 })

@@ -64,13 +64,6 @@ func (f *fixture) forceDeletePod(ctx context.Context) {
 	Expect(admin.Delete(ctx, object, client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-const loadBalancer = `
-apiVersion: v1
-kind: Service
-metadata: {namespace: $ns, name: web, finalizers: [service.kubernetes.io/load-balancer-cleanup]}
-spec: {type: LoadBalancer, ports: [{port: 80}]}
-`
-
 const claim = `
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -87,9 +80,6 @@ metadata: {namespace: kube-system, name: kube-controller-manager}
 spec: {holderIdentity: control-plane_1, leaseDurationSeconds: 15, renewTime: "2026-01-01T00:00:00.000000Z"}
 `
 
-// ambiguous has a finalizer whose name does not identify its owner.
-const ambiguous = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: held, finalizers: [kubernetes]}}`
-
 var _ = DescribeTable("An object that blocks the deletion is reported:",
 	func(ctx context.Context, content string, expected expectedFinding, release func(*fixture, context.Context)) {
 		f := newFixture(ctx)
@@ -98,15 +88,9 @@ var _ = DescribeTable("An object that blocks the deletion is reported:",
 	},
 	Entry("a pod on an unreachable node", unreachableNode()+"---"+pod, proven(diagnosis.CausePodOnUnreachableNode, "pods/web").
 		withMessage("$id-node").withEvidence("Kubelet stopped posting node status."), (*fixture).forceDeletePod),
-	Entry("a pod on a node that does not exist", pod,
-		proven(diagnosis.CausePodOnUnreachableNode, "pods/web").withMessage("$id-node"), (*fixture).forceDeletePod),
-	Entry("a load balancer that is not deleted", loadBalancer, inferred(diagnosis.CauseCloudResource, "services/web").
-		withEvidence("service.kubernetes.io/load-balancer-cleanup"), removeFinalizersOf(loadBalancer)),
 	Entry("a volume while kube-controller-manager is not running", claim+stoppedControllerManager,
 		inferred(diagnosis.CauseFinalizerOwnerNotRunning, "persistentvolumeclaims/data").
 			withMessage("kubernetes.io/pvc-protection", "kube-controller-manager"), removeFinalizersOf(claim)),
-	Entry("an object with an ambiguous finalizer", ambiguous,
-		inferred(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held"), removeFinalizersOf(ambiguous)),
 )
 
 var _ = Describe("A pod", func() {
@@ -135,45 +119,6 @@ var _ = Describe("A pod", func() {
 		}).WithContext(ctx).Should(Succeed())
 		f.expectDeleted(ctx)
 	})
-
-	It("is reported if a finalizer remains after it has terminated", func(ctx context.Context) {
-		f := newFixture(ctx)
-		f.create(ctx, strings.Replace(pod, "name: web}", "name: web, finalizers: [batch.kubernetes.io/job-tracking]}", 1))
-		f.deleteNamespace(ctx)
-		f.expectTerminating(ctx, pod)
-		f.forceDeletePod(ctx)
-		f.expectFindings(ctx, inferred(diagnosis.CausePodFinalizer, "pods/web").withMessage("batch.kubernetes.io/job-tracking"))
-		removeFinalizers(ctx, f.objects(pod)[0])
-		f.expectDeleted(ctx)
-	})
-
-	It("is reported instead of a PersistentVolumeClaim that waits for it", func(ctx context.Context) {
-		f := newFixture(ctx)
-		f.create(ctx, claim)
-		f.create(ctx, readyNode())
-		f.create(ctx, strings.Replace(pod, "containers:",
-			"volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]\n  containers:", 1))
-		f.delete(ctx, claim)
-		f.deleteNamespace(ctx)
-		// The PersistentVolumeClaim is evidence and not a finding.
-		f.expectFindings(ctx, proven(diagnosis.CausePodNotTerminating, "pods/web").
-			withEvidence(`persistentvolumeclaims "data" is waiting for pod "web"`))
-		f.forceDeletePod(ctx)
-		removeFinalizersOf(claim)(f, ctx)
-		f.expectDeleted(ctx)
-	})
-
-	It("is not reported during its grace period", func(ctx context.Context) {
-		f := newFixture(ctx)
-		f.create(ctx, unreachableNode())
-		f.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
-		f.create(ctx, twoConfigMaps)
-		f.deleteNamespace(ctx)
-		f.expectTerminating(ctx, pod)
-		f.expectNoFindings(ctx, collector, 4*time.Second)
-		f.forceDeletePod(ctx)
-		f.expectDeleted(ctx)
-	})
 })
 
 var _ = DescribeTable("A foreground deletion is reported",
@@ -189,7 +134,6 @@ var _ = DescribeTable("A foreground deletion is reported",
 		Expect(admin.Delete(ctx, f.objects(owner)[0], client.PropagationPolicy("Foreground"))).To(Succeed())
 		f.expectStuck(ctx, expected, (*fixture).forceDeletePod)
 	},
-	Entry("without dependents", "", inferred(diagnosis.CauseForegroundDeletion, "configmaps/owner").withMessage("garbage collector")),
 	Entry("with a dependent that is not deleted", `
 apiVersion: v1
 kind: ConfigMap
@@ -216,10 +160,6 @@ var _ = DescribeTable("A custom resource that cannot be finalized is reported wi
      lastTransitionTime: "2026-01-01T00:00:00Z", message: 'cannot log in to the database: secrets "admin-password" not found'}`,
 		published(diagnosis.CauseDependencyMissing).withMessage("admin-password").
 			withEvidence(`secrets "admin-password" does not exist in the namespace`)),
-	Entry("that reports an error of a storage provider", `{type: Synced, status: "False", reason: ReconcileError,
-     lastTransitionTime: "2026-01-01T00:00:00Z", message: 'cannot delete S3 bucket: BucketNotEmpty'}`,
-		published(diagnosis.CauseFinalizerOwnerFailing).
-			withMessage("condition Synced=False, ReconcileError: cannot delete S3 bucket: BucketNotEmpty")),
 )
 
 // definition is the CRD of Widgets in the fixture's API group.
@@ -305,16 +245,6 @@ spec: {size: small}
 			crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 		})
 		f.expectDeleted(ctx)
-	})
-
-	It("is blocked by its own finalizer while its CRD is terminating", func(ctx context.Context) {
-		f := newFixture(ctx)
-		f.create(ctx, definition)
-		f.create(ctx, heldWidget)
-		f.delete(ctx, definition)
-		// The CRD waits for the object, so it is evidence and not a finding.
-		f.expectStuck(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "widgets.$id.example.com/held").
-			withEvidence(`CustomResourceDefinition "widgets.$id.example.com" has deletionTimestamp`, "Terminating=True", "InstanceDeletion"), removeFinalizersOf(heldWidget))
 	})
 
 	It("is reported if it is no longer valid, so its finalizer cannot be removed", func(ctx context.Context) {

@@ -6,7 +6,6 @@ package diagnosis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -138,34 +136,6 @@ var _ = Describe("The operator", func() {
 			}, false, SpecTimeout(5*time.Minute)),
 		)
 
-		It("reports nothing while a slow finalization makes progress", func(ctx context.Context) {
-			// The whole finalization takes longer than the deadline, but each step takes less time,
-			// even if the machine is busy.
-			const progressDeadline = 15 * time.Second
-			stopManager()
-			startManager(ctx, withProgressDeadline(progressDeadline))
-			f := newFixture(ctx)
-			var objects []*unstructured.Unstructured
-			for i := range 12 {
-				objects = append(objects, f.create(ctx, makeHeld(fmt.Sprintf("held-%02d", i)))...)
-			}
-			namespace := f.namespace(Default, ctx)
-			states := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
-			f.delete(ctx, f.manifest())
-			begin := time.Now()
-			Eventually(func() []*unstructured.Unstructured {
-				removeFinalizers(ctx, objects[0])
-				objects = objects[1:]
-				return objects
-			}).WithContext(ctx).WithPolling(progressDeadline / 8).Should(BeEmpty())
-			Expect(time.Since(begin)).To(BeNumerically(">", progressDeadline))
-			states.WaitForRemoval(ctx)
-			Expect(states.States()).To(And(Not(BeEmpty()), HaveEach(Satisfy(func(state *corev1.Namespace) bool {
-				return nsobject.FindCondition(state, deletionBlocked) == nil
-			}))))
-			Expect(cluster.EventsAbout(Default, ctx, namespace, "Diagnose")).To(BeEmpty())
-		}, SpecTimeout(5*time.Minute))
-
 		// Both controllers update conditions and disagree about pods: kube-controller-manager reports no
 		// remaining content while it waits for pods.
 		// Long: this spec observes several resync periods of both controllers.
@@ -194,7 +164,6 @@ var _ = Describe("The operator", func() {
 				removeFinalizers(ctx, f.objects(held)[0])
 				f.expectDeleted(ctx)
 			},
-			Entry("if a ConfigMap blocks the deletion", heldConfigMap, SpecTimeout(5*time.Minute)),
 			Entry("if a Pod blocks the deletion", `
 apiVersion: v1
 kind: Pod
@@ -229,54 +198,4 @@ spec: {containers: [{name: none, image: example.com/none}]}
 				matchers.HaveCondition(v1alpha1.ConditionReady, corev1.ConditionTrue, v1alpha1.ReasonInitialized)))
 		}, SpecTimeout(5*time.Minute))
 	})
-
-	It("answers in kubectl describe whether users can write, and if not, who must act", func(ctx context.Context) {
-		const writable = "only initializers can write to the namespace"
-		f := newInitializingFixture(ctx, nothing)
-		kubectl := func(arguments ...string) string {
-			GinkgoHelper()
-			output, err := cluster.Kubectl(ctx, cluster.Admin.Config, append(arguments, "namespace", f.ns)...)
-			Expect(err).NotTo(HaveOccurred())
-			return output
-		}
-		expectDescribed := func(pattern string) {
-			GinkgoHelper()
-			Eventually(kubectl).WithContext(ctx).WithArguments("describe").Should(MatchRegexp(pattern))
-		}
-		until := f.text(`Ready +False .+ Initializing +` + writable + `; waiting for initializer $id.init.example.com \(1 of 1\)`)
-		expectDescribed(until)
-		expectDescribed(until + `; no progress \(InitializerNotRunning\), see the condition ` + initializationBlocked)
-
-		By("reporting a failure")
-		annotate := func(key, value string) {
-			GinkgoHelper()
-			patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"},"annotations":{%q:%q}}}`,
-				v1alpha1.LabelDeletionProtection, key, value)
-			Expect(admin.Patch(ctx, f.namespace(Default, ctx), framework.MergePatch(patch))).To(Succeed())
-		}
-		annotate(v1alpha1.AnnotationInitializationResult, `{"status":"Failure","reason":"Forbidden","message":"no budget"}`)
-		expectDescribed(`Ready +False .+ Failed +` + writable + `: the initialization failed, see the condition Initializing; ` +
-			`the namespace is not deleted: the operator deletes no namespace with the label ` + v1alpha1.LabelDeletionProtection)
-		described := kubectl("describe")
-		Expect(described).To(And(MatchRegexp(`Initializing +False .+ Failed +Forbidden: no budget\n`),
-			MatchRegexp(`Stalled +True .+ Failed +the initialization failed, see the condition Initializing\n`)))
-		_, conditions, _ := strings.Cut(described, "Conditions:")
-		Expect(strings.Count(conditions, "no budget")).To(Equal(1))
-		expectDescribed(initializationBlocked + ` +True .+ InitializerFailing +The initialization failed, but the namespace still exists; `)
-
-		By("withdrawing the failure")
-		annotate(v1alpha1.AnnotationInitializationResult, "")
-		expectDescribed(until)
-		Expect(kubectl("describe")).NotTo(ContainSubstring("Stalled"))
-		annotate(v1alpha1.AnnotationPendingInitializers, "")
-		expectDescribed(`Ready +True .+ Initialized +users can write to the namespace\n`)
-
-		f.create(ctx, heldConfigMap)
-		f.delete(ctx, f.manifest())
-		const deleted = `Ready +False .+ Terminating +users cannot create objects in the namespace: it is being deleted`
-		expectDescribed(deleted)
-		expectDescribed(deleted + `; no progress \(FinalizerPending\), see the condition ` + deletionBlocked)
-		removeFinalizers(ctx, f.objects(heldConfigMap)[0])
-		f.expectDeleted(ctx)
-	}, SpecTimeout(5*time.Minute))
 })

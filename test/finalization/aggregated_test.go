@@ -5,10 +5,6 @@ package finalization
 
 import (
 	"context"
-	"net/http"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // deleteBehaviorNamespaces creates a namespace with objects of each behavior, and deletes it.
@@ -110,12 +105,12 @@ var _ = Describe("Namespaces with objects in aggregated API servers", func() {
 		expectNoWarnings(ctx, namespaces, byManager)
 	}, SpecTimeout(6*time.Minute))
 
-	It("are finalized by kube-controller-manager", func(ctx context.Context) {
+	It("are finalized by kube-controller-manager", Label("long"), func(ctx context.Context) {
 		startControllerManager(ctx, "namespace-controller")
 		expectFinalized(ctx, server, deleteBehaviorNamespaces(ctx, server, behaviors), byUpstream)
 	}, SpecTimeout(6*time.Minute))
 
-	It("are finalized by both controllers without a Warning", func(ctx context.Context) {
+	It("are finalized by both controllers without a Warning", Label("long"), func(ctx context.Context) {
 		startControllerManager(ctx, "namespace-controller")
 		startManager(ctx, managerConfig(ctx))
 		namespaces := deleteBehaviorNamespaces(ctx, server, behaviors)
@@ -125,33 +120,29 @@ var _ = Describe("Namespaces with objects in aggregated API servers", func() {
 })
 
 var _ = Describe("Objects in an aggregated API server", func() {
-	for name, isLegacy := range map[string]bool{"aggregated": false, "legacy": true} {
-		It("are deleted if their type supports the verbs, with "+name+" discovery", func(ctx context.Context) {
-			server := newAggregatedServer(map[string][]string{
-				"ones":         {"delete", "list"},             // no deletecollection, no watch
-				"unlistables":  {"delete", "deletecollection"}, // no list
-				"untouched":    {"list", "create"},             // no delete
-				"unreachables": {"delete"},                     // neither list nor deletecollection
-			})
-			server.IsLegacy = isLegacy
-			server.serve(ctx)
-			namespace, neighbour := createNamespace(ctx, "verbs"), createNamespace(ctx, "verbs")
-			for resource := range server.resources {
-				server.add(resource, namespace.Name, "a", "b", "c")
-				server.add(resource, neighbour.Name, "a")
-			}
-			deleteObject(ctx, namespace)
-			expectDeleted(ctx, namespace)
-			Expect(server.count("ones", namespace.Name)).To(BeZero())
-			Expect(server.count("unlistables", namespace.Name)).To(BeZero())
-			// These types do not support the verbs that the operator needs.
-			Expect(server.count("untouched", namespace.Name)).To(Equal(3))
-			Expect(server.count("unreachables", namespace.Name)).To(Equal(3))
-			for resource := range server.resources {
-				Expect(server.count(resource, neighbour.Name)).To(Equal(1), "%s in another namespace", resource)
-			}
-		})
-	}
+	It("are deleted if their type supports the verbs", func(ctx context.Context) {
+		server := newAggregatedServer(map[string][]string{
+			"ones":         {"delete", "list"},             // no deletecollection, no watch
+			"unlistables":  {"delete", "deletecollection"}, // no list
+			"untouched":    {"list", "create"},             // no delete
+			"unreachables": {"delete"},                     // neither list nor deletecollection
+		}).serve(ctx)
+		namespace, neighbour := createNamespace(ctx, "verbs"), createNamespace(ctx, "verbs")
+		for resource := range server.resources {
+			server.add(resource, namespace.Name, "a", "b", "c")
+			server.add(resource, neighbour.Name, "a")
+		}
+		deleteObject(ctx, namespace)
+		expectDeleted(ctx, namespace)
+		Expect(server.count("ones", namespace.Name)).To(BeZero())
+		Expect(server.count("unlistables", namespace.Name)).To(BeZero())
+		// These types do not support the verbs that the operator needs.
+		Expect(server.count("untouched", namespace.Name)).To(Equal(3))
+		Expect(server.count("unreachables", namespace.Name)).To(Equal(3))
+		for resource := range server.resources {
+			Expect(server.count(resource, neighbour.Name)).To(Equal(1), "%s in another namespace", resource)
+		}
+	})
 
 	It("block the finalization of only their own namespaces until the server is restored", func(ctx context.Context) {
 		server := newAggregatedServer(map[string][]string{"ones": {"delete", "list"}}).serve(ctx)
@@ -176,44 +167,4 @@ var _ = Describe("Objects in an aggregated API server", func() {
 		Expect(server.count("ones", namespace.Name)).To(BeZero())
 		expectNoObjects(ctx, namespace.Name)
 	}, SpecPriority(10), NodeTimeout(5*time.Minute))
-
-	DescribeTable("are deleted by retries that honor Retry-After:",
-		func(ctx context.Context, method string, wait time.Duration, times int) {
-			stopManager() // It also diagnoses the namespace.
-			startManager(ctx, managerConfig(ctx), withGracePeriod(0))
-			namespace := createNamespace(ctx, "retry-after")
-			server := newAggregatedServer(map[string][]string{"ones": {"delete", "list"}})
-			var lock sync.Mutex
-			var received []time.Time
-			server.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
-				if r.Method != method || !strings.Contains(r.URL.Path, "/namespaces/"+namespace.Name+"/") {
-					return false
-				}
-				lock.Lock()
-				defer lock.Unlock()
-				received = append(received, time.Now())
-				if len(received) > times {
-					return false
-				}
-				w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
-				framework.WriteStatus(w, apierrors.NewTooManyRequests("throttled by the test", int(wait.Seconds())))
-				return true
-			}
-			server.serve(ctx)
-			server.add("ones", namespace.Name, "one")
-			deleteObject(ctx, namespace)
-			if wait > 30*time.Second {
-				eventuallyNamespace(ctx, namespace.Name, HaveContentFailure("too many requests"))
-			}
-			expectDeleted(ctx, namespace)
-			lock.Lock()
-			defer lock.Unlock()
-			Expect(len(received)).To(BeNumerically(">", times))
-			for i := range times {
-				Expect(received[i+1].Sub(received[i])).To(BeNumerically(">=", wait-10*time.Millisecond), "after request %d", i)
-			}
-		},
-		Entry("a deletion, 2 s", http.MethodDelete, 2*time.Second, 3),
-		Entry("a list, longer than the request timeout", SpecPriority(10), http.MethodGet, 32*time.Second, 1),
-	)
 })

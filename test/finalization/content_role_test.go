@@ -120,34 +120,6 @@ var _ = Describe("The ClusterRole content", func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("does not get a cluster-scoped type that an aggregated API server shows as namespaced", func(ctx context.Context) {
-		verbs := []string{"list", "watch", "delete", "deletecollection"}
-		server := newAggregatedServer(map[string][]string{"clusterwidgets": verbs, "pets": verbs})
-		server.Priority = 1000 // Its version is preferred.
-		cluster := customType{kind: "ClusterWidget", plural: "clusterwidgets", group: server.Group, versions: []string{"v1beta1"}}
-		definition := cluster.definition()
-		Expect(unstructured.SetNestedField(definition.Object, "Cluster", "spec", "scope")).To(Succeed())
-		create(ctx, definition)
-		DeferCleanup(func(ctx context.Context) {
-			Expect(client.IgnoreNotFound(admin.Delete(ctx, definition))).To(Succeed())
-		})
-		cluster.expectServed(ctx)
-		server.serve(ctx)
-
-		namespace := createNamespace(ctx, "content-lie")
-		server.add("clusterwidgets", namespace.Name, "one")
-		server.add("pets", namespace.Name, "two")
-		deleteObject(ctx, namespace)
-		eventuallyNamespace(ctx, namespace.Name, HaveContentFailure("clusterwidgets."+server.Group,
-			"the operator does not add the type to ClusterRole", "a version of it is cluster-scoped"))
-		Expect(grantsList(rulesOf(ctx, contentRole), server.Group, "clusterwidgets")).To(BeFalse())
-		Expect(grantsList(rulesOf(ctx, contentRole), server.Group, "pets")).To(BeTrue())
-		Expect(server.count("pets", namespace.Name)).To(Equal(0))
-		deleteObject(ctx, server.APIService)
-		expectDeleted(ctx, namespace)
-		deleteObject(ctx, definition) // The server's group must no longer exist when the spec ends.
-	})
-
 	It("is kept by kubectl apply", func(ctx context.Context) {
 		expectDeletable(ctx, createNamespace(ctx, "content-apply"))
 		before := rulesOf(ctx, contentRole)

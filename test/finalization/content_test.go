@@ -6,9 +6,7 @@ package finalization
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -294,24 +292,6 @@ func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces se
 			return names, nil
 		}
 	}
-}
-
-// parallel calls f with the numbers from 0 to count-1, with limited concurrency, and returns the
-// joined errors.
-func parallel(count int, f func(int) error) error {
-	GinkgoHelper()
-	const workers = 20
-	var group sync.WaitGroup
-	errs := make([]error, workers)
-	for worker := range workers {
-		group.Go(func() {
-			for i := worker; i < count && errs[worker] == nil; i += workers {
-				errs[worker] = f(i)
-			}
-		})
-	}
-	group.Wait()
-	return errors.Join(errs...)
 }
 
 // expectNamespaceFinalizerKept checks that a namespace is not finalized.

@@ -12,7 +12,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -144,19 +143,6 @@ func createCustom(ctx context.Context, t customType, object *unstructured.Unstru
 }
 
 var _ = Describe("Custom resources", func() {
-	It("are deleted with their namespace while their CRD is terminating", func(ctx context.Context) {
-		custom := createCustomType(ctx)
-		namespace := createNamespace(ctx, "crd-terminating")
-		for i := range 50 {
-			createCustom(ctx, custom, custom.object(namespace.Name, fmt.Sprint("plain-", i)))
-		}
-		deleteObject(ctx, custom.definition())
-		deleteObject(ctx, namespace)
-		expectDeleted(ctx, namespace)
-		expectDeleted(ctx, custom.definition())
-		expectNothingStored(ctx, custom, namespace.Name)
-	})
-
 	It("block finalization with their finalizers while their CRD is terminating", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-held")
@@ -173,63 +159,6 @@ var _ = Describe("Custom resources", func() {
 		expectDeleted(ctx, namespace)
 		expectDeleted(ctx, custom.definition())
 		expectNothingStored(ctx, custom, namespace.Name)
-	})
-
-	It("cannot be created in a terminating namespace if their CRD is created during the deletion", func(ctx context.Context) {
-		custom := createCustomType(ctx)
-		namespace := createNamespace(ctx, "crd-again")
-		other := wrappers.MakeConfigMap(namespace.Name, "other")
-		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
-		create(ctx, other, held)
-		deleteObject(ctx, custom.definition())
-		expectDeleted(ctx, custom.definition())
-		deleteObject(ctx, namespace)
-		eventuallyNamespace(ctx, namespace.Name, HaveFinalizersRemaining(testFinalizer))
-		custom.install(ctx)
-		custom.expectServed(ctx)
-		_, err := newDynamic().Resource(custom.resource()).Namespace(namespace.Name).
-			Create(ctx, custom.object(namespace.Name, "late"), metav1.CreateOptions{})
-		Expect(err).To(Satisfy(apierrors.IsForbidden))
-		expectNamespaceFinalizerKept(ctx, namespace)
-		framework.RemoveFinalizers(ctx, admin, held)
-		expectDeleted(ctx, namespace)
-		expectNoObjects(ctx, namespace.Name)
-	})
-
-	It("are found if their CRD was created immediately before the deletion", func(ctx context.Context) {
-		// The API server delays the creation of a CRD's first objects by two seconds, so the race
-		// is rare. Many concurrent rounds make the race likely.
-		const rounds = 24
-		dynamicClient := newDynamic()
-		types := make([]customType, rounds)
-		namespaces := make([]*corev1.Namespace, rounds)
-		for i := range rounds {
-			types[i], namespaces[i] = makeCustomType(), createNamespace(ctx, "crd-new")
-		}
-		DeferCleanup(func(ctx context.Context) {
-			for _, custom := range types {
-				Expect(client.IgnoreNotFound(admin.Delete(ctx, custom.definition()))).To(Succeed())
-			}
-		})
-		Expect(parallel(rounds, func(i int) error {
-			if err := admin.Create(ctx, types[i].definition()); err != nil {
-				return err
-			}
-			resource := dynamicClient.Resource(types[i].resource()).Namespace(namespaces[i].Name)
-			for {
-				_, err := resource.Create(ctx, types[i].object(namespaces[i].Name, "new"), metav1.CreateOptions{})
-				if err == nil { // Discovery might not return the type yet.
-					return admin.Delete(ctx, namespaces[i])
-				}
-				if !apierrors.IsNotFound(err) || ctx.Err() != nil {
-					return err
-				}
-			}
-		})).To(Succeed())
-		for i := range rounds {
-			expectDeleted(ctx, namespaces[i])
-			Expect(namesOf(ctx, types[i].resource(), sets.New(namespaces[i].Name))).To(BeEmpty(), "orphaned in storage")
-		}
 	})
 
 	It("are found if the API server serves their version again", func(ctx context.Context) {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -102,38 +101,6 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		Expect(openshift.writes.matching(content+"configmaps")).To(BeEmpty(), "no objects must remain for the second controller")
 		Expect(upstream.writes.matching(content + "finalize")).To(HaveLen(1))
 		Expect(openshift.writes.matching(content + "finalize")).To(HaveLen(1))
-	}, SpecTimeout(5*time.Minute))
-
-	It("is finalized if both controllers run concurrently", func(ctx context.Context) {
-		openshift.start(ctx)
-		upstream.start(ctx)
-		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"))
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes),
-			HaveRemaining("configmaps. has 1 resource instances"))
-		framework.RemoveFinalizers(ctx, admin, held)
-		expectDeleted(ctx, namespace)
-		observed.WaitForRemoval(ctx)
-		all := "[" + string(origin) + " " + string(corev1.FinalizerKubernetes) + "]"
-		Expect(namespaceFinalizers(observed.States())).To(Or(HaveExactElements(all, "["+string(origin)+"]"),
-			HaveExactElements(all, "["+string(corev1.FinalizerKubernetes)+"]")))
-	}, SpecTimeout(5*time.Minute))
-
-	It("is finalized after a controller restarts", func(ctx context.Context) {
-		running := openshift.start(ctx)
-		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"))
-
-		By("stopping OpenShift before it finishes, and letting Kubernetes finish")
-		Expect(running.Stop()).To(Succeed())
-		upstream.start(ctx)
-		framework.RemoveFinalizers(ctx, admin, held)
-		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(origin))
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(origin), HaveContentRemoved())
-		Expect(openshift.writes.matching("/" + namespace.Name + "/finalize")).To(BeEmpty())
-
-		By("starting OpenShift again")
-		openshift.start(ctx)
-		expectDeleted(ctx, namespace)
-		Expect(openshift.writes.matching("/" + namespace.Name + "/finalize")).To(HaveLen(1))
 	}, SpecTimeout(5*time.Minute))
 })
 
@@ -233,20 +200,6 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 	})
 
-	It("finalizes an initializing namespace together with the manager", func(ctx context.Context) {
-		const configuration = "agent"
-		create(ctx, wrappers.MakeConfiguration(configuration).Initializers("a.agent.example.com").Obj())
-		expectInjected(ctx, true)
-		namespace := createNamespace(ctx, "initializing", finalizer)
-		create(ctx, wrappers.MakeConfigMap(namespace.Name, "settings"))
-		deleteObject(ctx, wrappers.MakeConfiguration(configuration).Obj())
-		expectInjected(ctx, false)
-		Expect(get(Default, ctx, namespace.Name).Labels).To(HaveKey(v1alpha1.LabelInitializing))
-
-		deleteObject(ctx, namespace)
-		expectDeleted(ctx, namespace)
-	})
-
 	It("logs no Forbidden errors", func() {
 		agent.Terminate().Wait(30 * time.Second)
 		Expect(string(agent.Err.Contents())).NotTo(ContainSubstring("forbidden"))
@@ -269,16 +222,4 @@ func startAgent(ctx context.Context, binary string, deployment *appsv1.Deploymen
 	config := configOf(ctx, deployment.Namespace, deployment.Spec.Template.Spec.ServiceAccountName,
 		corev1.FinalizerName(argumentOf(deployment, "namespace-finalizer")))
 	return framework.StartProcess(framework.DeploymentCommand(deployment, binary, config))
-}
-
-// expectInjected waits until the API server injects initializers into new namespaces, or stops
-// injecting them.
-func expectInjected(ctx context.Context, isExpected bool) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		probe := wrappers.MakeNamespace(unique("probe")).Obj()
-		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-		_, isInjected := probe.Labels[v1alpha1.LabelInitializing]
-		g.Expect(isInjected).To(Equal(isExpected))
-	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 }

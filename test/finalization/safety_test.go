@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,16 +59,6 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 
 // requiredNamespaces are those that the API server protects from deletion.
 var requiredNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
-
-var _ = Describe("A namespace that the cluster requires", func() {
-	It("cannot be deleted through the API server", func(ctx context.Context) {
-		for _, name := range requiredNamespaces {
-			err := admin.Delete(ctx, wrappers.MakeNamespace(name).Obj())
-			Expect(err).To(Satisfy(apierrors.IsForbidden))
-			Expect(get(Default, ctx, name)).To(BeActive())
-		}
-	}, SpecTimeout(5*time.Minute))
-})
 
 // The API server of this control plane protects no namespaces.
 var _ = Describe("The manager on a control plane of its own", Ordered, SpecPriority(10), func() {
@@ -218,76 +206,5 @@ var _ = Describe("The manager process", func() {
 		Expect(exit.ExitCode()).To(Equal(1))
 		Expect(stdout.String()).To(BeEmpty())
 		Expect(strings.TrimSuffix(stderr.String(), "\n")).To(And(HavePrefix(`grace period "soon" is neither`), Not(ContainSubstring("\n"))))
-	}, SpecTimeout(5*time.Minute))
-})
-
-// remainingOf returns the number of ConfigMaps in a namespace. It sends only one list request, with
-// limit 1.
-func remainingOf(g Gomega, ctx context.Context, namespace string) int {
-	list, err := metadataClient.Resource(configMaps).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
-	g.Expect(err).NotTo(HaveOccurred())
-	if list.RemainingItemCount == nil {
-		return len(list.Items)
-	}
-	return len(list.Items) + int(*list.RemainingItemCount)
-}
-
-const acquired = "[Ss]uccessfully acquired lease"
-
-// This spec takes a long time because it creates thousands of objects and waits until the Lease of
-// a killed leader expires.
-var _ = Describe("Two managers with leader election", Label("long"), func() {
-	It("finalize a namespace even if the leader is killed during finalization", func(ctx context.Context) {
-		const many, some = 3000, 5
-		stopManager()
-		flags := []string{"--controllers=finalization", "--leader-elect", "--leader-elect-resource-name=ha-test"}
-		leader := startProcess(ctx, managerConfig(ctx), flags...)
-		Eventually(leader.Err).WithContext(ctx).Should(gbytes.Say(acquired))
-		standby := startProcess(ctx, managerConfig(ctx), flags...)
-		Eventually(standby.Err).WithContext(ctx).Should(gbytes.Say("[Aa]ttempting to acquire leader lease"))
-
-		namespace := createNamespace(ctx, "large")
-		Expect(parallel(many, func(number int) error {
-			return admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("many-%d", number)))
-		})).To(Succeed())
-		for number := range some {
-			create(ctx, withFinalizer(wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%d", number))))
-		}
-		DeferCleanup(func(ctx context.Context) { removeAll(ctx, configMaps, namespace.Name) })
-
-		By("killing the leader during finalization")
-		deleteObject(ctx, namespace)
-		Eventually(remainingOf).WithContext(ctx).WithArguments(namespace.Name).
-			WithPolling(5 * time.Millisecond).Should(BeNumerically("<", many))
-		leader.Kill()
-		Eventually(leader).WithContext(ctx).Should(gexec.Exit())
-		killed := time.Now()
-		// The API server might still be processing requests from the leader.
-		remaining := remainingOf(Default, ctx, namespace.Name)
-		Eventually(func(g Gomega) {
-			before := remaining
-			remaining = remainingOf(g, ctx, namespace.Name)
-			g.Expect(remaining).To(Equal(before))
-		}).WithContext(ctx).WithPolling(200 * time.Millisecond).Should(Succeed())
-		Expect(remaining).To(And(BeNumerically(">", many/10), BeNumerically("<", many)), "the leader was not killed during finalization")
-
-		By("checking that nothing is deleted while there is no leader")
-		Consistently(remainingOf).WithContext(ctx).WithArguments(namespace.Name).Should(Equal(remaining))
-		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
-		Expect(standby.Err.Contents()).NotTo(MatchRegexp(acquired))
-
-		By("waiting until the standby becomes the leader")
-		Eventually(standby.Err).WithContext(ctx).Should(gbytes.Say(acquired))
-		AddReportEntry("time without a leader", time.Since(killed).Round(time.Second).String())
-		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes),
-			HaveRemaining(fmt.Sprintf("configmaps. has %d resource instances", some)),
-			HaveFinalizersRemaining(fmt.Sprintf("%s in %d resource instances", testFinalizer, some)))
-		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(some))
-		for number := range some {
-			framework.RemoveFinalizers(ctx, admin, wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%d", number)))
-		}
-		expectDeleted(ctx, namespace)
-		AddReportEntry("from killing the leader to the deletion of the namespace", time.Since(killed).Round(time.Second).String())
-		Expect(standby).NotTo(gexec.Exit())
 	}, SpecTimeout(5*time.Minute))
 })

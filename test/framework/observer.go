@@ -116,14 +116,6 @@ func (o *Observation) CollectViolations(ctx context.Context) []observer.Violatio
 	return o.stop(ctx, previous)
 }
 
-// CollectEvidence returns what was recorded since the last call of CollectViolations.
-func (o *Observation) CollectEvidence(ctx context.Context) observer.Evidence {
-	GinkgoHelper()
-	evidence, err := o.running.Collect(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return evidence
-}
-
 func (o *Observation) start(ctx context.Context) *observer.Observer {
 	GinkgoHelper()
 	started, err := observer.Start(ctx, o.Servers, o.Resources...)

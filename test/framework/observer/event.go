@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -203,42 +202,4 @@ func ReadLog(path string, offset int64) ([]Event, error) {
 // compareEvents orders requests by their responses.
 func compareEvents(a, b *Event) int {
 	return cmp.Or(a.Completed.Compare(b.Completed.Time), cmp.Compare(a.AuditID, b.AuditID))
-}
-
-// Step is a change of a watched object.
-type Step struct {
-	// Revision is the revision of etcd that stored the change.
-	Revision uint64 `json:"revision"`
-	Resource string `json:"resource"`
-	// Object is the new version or, after the removal, the last one.
-	Object    Object `json:"object"`
-	IsRemoval bool   `json:"isRemoval,omitempty"`
-	// User is the identity that sent the request, empty if it is unknown.
-	User string `json:"user,omitempty"`
-	// Received is a time before the change, zero if it is unknown, and Seen a time after it.
-	Received time.Time `json:"received,omitzero"`
-	Seen     time.Time `json:"seen"`
-}
-
-// Steps returns all changes of watched objects that were not there when the observer started, in the order
-// in which etcd stored them.
-func (e Evidence) Steps() []Step {
-	var steps []Step
-	for _, t := range newHistory(e.Changes, e.Events).objects {
-		if !t.isWatched || t.first().isListed {
-			continue
-		}
-		for _, v := range t.versions {
-			step := Step{
-				Revision: v.revision, Resource: t.resource, Object: v.Object, IsRemoval: v.isDeleted, Seen: v.seen,
-			}
-			step.Object.ManagedFields = nil
-			if v.writer != nil {
-				step.User, step.Received = v.writer.Identity().Username, v.writer.Received.Time
-			}
-			steps = append(steps, step)
-		}
-	}
-	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Revision, b.Revision) })
-	return steps
 }

@@ -13,17 +13,6 @@
 // DelayingWebhooks. The passes of internal/finalization, which perform requests, are written again; tests in other
 // packages cover that code.
 //
-// # Recordings
-//
-// A spec of test/servers records what happens to namespaces on two API servers. [Recording.Check] requires that
-// each change in etcd is an action of the same actor that the model allows in one of its possible states, after
-// the grace period. Between two changes, the model can perform all actions that etcd does not store, such as those
-// of caches. Each recorded object is checked separately. TestChangedRecording changes a recording and expects that
-// the model does not allow it.
-//
-// A recording does not contain rejected requests. Deletions of objects by users are not in the model, and must not be
-// in a recording.
-//
 // # Assumptions
 //
 //   - There are up to three API servers, three Namespaces of one name, and three objects of two types.
