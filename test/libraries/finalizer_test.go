@@ -193,17 +193,6 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		Expect(nsobject.FindCondition(cluster.GetNamespace(Default, ctx, namespace.Name), corev1.NamespaceConditionType(own))).To(BeNil())
 	})
 
-	It("requires that the API server keeps the phase consistent with the deletion timestamp", func(ctx context.Context) {
-		// Add watches only Namespaces with phase Terminating.
-		namespace := createWithFinalizers(ctx, "finalizer-phase", first)
-		setPhase := func(phase corev1.NamespacePhase) error {
-			return admin.Status().Patch(ctx, namespace.DeepCopy(), framework.MergePatch(`{"status":{"phase":"`+phase+`"}}`))
-		}
-		Expect(setPhase(corev1.NamespaceTerminating)).To(Satisfy(apierrors.IsInvalid))
-		Expect(admin.Delete(ctx, namespace.DeepCopy())).To(Succeed())
-		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Status.Phase).To(Equal(corev1.NamespaceTerminating))
-		Expect(setPhase(corev1.NamespaceActive)).To(Satisfy(apierrors.IsInvalid))
-	})
 	It("waits for the content to be deleted if AfterContent is set", func(ctx context.Context) {
 		const own = corev1.FinalizerName("content.finalizer.example.com/work")
 		namespace := createWithFinalizers(ctx, "finalizer-content", own)

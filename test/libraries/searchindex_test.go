@@ -120,15 +120,7 @@ var _ = Describe("The example search-index", Ordered, ContinueOnFailure, func() 
 			Expect(indicesOf(ctx, namespace.Name)).To(BeEmpty())
 		},
 		Entry("is unreachable", "down", fault(down), "Retrying", "is down: EOF"),
-		Entry("is slow", "slow", fault(slow), "Retrying", "did not respond within "+requestTimeout.String()),
-		Entry("returns 500", "error", returning(http.StatusInternalServerError, ""), "Retrying", "500 Internal Server Error"),
 		Entry("returns Retry-After", "busy", returning(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
-		Entry("executes requests, but the responses are lost", "lost", fault(responseLost), "Retrying", "is down: EOF"),
-		Entry("is replaced by a different program", "page", returning(http.StatusOK, ""), "Retrying", "200 OK"),
-		// For example, an HTTPS server responds to HTTP requests with this status. If the service itself
-		// returned this status, the namespace would be deleted.
-		Entry("is behind a gateway that rejects requests", "gateway", returning(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),
-		Entry("rejects the credentials", "unknown", returning(http.StatusUnauthorized, ""), "Retrying", "401 Unauthorized"),
 	)
 
 	It("creates and deletes all indices even if both programs are killed", func(ctx context.Context) {
@@ -376,9 +368,6 @@ func forward(w http.ResponseWriter, r *http.Request, pass http.Handler) { pass.S
 // down closes the connection without a response.
 func down(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
 
-// slow does not respond before the client times out.
-func slow(_ http.ResponseWriter, r *http.Request, _ http.Handler) { <-r.Context().Done() }
-
 // returning returns a fault that responds with a status and, optionally, Retry-After.
 func returning(status int, retryAfter string) fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
@@ -387,12 +376,6 @@ func returning(status int, retryAfter string) fault {
 		}
 		w.WriteHeader(status)
 	}
-}
-
-// responseLost forwards the request and drops the response.
-func responseLost(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
-	pass.ServeHTTP(httptest.NewRecorder(), r)
-	panic(http.ErrAbortHandler)
 }
 
 // onlyFor limits a fault to one method.

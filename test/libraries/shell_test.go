@@ -33,25 +33,17 @@ const (
 	limitRangeName   = "defaults"
 )
 
-// These initializers precede and follow the shell initializer.
-const (
-	firstInitializer = "first.shell.example.com"
-	lastInitializer  = "last.shell.example.com"
-)
+// firstInitializer precedes the shell initializer.
+const firstInitializer = "first.shell.example.com"
 
 // shim replaces kubectl in PATH. If the file <command>-before or <command>-after exists in the
 // directory of the script, it removes the file and kills the process group of the script, like the
-// kubelet when it kills a container. If the file "hold" exists, it delays the patch until the file
-// is removed.
+// kubelet when it kills a container.
 const shim = `#!/bin/sh
 command=$1
 case "$*" in *--watch*) command=watch ;; esac
 stop() { if rm "$STOPS/$command-$1" 2>/dev/null; then kill -KILL 0; fi; }
 stop before
-if [ "$command" = patch ] && [ -e "$STOPS/hold" ]; then
-  touch "$STOPS/held"
-  while [ -e "$STOPS/hold" ]; do sleep 0.05; done
-fi
 "$REAL_KUBECTL" "$@"
 code=$?
 stop after
@@ -136,34 +128,6 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		return limitRange.Spec.Limits[0].Default.Cpu().String()
 	}
 
-	It("prepares many namespaces between two other initializers while it is killed repeatedly", func(ctx context.Context) {
-		serve(newAccount(ctx, "first", serving), firstInitializer, nothing)
-		serve(newAccount(ctx, "last", serving), lastInitializer, nothing)
-		cluster.Register(ctx, framework.Unique("suite"), firstInitializer, shellInitializer, lastInitializer)
-		seen := record(ctx)
-
-		session := s.start()
-		var names []string
-		for range 20 {
-			names = append(names, create(ctx, wrappers.MakeNamespace(framework.Unique("many"))).Name)
-		}
-		for i, name := range names {
-			expectReady(ctx, name)
-			Expect(limits(ctx, name)).To(Equal("500m"))
-			if i%6 == 3 {
-				kill(session)
-				session = s.start()
-			}
-		}
-
-		removals := seen.combine(ctx)
-		owners := map[string]string{
-			firstInitializer: userOf("first"), shellInitializer: shellUser, lastInitializer: userOf("last"),
-		}
-		removals.expectOwners(owners, names...)
-		Expect(removals.expectNothingLate(owners, names...)).To(BeNumerically(">=", len(names)))
-	}, SpecTimeout(5*time.Minute))
-
 	It("continues after being killed at any point", func(ctx context.Context) {
 		alone(ctx)
 		for _, stop := range []string{
@@ -179,25 +143,6 @@ var _ = Describe("The shell initializer", Ordered, func() {
 			Expect(limits(ctx, namespace.Name)).To(Equal("2"))
 			kill(session)
 		}
-	}, SpecTimeout(5*time.Minute))
-
-	It("retries after a concurrent change to the pending list", func(ctx context.Context) {
-		other := newAccount(ctx, "unordered", serving)
-		cluster.Register(ctx, framework.Unique("suite"), shellInitializer, lastInitializer)
-		seen := record(ctx)
-		hold, held := filepath.Join(s.dir, "hold"), filepath.Join(s.dir, "held")
-		s.touch("hold")
-		session := s.start()
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("conflict")))
-		Eventually(held).WithContext(ctx).Should(BeAnExistingFile())
-		Expect(initializers.Finish(ctx, framework.NewUser(other).Clientset(), namespace, lastInitializer)).To(Succeed())
-		Expect(os.Remove(hold)).To(Succeed())
-
-		expectReady(ctx, namespace.Name)
-		Expect(string(session.Err.Contents())).To(ContainSubstring("the server rejected our request"))
-		seen.combine(ctx).expectOwners(map[string]string{
-			lastInitializer: userOf("unordered"), shellInitializer: shellUser,
-		}, namespace.Name)
 	}, SpecTimeout(5*time.Minute))
 
 	It("reports a permanent failure, and continues with other namespaces", func(ctx context.Context) {

@@ -63,6 +63,11 @@ var serving = rbacv1.PolicyRule{
 // userOf returns the user name of a ServiceAccount.
 func userOf(account string) string { return "system:serviceaccount:" + accounts + ":" + account }
 
+// publishing is the permission to publish progress in the conditions of a namespace.
+var publishing = rbacv1.PolicyRule{
+	APIGroups: []string{""}, Resources: []string{"namespaces/status"}, Verbs: []string{"patch"},
+}
+
 // newAccount creates a ServiceAccount with cluster-wide permissions, which exists until the end of
 // the spec. It returns a client configuration for the ServiceAccount.
 func newAccount(ctx context.Context, account string, rules ...rbacv1.PolicyRule) *rest.Config {
