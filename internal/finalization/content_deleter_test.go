@@ -176,16 +176,6 @@ func TestPass(t *testing.T) {
 				Remaining:  map[string]int{"widgets": 1}, Errors: []string{"failed to list pods: " + errOutage.Error()},
 			},
 		},
-		"the server of pods is unavailable; other types wait": {
-			server: &contentServer{
-				objects: map[string]objects{"widgets": {object("w")}},
-				errors:  map[string]error{"list pods": errUnavailable},
-			},
-			want: passResult{
-				WaitReason: unlistedPods,
-				Remaining:  map[string]int{"widgets": 1}, Errors: []string{"failed to list pods: unavailable"},
-			},
-		},
 		"no type waits for pods in another group": {
 			types: []string{"metrics.example.com/v1/pods", "v1/configmaps", "example.com/v1/widgets"},
 			server: &contentServer{
@@ -221,76 +211,6 @@ func TestPass(t *testing.T) {
 				Deletes: background("configmaps/c", "secrets/s"), Remaining: map[string]int{"configmaps": 1},
 			},
 		},
-		"a rejected deletion does not block the last stage": {
-			server: &contentServer{
-				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
-				errors:  map[string]error{"delete widgets/w": errForbidden},
-			},
-			want: passResult{
-				Deletes: background("configmaps/c", "widgets/w"), Remaining: map[string]int{"widgets": 1},
-				Errors: []string{`failed to delete widgets.example.com "w": ` + errForbidden.Error()},
-			},
-		},
-		"a rejected deletion with the code of a missing or replaced object does not block the last stage": {
-			server: &contentServer{
-				objects: map[string]objects{"widgets": {object("v"), object("w")}, "configmaps": {object("c")}},
-				errors:  map[string]error{"delete widgets/v": errDenied(404), "delete widgets/w": errDenied(409)},
-			},
-			want: passResult{
-				Deletes: background("configmaps/c", "widgets/v", "widgets/w"), Remaining: map[string]int{"widgets": 2},
-				Errors: []string{`failed to delete widgets.example.com "v": denied; failed to delete widgets.example.com "w": denied`},
-			},
-		},
-		"an unavailable webhook blocks the last stage at first": {
-			server: &contentServer{
-				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
-				errors:  map[string]error{"delete widgets/w": errInternal},
-			},
-			want: passResult{
-				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
-				WaitReason: failingWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errInternal.Error()},
-			},
-		},
-		"a deletion that timed out blocks the last stage": {
-			server: &contentServer{
-				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
-				errors:  map[string]error{"delete widgets/w": errTimeout},
-			},
-			want: passResult{
-				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
-				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errTimeout.Error()},
-			},
-		},
-		"a deletion without a response blocks the last stage": {
-			server: &contentServer{
-				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
-				errors:  map[string]error{"delete widgets/w": context.DeadlineExceeded},
-			},
-			want: passResult{
-				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
-				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": context deadline exceeded`},
-			},
-		},
-		"a deletion with a server timeout blocks the last stage": {
-			server: &contentServer{
-				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
-				errors:  map[string]error{"delete widgets/w": errNoTime},
-			},
-			want: passResult{
-				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
-				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errNoTime.Error()},
-			},
-		},
-		"a throttled deletion blocks the last stage": {
-			server: &contentServer{
-				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
-				errors:  map[string]error{"delete widgets/w": apierrors.NewTooManyRequestsError("later")},
-			},
-			want: passResult{
-				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
-				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": Too many requests: later`},
-			},
-		},
 		"a type cannot be listed; its stage continues, and the next stage waits": {
 			types: append(slices.Clone(ordinary), "v1/services"),
 			server: &contentServer{
@@ -318,12 +238,6 @@ func TestPass(t *testing.T) {
 		"an object that waits for the deletion of its dependents is deleted immediately": {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {deleted(now, "w", metav1.FinalizerDeleteDependents)},
-			}},
-			want: passResult{Deletes: background("widgets/w")},
-		},
-		"an object whose dependents are being orphaned is deleted immediately": {
-			server: &contentServer{objects: map[string]objects{
-				"widgets": {deleted(now, "w", metav1.FinalizerOrphanDependents)},
 			}},
 			want: passResult{Deletes: background("widgets/w")},
 		},
@@ -364,17 +278,6 @@ func TestPass(t *testing.T) {
 		"a type without list and deletecollection is treated as empty": {
 			types:  []string{"example.com/v1/widgets:delete"},
 			server: &contentServer{objects: map[string]objects{"widgets": {object("w")}}},
-		},
-		"a rejected deletion of a type without list does not block the last stage": {
-			types: []string{"example.com/v1/widgets:delete,deletecollection", "v1/configmaps"},
-			server: &contentServer{
-				objects: map[string]objects{"configmaps": {object("c")}},
-				errors:  map[string]error{"delete-collection widgets": errForbidden},
-			},
-			want: passResult{
-				Deletes: append(background("configmaps/c"), "delete-collection widgets", "deletecollection widgets, Background"),
-				Errors:  []string{"failed to delete all widgets.example.com: " + errForbidden.Error()},
-			},
 		},
 		"a timeout of the deletion of a type without list blocks the last stage": {
 			types: []string{"example.com/v1/widgets:delete,deletecollection", "v1/configmaps"},

@@ -4,7 +4,6 @@
 package indexclient
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -218,54 +217,6 @@ func TestBusy(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, *busy); diff != "" {
 				t.Errorf("The error (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestUnreachable(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	client, err := New(server.URL, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Close()
-
-	_, err = client.Create(t.Context(), shopIndex, shop)
-	if down := new(DownError); !errors.As(err, &down) || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("The error is %v, want a DownError with the cause", err)
-	}
-	if err := client.Delete(t.Context(), shopIndex, shop.UID); !errors.As(err, new(*DownError)) {
-		t.Errorf("The error is %v, want a DownError", err)
-	}
-}
-
-func TestTimeout(t *testing.T) {
-	released := make(chan struct{})
-	waiting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			// An incomplete response also results in a timeout.
-			w.WriteHeader(http.StatusOK)
-			_ = http.NewResponseController(w).Flush()
-		}
-		<-released
-	})
-	client := newTestClient(t, waiting, 20*time.Millisecond)
-	t.Cleanup(func() { close(released) })
-
-	for name, try := range map[string]func(context.Context) error{
-		"no response":      func(ctx context.Context) error { return client.Delete(ctx, shopIndex, shop.UID) },
-		"partial response": func(ctx context.Context) error { _, err := client.Get(ctx, shopIndex); return err },
-	} {
-		t.Run(name, func(t *testing.T) {
-			slow := new(SlowError)
-			if err := try(t.Context()); !errors.As(err, &slow) || slow.Timeout != 20*time.Millisecond {
-				t.Errorf("The error is %v, want a SlowError", err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			if err := try(ctx); !errors.Is(err, context.Canceled) || errors.As(err, &slow) {
-				t.Errorf("The error is %v, want context.Canceled", err)
 			}
 		})
 	}

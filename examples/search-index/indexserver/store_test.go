@@ -5,11 +5,9 @@ package indexserver
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -177,16 +175,6 @@ func TestRetryAfterAFailedSync(t *testing.T) {
 	})
 }
 
-// The store must not record a deletion that it rejected with a conflict.
-func TestRejectedDeleteIsNotRecorded(t *testing.T) {
-	store := openNew(t)
-	mustCreate(t, store, shopIndex, shop)
-	if err := store.Delete(shopIndex, shopAgain.UID); !errors.Is(err, ErrConflict) {
-		t.Fatalf("Delete with another UID: %v, want ErrConflict", err)
-	}
-	mustCreate(t, store, "shop-22222222", shopAgain)
-}
-
 func TestDeletionRecordsExpire(t *testing.T) {
 	clock := &clock{start}
 	store := openAt(t, t.TempDir(), clock)
@@ -209,108 +197,6 @@ func TestDeletionRecordsExpire(t *testing.T) {
 	}
 	if _, err := os.Stat(store.deletedPath(shop.UID)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("The file of an expired deletion record: %v, want ErrNotExist", err)
-	}
-}
-
-func TestSearch(t *testing.T) {
-	store := openNew(t)
-	mustCreate(t, store, shopIndex, shop)
-	mustCreate(t, store, "other", shopAgain)
-	mustAdd(t, store, "other", Document{ID: "elsewhere", Text: "namespace shop is ready"})
-	for i, text := range []string{
-		"Namespace shop is ready.", "The shop is open; open for all", "open", "Ärger mit der Tür",
-	} {
-		mustAdd(t, store, shopIndex, Document{
-			ID: fmt.Sprintf("d%d", i), Time: start.Add(time.Duration(i) * time.Second), Text: text,
-			Fields: map[string]string{"requestedBy": fmt.Sprintf("user%d@corp.example.com", i)},
-		})
-	}
-	for name, test := range map[string]struct {
-		query string
-		want  []string
-		total int
-	}{
-		"one word":          {query: "ready", want: []string{"d0"}, total: 1},
-		"upper case":        {query: "READY!", want: []string{"d0"}, total: 1},
-		"latest first":      {query: "open", want: []string{"d2", "d1"}, total: 2},
-		"all words":         {query: "shop is", want: []string{"d1", "d0"}, total: 2},
-		"one unknown word":  {query: "shop nowhere", want: []string{}},
-		"word in a field":   {query: "user3", want: []string{"d3"}, total: 1},
-		"non-ASCII letters": {query: "tür", want: []string{"d3"}, total: 1},
-		"part of a word":    {query: "read", want: []string{}},
-		"no words":          {query: " ", want: []string{"d3", "d2", "d1", "d0"}, total: 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			found, err := store.Search(shopIndex, test.query)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := []string{}
-			for _, document := range found.Documents {
-				got = append(got, document.ID)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" || found.Total != test.total {
-				t.Errorf("Search found %d, want %d (-want +got):\n%s", found.Total, test.total, diff)
-			}
-		})
-	}
-}
-
-func TestAddReplaces(t *testing.T) {
-	store := openNew(t)
-	mustCreate(t, store, shopIndex, shop)
-	first := Document{ID: "ready", Time: start, Text: "old words"}
-	mustAdd(t, store, shopIndex, first)
-	if _, isNew, err := store.Add(shopIndex, first); isNew || err != nil {
-		t.Errorf("Add of the same document: isNew %t, error %v", isNew, err)
-	}
-	mustAdd(t, store, shopIndex, Document{ID: "ready", Time: start, Text: "new words"})
-	for query, want := range map[string]int{"old": 0, "new": 1, "words": 1} {
-		if found, err := store.Search(shopIndex, query); err != nil || found.Total != want {
-			t.Errorf("Search(%q) found %d, %v; want %d", query, found.Total, err, want)
-		}
-	}
-	for _, id := range []string{"../x", "a.b", "A"} {
-		if _, _, err := store.Add(shopIndex, Document{ID: id}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("Add with the ID %q: %v, want ErrInvalid", id, err)
-		}
-	}
-	// The server skips the number of an existing document.
-	mustAdd(t, store, shopIndex, Document{ID: "00000003"})
-	if id := mustAdd(t, store, shopIndex, Document{Text: "no ID"}); id != "00000004" {
-		t.Errorf("The server chose the ID %q", id)
-	}
-}
-
-// After a restart, the data contains exactly the acknowledged writes.
-func TestOpenReadsIndices(t *testing.T) {
-	dir, clock := t.TempDir(), &clock{start}
-	store := openAt(t, dir, clock)
-	mustCreate(t, store, shopIndex, shop)
-	document := Document{ID: "ready", Time: start, Text: "ready", Fields: map[string]string{"by": "alice"}}
-	mustAdd(t, store, shopIndex, document)
-	mustCreate(t, store, "other", shopAgain)
-	if err := store.Delete("other", shopAgain.UID); err != nil {
-		t.Fatal(err)
-	}
-	want := store.List()
-
-	store = openAt(t, dir, clock)
-	if diff := cmp.Diff(want, store.List()); diff != "" {
-		t.Errorf("List after a restart (-want +got):\n%s", diff)
-	}
-	found, err := store.Search(shopIndex, "alice")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Found{Total: 1, Documents: []Document{document}}, found); diff != "" {
-		t.Errorf("Search after a restart (-want +got):\n%s", diff)
-	}
-	if _, _, err := store.Create("other", shopAgain); !errors.Is(err, ErrDeleted) {
-		t.Errorf("Create after a deletion before the restart: %v, want ErrDeleted", err)
-	}
-	if _, isNew, err := store.Add(shopIndex, document); isNew || err != nil {
-		t.Errorf("Add of an existing document: isNew %t, error %v", isNew, err)
 	}
 }
 
@@ -353,44 +239,5 @@ func TestOpenCleansUpAfterCrash(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func TestOpenFailsForInvalidData(t *testing.T) {
-	store := openNew(t)
-	mustCreate(t, store, shopIndex, shop)
-	path := store.path(shopIndex)
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(store.dir); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("Open: %v, want an error with the path %s", err, path)
-	}
-}
-
-func TestConcurrentCreates(t *testing.T) {
-	store := openNew(t)
-	const callers = 20
-	var group sync.WaitGroup
-	created := make(chan bool, callers)
-	for range callers {
-		group.Go(func() {
-			_, isNew, err := store.Create(shopIndex, shop)
-			if err != nil {
-				t.Errorf("Create: %v", err)
-			}
-			created <- isNew
-		})
-	}
-	group.Wait()
-	close(created)
-	count := 0
-	for isNew := range created {
-		if isNew {
-			count++
-		}
-	}
-	if count != 1 {
-		t.Errorf("%d of %d callers created the index, want 1", count, callers)
 	}
 }
