@@ -182,10 +182,6 @@ test-long: check-suites helm ginkgo ## Run the long tests, which repeatedly kill
 		NSLIFECYCLE_TEST_API_SERVERS=3 NSLIFECYCLE_TEST_ETCD_MEMBERS=$$members go test -count=1 -timeout 30m ./test/servers \
 			-ginkgo.label-filter='!long' || failed=1; \
 	done; \
-	for server in a b; do \
-		NSLIFECYCLE_TEST_API_SERVER_AHEAD=$$server go test -count=1 -timeout 60m ./test/servers -ginkgo.label-filter='!long' || \
-			failed=1; \
-	done; \
 	go test -timeout 60m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
 	$(MAKE) --no-print-directory test-gitops GITOPS_SPECS=long GITOPS_TIMEOUT=8h || failed=1; \
 	[ -z "$$failed" ]

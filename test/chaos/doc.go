@@ -10,10 +10,8 @@
 // spec through another API server, which no fault affects except those of etcd. The report contains the
 // recovery times. docs/operate.md lists the times after each disruption.
 //
-// The specs with the label "long" take minutes:
-//
-//   - Managers whose clocks differ from that of the API server by an hour. They are built with another time.Now.
-//   - Upgrades and downgrades of the API servers in the directories CHAOS_API_SERVERS (make test-api-server-upgrade).
+// The specs with the label "long" upgrade and downgrade the API servers in the directories CHAOS_API_SERVERS (make
+// test-api-server-upgrade).
 //
 // The random faults depend on Ginkgo's seed, which the output contains, and last for CHAOS_DURATION, by default
 // two minutes: CHAOS_DURATION=10m go test ./test/chaos -v -timeout 40m -ginkgo.focus=Random -ginkgo.seed=1.

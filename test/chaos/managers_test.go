@@ -5,8 +5,6 @@ package chaos
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -40,30 +38,22 @@ type replicas struct {
 type replica struct {
 	kubeconfig string
 	flags      []string
-	// offset is the difference between the clocks of the manager and of the API server.
-	offset time.Duration
-	running *gexec.Session
+	running    *gexec.Session
 }
 
 // startReplicas runs managers until the spec ends.
 func startReplicas(config *rest.Config, count int, flags ...string) *replicas {
 	GinkgoHelper()
-	return startReplicasWithClocks(config, make([]time.Duration, count), flags...)
-}
-
-// startReplicasWithClocks is like startReplicas with a manager for each offset of the clock.
-func startReplicasWithClocks(config *rest.Config, offsets []time.Duration, flags ...string) *replicas {
-	GinkgoHelper()
 	kubeconfig := framework.KubeconfigFile(config)
-	all := make([]*replica, len(offsets))
+	all := make([]*replica, count)
 	for index := range all {
-		all[index] = &replica{kubeconfig: kubeconfig, flags: flags, offset: offsets[index]}
+		all[index] = &replica{kubeconfig: kubeconfig, flags: flags}
 	}
 	return runReplicas(config, all...)
 }
 
 // runReplicas runs managers until the spec ends. The admission controller uses the connection of a configuration, and
-// the clock and the URL of the first manager.
+// the URL of the first manager.
 func runReplicas(config *rest.Config, all ...*replica) *replicas {
 	GinkgoHelper()
 	addresses := make([]string, len(all))
@@ -79,7 +69,7 @@ func runReplicas(config *rest.Config, all ...*replica) *replicas {
 		}
 	}
 	r.admission = &replica{
-		kubeconfig: framework.KubeconfigFile(admissionConfig(config)), flags: admissionFlags(webhookURL), offset: all[0].offset,
+		kubeconfig: framework.KubeconfigFile(admissionConfig(config)), flags: admissionFlags(webhookURL),
 	}
 	for index, replica := range all {
 		replica.flags = append([]string{controlplane.WithoutAdmission, "--webhook-bind-address=" + addresses[index]},
@@ -114,7 +104,9 @@ func admissionConfig(config *rest.Config) *rest.Config {
 
 func (r *replicas) start(replica *replica) {
 	r.starts++
-	replica.running = startProcessWithClock(replica.offset, replica.kubeconfig, replica.flags...)
+	session, err := gexec.Start(managerCommand(binary, replica.kubeconfig, replica.flags...), GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	replica.running = session
 }
 
 // supervise restarts a manager when it exits.
@@ -202,19 +194,6 @@ func managerConfig(ctx context.Context) *rest.Config {
 func runManager(binary string, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
 	return framework.StartProcess(managerCommand(binary, framework.KubeconfigFile(config), flags...))
-}
-
-// startProcessWithClock starts a manager with another clock if offset is not 0.
-func startProcessWithClock(offset time.Duration, kubeconfig string, flags ...string) *gexec.Session {
-	GinkgoHelper()
-	command := managerCommand(binary, kubeconfig, flags...)
-	if offset != 0 {
-		command = managerCommand(binaryWithOffset, kubeconfig, flags...)
-		command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", controlplane.ClockOffset, int(offset.Seconds())))
-	}
-	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
-	return session
 }
 
 func managerCommand(binary, kubeconfig string, flags ...string) *exec.Cmd {

@@ -76,12 +76,6 @@ type scenario struct {
 
 func startScenario(ctx context.Context, managers int, flags ...string) *scenario {
 	GinkgoHelper()
-	return startScenarioWithClocks(ctx, make([]time.Duration, managers), flags...)
-}
-
-// startScenarioWithClocks is like startScenario with a manager for each offset of the clock.
-func startScenarioWithClocks(ctx context.Context, offsets []time.Duration, flags ...string) *scenario {
-	GinkgoHelper()
 	s := &scenario{admin: undisturbed.As(cluster.Admin).Client}
 	var err error
 	s.requests, err = faults.StartHTTPProxy(plane.Admin)
@@ -92,7 +86,7 @@ func startScenarioWithClocks(ctx context.Context, offsets []time.Duration, flags
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(s.connections.Stop)
 	config.Host = "https://" + s.connections.Address()
-	s.managers = startReplicasWithClocks(config, offsets, append(flags, "--metrics-bind-address=0")...)
+	s.managers = startReplicas(config, managers, append(flags, "--metrics-bind-address=0")...)
 	expectEnforced(ctx)
 	s.createTemplate(ctx)
 	expectInjected(ctx)

@@ -48,8 +48,6 @@ var (
 	servesPolicies bool
 	// binary is the path of the manager binary.
 	binary string
-	// binaryWithOffset is the path of a manager binary with another clock.
-	binaryWithOffset string
 )
 
 func TestChaos(t *testing.T) {

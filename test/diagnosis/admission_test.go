@@ -257,7 +257,7 @@ subjects:
 			result := f.diagnose(g, ctx, restricted)
 			g.Expect(result.Result).To(Equal(diagnosis.Blocked))
 			g.Expect(result.Unread).To(ContainElement(ContainSubstring("namespaces/finalize")))
-				g.Expect(result.Findings).To(ConsistOf(HaveField("Cause", diagnosis.CauseAdmissionRejected)), format(result))
+			g.Expect(result.Findings).To(ConsistOf(HaveField("Cause", diagnosis.CauseAdmissionRejected)), format(result))
 			g.Expect(objectsOf(result.Findings[0])).To(ConsistOf("namespaces/" + f.ns))
 			published(diagnosis.CauseAdmissionRejected).withMessage(f.id+"-guard").
 				withEvidence("Event WriteRejected", "the namespace is protected").expectIn(result.Findings[0])

@@ -6,9 +6,7 @@ package servers
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,26 +30,6 @@ const serversVariable = "NSLIFECYCLE_TEST_API_SERVERS"
 // membersVariable is the environment variable with the number of etcd members: 3, or 1, the default.
 const membersVariable = "NSLIFECYCLE_TEST_ETCD_MEMBERS"
 
-// aheadVariable is the environment variable with the name of the API server, "a" or "b", whose clock is ahead. By
-// default, all clocks are equal.
-const aheadVariable = "NSLIFECYCLE_TEST_API_SERVER_AHEAD"
-
-// ahead is the difference between the clocks. It is shorter than an hour, because API servers whose clocks differ by
-// more delete each other's Leases.
-const ahead = 55 * time.Minute
-
-// setClock sets the clock of the API server that is started next, and returns the difference to the clock of the
-// machine.
-func setClock(server string) time.Duration {
-	GinkgoHelper()
-	if os.Getenv(aheadVariable) != server {
-		Expect(os.Unsetenv(controlplane.ClockOffset)).To(Succeed())
-		return 0
-	}
-	Expect(os.Setenv(controlplane.ClockOffset, strconv.Itoa(int(ahead.Seconds())))).To(Succeed())
-	return ahead
-}
-
 // startServers starts the API servers and installs the project.
 func startServers(ctx context.Context) {
 	GinkgoHelper()
@@ -64,17 +42,10 @@ func startServers(ctx context.Context) {
 		options = append(options, controlplane.WithEtcdMembers(members),
 			controlplane.WithAPIServerFlag("etcd-servers", members.All[0].URL()))
 	}
-	if os.Getenv(aheadVariable) != "" {
-		Expect([]string{"a", "b"}).To(ContainElement(os.Getenv(aheadVariable)), aheadVariable)
-		program := filepath.Join(GinkgoT().TempDir(), "kube-apiserver")
-		Expect(controlplane.BuildAPIServerWithClockOffset(ctx, program)).To(Succeed())
-		GinkgoT().Setenv("TEST_ASSET_KUBE_APISERVER", program)
-	}
-	offset := setClock("a")
 	cluster = framework.Start(ctx, options...)
 	cluster.Install(ctx, "default")
 	a = &server{
-		Server: observer.Server{Config: cluster.Admin.Config, Log: string(cluster.AuditLog), Ahead: offset},
+		Server: observer.Server{Config: cluster.Admin.Config, Log: string(cluster.AuditLog)},
 		admin:  cluster.Admin.Clientset(), ordinary: cluster.Ordinary.Clientset(), initializer: cluster.Initializer.Clientset(),
 	}
 	etcdURLs := []string{cluster.EtcdURL(), cluster.EtcdURL(), cluster.EtcdURL()}
@@ -128,7 +99,6 @@ var leases []*coordinationv1.Lease
 func startServer(ctx context.Context, name, etcd string) (*server, *framework.SecondAPIServer) {
 	GinkgoHelper()
 	log := framework.NewAuditLog()
-	offset := setClock(name)
 	started := cluster.StartSecondAPIServer(ctx, log.Flag(), "--etcd-servers="+etcd)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -137,13 +107,13 @@ func startServer(ctx context.Context, name, etcd string) (*server, *framework.Se
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("apiserver-" + name), LeaseDurationSeconds: ptr.To(int32(24 * 3600)),
-			RenewTime: &metav1.MicroTime{Time: time.Now().Add(offset)},
+			RenewTime: &metav1.MicroTime{Time: time.Now()},
 		},
 	}
 	Expect(cluster.Admin.Create(ctx, lease)).To(Succeed())
 	leases = append(leases, lease)
 	return &server{
-		Server: observer.Server{Config: started.ConfigFor(cluster.Admin.Config), Log: string(log), Ahead: offset},
+		Server: observer.Server{Config: started.ConfigFor(cluster.Admin.Config), Log: string(log)},
 		admin:  started.As(cluster.Admin).Clientset(), ordinary: started.As(cluster.Ordinary).Clientset(),
 		initializer: started.As(cluster.Initializer).Clientset(),
 	}, started

@@ -41,8 +41,6 @@ type Server struct {
 	Config *rest.Config
 	// Log is the path of the audit log.
 	Log string
-	// Ahead is the time by which the clock of the API server is ahead of that of the observer.
-	Ahead time.Duration
 }
 
 // Observer records the requests to the API servers of a control plane, and the changes of Namespaces and
@@ -125,7 +123,6 @@ func (o *Observer) Collect(ctx context.Context) (Evidence, error) {
 			if revisionOf(&event.ResponseObject) > revision {
 				continue
 			}
-			event.Received.Time, event.Completed.Time = event.Received.Add(-server.Ahead), event.Completed.Add(-server.Ahead)
 			evidence.Events = append(evidence.Events, event)
 		}
 	}
