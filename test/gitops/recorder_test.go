@@ -19,8 +19,6 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // version is a version of a namespace.
@@ -121,54 +119,4 @@ func (r *recorder) findEarly() []string {
 		}
 	}
 	return early
-}
-
-// throttled is how long the operator waits before it reports further progress while it reports many namespaces. This
-// must not apply to the first report.
-const throttled = 3 * time.Second
-
-// The API server does not accept conditions in the request that creates a namespace, so kstatus returns Current until
-// the operator has reported the state.
-var _ = Describe("The time from the response to a creation until kstatus returns InProgress", func() {
-	It("is short", func(ctx context.Context) {
-		cluster.Register(ctx, "window", absent)
-		idle := measureWindows(ctx, "idle", 40, 1)
-		Expect(idle[len(idle)/2]).To(BeNumerically("<", throttled))
-		// Other processes can delay a burst.
-		Eventually(func() time.Duration {
-			burst := measureWindows(ctx, "burst", 100, 100)
-			return burst[len(burst)/2]
-		}).WithContext(ctx).Should(BeNumerically("<", throttled))
-	})
-})
-
-// measureWindows creates namespaces, reports the times and returns them sorted.
-func measureWindows(ctx context.Context, label string, number, concurrency int) []time.Duration {
-	GinkgoHelper()
-	var all sync.WaitGroup
-	responses := make([]time.Time, number)
-	names := make([]string, number)
-	slots := make(chan struct{}, concurrency)
-	for i := range number {
-		names[i] = framework.Unique(label)
-		slots <- struct{}{}
-		all.Go(func() {
-			defer GinkgoRecover()
-			defer func() { <-slots }()
-			Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(names[i]).Obj())).To(Succeed())
-			responses[i] = time.Now()
-			if concurrency == 1 {
-				Eventually(history.readyAt).WithContext(ctx).WithArguments(names[i]).ShouldNot(BeZero())
-			}
-		})
-	}
-	all.Wait()
-	var windows []time.Duration
-	for i, name := range names {
-		Eventually(history.readyAt).WithContext(ctx).WithArguments(name).ShouldNot(BeZero())
-		windows = append(windows, max(0, history.readyAt(name).Sub(responses[i])))
-	}
-	slices.Sort(windows)
-	AddReportEntry(label, fmt.Sprintf("median %s, maximum %s, of %d", windows[number/2], windows[number-1], number))
-	return windows
 }

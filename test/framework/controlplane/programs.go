@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,9 +28,8 @@ const (
 )
 
 // Build builds a program of the module at root, such as Root(), and writes it to path. It copies
-// the file from the directory bin/test of the repository, which all test processes share. The flags are additional
-// flags of go build.
-func Build(ctx context.Context, root, program, path string, flags ...string) error {
+// the file from the directory bin/test of the repository, which all test processes share.
+func Build(ctx context.Context, root, program, path string) error {
 	repository, module := Root(), ""
 	if relative, err := filepath.Rel(repository, root); err != nil || !filepath.IsLocal(relative) {
 		repository = root // another checkout
@@ -46,11 +44,7 @@ func Build(ctx context.Context, root, program, path string, flags ...string) err
 	defer unlock()
 	// go build does not link the file again if it is up to date.
 	linked := filepath.Join(dir, strings.ReplaceAll(module+strings.TrimPrefix(program, "./"), "/", "-"))
-	if len(flags) > 0 {
-		linked += "-with-flags"
-	}
-	args := slices.Concat([]string{"build", "-ldflags=-s -w", "-o", linked}, flags, []string{program})
-	command := exec.CommandContext(ctx, "go", args...)
+	command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", linked, program)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to build %s in %s: %w: %s", program, root, err, output)
