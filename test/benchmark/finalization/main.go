@@ -23,7 +23,6 @@ type options struct {
 	peerOnly   bool
 	oursOnly   bool
 	timeout    time.Duration
-	chart      string
 
 	// Derived from the flags.
 	selected  []scenario
@@ -48,9 +47,6 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.oursOnly, "ours-only", false, "Measure only nslifecycle.")
 	flags.DurationVar(&o.timeout, "timeout", 45*time.Minute,
 		"Maximum duration of one measurement. If it is exceeded, the run is aborted.")
-	flags.StringVar(&o.chart, "chart", "",
-		"File to write a chart to, as SVG. The chart for two API servers is written to a second file, "+
-			"with -two-servers in its name.")
 }
 
 // complete defaults and validates the options.
@@ -107,26 +103,10 @@ func run(ctx context.Context, opts options) error {
 	outcome, err := measure(ctx, opts)
 	// Publish results that were measured before an error.
 	if outcome != nil && (err == nil || len(outcome.measured()) > 0) {
-		err = errors.Join(err, publish(outcome, opts))
+		err = errors.Join(err, opts.Publish(outcome.facts, outcome.tables()))
 	}
 	if err != nil {
 		return err
 	}
 	return opts.Verify(outcome.missed())
-}
-
-// publish prints the report and writes it to the requested files.
-func publish(outcome *report, opts options) error {
-	if err := opts.Publish(outcome.facts, outcome.tables()); err != nil {
-		return err
-	}
-	if opts.chart == "" {
-		return nil
-	}
-	for path, image := range outcome.charts(opts.chart) {
-		if err := harness.WriteFile(path, image); err != nil {
-			return err
-		}
-	}
-	return nil
 }

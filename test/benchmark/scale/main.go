@@ -25,7 +25,6 @@ type options struct {
 	stall      time.Duration
 	churn      time.Duration
 	churnRate  float64
-	chart      string
 
 	sizes []int
 }
@@ -42,7 +41,6 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.DurationVar(&o.churn, "churn", 0,
 		"Duration for which namespaces are created and deleted after the last step, for example 2h.")
 	flags.Float64Var(&o.churnRate, "churn-rate", 2, "Creations, and deletions, per second with --churn.")
-	flags.StringVar(&o.chart, "chart", "", "File to write a chart to, as SVG. It requires two numbers of namespaces.")
 }
 
 // complete applies --quick, and parses and validates the options.
@@ -59,9 +57,6 @@ func (o *options) complete() error {
 	}
 	if !slices.Equal(o.sizes, slices.Compact(slices.Sorted(slices.Values(o.sizes)))) {
 		return errors.New("--namespaces must contain increasing numbers")
-	}
-	if o.chart != "" && len(o.sizes) < 2 {
-		return errors.New("--chart requires at least two numbers of namespaces")
 	}
 	if o.sample < 1 || o.crds < 0 || o.objects < 0 || o.idle <= 0 || o.churnRate <= 0 {
 		return errors.New("--sample, --idle and --churn-rate must be positive; --crds and --objects must not be negative")
@@ -87,15 +82,5 @@ func run(ctx context.Context, opts options) error {
 		fmt.Print(harness.Text(result.facts, tables))
 		return err
 	}
-	if err := opts.Publish(result.facts, tables); err != nil {
-		return err
-	}
-	if opts.chart != "" {
-		image, err := result.chart()
-		if err != nil {
-			return err
-		}
-		return harness.WriteFile(opts.chart, image)
-	}
-	return nil
+	return opts.Publish(result.facts, tables)
 }

@@ -88,7 +88,7 @@ func ParseNumbers(name, value string) ([]int, error) {
 	return numbers, Require(numbers...)
 }
 
-// WriteFile writes tables or a chart.
+// WriteFile writes a file of a report.
 func WriteFile(path string, content []byte) error {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
