@@ -249,8 +249,7 @@ spec:
     messageExpression: >-
       variables.refusal + ': the operator deletes only objects in terminating namespaces with namespace finalizer "' +
       variables.namespaceFinalizer + '"'
-  - expression: >-
-      request.operation != 'DELETE' || !variables.isNamespace || variables.hasFailed
+  - expression: "request.operation != 'DELETE' || !variables.isNamespace || variables.hasFailed"
     reason: Forbidden
     messageExpression: "variables.refusal + ': the operator deletes a namespace only if its initialization has failed'"
   - expression: "request.operation != 'CREATE' || !variables.isNamespace || variables.isDryRun"
