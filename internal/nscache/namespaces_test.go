@@ -61,7 +61,7 @@ func TestBoundNamespace(t *testing.T) {
 		},
 		"the name of an annotation of this project": {
 			change: func(n *corev1.Namespace) {
-				n.Annotations = map[string]string{v1alpha1.PrefixParameter + "size": large(), v1alpha1.AnnotationTTL: large()}
+				n.Annotations = map[string]string{v1alpha1.PrefixParameter + "size": large()}
 			},
 			wantPartial: true,
 		},

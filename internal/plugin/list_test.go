@@ -20,7 +20,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 var (
