@@ -379,7 +379,7 @@ build-plugin: ## Build the kubectl plugin.
 build-installer: kustomize policies ## Write dist/install.yaml and the generated parts of dist/chart.
 	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
 	printf '%s\n' 'namespace: nslifecycle-system' 'namePrefix: nslifecycle-' 'sortOptions:' '  order: fifo' \
-		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/owners' '- ../../config/prometheus' '- ../../config/manager/finalization' \
+		'resources:' '- ../../config/protection' '- ../../config/owners' '- ../../config/prometheus' '- ../../config/manager/finalization' \
 		>"$$overlay/kustomization.yaml"; \
 	"$(LOCALBIN)/kustomize" build "$$overlay" >"$$overlay/optional.yaml"; \
 	(echo ---; "$(LOCALBIN)/kustomize" build config/provisioner) >>"$$overlay/optional.yaml"; \

@@ -102,8 +102,6 @@ func (o *options) bind() cliflag.NamedFlagSets {
 	sections.FlagSet("diagnosis").DurationVar(&o.DiagnosisProgressDeadline, "diagnosis-progress-deadline",
 		manager.DefaultProgressDeadline,
 		"How long the initialization or deletion of a namespace can make no progress before the operator diagnoses it.")
-	sections.FlagSet("expiry").BoolVar(&o.IsExpiryDryRun, "expiry-dry-run", false,
-		"Report expired namespaces without deleting them.")
 	o.bindLogging(sections.FlagSet("logging"))
 	return sections
 }
@@ -113,8 +111,8 @@ func (o *options) bindGeneral(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.isCheck, "check", false,
 		"Check the installation in the cluster, print the results, and exit. The exit status is 0 if all checks pass.")
 	flags.StringSliceVar(&o.controllers, "controllers", []string{"*"},
-		"A comma-separated list of controllers to run: admission, initialization, templates, finalization, diagnosis, "+
-			"expiry. * enables all controllers except expiry; the prefix - disables a controller. Can be repeated.")
+		"A comma-separated list of controllers to run: admission, initialization, templates, finalization, diagnosis. "+
+			"* enables all controllers; the prefix - disables a controller. Can be repeated.")
 	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081",
 		`The address of /healthz and /readyz; "0" disables them.`)
 	flags.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))

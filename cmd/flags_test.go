@@ -23,8 +23,8 @@ func TestControllersFlag(t *testing.T) {
 		"one list":    {args: []string{"--controllers=finalization"}, want: "finalization"},
 		// Patches of a Deployment can be combined: each of them adds a flag.
 		"several lists": {
-			args: []string{"--controllers=*,-diagnosis", "--controllers=-finalization,-diagnosis", "--controllers=expiry"},
-			want: "*,-diagnosis,-finalization,-diagnosis,expiry",
+			args: []string{"--controllers=*,-diagnosis", "--controllers=-finalization,-diagnosis"},
+			want: "*,-diagnosis,-finalization,-diagnosis",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestInvalidFlags(t *testing.T) {
 		"--concurrent-namespace-finalizations=-1": "must be at least 1",
 		"--settling-time=5s":                      "unknown flag: --settling-time",
 		"--controllers=namespaces": `unknown controller "namespaces": specify a comma-separated list of admission, diagnosis, ` +
-			"expiry, finalization, initialization",
+			"finalization, initialization",
 		"--controllers=*,-namespaces": `unknown controller "namespaces"`,
 		"--controllers=":              `unknown controller ""`,
 		"--controllers=*,-admission,-initialization,-finalization,-diagnosis": "enables no controller",

@@ -28,16 +28,15 @@ object.metadata.?name.orValue('') in
 [{{.requiredNamespaces}}, string(params.?systemNamespace.orValue('-'))]
 {{- end}}
 
-{{/* Whether a key k of a new Namespace is reserved for the operator. */}}
-{{define "isReserved" -}}
-k.startsWith('nslifecycle.dev/') &&
-  !(k in [{{.settable}}])
+{{/* Whether the key k of a label of a new Namespace is reserved for the operator. */}}
+{{define "isReservedLabel" -}}
+k.startsWith('nslifecycle.dev/') && !(k in [{{.settableLabels}}])
 {{- end}}
 
 {{/* Whether a new Namespace has keys that are reserved for the operator. */}}
 {{define "hasReservedKeys" -}}
-object.metadata.?labels.orValue({}).exists(k, {{include "isReserved" "settable" .settableLabels}}) ||
-object.metadata.?annotations.orValue({}).exists(k, {{include "isReserved" "settable" .settableAnnotations}})
+object.metadata.?labels.orValue({}).exists(k, {{include "isReservedLabel"}}) ||
+object.metadata.?annotations.orValue({}).exists(k, k.startsWith('nslifecycle.dev/'))
 {{- end}}
 
 {{/* The parts of the value v of a label or annotation that a template sets on a new Namespace. */}}
@@ -167,39 +166,6 @@ object.?status.?conditions != oldObject.?status.?conditions &&
   object.metadata.?annotations != oldObject.metadata.?annotations &&
   {{include "lockedKeys" "record" "r" "pattern" .lockedAnnotationsPattern}}.exists(k,
     oldObject.metadata.?annotations[?k].hasValue() && !object.metadata.?annotations[?k].hasValue()))
-{{- end}}
-
-{{/* The variables of expiredRule. */}}
-{{define "expiredVariables" -}}
-- name: expired
-  expression: >-
-    object == null ? [] : object.?status.?conditions.orValue([])
-    .filter(c, c.type == 'nslifecycle.dev/Expired' && c.status == 'True')
-- name: oldExpired
-  expression: >-
-    oldObject == null ? [] : oldObject.?status.?conditions.orValue([])
-    .filter(c, c.type == 'nslifecycle.dev/Expired' && c.status == 'True')
-# The times of the writes to the status by the operator's field manager. A write of a subresource cannot set
-# managedFields: the API server takes them from the stored object and sets the time of this write, in seconds.
-- name: writes
-  expression: >-
-    object == null ? [] : object.metadata.?managedFields.orValue([])
-    .filter(e, e.manager == 'nslifecycle' && e.operation == 'Update' && e.?subresource.orValue('') == 'status')
-    .map(e, e.?time.orValue(''))
-- name: oldWrites
-  expression: >-
-    oldObject == null ? [] : oldObject.metadata.?managedFields.orValue([])
-    .filter(e, e.manager == 'nslifecycle' && e.operation == 'Update' && e.?subresource.orValue('') == 'status')
-    .map(e, e.?time.orValue(''))
-- name: newWrites
-  expression: "variables.writes.filter(t, !(t in variables.oldWrites))"
-{{- end}}
-
-{{/* Whether the condition Expired of a Namespace is unchanged, or its time is not in the future. */}}
-{{define "expiredRule" -}}
-variables.expired.all(c, c in variables.oldExpired ||
-  request.?subResource.orValue('') == 'status' && variables.newWrites.size() > 0 &&
-  variables.newWrites.all(t, timestamp(c.lastTransitionTime) <= timestamp(t)))
 {{- end}}
 
 {{/* The names of the templates in the record of a Namespace. Each has an object that starts with a revision, so no name of

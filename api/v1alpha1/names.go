@@ -43,26 +43,11 @@ const (
 	// this time. Only the operator can write it. It exists only during the turn of an initializer with a
 	// deadline.
 	AnnotationTurnStartedAt = Prefix + "turn-started-at"
-
-	// AnnotationExpiryWarnedAt contains the time when the operator warned that it will delete the Namespace and, after
-	// a space, the expiry that it warned of, both in RFC 3339 format. The operator deletes no expired
-	// Namespace without it.
-	AnnotationExpiryWarnedAt = Prefix + "expiry-warned-at"
 )
 
-// Labels and annotations that users set on a Namespace. The policies for them are not installed by
-// default (config/protection, config/expiry).
-const (
-	// LabelDeletionProtection protects a Namespace from deletion, regardless of its value.
-	LabelDeletionProtection = Prefix + "deletion-protection"
-
-	// AnnotationExpiresAt is the time when the operator deletes the Namespace, in RFC 3339 format.
-	AnnotationExpiresAt = Prefix + "expires-at"
-
-	// AnnotationTTL is the time from the creation of the Namespace to its deletion in days, hours,
-	// minutes and seconds, such as "7d" or "1h30m". It cannot be combined with AnnotationExpiresAt.
-	AnnotationTTL = Prefix + "ttl"
-)
+// LabelDeletionProtection protects a Namespace from deletion, regardless of its value. The policy for it is not
+// installed by default (config/protection).
+const LabelDeletionProtection = Prefix + "deletion-protection"
 
 // TemplatesInitializer is the name of the initializer that applies NamespaceTemplates. It is registered
 // while templates exist, and only Namespaces that a template selects get it. A
@@ -163,19 +148,6 @@ const (
 	// ConditionInitializationBlocked is True while the initialization of a Namespace makes no
 	// progress. Otherwise it is like ConditionDeletionBlocked.
 	ConditionInitializationBlocked = Prefix + "InitializationBlocked"
-
-	// ConditionExpiring is True from the warning that the operator will delete the Namespace until the deletion,
-	// also while the API server rejects the deletion and the operator retries it. It is False before the warning,
-	// and while the operator does not delete the Namespace, for example because of LabelDeletionProtection. The message
-	// contains the time of the deletion or the reason why there is none. The condition does not exist on a Namespace
-	// that has never had an expiry.
-	ConditionExpiring = Prefix + "Expiring"
-
-	// ConditionExpired is True when the expiry has passed and the operator deletes the Namespace. The policies
-	// allow this deletion only if the expiry is not after lastTransitionTime, and compare this time with the clock of
-	// the API server. It is False if the expiry has changed since. The condition does not exist before the first
-	// attempt to delete the Namespace.
-	ConditionExpired = Prefix + "Expired"
 )
 
 // Condition types of a NamespaceInitializerConfiguration.
@@ -206,39 +178,6 @@ const (
 
 	// ConditionConflicted is True if other clients or templates control objects of the template.
 	ConditionConflicted = "Conflicted"
-)
-
-// Reasons for ConditionExpiring and its Events.
-const (
-	// ReasonExpiryScheduled: the Namespace expires in more than one hour.
-	ReasonExpiryScheduled = "ExpiryScheduled"
-	// ReasonExpiresSoon: the operator will delete the Namespace within one hour.
-	ReasonExpiresSoon = "ExpiresSoon"
-	// ReasonDeletionRejected: the Namespace has expired, but the API server rejects its deletion, which the operator
-	// retries; the status is True.
-	ReasonDeletionRejected = "DeletionRejected"
-	// ReasonDeletionProtected: the Namespace is not deleted because it has LabelDeletionProtection.
-	ReasonDeletionProtected = "DeletionProtected"
-	// ReasonExpiryDryRun: the Namespace is not deleted because the operator runs in dry-run mode.
-	ReasonExpiryDryRun = "ExpiryDryRun"
-	// ReasonExpiryPolicyMissing: the Namespace is not deleted because the policy "expiry" is not enforced,
-	// so its annotations were not checked.
-	ReasonExpiryPolicyMissing = "ExpiryPolicyMissing"
-	// ReasonInvalidExpiry: the annotations are invalid.
-	ReasonInvalidExpiry = "InvalidExpiry"
-	// ReasonNeverExpires: the Namespace is not deleted because the cluster or the operator requires
-	// it.
-	ReasonNeverExpires = "NeverExpires"
-	// ReasonNoExpiry: the expiry annotation was removed.
-	ReasonNoExpiry = "NoExpiry"
-)
-
-// Reasons for ConditionExpired.
-const (
-	// ReasonExpired: the expiry has passed; the status is True.
-	ReasonExpired = "Expired"
-	// ReasonExpiryChanged: the expiry was changed or removed before the Namespace was deleted; the status is False.
-	ReasonExpiryChanged = "ExpiryChanged"
 )
 
 // Reasons for ConditionDeletionBlocked and ConditionInitializationBlocked. If the status is True,

@@ -219,9 +219,9 @@ spec:
     messageExpression: >-
       'annotation nslifecycle.dev/initialization-result cannot be set on namespace "' + variables.name
       + '": it is not being initialized'
-  # The operator decides by these records which objects it keeps, updates and deletes, when an initializer times out,
-  # and whether users were warned that a namespace expires. Therefore a verb of its own permits them, which initializers
-  # do not hold. Complete removes the start of a turn in the write that ends the turn, for each user.
+  # The operator decides by these records which objects it keeps, updates and deletes, and when an initializer times
+  # out. Therefore a verb of its own permits them, which initializers do not hold. Complete removes the start of a turn in
+  # the write that ends the turn, for each user.
   - expression: >-
       variables.isCreate || variables.records == variables.oldRecords ||
       variables.endsTurn &&
@@ -230,8 +230,9 @@ spec:
       authorizer.group('').resource('namespaces').name(variables.name).check('record').allowed()
     reason: Forbidden
     messageExpression: >-
-      'user "' + request.userInfo.username + '" is not allowed to change annotation nslifecycle.dev/applied-templates,'
-      + ' nslifecycle.dev/turn-started-at or nslifecycle.dev/expiry-warned-at of namespace "' + variables.name + '", which the operator writes: this requires the verb "record" on namespaces, granted by a ClusterRoleBinding'
+      'user "' + request.userInfo.username + '" is not allowed to change annotation nslifecycle.dev/applied-templates'
+      + ' or nslifecycle.dev/turn-started-at of namespace "' + variables.name
+      + '", which the operator writes: this requires the verb "record" on namespaces, granted by a ClusterRoleBinding'
   # The annotations are compared one by one: the text of one could otherwise be moved to another.
   - expression: >-
       variables.isCreate ||
@@ -270,13 +271,11 @@ spec:
        object.metadata.?annotations.orValue({}).all(k,
          !k.startsWith('nslifecycle.dev/') ||
          k in ['nslifecycle.dev/pending-initializers',
-               {{.originAnnotations}},
-               {{.settableAnnotations}}]))
+               {{.originAnnotations}}]))
     reason: Invalid
     message: >-
       the API server sets the labels and annotations under nslifecycle.dev/ when a namespace is created; remove them from the request,
-      except labels nslifecycle.dev/deletion-protection and nslifecycle.dev/template,
-      and annotations nslifecycle.dev/expires-at and nslifecycle.dev/ttl
+      except labels nslifecycle.dev/deletion-protection and nslifecycle.dev/template
   # The templates policy does not check /finalize. The rules above protect the annotations with the prefix
   # nslifecycle.dev/.
   - expression: >-

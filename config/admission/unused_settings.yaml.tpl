@@ -1,7 +1,7 @@
 # Warns a user who sets a label or an annotation that has no effect: a parameter that no template of the namespace has (in a
-# request that creates a namespace with a template, the templates policy denies it), deletion protection or an expiry while
-# the API server does not enforce the policies in config/protection and config/expiry. The operator records in the status of
-# the set whether it does; without this record, the policy does not warn.
+# request that creates a namespace with a template, the templates policy denies it), or deletion protection while the API
+# server does not enforce the policy in config/protection. The operator records in the status of the set whether it does;
+# without this record, the policy does not warn.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -25,8 +25,7 @@ spec:
   matchConditions:
   - name: has-new-settings
     expression: >-
-      object.metadata.?annotations.orValue({}).exists(k,
-        (k.startsWith('parameter.nslifecycle.dev/') || k in ['nslifecycle.dev/expires-at', 'nslifecycle.dev/ttl']) &&
+      object.metadata.?annotations.orValue({}).exists(k, k.startsWith('parameter.nslifecycle.dev/') &&
         (oldObject == null || !(k in oldObject.metadata.?annotations.orValue({})))) ||
       object.metadata.?labels[?'nslifecycle.dev/deletion-protection'].hasValue() &&
         (oldObject == null || !oldObject.metadata.?labels[?'nslifecycle.dev/deletion-protection'].hasValue())
@@ -35,8 +34,7 @@ spec:
     expression: "object.metadata.?labels.orValue({})"
   - name: added
     expression: >-
-      object.metadata.?annotations.orValue({}).filter(k,
-        (k.startsWith('parameter.nslifecycle.dev/') || k in ['nslifecycle.dev/expires-at', 'nslifecycle.dev/ttl']) &&
+      object.metadata.?annotations.orValue({}).filter(k, k.startsWith('parameter.nslifecycle.dev/') &&
         (oldObject == null || !(k in oldObject.metadata.?annotations.orValue({}))))
   - name: declared
     expression: >-
@@ -46,24 +44,14 @@ spec:
   - name: unused
     expression: >-
       {{include "isExempt"}} || variables.added.size() > 128 ? [] :
-      variables.added.filter(k, k.startsWith('parameter.nslifecycle.dev/') && !variables.declared.exists(names, k in names))
-  # The conditions of the set about policies that the API server does not enforce.
-  - name: notEnforced
-    expression: >-
-      params.?status.?conditions.orValue([]).filter(c, c.status == 'False').map(c, c.type)
-  - name: expiry
-    expression: >-
-      'ExpiryEnforced' in variables.notEnforced ? variables.added.filter(k, !k.startsWith('parameter.')) : []
+      variables.added.filter(k, !variables.declared.exists(names, k in names))
   validations:
   - expression: "variables.unused.size() == 0"
     messageExpression: >-
       'annotation ' + variables.unused[0] + ': no template that selects the namespace has this parameter'
-  - expression: "variables.expiry.size() == 0"
-    messageExpression: >-
-      'annotation ' + variables.expiry[0] + ' has no effect: the policy "expiry" is not enforced in this cluster, so the'
-      + ' operator does not delete the namespace'
   - expression: >-
-      !('DeletionProtectionEnforced' in variables.notEnforced &&
+      !(params.?status.?conditions.orValue([]).exists(c,
+          c.type == 'DeletionProtectionEnforced' && c.status == 'False') &&
         variables.labels[?'nslifecycle.dev/deletion-protection'].hasValue() &&
         (oldObject == null || !oldObject.metadata.?labels[?'nslifecycle.dev/deletion-protection'].hasValue()))
     message: >-

@@ -98,27 +98,6 @@ spec:
       {{include "hasNames" "list" "variables.oldMetadata.?annotations[?'nslifecycle.dev/pending-initializers'].orValue('')"}} &&
       variables.oldMetadata.?annotations[?'nslifecycle.dev/initialization-result'].orValue('')
         .matches('{{.failurePattern}}')
-  # The time when the Namespace expires, or nothing. A duration in CEL has no days.
-  - name: expiresAt
-    expression: >-
-      !variables.isNamespace || oldObject == null ? [] :
-      variables.oldMetadata.?annotations[?'nslifecycle.dev/expires-at'].hasValue()
-      ? (variables.oldMetadata.annotations[?'nslifecycle.dev/ttl'].hasValue() ? [] :
-         [timestamp(variables.oldMetadata.annotations['nslifecycle.dev/expires-at'])])
-      : variables.oldMetadata.?annotations[?'nslifecycle.dev/ttl'].hasValue()
-      ? [variables.oldMetadata.annotations['nslifecycle.dev/ttl']].map(ttl,
-          timestamp(variables.oldMetadata.creationTimestamp) +
-          duration(ttl.contains('d') ? string(int(ttl.split('d')[0]) * 24) + 'h' : '0s') +
-          duration(ttl.endsWith('d') ? '0s' : ttl.split('d')[ttl.contains('d') ? 1 : 0]))
-      : []
-  # CEL has no clock. The operator therefore records the expiry as a condition before it deletes the Namespace, and the
-  # rule below compares the time in the condition with the API server's clock.
-  - name: hasExpired
-    expression: >-
-      variables.isNamespace && oldObject != null &&
-      variables.expiresAt.exists(expiresAt, oldObject.?status.?conditions.orValue([]).exists(c,
-        c.type == 'nslifecycle.dev/Expired' && c.status == 'True' && expiresAt <= timestamp(c.lastTransitionTime)))
-  {{include "expiredVariables"}}
 
   # The updates of Namespaces.
   - name: labels
@@ -270,12 +249,9 @@ spec:
     messageExpression: >-
       variables.refusal + ': the operator deletes only objects in terminating namespaces with namespace finalizer "' +
       variables.namespaceFinalizer + '"'
-  - expression: >-
-      request.operation != 'DELETE' || !variables.isNamespace || variables.hasFailed || variables.hasExpired
+  - expression: "request.operation != 'DELETE' || !variables.isNamespace || variables.hasFailed"
     reason: Forbidden
-    messageExpression: >-
-      variables.refusal + ': the operator deletes only namespaces whose initialization has failed, and namespaces that'
-      + ' have expired according to condition nslifecycle.dev/Expired and their annotation'
+    messageExpression: "variables.refusal + ': the operator deletes a namespace only if its initialization has failed'"
   - expression: "request.operation != 'CREATE' || !variables.isNamespace || variables.isDryRun"
     reason: Forbidden
     messageExpression: "variables.refusal + ': the operator creates namespaces only as dry runs'"
@@ -294,15 +270,16 @@ spec:
     messageExpression: >-
       variables.refusal + ': the operator changes no finalizers, no owner references, and only labels and annotations of'
       + ' its own: nslifecycle.dev/initializing, ' + variables.ownAnnotations.join(', ')
+  # The API server ignores spec.finalizers in all other requests.
   - expression: >-
-      request.operation != 'UPDATE' || !variables.isNamespace || variables.finalizers == variables.oldFinalizers ||
-      variables.isTerminating && variables.resource == '/namespaces/finalize' && (variables.isDryRun ||
+      request.operation != 'UPDATE' || variables.resource != '/namespaces/finalize' ||
+      variables.isTerminating && (variables.isDryRun || variables.finalizers == variables.oldFinalizers ||
         variables.finalizers == variables.oldFinalizers.filter(f, f != variables.namespaceFinalizer) ||
         variables.oldFinalizers.size() == 0 && variables.finalizers == [variables.namespaceFinalizer])
     reason: Forbidden
     messageExpression: >-
-      variables.refusal + ': the operator changes only its own namespace finalizer "' + variables.namespaceFinalizer +
-      '", and only of terminating namespaces'
+      variables.refusal + ': the operator finalizes only terminating namespaces, and changes only its own namespace'
+      + ' finalizer "' + variables.namespaceFinalizer + '"'
   - expression: >-
       request.operation != 'UPDATE' || !variables.isNamespace ||
       variables.otherConditions == variables.oldOtherConditions &&
@@ -338,13 +315,6 @@ spec:
     reason: Forbidden
     messageExpression: >-
       variables.refusal + ': the operator does not add or extend entries of other field managers in managedFields'
-  # The policy expiry has the same rule for other users.
-  - expression: >-
-      !variables.isNamespace || {{include "expiredRule"}}
-    reason: Forbidden
-    messageExpression: >-
-      variables.refusal + ': the time of condition nslifecycle.dev/Expired is in the future, or field manager nslifecycle'
-      + ' has updated the status in the same second'
   # Events about cluster-scoped objects are in the namespace default.
   - expression: >-
       !(request.operation in ['CREATE', 'UPDATE'] && variables.resource in ['/events', 'events.k8s.io/events']) ||

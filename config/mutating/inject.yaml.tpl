@@ -96,12 +96,12 @@ spec:
   - patchType: JSONPatch
     jsonPatch:
       # Removes all keys under nslifecycle.dev/ that the request contains, so that users cannot
-      # choose initializers or forge the requester. Users can set deletion protection and expiry, and
-      # choose a template. Each operation has a cost, so the number of operations is kept low.
+      # choose initializers or forge the requester. Users can set deletion protection and choose a
+      # template. Each operation has a cost, so the number of operations is kept low.
       expression: >-
-        object.metadata.?labels.orValue({}).filter(k, {{include "isReserved" "settable" .settableLabels}}).map(k,
+        object.metadata.?labels.orValue({}).filter(k, {{include "isReservedLabel"}}).map(k,
           JSONPatch{op: 'remove', path: '/metadata/labels/' + jsonpatch.escapeKey(k)}) +
-        object.metadata.?annotations.orValue({}).filter(k, {{include "isReserved" "settable" .settableAnnotations}}).map(k,
+        object.metadata.?annotations.orValue({}).filter(k, k.startsWith('nslifecycle.dev/')).map(k,
           JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
         (variables.defaults.size() == 0 || has(object.metadata.annotations) ? [] :
          [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +

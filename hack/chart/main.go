@@ -69,8 +69,6 @@ const separateFinalizationFile = "separate_finalization.yaml"
 var optionalFileOf = map[string]string{
 	"ValidatingAdmissionPolicy/nslifecycle-protection":              "protection.yaml",
 	"ValidatingAdmissionPolicyBinding/nslifecycle-protection":       "protection.yaml",
-	"ValidatingAdmissionPolicy/nslifecycle-expiry":                  "expiry.yaml",
-	"ValidatingAdmissionPolicyBinding/nslifecycle-expiry":           "expiry.yaml",
 	"ClusterRole/nslifecycle-namespace-deleter":                     ownersFile,
 	"ClusterRoleBinding/nslifecycle-namespace-deleter":              ownersFile,
 	"ValidatingAdmissionPolicy/nslifecycle-namespace-owners":        ownersFile,

@@ -23,7 +23,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/parts"
@@ -81,10 +80,7 @@ var values = map[string]string{
 	"progressAnnotations":      quote(initialization.ProgressAnnotations),
 	"recordAnnotations":        quote(initialization.RecordAnnotations),
 	"requiredNamespaces":       quote(initialization.RequiredNamespaces),
-	"settableAnnotations":      quote(initialization.SettableAnnotations),
 	"settableLabels":           quote(initialization.SettableLabels),
-	"timePattern":              expiry.TimePattern,
-	"ttlPattern":               expiry.TTLPattern,
 }
 
 // quote returns the elements of a list in CEL.

@@ -119,14 +119,17 @@ func (r *AdmissionReconciler) Reconcile(ctx context.Context, request ctrl.Reques
 	if status.Reason == "" {
 		return ctrl.Result{}, err
 	}
-	conditions, optionalErr := policyverifier.OptionalConditions(ctx, r.Client)
-	statusErr := r.writeStatus(
-		ctx, set, status.IsAudited, append([]metav1.Condition{enforcedCondition(status)}, conditions...))
+	conditions := []metav1.Condition{enforcedCondition(status)}
+	protection, protectionErr := policyverifier.ProtectionCondition(ctx, r.Client)
+	if protectionErr == nil {
+		conditions = append(conditions, protection)
+	}
+	statusErr := r.writeStatus(ctx, set, status.IsAudited, conditions)
 	if nsobject.IsConflict(statusErr) {
 		// The cache is stale, and the predicate drops the watch events of status changes.
 		status.RetryAfter, statusErr = conflictRetry, nil
 	}
-	if err := errors.Join(err, optionalErr, statusErr); err != nil {
+	if err := errors.Join(err, protectionErr, statusErr); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: status.RetryAfter}, nil

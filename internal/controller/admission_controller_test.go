@@ -120,10 +120,10 @@ func verifiedSet(names ...string) *internalv1alpha1.NamespaceInitializerSet {
 		Type: internalv1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced,
 		Message: "every new namespace gets these initializers", LastTransitionTime: metav1.NewTime(now),
 	}}
-	optional, err := policyverifier.OptionalConditions(context.Background(), policytest.NewClient(interceptor.Funcs{}))
+	protection, err := policyverifier.ProtectionCondition(context.Background(), policytest.NewClient(interceptor.Funcs{}))
 	if err != nil {
 		panic(err)
 	}
-	set.Status.Conditions = append(set.Status.Conditions, optional...)
+	set.Status.Conditions = append(set.Status.Conditions, protection)
 	return set
 }

@@ -13,7 +13,6 @@
 //   - [HoldReconciler] configures the webhooks that hold early writes.
 //   - [FinalizationReconciler] deletes the content of a terminating Namespace, then removes its finalizer.
 //   - [DiagnosisReconciler] reports why the initialization or deletion of a Namespace makes no progress.
-//   - [ExpiryReconciler] deletes a Namespace at the time in its annotations. It is off by default.
 //
 // Admission policies in the API server (config/admission and config/mutating) add the pending list, protect it, and
 // complete the initialization. Therefore, initialization does not depend on the reconcilers. On API servers without

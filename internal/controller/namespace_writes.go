@@ -183,6 +183,11 @@ func (r *NamespaceReconciler) fail(
 	return nil
 }
 
+// deletionTimeout limits the request that deletes a Namespace. It exceeds the default request timeout of the API
+// server. If a webhook denies the request with the code 429, client-go repeats it up to ten times, each after the time
+// that the webhook has set.
+const deletionTimeout = 65 * time.Second
+
 // deleteFailed deletes a Namespace whose initialization has failed. The conditions of the Namespace
 // already report the failure.
 func (r *NamespaceReconciler) deleteFailed(
@@ -192,7 +197,9 @@ func (r *NamespaceReconciler) deleteFailed(
 	if resourceVersion != "" {
 		preconditions.ResourceVersion = &resourceVersion
 	}
-	if err := deleteNamespace(ctx, r.Client, namespace, preconditions); err != nil {
+	deletionCtx, cancel := context.WithTimeout(ctx, deletionTimeout)
+	defer cancel()
+	if err := r.Delete(deletionCtx, namespace, preconditions); err != nil {
 		return fmt.Errorf("failed to delete namespace %q, whose initialization failed: %w", namespace.Name, err)
 	}
 	log.FromContext(ctx).Info("Deleted a namespace whose initialization failed", "uid", namespace.UID)

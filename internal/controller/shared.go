@@ -37,7 +37,6 @@ const (
 	finalizationControllerName           = "namespace-finalization"
 	diagnosisControllerName              = "namespace-diagnosis"
 	holdControllerName                   = "hold-webhooks"
-	expiryControllerName                 = "namespace-expiry"
 	templateControllerName               = "namespace-template"
 	templateInitializationControllerName = "template-initialization"
 	templatedNamespaceControllerName     = "templated-namespace"
@@ -54,11 +53,6 @@ const (
 	// other write.
 	conflictRetry = 100 * time.Millisecond
 )
-
-// deletionTimeout limits the request that deletes a Namespace. It exceeds the default request timeout of the API
-// server. If a webhook denies the request with the code 429, client-go repeats it up to ten times, each after the time
-// that the webhook has set.
-const deletionTimeout = 65 * time.Second
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -151,15 +145,6 @@ func handlerFor(
 			handle(ctx, e.Object, true, queue)
 		},
 	}
-}
-
-// deleteNamespace deletes a Namespace.
-func deleteNamespace(
-	ctx context.Context, c client.Writer, namespace *corev1.Namespace, preconditions client.Preconditions,
-) error {
-	ctx, cancel := context.WithTimeout(ctx, deletionTimeout)
-	defer cancel()
-	return c.Delete(ctx, namespace, preconditions)
 }
 
 // requestFor returns the request for a cluster-scoped object.

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
@@ -33,7 +32,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
@@ -76,8 +74,6 @@ type fakeServer struct {
 	// onFinalize is called in each finalize request.
 	onFinalize func(*fakeServer)
 
-	// serverTime is the API server's time. The default is now; zero means that it is unknown.
-	serverTime   *time.Time
 	gracePeriods *graceperiod.Source
 	writes       []string
 	// result is the message in the written initialization result.
@@ -112,9 +108,8 @@ func (s *fakeServer) get(
 }
 
 func (s *fakeServer) getLive(
-	ctx context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
+	_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
 ) error {
-	servertime.Set(ctx, *cmp.Or(s.serverTime, &now))
 	if namespace := cmp.Or(s.live, s.cached); s.liveError == nil {
 		namespace.DeepCopyInto(object.(*corev1.Namespace))
 	}

@@ -20,8 +20,10 @@ import (
 func Inject(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitializerSet, username string) {
 	labels := initialization.SelectorLabels(namespace.Name, namespace.Labels)
 	// Users cannot choose initializers or forge the requester.
-	maps.DeleteFunc(namespace.Labels, isReserved(initialization.SettableLabels))
-	maps.DeleteFunc(namespace.Annotations, isReserved(initialization.SettableAnnotations))
+	maps.DeleteFunc(namespace.Labels, func(key, _ string) bool {
+		return strings.HasPrefix(key, v1alpha1.Prefix) && !slices.Contains(initialization.SettableLabels, key)
+	})
+	maps.DeleteFunc(namespace.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, v1alpha1.Prefix) })
 	if set == nil || namespace.Name != "" && initialization.IsExempt(namespace.Name, set.SystemNamespace) {
 		return
 	}
@@ -41,13 +43,6 @@ func Inject(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitiali
 		setAnnotation(namespace, v1alpha1.AnnotationSelectedTemplates, strings.Join(templates, ","))
 	}
 	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, initialization.MissingFinalizers(namespace, selected)...)
-}
-
-// isReserved returns a function that reports whether a key is reserved for the operator.
-func isReserved(settable []string) func(key, value string) bool {
-	return func(key, _ string) bool {
-		return strings.HasPrefix(key, v1alpha1.Prefix) && !slices.Contains(settable, key)
-	}
 }
 
 // addDefaults adds the parameters with a default that the request does not set. The default of the first template is

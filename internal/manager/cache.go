@@ -50,8 +50,6 @@ func CacheOptions(controllers Controllers) cache.Options {
 		options.ByObject[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{
 			Field: fields.OneTermEqualSelector("metadata.name", internalv1alpha1.TemplatesConfiguration),
 		}
-	}
-	if controllers.Runs(Admission) || controllers.Runs(Expiry) {
 		for _, object := range policyverifier.Objects() {
 			options.ByObject[object] = policies
 		}

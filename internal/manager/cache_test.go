@@ -23,7 +23,6 @@ func TestCacheOptions(t *testing.T) {
 	g.Expect(CacheOptions(Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(2))
 	// The ServiceAccount of the other controllers has no permissions for webhook configurations.
 	g.Expect(CacheOptions(Controllers{Initialization: true, Templates: true}).ByObject).To(HaveLen(2))
-	g.Expect(CacheOptions(Controllers{Expiry: true}).ByObject).To(HaveLen(4))
 	options := CacheOptions(nil)
 	g.Expect(options.ByObject).To(HaveLen(6))
 	for object, cached := range options.ByObject {

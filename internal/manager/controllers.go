@@ -24,33 +24,24 @@ const (
 	Diagnosis = "diagnosis"
 	// Templates applies NamespaceTemplates. It requires Initialization.
 	Templates = "templates"
-	// Expiry deletes namespaces at the time set in their annotations. It is off by default.
-	Expiry = "expiry"
 )
 
-// wildcard selects all controllers that are on by default.
+// wildcard selects all controllers.
 const wildcard = "*"
 
-var (
-	onByDefault  = []string{Admission, Diagnosis, Finalization, Initialization, Templates}
-	offByDefault = []string{Expiry}
-)
+var allControllers = []string{Admission, Diagnosis, Finalization, Initialization, Templates}
 
-// Controllers is the set of controllers that run. Nil selects the controllers that are on by
-// default.
+// Controllers is the set of controllers that run. Nil selects all controllers.
 type Controllers map[string]bool
 
 // Runs reports whether a controller runs.
 func (c Controllers) Runs(name string) bool {
-	if c == nil {
-		return slices.Contains(onByDefault, name)
-	}
-	return c[name]
+	return c == nil || c[name]
 }
 
 // readNamespaces reports whether a controller runs that reads Namespaces.
 func (c Controllers) readNamespaces() bool {
-	return c.Runs(Initialization) || c.Runs(Finalization) || c.Runs(Diagnosis) || c.Runs(Expiry)
+	return c.Runs(Initialization) || c.Runs(Finalization) || c.Runs(Diagnosis)
 }
 
 // String returns the names of the controllers that run.
@@ -61,12 +52,8 @@ func (c Controllers) String() string {
 	return strings.Join(slices.Sorted(maps.Keys(c)), ",")
 }
 
-func allControllers() []string {
-	return slices.Sorted(slices.Values(slices.Concat(onByDefault, offByDefault)))
-}
-
 // ParseControllers parses a list with the syntax of kube-controller-manager: "name" enables a
-// controller, "-name" disables it, and "*" enables all controllers that are on by default. It
+// controller, "-name" disables it, and "*" enables all controllers. It
 // returns an error if a name is unknown, or if the list enables no controller.
 func ParseControllers(text string) (Controllers, error) {
 	enabled, disabled, hasWildcard := Controllers{}, map[string]bool{}, false
@@ -76,7 +63,7 @@ func ParseControllers(text string) (Controllers, error) {
 		switch {
 		case entry == wildcard:
 			hasWildcard = true
-		case !slices.Contains(allControllers(), name):
+		case !slices.Contains(allControllers, name):
 			return nil, errors.New(msgUnknownController(name))
 		case isDisabled:
 			disabled[name] = true
@@ -84,8 +71,8 @@ func ParseControllers(text string) (Controllers, error) {
 			enabled[name] = true
 		}
 	}
-	for _, name := range allControllers() {
-		if hasWildcard && slices.Contains(onByDefault, name) {
+	for _, name := range allControllers {
+		if hasWildcard {
 			enabled[name] = true
 		}
 		if disabled[name] {

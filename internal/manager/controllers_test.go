@@ -31,13 +31,6 @@ func TestParseControllers(t *testing.T) {
 		"-initialization,*":            {want: Controllers{Admission: true, Diagnosis: true, Finalization: true}},
 		"*,finalization":               {want: all},
 		"-finalization,initialization": {want: Controllers{Initialization: true}},
-		"expiry":                       {want: Controllers{Expiry: true}},
-		"*,-expiry":                    {want: all},
-		"*,expiry": {want: Controllers{
-			Admission: true, Diagnosis: true, Expiry: true, Finalization: true, Initialization: true, Templates: true,
-		}},
-		"expiry,*,-diagnosis,-finalization": {want: Controllers{Admission: true, Expiry: true, Initialization: true, Templates: true}},
-		"*,expiry,-expiry":                  {want: all},
 
 		"-finalization":              {wantError: msgNoController("-finalization")},
 		"finalization,-finalization": {wantError: msgNoController("finalization,-finalization")},
@@ -78,7 +71,6 @@ func TestControllers(t *testing.T) {
 		"all":  {wantInitialization: true, wantFinalization: true, want: "*"},
 		"none": {controllers: Controllers{}},
 		"one":  {controllers: Controllers{Finalization: true}, wantFinalization: true, want: "finalization"},
-		"off":  {controllers: Controllers{Expiry: true}, want: "expiry"},
 		"both": {
 			controllers:        Controllers{Initialization: true, Finalization: true},
 			wantInitialization: true, wantFinalization: true, want: "finalization,initialization",
@@ -89,7 +81,6 @@ func TestControllers(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(test.controllers.Runs(Initialization)).To(Equal(test.wantInitialization))
 			g.Expect(test.controllers.Runs(Finalization)).To(Equal(test.wantFinalization))
-			g.Expect(test.controllers.Runs(Expiry)).To(Equal(test.controllers[Expiry]))
 			g.Expect(test.controllers.String()).To(Equal(test.want))
 		})
 	}

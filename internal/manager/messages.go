@@ -23,8 +23,7 @@ const msgCachesNotSynced = "the caches have not synced with the API server yet"
 
 func msgUnknownController(name string) string {
 	return "unknown controller " + strconv.Quote(name) + ": specify a comma-separated list of " +
-		strings.Join(allControllers(), ", ") + "; the prefix - disables a controller, and * enables all except " +
-		strings.Join(offByDefault, ", ")
+		strings.Join(allControllers, ", ") + "; the prefix - disables a controller, and * enables all"
 }
 
 func msgNoController(text string) string {

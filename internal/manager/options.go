@@ -49,8 +49,6 @@ type Options struct {
 	DiagnosisProgressDeadline time.Duration
 	// DiagnosisWorkers is the number of Namespaces that are diagnosed concurrently. The default is 2.
 	DiagnosisWorkers int
-	// IsExpiryDryRun makes the expiry controller report expired Namespaces instead of deleting them.
-	IsExpiryDryRun bool
 	// Hold configures the webhooks. The initialization controllers serve them at the address, unless it is "0". The
 	// admission controller uses the URL. Nil selects the defaults, without an address.
 	Hold *hold.Options

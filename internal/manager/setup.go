@@ -32,7 +32,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/parts"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
-	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 )
@@ -74,12 +73,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		if err := setupDiagnosis(mgr, options); err != nil {
 			return err
 		}
-	}
-	if options.Controllers.Runs(Expiry) {
-		if err := setupExpiry(mgr, options); err != nil {
-			return err
-		}
-		cached = append(cached, policyverifier.Objects()...)
 	}
 	ready := map[string]healthz.Checker{}
 	if err := setupWebhooks(ctx, mgr, options, validator, ready); err != nil {
@@ -261,29 +254,6 @@ func setupDiagnosis(mgr ctrl.Manager, options Options) error {
 		Budget:           budget,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the diagnosis reconciler: %w", err)
-	}
-	return nil
-}
-
-func setupExpiry(mgr ctrl.Manager, options Options) error {
-	httpClient := *mgr.GetHTTPClient()
-	httpClient.Transport = servertime.NewTransport(httpClient.Transport)
-	live, err := client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: &httpClient, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-	})
-	if err != nil {
-		return fmt.Errorf("failed to create a client without a cache: %w", err)
-	}
-	if err := (&controller.ExpiryReconciler{
-		Client:          mgr.GetClient(),
-		Live:            live,
-		Recorder:        mgr.GetEventRecorder(reportingController),
-		Clock:           options.Clock,
-		SystemNamespace: options.SystemNamespace,
-		OwnNamespace:    options.OwnNamespace,
-		IsDryRun:        options.IsExpiryDryRun,
-	}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the expiry reconciler: %w", err)
 	}
 	return nil
 }

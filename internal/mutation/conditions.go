@@ -29,7 +29,5 @@ const omitsLocked = `!request.?options.?fieldManager.orValue('').startsWith('nsl
     oldObject.metadata.?annotations[?k].hasValue() && !object.metadata.?annotations[?k].hasValue()))`
 
 // hasReservedKeys is true for a Namespace with keys that inject removes.
-const hasReservedKeys = `object.metadata.?labels.orValue({}).exists(k, k.startsWith('nslifecycle.dev/') &&
-  !(k in ['nslifecycle.dev/deletion-protection', 'nslifecycle.dev/template'])) ||
-object.metadata.?annotations.orValue({}).exists(k, k.startsWith('nslifecycle.dev/') &&
-  !(k in ['nslifecycle.dev/expires-at', 'nslifecycle.dev/ttl']))`
+const hasReservedKeys = `object.metadata.?labels.orValue({}).exists(k, k.startsWith('nslifecycle.dev/') && !(k in ['nslifecycle.dev/deletion-protection', 'nslifecycle.dev/template'])) ||
+object.metadata.?annotations.orValue({}).exists(k, k.startsWith('nslifecycle.dev/'))`

@@ -23,8 +23,6 @@ const (
 	maxSize = 16 << 10
 	// maxFinalizers and maxConditions limit what is kept of a partial Namespace.
 	maxFinalizers, maxConditions = 16, 4 << 10
-	// maxTime is the length of an expiry, and of the record of its warning, that is kept.
-	maxTime = 64
 
 	// annotationDigest exists only in the cache: the API server permits only one slash in a key.
 	annotationDigest = v1alpha1.Prefix + "/digest"
@@ -103,15 +101,8 @@ func partial(namespace *corev1.Namespace, state []string) *corev1.Namespace {
 		}
 	}
 	for key, value := range namespace.Annotations {
-		switch {
-		case slices.Contains(state, key):
+		if slices.Contains(state, key) {
 			kept.Annotations[key] = value
-		case key == v1alpha1.AnnotationExpiresAt, key == v1alpha1.AnnotationTTL, key == v1alpha1.AnnotationExpiryWarnedAt:
-			// Every decision is repeated with the Namespace from the API server.
-			kept.Annotations[key] = "(omitted)"
-			if len(value) <= maxTime {
-				kept.Annotations[key] = value
-			}
 		}
 	}
 	size := 0

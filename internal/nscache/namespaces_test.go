@@ -61,7 +61,7 @@ func TestBoundNamespace(t *testing.T) {
 		},
 		"the name of an annotation of this project": {
 			change: func(n *corev1.Namespace) {
-				n.Annotations = map[string]string{v1alpha1.PrefixParameter + "size": large(), v1alpha1.AnnotationTTL: large()}
+				n.Annotations = map[string]string{v1alpha1.PrefixParameter + "size": large()}
 			},
 			wantPartial: true,
 		},
@@ -166,7 +166,7 @@ func TestPartialNamespacesKeepOwnConditions(t *testing.T) {
 	namespace := wrappers.MakeNamespace("ns").Obj()
 	var own []corev1.NamespaceCondition
 	for _, conditionType := range []corev1.NamespaceConditionType{
-		v1alpha1.ConditionInitializing, v1alpha1.ConditionReady, v1alpha1.ConditionStalled, v1alpha1.ConditionExpiring,
+		v1alpha1.ConditionInitializing, v1alpha1.ConditionReady, v1alpha1.ConditionStalled, v1alpha1.ConditionDeletionBlocked,
 	} {
 		own = append(own, corev1.NamespaceCondition{Type: conditionType, Status: corev1.ConditionTrue})
 	}

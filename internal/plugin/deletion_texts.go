@@ -13,10 +13,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
@@ -68,27 +66,18 @@ func timeoutTexts(facts *diagnosis.Facts, relations *relationReader, selected []
 	return texts
 }
 
-// texts returns sentences about the expiry and the deletion protection of a Namespace.
+// texts returns a sentence about the deletion protection of a Namespace, or none if it does not have the label.
 func (r *policyReader) texts(ctx context.Context, namespace *corev1.Namespace) []string {
-	var texts []string
-	if scheduled := r.expiry(ctx, namespace); scheduled != "" {
-		text := "The namespace expires, but nothing enforces it: the operator has not scheduled the deletion."
-		if condition := nsobject.FindCondition(namespace, v1alpha1.ConditionExpiring); scheduled == enforced ||
-			condition != nil && !expiry.IsScheduled(namespace) {
-			text = printer.Sentence(condition.Message)
-		}
-		texts = append(texts, text)
+	protection := r.protection(ctx, namespace)
+	if protection == "" {
+		return nil
 	}
-	switch r.protection(ctx, namespace) {
-	case enforced:
-		texts = append(texts, fmt.Sprintf(msgProtection, "the API server rejects the deletion"))
-	case notEnforced:
-		texts = append(texts, fmt.Sprintf(msgProtection, "not enforced: the API server does not enforce the policy \""+
-			internalv1alpha1.PolicyProtection+"\", so users can delete the namespace"))
-	case enforcementUnknown:
-		texts = append(texts, fmt.Sprintf(msgProtection, "whether the API server rejects the deletion is unknown"))
-	}
-	return texts
+	return []string{"Label " + v1alpha1.LabelDeletionProtection + ": " + enforcementTexts[protection] + "."}
 }
 
-const msgProtection = "Label " + v1alpha1.LabelDeletionProtection + ": %s."
+var enforcementTexts = map[enforcement]string{
+	enforced: "the API server rejects the deletion",
+	notEnforced: "not enforced: the API server does not enforce the policy \"" + internalv1alpha1.PolicyProtection +
+		"\", so users can delete the namespace",
+	enforcementUnknown: "whether the API server rejects the deletion is unknown",
+}

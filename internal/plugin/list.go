@@ -19,11 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
@@ -58,10 +56,10 @@ func newListCommand(session *session) *cobra.Command {
 		Long: `List namespaces with their state (Initializing, Initialized, Failed or Terminating), the cause if
 they are stuck, and what they wait for. The output formats wide, json and yaml also contain the
 NamespaceTemplates that select each namespace, with their revisions and failures, and whether the
-cluster enforces deletion protection and expiry.
+cluster enforces deletion protection.
 
 The command reads Namespaces, which contain all other information, NamespaceTemplates, and the
-policies for deletion protection and expiry if a namespace uses them.
+policy for deletion protection if a namespace has its label.
 
 With --mine, it lists the namespaces that you have created. Without permission to list namespaces,
 these are the ones that "kubectl nslifecycle create" has created on this computer; it records their
@@ -192,7 +190,7 @@ var detailsPattern = regexp.MustCompile(`(; objects: |; remedy: | \(as of ).*`)
 
 func summaryTable(summaries []namespaceSummary, now time.Time, isWide, hasContexts bool) *metav1.Table {
 	columns := []string{
-		"Name", "State", "Age", "+Since", "+Requested By", "+Protected", "+Expires", "Cause", "Waiting For",
+		"Name", "State", "Age", "+Since", "+Requested By", "+Protected", "Cause", "Waiting For",
 		"+Also Waiting For", "+Templates",
 	}
 	if hasContexts {
@@ -215,7 +213,7 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide, hasContex
 			summary.Metadata.Name, string(summary.State),
 			printer.Age(summary.Metadata.CreationTimestamp, now), printer.Age(summary.Since, now),
 			printer.OrNone(summary.RequestedBy), protectionTexts[summary.DeletionProtection],
-			expirationText(summary, now), printer.OrNone(summary.Cause), first, others, found,
+			printer.OrNone(summary.Cause), first, others, found,
 		}
 		if hasContexts {
 			cells = slices.Insert(cells, 0, any(summary.Context))
@@ -256,19 +254,6 @@ var protectionTexts = map[enforcement]string{
 	"": "no", enforced: "yes", notEnforced: "not enforced", enforcementUnknown: "<unknown>",
 }
 
-// expirationText formats the time until a namespace expires.
-func expirationText(summary *namespaceSummary, now time.Time) string {
-	switch {
-	case summary.ExpiresAt == nil:
-		return "<never>"
-	case summary.Expiry == notEnforced:
-		return "not enforced"
-	case !summary.ExpiresAt.After(now):
-		return "expired"
-	}
-	return "in " + duration.HumanDuration(summary.ExpiresAt.Sub(now))
-}
-
 // namespaceSummary is the state of a namespace.
 type namespaceSummary struct {
 	// Context is the context of the kubeconfig, if the user has chosen several.
@@ -289,10 +274,6 @@ type namespaceSummary struct {
 	RequestedBy         string   `json:"requestedBy,omitempty"`
 	// DeletionProtection is whether the label for deletion protection is enforced; empty without the label.
 	DeletionProtection enforcement `json:"deletionProtection,omitempty"`
-	// ExpiresAt is the time when the namespace expires, if its annotations are valid.
-	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
-	// Expiry is whether the operator deletes the namespace after ExpiresAt; empty without that time.
-	Expiry enforcement `json:"expiry,omitempty"`
 	// Templates are the templates that select the namespace or nearly do.
 	Templates []templates.Relation `json:"templates,omitempty"`
 	// isUnread is true if the templates cannot be read. Templates then are those that the namespace records.
@@ -364,7 +345,6 @@ func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 		Since:               namespace.CreationTimestamp,
 		PendingInitializers: state.Pending,
 		RequestedBy:         namespace.Annotations[v1alpha1.AnnotationRequestedBy],
-		ExpiresAt:           expirationTime(namespace),
 	}
 	switch summary.State {
 	case diagnosis.StateTerminating:
@@ -384,16 +364,6 @@ func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 		summary.Cause = nsobject.FindCondition(namespace, diagnosis.BlockedCondition(summary.State)).Reason
 	}
 	return summary
-}
-
-// expirationTime returns the time when a Namespace expires. It returns nil if the Namespace does
-// not expire or its annotations are invalid.
-func expirationTime(namespace *corev1.Namespace) *metav1.Time {
-	expires, err := expiry.Parse(namespace)
-	if err != nil || !expiry.IsSet(namespace) {
-		return nil
-	}
-	return &metav1.Time{Time: expires.At}
 }
 
 // initializationWaitsFor returns what the initialization of a Namespace is waiting for: the first

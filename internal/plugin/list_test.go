@@ -20,7 +20,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 var (
@@ -140,7 +139,7 @@ func TestSummaryTable(t *testing.T) {
 		{Context: "Terminating", Metadata: summaryMetadata{Name: "active", CreationTimestamp: testStart}, State: diagnosis.StateInitialized, Since: testEnd},
 		{Context: "east", Metadata: summaryMetadata{Name: "b", CreationTimestamp: testStart}, State: diagnosis.StateTerminating, Since: testEnd,
 			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, Cause: "Why", RequestedBy: "me",
-			DeletionProtection: notEnforced, ExpiresAt: &metav1.Time{Time: testEnd.Add(3 * time.Hour)}, Expiry: enforced,
+			DeletionProtection: notEnforced,
 			Templates: []templates.Relation{
 				{Template: "team", Match: &template.Match{Result: template.MatchSelected}},
 				{Template: "base", Match: &template.Match{Result: template.MatchSelected}, IsOutdated: true},
@@ -157,9 +156,9 @@ func TestSummaryTable(t *testing.T) {
 	narrow, wide := render(false, false, false), render(true, false, false)
 	g.Expect(narrow).To(Equal("NAME     STATE         AGE   CAUSE    WAITING FOR\n" +
 		"active   Initialized   61m   <none>   \nb        Terminating   61m   Why      this\n"))
-	g.Expect(wide).To(MatchRegexp(`PROTECTED +EXPIRES +CAUSE +WAITING FOR +ALSO WAITING FOR +TEMPLATES\n`))
-	g.Expect(wide).To(MatchRegexp(`active +Initialized +61m +60s +<none> +no +<never> `))
-	g.Expect(wide).To(MatchRegexp(`b +Terminating +61m +60s +me +not enforced +in 179m +Why +this +that; more +team, base \(outdated\), old \(nearly selected\), app \(fails\)\n`))
+	g.Expect(wide).To(MatchRegexp(`PROTECTED +CAUSE +WAITING FOR +ALSO WAITING FOR +TEMPLATES\n`))
+	g.Expect(wide).To(MatchRegexp(`active +Initialized +61m +60s +<none> +no `))
+	g.Expect(wide).To(MatchRegexp(`b +Terminating +61m +60s +me +not enforced +Why +this +that; more +team, base \(outdated\), old \(nearly selected\), app \(fails\)\n`))
 
 	for _, table := range []string{narrow, render(false, true, false), render(false, false, true)} {
 		colored := func(colors printer.Palette) string {
@@ -178,18 +177,4 @@ func TestSummaryTable(t *testing.T) {
 
 	summaries[0].WaitsFor = []string{strings.Repeat("word ", 50)}
 	g.Expect(strings.Split(render(false, false, false), "\n")).To(HaveLen(4), "rows are not wrapped")
-}
-
-func TestExpirationText(t *testing.T) {
-	g := NewWithT(t)
-	now := time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
-	text := func(summary namespaceSummary, now time.Time) string { return expirationText(&summary, now) }
-	g.Expect(text(computeSummary(wrappers.MakeNamespace("shop").Obj()), now)).To(Equal("<never>"))
-	summary := computeSummary(wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationExpiresAt, now.Format(time.RFC3339)).Obj())
-	g.Expect(text(summary, now)).To(Equal("expired"))
-	g.Expect(text(summary, now.Add(-48*time.Hour))).To(Equal("in 2d"))
-	summary.Expiry = notEnforced
-	g.Expect(text(summary, now)).To(Equal("not enforced"))
-	invalid := wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationTTL, "soon").Obj()
-	g.Expect(computeSummary(invalid).ExpiresAt).To(BeNil())
 }

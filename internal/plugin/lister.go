@@ -114,7 +114,6 @@ func (l *lister) summarize(ctx context.Context, namespace *corev1.Namespace) *na
 	summary.isUnread = len(l.relations.unread) > 0
 	if l.options.output.IsStructured() || l.options.output.IsWide() {
 		summary.DeletionProtection = l.policies.protection(ctx, namespace)
-		summary.Expiry = l.policies.expiry(ctx, namespace)
 	}
 	return &summary
 }
@@ -123,7 +122,7 @@ func (l *lister) summarize(ctx context.Context, namespace *corev1.Namespace) *na
 func (l *lister) warnUnread() {
 	if l.relations != nil && (l.options.output.IsStructured() || l.options.output.IsWide()) {
 		l.warnEach(l.inContext(msgTemplatesUnread), l.relations.unread)
-		l.warnEach(l.inContext("Whether deletion protection and expiry are enforced is unknown"), l.policies.unread)
+		l.warnEach(l.inContext("Whether deletion protection is enforced is unknown"), l.policies.unread)
 	}
 }
 

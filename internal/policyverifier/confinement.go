@@ -17,9 +17,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/confinement"
-	"github.com/nslifecycle/nslifecycle/internal/guardrails"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/policyapply"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
 // Server-side apply requires create for a new object, and names it in the request.
@@ -74,7 +74,7 @@ func dryRun(
 ) (namespace *corev1.Namespace, refusal, err error) {
 	namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: generateName, Labels: maps.Clone(labels)}}
 	switch err := c.Create(ctx, namespace, client.DryRunAll, client.FieldOwner(nsobject.FieldOwner)); {
-	case IsRefusal(err):
+	case isRefusal(err):
 		return nil, err, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("failed to create a namespace as a dry run: %w", err)
@@ -82,38 +82,18 @@ func dryRun(
 	return namespace, nil, nil
 }
 
-// IsExpiryEnforced reports whether the expiry policy denies unauthorized changes in all namespaces.
-func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
-	policies, bindings, err := listOptional(ctx, reader)
-	return guardrails.IsEnforced(internalv1alpha1.PolicyExpiry, policies, bindings), err
-}
-
-// OptionalConditions returns the conditions of the effective set about the optional policies.
-func OptionalConditions(ctx context.Context, reader client.Reader) ([]metav1.Condition, error) {
-	policies, bindings, err := listOptional(ctx, reader)
-	if err != nil {
-		return nil, err
+// ProtectionCondition returns the condition of the effective set about the optional policy for deletion protection.
+func ProtectionCondition(ctx context.Context, reader client.Reader) (metav1.Condition, error) {
+	condition := metav1.Condition{
+		Type: internalv1alpha1.ConditionDeletionProtectionEnforced, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonPolicyMissing, Message: msgProtectionNotEnforced,
 	}
-	conditions := []metav1.Condition{{
-		Type: internalv1alpha1.ConditionDeletionProtectionEnforced, Message: msgProtectionNotEnforced,
-	}, {
-		Type: internalv1alpha1.ConditionExpiryEnforced, Message: MsgExpiryNotEnforced,
-	}}
-	for i, label := range []string{internalv1alpha1.PolicyProtection, internalv1alpha1.PolicyExpiry} {
-		conditions[i].Status, conditions[i].Reason = metav1.ConditionFalse, v1alpha1.ReasonPolicyMissing
-		if guardrails.IsEnforced(label, policies, bindings) {
-			conditions[i].Status, conditions[i].Reason = metav1.ConditionTrue, v1alpha1.ReasonEnforced
-			conditions[i].Message = fmt.Sprintf(msgOptionalEnforced, label)
-		}
-	}
-	return conditions, nil
-}
-
-func listOptional(ctx context.Context, reader client.Reader) (
-	[]admissionv1.ValidatingAdmissionPolicy, []admissionv1.ValidatingAdmissionPolicyBinding, error,
-) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	err := listPolicies(ctx, reader, client.HasLabels{internalv1alpha1.LabelPolicy}, &policies, &bindings)
-	return policies.Items, bindings.Items, err
+	if protection.IsEnforced(policies.Items, bindings.Items) {
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonEnforced
+		condition.Message = msgProtectionEnforced
+	}
+	return condition, err
 }

@@ -183,30 +183,30 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 	}
 }
 
-func TestOptionalConditions(t *testing.T) {
-	g := NewWithT(t)
-	statuses := func(objects ...client.Object) map[string]metav1.ConditionStatus {
-		conditions, err := OptionalConditions(t.Context(), policytest.NewClient(interceptor.Funcs{}, objects...))
-		g.Expect(err).NotTo(HaveOccurred())
-		found := map[string]metav1.ConditionStatus{}
-		for _, condition := range conditions {
-			found[condition.Type] = condition.Status
-			if condition.Status == metav1.ConditionTrue {
-				g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonEnforced))
-			} else {
-				g.Expect(condition.Reason).NotTo(Equal(v1alpha1.ReasonEnforced))
-			}
-		}
-		return found
+func TestProtectionCondition(t *testing.T) {
+	policy := policytest.ValidatingPolicy("some-protection", internalv1alpha1.PolicyProtection)
+	policy.Spec.MatchConstraints = &admissionv1.MatchResources{}
+	binding := policytest.ValidatingBinding("some-protection", internalv1alpha1.PolicyProtection, policy.Name)
+	for name, test := range map[string]struct {
+		objects    []client.Object
+		want       metav1.ConditionStatus
+		wantReason string
+	}{
+		"the default installation": {policytest.Default(admissionv1.Fail), metav1.ConditionFalse, v1alpha1.ReasonPolicyMissing},
+		"without the binding":      {[]client.Object{policy}, metav1.ConditionFalse, v1alpha1.ReasonPolicyMissing},
+		"the policy":               {[]client.Object{policy, binding}, metav1.ConditionTrue, v1alpha1.ReasonEnforced},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			condition, err := ProtectionCondition(t.Context(), policytest.NewClient(interceptor.Funcs{}, test.objects...))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(condition.Type).To(Equal(internalv1alpha1.ConditionDeletionProtectionEnforced))
+			g.Expect(condition.Status).To(Equal(test.want))
+			g.Expect(condition.Reason).To(Equal(test.wantReason))
+		})
 	}
-	g.Expect(statuses(policytest.Default(admissionv1.Fail)...)).To(Equal(map[string]metav1.ConditionStatus{
-		internalv1alpha1.ConditionDeletionProtectionEnforced: metav1.ConditionFalse,
-		internalv1alpha1.ConditionExpiryEnforced:             metav1.ConditionFalse,
-	}))
-	g.Expect(statuses(policytest.ExpiryPolicy(), policytest.ExpiryBinding())).To(
-		HaveKeyWithValue(internalv1alpha1.ConditionExpiryEnforced, metav1.ConditionTrue))
-	_, err := OptionalConditions(t.Context(), policytest.NewClient(interceptor.Funcs{List: policytest.FailingList}))
-	g.Expect(err).To(MatchError(errOutage))
+	_, err := ProtectionCondition(t.Context(), policytest.NewClient(interceptor.Funcs{List: policytest.FailingList}))
+	NewWithT(t).Expect(err).To(MatchError(errOutage))
 }
 
 func TestEnsureConfinement(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 // Commands that install the policies.
 const (
 	InstallCommand           = "kubectl apply -k config/default"
-	installExpiryCommand     = "kubectl apply -k config/expiry"
 	installProtectionCommand = "kubectl apply -k config/protection"
 	// EnforceCommand ends the audit mode.
 	EnforceCommand = "kubectl nslifecycle enforcement enforce"
@@ -31,14 +30,10 @@ const (
 const msgNoWebhook = "webhooks that replace MutatingAdmissionPolicy v1, which this API server does not serve (the " +
 	"component config/webhook is not installed)"
 
-// MsgExpiryNotEnforced explains why the operator deletes no expired namespaces.
-const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"expiry\" for all requests " +
-	"and namespaces, so every user who can update a namespace could make the operator delete it; run: " +
-	installExpiryCommand
-
-// Messages of the conditions about the optional policies.
+// Messages of the condition about the policy for deletion protection.
 const (
-	msgOptionalEnforced      = "the API server enforces ValidatingAdmissionPolicy %q for all requests and namespaces"
+	msgProtectionEnforced = "the API server enforces ValidatingAdmissionPolicy \"protection\" for all requests and " +
+		"namespaces"
 	msgProtectionNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"protection\" for all " +
 		"requests and namespaces; run: " + installProtectionCommand
 )

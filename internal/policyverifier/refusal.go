@@ -15,9 +15,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 )
 
-// IsRefusal reports whether an error means that admission rejected a request. This includes
+// isRefusal reports whether an error means that admission rejected a request. This includes
 // internal errors, which the API server returns if a webhook does not respond.
-func IsRefusal(err error) bool {
+func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsInternalError(err)
 }

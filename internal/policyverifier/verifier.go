@@ -104,7 +104,7 @@ func (v *Verifier) Verify(ctx context.Context, set *internalv1alpha1.NamespaceIn
 	state, err := v.ensureInjection(ctx, set, &found)
 	if err != nil {
 		var status PolicyStatus
-		if IsRefusal(err) {
+		if isRefusal(err) {
 			status = PolicyStatus{Reason: v1alpha1.ReasonEnforcementPending, Message: msgNotInjecting(err)}
 			status.addAudited(found)
 		}

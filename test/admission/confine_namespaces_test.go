@@ -36,7 +36,7 @@ func forEach(ctx context.Context, requests map[string]request, matcher OmegaMatc
 func confinedNamespaces() {
 	It("of users cannot be changed", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, func(w *wrappers.NamespaceWrapper) {
-			w.Label("team", "x").Annotation("team", "x").Annotation(v1alpha1.AnnotationTTL, "8h")
+			w.Label("team", "x").Annotation("team", "x")
 		})
 		Expect(condition(namespace.Name, "Initializing")(ctx)).To(Succeed())
 		name := namespace.Name
@@ -56,9 +56,7 @@ func confinedNamespaces() {
 			"a label of this project":      merge(name, label(v1alpha1.LabelDeletionProtection, "x")),
 			"an annotation":                merge(name, annotation("team", "b")),
 			"removing an annotation":       merge(name, annotation("team", nil)),
-			"shortening the lifetime":      merge(name, annotation(v1alpha1.AnnotationTTL, "1s")),
-			"an expiry":                    merge(name, annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z")),
-			"an expiry through /status":    merge(name, annotation(v1alpha1.AnnotationTTL, "1s"), "status"),
+			"an annotation by /status":     merge(name, annotation("team", "b"), "status"),
 			"a parameter":                  merge(name, annotation(v1alpha1.PrefixParameter+"size", "x")),
 			"a finalizer":                  merge(name, inMetadata("finalizers", []any{"example.com/f"})),
 			"an owner":                     merge(name, inMetadata("ownerReferences", owner)),
@@ -68,6 +66,8 @@ func confinedNamespaces() {
 			"removing all conditions, PUT": put(before, "status", func(n *corev1.Namespace) { n.Labels["team"] = "b" }),
 			"namespace finalizers":         put(before, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = nil }),
 			"a namespace finalizer":        put(before, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = append(n.Spec.Finalizers, "a/b") }),
+			"a record through /finalize":   put(before, "finalize", func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationAppliedTemplates] = "{}" }),
+			"no change through /finalize":  put(before, "finalize", func(*corev1.Namespace) {}),
 			"a label, dry run": func(ctx context.Context) error {
 				return operator.Patch(ctx, before.DeepCopy(), framework.MergePatch(`{"metadata":{"labels":{"a":"b"}}}`),
 					client.DryRunAll)
@@ -110,9 +110,6 @@ func confinedNamespaces() {
 			"templates":         merge(name, inMetadata("annotations", map[string]any{v1alpha1.AnnotationAppliedTemplates: "{}"}), "status"),
 			"the start of a turn": merge(name, inMetadata("annotations", map[string]any{
 				v1alpha1.AnnotationTurnStartedAt: "a.example.com 2026-03-01T12:00:00Z",
-			}), "status"),
-			"a warning": merge(name, inMetadata("annotations", map[string]any{
-				v1alpha1.AnnotationExpiryWarnedAt: "2026-03-01T11:00:00Z 2026-03-01T12:00:00Z",
 			}), "status"),
 			"a dry run": func(ctx context.Context) error {
 				return operator.Create(ctx, wrappers.MakeNamespace("created").Obj(), client.DryRunAll)
@@ -198,10 +195,8 @@ func confinedManagers() {
 			"server-side apply of /status":  as("gitops", types.ApplyPatchType, apply, "status"),
 			"a condition of another writer": as("gitops", types.StrategicMergePatchType, map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}}, "status"),
 		}, BeConfined("field manager"))
-		By("sending entries that the API server ignores")
-		for _, subresource := range []string{"status", "finalize"} {
-			Expect(put(before, subresource, func(n *corev1.Namespace) { n.ManagedFields = nil })(ctx)).To(Succeed())
-		}
+		By("sending no entries, which the API server ignores")
+		Expect(put(before, "status", func(n *corev1.Namespace) { n.ManagedFields = nil })(ctx)).To(Succeed())
 		Expect(cluster.GetNamespace(Default, ctx, name).ManagedFields).To(Equal(before.ManagedFields))
 	})
 
@@ -289,14 +284,14 @@ func confinedFinalization() {
 			inMetadata("annotations", map[string]any{v1alpha1.AnnotationAppliedTemplates: "{}"}),
 			inMetadata("annotations", map[string]any{v1alpha1.AnnotationPendingInitializers: ""}),
 			conditions("Ready"), conditions(v1alpha1.ConditionInitializing), conditions("a.example.com/Initialized"),
-			conditions(v1alpha1.ConditionDeletionBlocked), conditions(v1alpha1.ConditionExpired),
+			conditions(v1alpha1.ConditionDeletionBlocked),
 		} {
 			Expect(send(ctx, live.Name, change)).To(BeConfined("not terminating"), "%v", change)
 		}
 		Expect(send(ctx, live.Name, conditions(v1alpha1.ConditionInitializationBlocked))).To(Succeed())
 		changed := cluster.GetNamespace(Default, ctx, live.Name)
 		changed.Annotations[v1alpha1.AnnotationInitializationResult] = `{"status":"Failure"}`
-		Expect(finalization.SubResource("finalize").Update(ctx, changed, client.DryRunAll)).To(BeConfined("not terminating"))
+		Expect(finalization.SubResource("finalize").Update(ctx, changed, client.DryRunAll)).To(BeConfined("only terminating"))
 		Expect(finalization.Delete(ctx, live.DeepCopy(), client.DryRunAll)).To(BeConfined())
 		Expect(send(ctx, terminating.Name, conditions(v1alpha1.ConditionDeletionBlocked))).To(Succeed())
 	})
@@ -320,149 +315,7 @@ func rawPatch(name string, kind types.PatchType, body string, subresources ...st
 	}
 }
 
-func withTTL(ttl string) func(*wrappers.NamespaceWrapper) {
-	return func(w *wrappers.NamespaceWrapper) { w.Annotation(v1alpha1.AnnotationTTL, ttl) }
-}
-
-func expiringAt(at string) func(*wrappers.NamespaceWrapper) {
-	return func(w *wrappers.NamespaceWrapper) { w.Annotation(v1alpha1.AnnotationExpiresAt, at) }
-}
-
-// since sets the time of a condition.
-func since(at time.Time) func(map[string]any) {
-	return func(condition map[string]any) { condition["lastTransitionTime"] = metav1.NewTime(at) }
-}
-
-// recordExpiry records the expiry of a namespace. The API server may be busy, so the time is in the past.
-func recordExpiry(name string, at time.Time) request {
-	return condition(name, v1alpha1.ConditionExpired, since(at))
-}
-
 func confinedDeletions() {
-	remove := func(ctx context.Context, namespace *corev1.Namespace) error {
-		return operator.Delete(ctx, namespace.DeepCopy(), client.Preconditions{UID: &namespace.UID})
-	}
-
-	DescribeTable("requires the record that the expiry has passed", func(
-		ctx context.Context, change func(*wrappers.NamespaceWrapper), isDue bool,
-	) {
-		namespace := makeNamespace(ctx, change)
-		Expect(remove(ctx, namespace)).To(BeConfined("expired"))
-		// The lifetimes below are shorter than a second, or longer than a day.
-		Eventually(func() error { return recordExpiry(namespace.Name, time.Now().Add(-time.Second))(ctx) }).WithContext(ctx).Should(Succeed())
-		if !isDue {
-			Expect(remove(ctx, namespace)).To(BeConfined("expired"))
-			return
-		}
-		Eventually(func() error {
-			if err := recordExpiry(namespace.Name, time.Now().Add(-time.Second))(ctx); err != nil {
-				return err
-			}
-			return remove(ctx, namespace)
-		}).WithContext(ctx).Should(Succeed())
-	},
-		Entry("at a time", expiringAt("2020-01-01T00:00:00Z"), true),
-		Entry("at a time with an offset and a fraction", expiringAt("2026-01-01T00:00:00.5+23:59"), true),
-		Entry("at a time to come", expiringAt("2099-01-01T00:00:00Z"), false),
-		Entry("after seconds", withTTL("1s"), true),
-		Entry("after zero days and a second", withTTL("0d1s"), true),
-		Entry("after days", withTTL("1d"), false),
-		Entry("after days and hours", withTTL("99999d99999h99999m99999s"), false),
-		Entry("without an expiry", func(*wrappers.NamespaceWrapper) {}, false),
-	)
-
-	It("is refused after the expiry was extended, removed or contradicted", func(ctx context.Context) {
-		namespace := makeNamespace(ctx, expiringAt("2020-01-01T00:00:00Z"))
-		Expect(recordExpiry(namespace.Name, time.Now().Add(-time.Second))(ctx)).To(Succeed())
-		for _, annotations := range []map[string]any{
-			{v1alpha1.AnnotationExpiresAt: "2099-01-01T00:00:00Z"}, {v1alpha1.AnnotationTTL: "1s"}, {v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: nil},
-		} {
-			body, err := json.Marshal(inMetadata("annotations", annotations))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(body))).To(Succeed())
-			Expect(remove(ctx, namespace)).To(BeConfined("expired"))
-		}
-	})
-
-	It("cannot be prepared with a record in the future", func(ctx context.Context) {
-		namespace := makeNamespace(ctx, expiringAt(time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
-		name, future := namespace.Name, time.Now().Add(2*time.Hour)
-		expired := map[string]any{
-			"type": v1alpha1.ConditionExpired, "status": "True", "lastTransitionTime": metav1.NewTime(future), "reason": "x", "message": "",
-		}
-		forged := func(changes map[string]any) []any {
-			entry := map[string]any{
-				"manager": "nslifecycle", "operation": "Update", "apiVersion": "v1", "subresource": "status", "fieldsType": "FieldsV1",
-				"time": metav1.NewTime(future.Add(time.Hour)), "fieldsV1": json.RawMessage(
-					`{"f:status":{"f:conditions":{".":{},"k:{\"type\":\"nslifecycle.dev/Expired\"}":{".":{},"f:type":{},"f:status":{},` +
-						`"f:lastTransitionTime":{},"f:reason":{},"f:message":{}}}}}`),
-			}
-			for key, value := range changes {
-				entry[key] = value
-			}
-			return []any{entry}
-		}
-		status := map[string]any{"conditions": []any{expired}}
-		both := func(fields []any) map[string]any {
-			return map[string]any{"metadata": map[string]any{"managedFields": fields}, "status": status}
-		}
-		attacks := map[string]request{
-			"the time":              recordExpiry(name, future),
-			"a minute too early":    recordExpiry(name, time.Now().Add(time.Minute)),
-			"a merge patch":         merge(name, map[string]any{"status": status}, "status"),
-			"with managedFields":    merge(name, both(forged(nil)), "status"),
-			"without managedFields": merge(name, both([]any{map[string]any{}}), "status"),
-			"empty managedFields":   merge(name, both([]any{}), "status"),
-			"a JSON patch":          rawPatch(name, types.JSONPatchType, fmt.Sprintf(`[{"op":"add","path":"/status/conditions","value":[%s]}]`, mustEncode(expired)), "status"),
-			"twice":                 merge(name, map[string]any{"status": map[string]any{"conditions": []any{expired, expired}}}, "status"),
-			"server-side apply": patch(name, types.ApplyPatchType, map[string]any{
-				"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}, "status": status,
-			}, "status"),
-			"a PUT": func(ctx context.Context) error {
-				current := cluster.GetNamespace(Default, ctx, name)
-				current.Status.Conditions = append(current.Status.Conditions, corev1.NamespaceCondition{
-					Type: v1alpha1.ConditionExpired, Status: "True", LastTransitionTime: metav1.NewTime(future),
-				})
-				for i := range current.ManagedFields {
-					current.ManagedFields[i].Time = new(metav1.NewTime(future.Add(time.Hour)))
-				}
-				return operator.Status().Update(ctx, current, client.FieldOwner("nslifecycle"))
-			},
-		}
-		forEach(ctx, attacks, BeConfined("Expired"))
-		By("forging the entry in advance")
-		for _, change := range []map[string]any{
-			nil, {"manager": "other"}, {"operation": "Apply"}, {"subresource": ""}, {"apiVersion": "v2"}, {"manager": "ancient-changes"},
-		} {
-			body, err := json.Marshal(inMetadata("managedFields", forged(change)))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(body))).To(Succeed())
-			// The entry owns the fields of the condition already, and the next write changes no field.
-			for range 3 {
-				_ = condition(name, v1alpha1.ConditionExpired, func(c map[string]any) { c["status"] = "False" })(ctx)
-				forEach(ctx, attacks, BeConfined())
-			}
-		}
-		By("resetting managedFields")
-		Expect(admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(`{"metadata":{"managedFields":[{}]}}`))).To(Succeed())
-		forEach(ctx, attacks, BeConfined())
-		By("writing the condition without /status")
-		for _, subresource := range []string{"", "finalize"} {
-			current := cluster.GetNamespace(Default, ctx, name)
-			current.Status.Conditions = append(current.Status.Conditions, corev1.NamespaceCondition{Type: v1alpha1.ConditionExpired, Status: "True"})
-			if subresource == "" {
-				_ = operator.Update(ctx, current)
-			} else {
-				_ = operator.SubResource(subresource).Update(ctx, current)
-			}
-		}
-		current := cluster.GetNamespace(Default, ctx, name)
-		for _, condition := range current.Status.Conditions {
-			Expect(condition).NotTo(And(HaveField("Type", BeEquivalentTo(v1alpha1.ConditionExpired)), HaveField("Status", corev1.ConditionTrue)))
-		}
-		Expect(remove(ctx, namespace)).To(BeConfined())
-	})
-
 	It("requires that the initialization has failed", func(ctx context.Context) {
 		const pending, result = v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializationResult
 		live := makeNamespace(ctx)
@@ -478,7 +331,7 @@ func confinedDeletions() {
 			}
 		}
 		Expect(condition(live.Name, v1alpha1.ConditionInitializing)(ctx)).To(Succeed())
-		Expect(remove(ctx, live)).To(BeConfined("failed"))
+		Expect(operator.Delete(ctx, live)).To(BeConfined("failed"))
 	})
 }
 

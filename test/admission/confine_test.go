@@ -124,12 +124,9 @@ func inMetadata(key string, value any) map[string]any {
 }
 
 // condition returns a strategic merge patch that sets a condition.
-func condition(name, conditionType string, changes ...func(map[string]any)) request {
+func condition(name, conditionType string) request {
 	set := map[string]any{
 		"type": conditionType, "status": "True", "reason": "Test", "lastTransitionTime": metav1.Now(), "message": "test",
-	}
-	for _, change := range changes {
-		change(set)
 	}
 	return patch(name, types.StrategicMergePatchType,
 		map[string]any{"status": map[string]any{"conditions": []any{set}}}, "status")

@@ -63,12 +63,6 @@ var _ = DescribeTable("kstatus of a namespace",
 	Entry("that never had initializers", func(ctx context.Context) *corev1.Namespace {
 		return framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain"))
 	}, status.CurrentStatus),
-	Entry("that is Initialized and expires", func(ctx context.Context) *corev1.Namespace {
-		namespace := wrappers.MakeNamespace(framework.Unique("expiring")).Annotation(v1alpha1.AnnotationTTL, "30m").Obj()
-		Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
-		expectCondition(ctx, namespace, v1alpha1.ConditionExpiring, corev1.ConditionTrue)
-		return namespace
-	}, status.CurrentStatus),
 	Entry("that is Terminating", func(ctx context.Context) *corev1.Namespace {
 		return createTerminating(ctx, "terminating")
 	}, status.TerminatingStatus),

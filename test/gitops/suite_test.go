@@ -38,9 +38,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	framework.Make(ctx, "helm")
 	cluster = framework.Start(ctx)
 	cluster.Install(ctx, "default")
-	cluster.Install(ctx, "expiry")
 	cluster.AddTemplateAccount(ctx, account)
-	cluster.StartManager(ctx, withAllControllers)
+	cluster.StartManager(ctx)
 	history = startRecorder(ctx)
 	// The API server recognizes the parameter kind of the policies for templates after some time.
 	Eventually(func() error {
@@ -51,17 +50,11 @@ var _ = BeforeSuite(func(ctx context.Context) {
 // No namespace may be Current for kstatus while it is Initializing or Failed, in any version that has the condition.
 var _ = AfterEach(func() { Expect(history.findEarly()).To(BeEmpty()) })
 
-func withAllControllers(options *manager.Options) {
-	controllers, err := manager.ParseControllers("*,expiry")
-	Expect(err).NotTo(HaveOccurred())
-	options.Controllers = controllers
-}
-
 // restartManager replaces the manager until the spec ends.
 func restartManager(ctx context.Context, changes ...func(*manager.Options)) {
 	GinkgoHelper()
 	stopManager()
-	cluster.StartManager(ctx, append(changes, withAllControllers)...)
+	cluster.StartManager(ctx, changes...)
 }
 
 // stopManager stops the manager until the spec ends.
@@ -70,7 +63,7 @@ func stopManager() {
 	cluster.StopManager()
 	DeferCleanup(func(ctx context.Context) {
 		cluster.StopManager()
-		cluster.StartManager(ctx, withAllControllers)
+		cluster.StartManager(ctx)
 	})
 }
 

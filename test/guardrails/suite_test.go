@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guardrails tests deletion protection and expiry against a real API server. The users are
-// unprivileged, and the manager has the permissions of its ServiceAccount.
+// Package guardrails tests the policies that restrict the deletion of namespaces against a real API server. The users
+// are unprivileged, and the manager has the permissions of its ServiceAccount.
 package guardrails
 
 import (
@@ -10,7 +10,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
@@ -36,12 +34,10 @@ const (
 )
 
 var (
-	// cluster has a manager with all controllers, including expiry.
 	cluster *framework.Cluster
 
 	admin         client.Client
 	editor, owner client.Client
-	editorConfig  *rest.Config
 	ownerConfig   *rest.Config
 )
 
@@ -52,50 +48,34 @@ func TestGuardRails(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	cluster = framework.StartControlPlane(ctx)
 	admin = cluster.Admin
-	_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", enableGuardRails())
+	_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", enableProtection())
 	Expect(err).NotTo(HaveOccurred())
 
-	editorConfig = newUser(ctx, editorUser, "get", "list", "watch", "create", "update", "patch")
-	editor = framework.NewClient(editorConfig)
+	editor = framework.NewClient(newUser(ctx, editorUser, "get", "list", "watch", "create", "update", "patch"))
 	ownerConfig = newUser(ctx, ownerUser, "get", "list", "watch", "create", "update", "patch", "delete")
 	owner = framework.NewClient(ownerConfig)
 
-	By("waiting until the API server enforces both policies")
+	By("waiting until the API server enforces the policy")
 	sample := wrappers.MakeNamespace("sample").Label("nslifecycle.dev/deletion-protection", "enabled").Obj()
 	Expect(admin.Create(ctx, sample)).To(Succeed())
 	Eventually(func() error { return admin.Delete(ctx, sample.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
 		Should(BeForbiddenBy("protection"))
-	expectExpiryPolicy(ctx)
-	startManager(ctx)
+	cluster.StartManager(ctx)
 	cluster.ExpectInjected(ctx)
 })
 
-// expectExpiryPolicy waits until the API server enforces the policy.
-func expectExpiryPolicy(ctx context.Context) {
-	GinkgoHelper()
-	Eventually(func() error {
-		return admin.Create(ctx, wrappers.MakeNamespace("probe").Annotation("nslifecycle.dev/ttl", "x").Obj(), client.DryRunAll)
-	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
-}
-
-// enableGuardRails returns the directory of a copy of config/default in which the lines that enable
-// the guard rails are uncommented, as documented.
-func enableGuardRails() string {
+// enableProtection returns the directory of a copy of config/default in which the line that enables deletion protection
+// is uncommented, as documented.
+func enableProtection() string {
 	GinkgoHelper()
 	dir := filepath.Join(cluster.Dir, "config")
 	Expect(os.CopyFS(dir, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
 	file := filepath.Join(dir, "default", "kustomization.yaml")
 	text, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
-	for _, line := range []string{
-		"- ../protection", "- ../expiry",
-		"- path: manager_expiry_patch.yaml", "  target:\n#     kind: Deployment\n#     name: controller-manager",
-	} {
-		commented := []byte("# " + line + "\n")
-		Expect(bytes.Count(text, commented)).To(Equal(1), line)
-		enabled := strings.ReplaceAll(line, "\n# ", "\n")
-		text = bytes.Replace(text, commented, []byte(enabled+"\n"), 1)
-	}
+	const line = "- ../protection\n"
+	Expect(bytes.Count(text, []byte("# "+line))).To(Equal(1))
+	text = bytes.Replace(text, []byte("# "+line), []byte(line), 1)
 	Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
 	return filepath.Dir(file)
 }
@@ -109,30 +89,6 @@ func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	return cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: verbs,
 	}).Config
-}
-
-func startManager(ctx context.Context) {
-	GinkgoHelper()
-	cluster.StartManager(ctx, withControllers("*,expiry"))
-}
-
-// restartManager runs the manager with other options until the spec ends.
-func restartManager(ctx context.Context, changes ...func(*manager.Options)) {
-	GinkgoHelper()
-	cluster.StopManager()
-	cluster.StartManager(ctx, changes...)
-	DeferCleanup(func(ctx context.Context) {
-		cluster.StopManager()
-		startManager(ctx)
-	})
-}
-
-// withControllers is an option of a manager.
-func withControllers(list string) func(*manager.Options) {
-	GinkgoHelper()
-	controllers, err := manager.ParseControllers(list)
-	Expect(err).NotTo(HaveOccurred())
-	return func(options *manager.Options) { options.Controllers = controllers }
 }
 
 // create creates a namespace with the given client.

@@ -41,29 +41,26 @@ var _ = Describe("Injection", func() {
 			Annotation(v1alpha1.AnnotationInitializers, "").
 			Annotation(v1alpha1.AnnotationSelectedTemplates, "team").
 			Annotation(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`).
-			Annotation("nslifecycle.dev/ttl-x", "x").
-			Annotation("example.com/note", "kept").Label(v1alpha1.LabelDeletionProtection, "enabled").
-			Annotation(v1alpha1.AnnotationTTL, "8h").Annotation(v1alpha1.AnnotationExpiresAt, "2099-01-01T00:00:00Z").Obj()
+			Annotation("nslifecycle.dev/x", "x").
+			Annotation("example.com/note", "kept").Label(v1alpha1.LabelDeletionProtection, "enabled").Obj()
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Labels).To(Equal(map[string]string{
 			corev1.LabelMetadataName: namespace.Name, "team": "a", v1alpha1.LabelDeletionProtection: "enabled",
 		}))
-		Expect(namespace.Annotations).To(Equal(map[string]string{
-			"example.com/note": "kept", v1alpha1.AnnotationTTL: "8h", v1alpha1.AnnotationExpiresAt: "2099-01-01T00:00:00Z",
-		}))
+		Expect(namespace.Annotations).To(Equal(map[string]string{"example.com/note": "kept"}))
 	})
 
 	It("removes the maximum number of keys with the prefix, and keeps other keys", func(ctx context.Context) {
 		cluster.Register(ctx, "bound", "a.test.example.com")
 		namespace := wrappers.MakeNamespace(framework.Unique("bound")).Label(v1alpha1.LabelDeletionProtection, "enabled").
-			Annotation(v1alpha1.AnnotationTTL, "8h")
+			Annotation("example.com/note", "kept")
 		for i := range 999 {
 			namespace.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "").Annotation(fmt.Sprintf("nslifecycle.dev/%d", i), "")
 		}
 		made := namespace.Obj()
 		Expect(cluster.Ordinary.Create(ctx, made)).To(Succeed())
 		Expect(made.Labels).To(And(HaveLen(3), HaveKey(v1alpha1.LabelInitializing), HaveKey(v1alpha1.LabelDeletionProtection)))
-		Expect(made.Annotations).To(And(HaveLen(4), HaveKey(v1alpha1.AnnotationTTL), HaveKey(v1alpha1.AnnotationRequestedBy)))
+		Expect(made.Annotations).To(And(HaveLen(4), HaveKey("example.com/note"), HaveKey(v1alpha1.AnnotationRequestedBy)))
 	})
 
 	It("injects the pending list into a namespace that is created with server-side apply", func(ctx context.Context) {

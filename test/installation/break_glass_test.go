@@ -149,11 +149,11 @@ var _ = Describe("The commands in docs/break-glass.md for Helm", Ordered, func()
 	BeforeAll(startCluster)
 
 	It("switch everything off, and on again", func(ctx context.Context) {
-		helmSucceeds(ctx, "install", "--create-namespace", "--set=deletionProtection.enabled=true,expiry.enabled=true",
+		helmSucceeds(ctx, "install", "--create-namespace", "--set=deletionProtection.enabled=true",
 			"--set=namespaceOwners.enabled=true,provisioner.enabled=true")
 		before := enforced(ctx)
 		runPage(ctx, "Switch everything off", 0)
-		Expect(enforced(ctx)).To(ConsistOf(remaining("expiry", "namespace-owners", "protection", "provisioner")...))
+		Expect(enforced(ctx)).To(ConsistOf(remaining("namespace-owners", "protection", "provisioner")...))
 		Expect(replicas(ctx)).To(HaveExactElements(int32(0), int32(0)))
 		helmSucceeds(ctx, "upgrade", "--reset-then-reuse-values", "--force-conflicts")
 		Expect(enforced(ctx)).To(ConsistOf(before))

@@ -64,7 +64,7 @@ var ways = map[string]way{
 	},
 	"Helm": {
 		install: func(ctx context.Context) {
-			helmSucceeds(ctx, "install", "--create-namespace", "--set=deletionProtection.enabled=true,expiry.enabled=true",
+			helmSucceeds(ctx, "install", "--create-namespace", "--set=deletionProtection.enabled=true",
 				"--set=namespaceOwners.enabled=true,provisioner.enabled=true,networkPolicy.enabled=true")
 		},
 		uninstall: func(ctx context.Context) {
@@ -78,7 +78,7 @@ var ways = map[string]way{
 	},
 	"make in a cluster without the built-in namespace controller": {
 		install: func(ctx context.Context) {
-			makeTargetIn(ctx, checkout("protection", "expiry", "owners", "network-policy", "audit"), "deploy")
+			makeTargetIn(ctx, checkout("protection", "owners", "network-policy", "audit"), "deploy")
 			kubectl(ctx, "apply", "-k", filepath.Join(controlplane.Root(), "config", "provisioner"))
 			kubectl(ctx, "apply", "-f", filepath.Join(controlplane.Root(), "config", "samples", "self-service", "provisioner.yaml"))
 		},

@@ -344,8 +344,7 @@ func expectHeavyRejected(ctx context.Context) {
 		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 	}).WithContext(ctx).Should(Succeed())
-	heavy := wrappers.MakeNamespace(framework.Unique("heavy")).Label(v1alpha1.LabelDeletionProtection, "enabled").
-		Annotation(v1alpha1.AnnotationTTL, "8h")
+	heavy := wrappers.MakeNamespace(framework.Unique("heavy")).Label(v1alpha1.LabelDeletionProtection, "enabled")
 	for i := range 20000 {
 		heavy.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "")
 	}

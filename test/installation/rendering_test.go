@@ -148,17 +148,16 @@ var _ = Describe("The chart", func() {
 	It("installs optional objects if they are enabled", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=networkPolicy.enabled=true", "--set=metrics.serviceMonitor.enabled=true",
 			"--set=metrics.prometheusRule.enabled=true", "--set=deletionProtection.enabled=true",
-			"--set=expiry.enabled=true", "--set=namespaceOwners.enabled=true", "--set=controllers=initialization\\,finalization")
+			"--set=namespaceOwners.enabled=true", "--set=controllers=initialization\\,finalization")
 		Expect(err).NotTo(HaveOccurred())
 		named := byName(objects)
-		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElements(
-			"--controllers=initialization,finalization,-admission", "--controllers=expiry", "--expiry-dry-run"))
+		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(
+			ContainElement("--controllers=initialization,finalization,-admission"))
 		for name, part := range map[string]string{
 			"NetworkPolicy/nslifecycle-allow-metrics-traffic":               "network-policy",
 			"ServiceMonitor/nslifecycle-controller-manager-metrics-monitor": "prometheus",
 			"PrometheusRule/nslifecycle-controller-manager-rules":           "prometheus",
 			"ValidatingAdmissionPolicy/nslifecycle-protection":              "protection",
-			"ValidatingAdmissionPolicy/nslifecycle-expiry":                  "expiry",
 			"ValidatingAdmissionPolicy/nslifecycle-namespace-owners":        "owners",
 		} {
 			Expect(named).To(HaveKey(name))
@@ -188,23 +187,6 @@ var _ = Describe("The chart", func() {
 		kustomized := byName(kustomize(ctx, filepath.Join(controlplane.Root(), "config", "provisioner")))
 		removeIgnoredNamespaces(kustomized)
 		expectSame(charted, kustomized)
-	}, SpecTimeout(5*time.Minute))
-
-	It("enables the deletion of expired namespaces only with expiry.dryRun=false", func(ctx context.Context) {
-		for values, isDryRun := range map[string]bool{
-			"expiry.enabled=true": true, "expiry.enabled=true,expiry.dryRun=null": true,
-			"expiry.enabled=true,expiry.dryRun=true": true, "expiry.enabled=true,expiry.dryRun=false": false,
-		} {
-			objects, err := template(ctx, "--set="+values)
-			Expect(err).NotTo(HaveOccurred())
-			arguments := deployment(byName(objects)).Spec.Template.Spec.Containers[0].Args
-			Expect(arguments).To(ContainElements("--controllers=*,-admission", "--controllers=expiry"), values)
-			if isDryRun {
-				Expect(arguments).To(ContainElement("--expiry-dry-run"), values)
-			} else {
-				Expect(arguments).NotTo(ContainElement("--expiry-dry-run"), values)
-			}
-		}
 	}, SpecTimeout(5*time.Minute))
 
 	It("renders large numbers in a format that the manager parses", func(ctx context.Context) {
@@ -342,39 +324,24 @@ var _ = Describe("The flags of the manager", func() {
 		for _, found := range optionalVariants.FindAllStringSubmatch(string(content), -1) {
 			directories = append(directories, framework.Variant(found[1]))
 		}
-		directories = append(directories, variantWithExpiry())
 		var managers []corev1.Container
 		for _, directory := range directories {
 			managers = append(managers, managersIn(kustomize(ctx, directory))...)
 		}
-		expectValidFlags(ctx, managers, "--webhook-certificate-rotation=false", "--expiry-dry-run",
+		expectValidFlags(ctx, managers, "--webhook-certificate-rotation=false",
 			"--namespace-finalizer=openshift.com/origin", "--controllers=-finalization,-diagnosis")
 	}, SpecTimeout(5*time.Minute))
 
 	It("are valid in the chart with any values", func(ctx context.Context) {
-		objects, err := template(ctx, "--set=finalization.separate=true", "--set=expiry.enabled=true",
+		objects, err := template(ctx, "--set=finalization.separate=true",
 			"--set=webhooks.certManager.enabled=true", "--set=hold.duration=5s", "--set=hold.maxWrites=10",
 			"--set=hold.maxWritesPerUser=3", "--set=namespaceFinalizer=example.com/agent", "--set=finalizationGracePeriod=7s",
 			"--set=logLevel=error", "--set=extraArgs={--concurrent-namespace-finalizations=20}")
 		Expect(err).NotTo(HaveOccurred())
 		expectValidFlags(ctx, managersIn(objects), "--check", "--hold-max-writes-per-user=3", "--log-level=error",
-			"--finalization-grace-period=7s", "--webhook-certificate-rotation=false", "--expiry-dry-run")
+			"--finalization-grace-period=7s", "--webhook-certificate-rotation=false")
 	}, SpecTimeout(5*time.Minute))
 })
-
-// variantWithExpiry returns a copy of config/default with the patch for expiry.
-func variantWithExpiry() string {
-	GinkgoHelper()
-	directory := framework.Variant()
-	file := filepath.Join(directory, "kustomization.yaml")
-	content, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	before, patch, ok := strings.Cut(string(content), "# - path: manager_expiry_patch.yaml")
-	Expect(ok).To(BeTrue())
-	text := before + "- path: manager_expiry_patch.yaml" + strings.ReplaceAll(patch, "\n# ", "\n")
-	Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
-	return directory
-}
 
 // managersIn returns the containers of Deployments and Pods that run the manager.
 func managersIn(objects []unstructured.Unstructured) (managers []corev1.Container) {

@@ -306,7 +306,7 @@ func controllers(ctx context.Context) []string {
 			}
 		}
 	}
-	Expect(names).To(And(HaveKey("admission"), HaveKey("namespace-expiry"), HaveKey("webhook-certificate-")))
+	Expect(names).To(And(HaveKey("admission"), HaveKey("namespace-diagnosis"), HaveKey("webhook-certificate-")))
 	return slices.Sorted(maps.Keys(names))
 }
 

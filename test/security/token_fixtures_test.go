@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,7 +38,7 @@ const (
 // The states of the Namespaces, and places outside the Namespaces of users, as in the table.
 const (
 	live, initializing, terminating = "live", "initializing", "terminating"
-	failed, expired                 = "failed", "expired"
+	failed                          = "failed"
 	kubeSystem, defaultNamespace    = "kube-system", "default"
 	systemNamespace                 = controlplane.SystemNamespace
 	clusterScope                    = "cluster"
@@ -49,7 +48,7 @@ const (
 // tried.
 var (
 	placesWithContent = []string{live, initializing, terminating, defaultNamespace, kubeSystem, systemNamespace}
-	namespaceStates   = []string{live, initializing, terminating, failed, expired, defaultNamespace, kubeSystem, systemNamespace}
+	namespaceStates   = []string{live, initializing, terminating, failed, defaultNamespace, kubeSystem, systemNamespace}
 )
 
 // permanentNamespaces exist in each cluster, or are installed.
@@ -239,15 +238,13 @@ func (f *fixtures) createContent(ctx context.Context) {
 func createNamespace(ctx context.Context, state string) string {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(framework.Unique(state))
-	switch state {
-	case initializing, failed:
+	isInitializing := state == initializing || state == failed
+	if isInitializing {
 		namespace.Label(fixture, initializing)
-	case expired:
-		namespace.Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z")
 	}
 	object := namespace.Obj()
 	Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
-	if state == initializing || state == failed {
+	if isInitializing {
 		Expect(object.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 	} else {
 		Expect(object.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
@@ -256,11 +253,6 @@ func createNamespace(ctx context.Context, state string) string {
 	case failed:
 		object.Annotations[v1alpha1.AnnotationInitializationResult] = failure
 		Expect(cluster.Admin.Update(ctx, object)).To(Succeed())
-	case expired:
-		object.Status.Conditions = []corev1.NamespaceCondition{{
-			Type: v1alpha1.Prefix + "Expired", Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
-		}}
-		Expect(cluster.Admin.Status().Update(ctx, object)).To(Succeed())
 	case terminating:
 		// The namespace finalizer "kubernetes" keeps it.
 		Expect(cluster.Admin.Delete(ctx, object)).To(Succeed())

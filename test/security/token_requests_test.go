@@ -118,8 +118,6 @@ var namespaceChanges = []change{
 	annotate(v1alpha1.AnnotationRequestedBy, "x"),
 	annotate(v1alpha1.AnnotationAppliedTemplates, "{}"),
 	annotate(v1alpha1.AnnotationTurnStartedAt, fixture+" 2020-01-01T00:00:00Z"),
-	annotate(v1alpha1.AnnotationExpiryWarnedAt, "2020-01-01T00:00:00Z 2020-01-01T00:00:00Z"),
-	annotate(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z"),
 	set("finalizers of the operator", values{v1alpha1.FinalizerTemplateObjects}, "metadata", "finalizers"),
 }
 
@@ -188,7 +186,7 @@ var contentChanges = map[string][]change{
 		setOnNewNamespaces("labels", "pod-security.kubernetes.io/enforce"),
 		setOnNewNamespaces("annotations", "scheduler.alpha.kubernetes.io/node-selector"),
 		setOnNewNamespaces("labels", v1alpha1.LabelDeletionProtection),
-		setOnNewNamespaces("annotations", v1alpha1.AnnotationTTL),
+		setOnNewNamespaces("annotations", v1alpha1.AnnotationRequestedBy),
 	},
 	"namespaceinitializersets/status.internal.nslifecycle.dev":  conditions,
 	"namespacetemplates/status.nslifecycle.dev":                 conditions,

@@ -45,14 +45,6 @@ control-plane: {{ . }}
 {{- else if not .Values.finalization.enabled }}
 - --controllers=-finalization
 {{- end }}
-{{- if .Values.expiry.enabled }}
-- --controllers=expiry
-{{- /* Only an explicit false disables the dry run: null, or values of an older chart, must not
-       enable the deletion of namespaces. */}}
-{{- if ne (toString .Values.expiry.dryRun) "false" }}
-- --expiry-dry-run
-{{- end }}
-{{- end }}
 {{- end }}
 
 {{- define "nslifecycle.admissionFlags" -}}

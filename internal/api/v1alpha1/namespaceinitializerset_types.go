@@ -16,10 +16,9 @@ const EffectiveSetName = "effective"
 const (
 	// ConditionEnforced is True while every new Namespace gets the initializers of the set, and early writes are denied.
 	ConditionEnforced = "Enforced"
-	// ConditionDeletionProtectionEnforced and ConditionExpiryEnforced are True while API servers enforce the optional
-	// policies PolicyProtection and PolicyExpiry. The policy PolicyUnusedSettings reads them.
+	// ConditionDeletionProtectionEnforced is True while API servers enforce the optional policy PolicyProtection. The
+	// policy PolicyUnusedSettings reads it.
 	ConditionDeletionProtectionEnforced = "DeletionProtectionEnforced"
-	ConditionExpiryEnforced             = "ExpiryEnforced"
 )
 
 // MaxInitializers is the maximum number of initializers in the set, and therefore of one

@@ -56,13 +56,9 @@ const (
 	PolicyConfine = "confine"
 )
 
-// The admission policies in config/expiry and config/protection, which are not installed by default.
-const (
-	// PolicyExpiry restricts who can make a Namespace expire, and validates the annotations.
-	PolicyExpiry = "expiry"
-	// PolicyProtection rejects the deletion of Namespaces with LabelDeletionProtection.
-	PolicyProtection = "protection"
-)
+// PolicyProtection rejects the deletion of Namespaces with LabelDeletionProtection. It is not installed by default
+// (config/protection).
+const PolicyProtection = "protection"
 
 // The webhook configurations in config/webhook.
 const (

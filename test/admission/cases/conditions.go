@@ -131,7 +131,7 @@ func ConditionUpdates() map[string]ConditionUpdate {
 		"two Ready":          ordinary(adding(forged), last(ready)),
 		"another twice":      ordinary(adding(mine, mine), adding(mine, mine)),
 		"a forged failure":   ordinary(adding(condition(v1alpha1.ConditionStalled, "True", "Failed")), nil),
-		"a forged expiry":    ordinary(adding(condition(v1alpha1.ConditionExpired, "True", "Expired")), nil),
+		"a forged finding":   ordinary(adding(condition(v1alpha1.ConditionDeletionBlocked, "True", "Unknown")), nil),
 		"a forged skip":      ordinary(replacing(condition(initializedBy("all"), "False", v1alpha1.ReasonTimedOut)), nil),
 		"a forged progress":  ordinary(replacing(condition(initializedBy("all"), "False", "Working")), nil),
 		"an unknown skip":    ordinary(adding(condition("x.example.com/Initialized", "False", v1alpha1.ReasonDeregistered)), nil),

@@ -111,8 +111,7 @@ func forgedAnnotations() pairs {
 		v1alpha1.AnnotationRequestedBy: "admin", v1alpha1.AnnotationSelectedTemplates: chosen,
 		v1alpha1.AnnotationAppliedTemplates: "{}", v1alpha1.AnnotationInitializationResult: `{"status":"Failure"}`,
 		v1alpha1.AnnotationTurnStartedAt:        forgedTurn,
-		v1alpha1.AnnotationExpiryWarnedAt:       warning,
-		v1alpha1.Prefix + "deletion-protection": "", v1alpha1.Prefix + "template": chosen, v1alpha1.Prefix + "ttl2": "1d",
+		v1alpha1.Prefix + "deletion-protection": "", v1alpha1.Prefix + "template": chosen,
 	}
 }
 
@@ -125,11 +124,7 @@ func Creations() map[string]Creation {
 	const zonedNames = "all not-a templates no-team not-shop named"
 	const goldNames = "all tier not-a templates no-team not-shop named"
 	account := "system:serviceaccount:shop:deployer"
-	expiry := pairs{v1alpha1.AnnotationTTL: "8h", v1alpha1.AnnotationExpiresAt: "2099-01-01T00:00:00Z"}
-	similar := pairs{
-		v1alpha1.LabelDeletionProtection + "-x": "x", v1alpha1.AnnotationTTL + "-x": "x",
-		v1alpha1.Prefix + "tt": "x", v1alpha1.Prefix + "expires-a": "x",
-	}
+	similar := pairs{v1alpha1.LabelDeletionProtection + "-x": "x", v1alpha1.Prefix + "templat": "x"}
 	return map[string]Creation{
 		"no labels": {Name: "web", User: Ordinary, Want: want(initializing(nil), state(Ordinary, usual), withAll...)},
 		"other labels and annotations": {
@@ -222,15 +217,9 @@ func Creations() map[string]Creation {
 			Name: "web", User: Ordinary, Labels: pairs{v1alpha1.LabelDeletionProtection: "any"},
 			Want: want(initializing(pairs{v1alpha1.LabelDeletionProtection: "any"}), state(Ordinary, usual+" protected"), withAll...),
 		},
-
-		"deletion protection and expiry": {
-			Name: "web", User: Ordinary, Labels: pairs{v1alpha1.LabelDeletionProtection: "any"}, Annotations: expiry,
-			Want: want(initializing(pairs{v1alpha1.LabelDeletionProtection: "any"}), state(Ordinary, usual+" protected", expiry), withAll...),
-		},
-		"a label instead of an annotation, and the reverse": {
-			Name: "web", User: Ordinary, Labels: pairs{v1alpha1.AnnotationTTL: "x", v1alpha1.AnnotationExpiresAt: "x"},
-			Annotations: pairs{v1alpha1.LabelDeletionProtection: "x"},
-			Want:        want(initializing(nil), state(Ordinary, usual), withAll...),
+		"an annotation instead of a label": {
+			Name: "web", User: Ordinary, Annotations: pairs{v1alpha1.LabelDeletionProtection: "x"},
+			Want: want(initializing(nil), state(Ordinary, usual), withAll...),
 		},
 		"keys that begin like those of users": {
 			Name: "web", User: Ordinary, Labels: similar, Annotations: similar,
@@ -279,9 +268,9 @@ func Creations() map[string]Creation {
 		"similar keys": {
 			Name: "web", User: Ordinary,
 			Labels:      pairs{"x.nslifecycle.dev/initializing": "a", "nslifecycle.dev": "a", "nslifecycle.development/a": "a"},
-			Annotations: pairs{"x.nslifecycle.dev/ttl": "a", "NSlifecycle.dev": "a"},
+			Annotations: pairs{"x.nslifecycle.dev/template": "a", "NSlifecycle.dev": "a"},
 			Want: want(initializing(pairs{"x.nslifecycle.dev/initializing": "a", "nslifecycle.dev": "a", "nslifecycle.development/a": "a"}),
-				state(Ordinary, usual, pairs{"x.nslifecycle.dev/ttl": "a", "NSlifecycle.dev": "a"}), withAll...),
+				state(Ordinary, usual, pairs{"x.nslifecycle.dev/template": "a", "NSlifecycle.dev": "a"}), withAll...),
 		},
 		"forged keys with a generateName": {
 			User: Ordinary, Labels: forgedLabels(), Annotations: forgedAnnotations(),

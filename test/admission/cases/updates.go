@@ -50,8 +50,6 @@ const (
 	Failure = `{"status":"Failure","message":"<{no}>","details":{"name":"x"}}`
 	record  = `{"templates":"<record>"}`
 	locking = `{"a":{"lockedLabels":"absent,color"},"b":{"lockedLabels":"size,blank","lockedAnnotations":"note,empty"}}`
-	// warning is the record that users were warned that a namespace expires.
-	warning = "2026-03-01T11:00:00Z 2026-03-01T12:00:00Z"
 	// forgedTurn would make the initializer "all" time out.
 	forgedTurn = "all" + domain + " 2020-01-01T00:00:00Z"
 )
@@ -99,7 +97,7 @@ func Reachable() map[string]Namespace {
 		StartFresh: {Request: start(StartFresh, nil, nil)},
 		StartTemplated: {
 			Request: start(StartTemplated, pairs{v1alpha1.LabelTemplate: chosen}, nil),
-			Change:  all(annotate(v1alpha1.AnnotationAppliedTemplates, record), setWarning(warning)), IsRecord: true,
+			Change:  annotate(v1alpha1.AnnotationAppliedTemplates, record), IsRecord: true,
 		},
 		StartFailed: {
 			Request: start(StartFailed, protected, nil),
@@ -123,7 +121,7 @@ func Starts() map[string]*corev1.Namespace {
 		StartTemplated: start(StartTemplated, initializing(pairs{v1alpha1.LabelTemplate: chosen}),
 			state(Ordinary, "all not-a templates no-team not-shop named", selectedTemplates(chosen),
 				parameters("size", "small", "region", "eu"),
-				pairs{v1alpha1.AnnotationAppliedTemplates: record, v1alpha1.AnnotationExpiryWarnedAt: warning})),
+				pairs{v1alpha1.AnnotationAppliedTemplates: record})),
 		StartLocked: start(StartLocked, initializing(pairs{"other": "x", "size": "s", "blank": ""}), state(Ordinary, usual,
 			pairs{v1alpha1.AnnotationAppliedTemplates: locking, "empty": ""})),
 		StartFailed: start(StartFailed, initializing(pairs{v1alpha1.LabelDeletionProtection: ""}),
@@ -181,16 +179,14 @@ var (
 		v1alpha1.PrefixParameter+"size", v1alpha1.PrefixParameter+"region")
 	stateless = remove(v1alpha1.LabelInitializing, v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers,
 		v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationInitializationResult)
-	emptyList  = annotate(v1alpha1.AnnotationPendingInitializers, "")
-	noState    = remove(v1alpha1.LabelInitializing, v1alpha1.AnnotationPendingInitializers)
-	complete   = all(emptyList)
-	setList    = func(names string) change { return annotate(v1alpha1.AnnotationPendingInitializers, pending(names)) }
-	setTurn    = func(value string) change { return annotate(v1alpha1.AnnotationTurnStartedAt, value) }
-	noTurn     = remove(v1alpha1.AnnotationTurnStartedAt)
-	setRecord  = func(value string) change { return annotate(v1alpha1.AnnotationAppliedTemplates, value) }
-	setWarning = func(value string) change { return annotate(v1alpha1.AnnotationExpiryWarnedAt, value) }
-	noWarning  = remove(v1alpha1.AnnotationExpiryWarnedAt)
-	setResult  = func(value string) change { return annotate(v1alpha1.AnnotationInitializationResult, value) }
+	emptyList = annotate(v1alpha1.AnnotationPendingInitializers, "")
+	noState   = remove(v1alpha1.LabelInitializing, v1alpha1.AnnotationPendingInitializers)
+	complete  = all(emptyList)
+	setList   = func(names string) change { return annotate(v1alpha1.AnnotationPendingInitializers, pending(names)) }
+	setTurn   = func(value string) change { return annotate(v1alpha1.AnnotationTurnStartedAt, value) }
+	noTurn    = remove(v1alpha1.AnnotationTurnStartedAt)
+	setRecord = func(value string) change { return annotate(v1alpha1.AnnotationAppliedTemplates, value) }
+	setResult = func(value string) change { return annotate(v1alpha1.AnnotationInitializationResult, value) }
 )
 
 // Updates returns the cases by description.
@@ -349,21 +345,10 @@ func Updates() map[string]Update {
 		"completes and sets the turn":                    invalid(StartTurn, all(emptyList, setTurn(forgedTurn)), all(noState, setTurn(forgedTurn))),
 		"completes without a deadline and sets the turn": invalid(StartFresh, all(emptyList, setTurn(forgedTurn)), all(noState, setTurn(forgedTurn))),
 
-		// The warning that the namespace expires.
-		"without the warning":              ordinary(StartTemplated, noWarning, nil),
-		"without the warning, by status":   by(ordinary(StartTemplated, noWarning, nil), Status),
-		"without the warning, by finalize": by(ordinary(StartTemplated, noWarning, nil), Finalize),
-		"without the warning, initializer": initializer(StartTemplated, noWarning, nil),
-		"empties the warning":              refused(StartTemplated, setWarning(""), noWarning),
-		"empties the warning, initializer": invalid(StartTemplated, setWarning(""), noWarning),
-		"another warning":                  refused(StartTemplated, setWarning("x"), setWarning("x")),
 		"an older record, and another annotation, completed": ordinary(StartCompleted,
 			all(annotate(v1alpha1.AnnotationAppliedTemplates, "{}"), annotate("note", "y")), annotate("note", "y")),
-		"an empty record, completed":        ordinary(StartCompleted, annotate(v1alpha1.AnnotationAppliedTemplates, ""), nil),
-		"a warning, completed":              ordinary(StartCompleted, setWarning(warning), nil),
-		"a warning, not initialized":        ordinary(StartPlain, setWarning(warning), nil),
-		"an empty warning":                  ordinary(StartFresh, setWarning(""), nil),
-		"an empty warning, not initialized": ordinary(StartPlain, setWarning(""), nil),
+		"an empty record, completed":       ordinary(StartCompleted, annotate(v1alpha1.AnnotationAppliedTemplates, ""), nil),
+		"an empty record, not initialized": ordinary(StartPlain, setRecord(""), nil),
 
 		// Keys that templates lock.
 		"without labels, locked":             ordinary(StartLocked, withoutLabels, remove("other")),

@@ -97,7 +97,7 @@ func (c *ControlPlane) processes(
 	main := options
 	main.Controllers = manager.Controllers{}
 	for _, name := range []string{
-		manager.Initialization, manager.Templates, manager.Finalization, manager.Diagnosis, manager.Expiry,
+		manager.Initialization, manager.Templates, manager.Finalization, manager.Diagnosis,
 	} {
 		if options.Controllers.Runs(name) {
 			main.Controllers[name] = true

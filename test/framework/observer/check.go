@@ -165,7 +165,6 @@ func (t *timeline) during(e *Event) *version {
 var stateKeys = []string{
 	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializationResult, v1alpha1.AnnotationInitializers,
 	v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationSelectedTemplates, v1alpha1.AnnotationTurnStartedAt,
-	v1alpha1.AnnotationExpiryWarnedAt,
 }
 
 // checkStateOwners checks EarlyWrite for the state of the initialization.

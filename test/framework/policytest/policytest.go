@@ -232,23 +232,3 @@ func FailingApply(err error) func(
 		return err
 	}
 }
-
-// ExpiryPolicy returns the expiry policy.
-func ExpiryPolicy() *admissionv1.ValidatingAdmissionPolicy {
-	policy := ValidatingPolicy("some-expiry", internalv1alpha1.PolicyExpiry)
-	policy.Spec = admissionv1.ValidatingAdmissionPolicySpec{
-		// The API server defaults omitted selectors to empty ones.
-		MatchConstraints: &admissionv1.MatchResources{
-			NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
-		},
-		MatchConditions: []admissionv1.MatchCondition{{Name: "expiry-changes", Expression: "true"}},
-	}
-	return policy
-}
-
-// ExpiryBinding returns the binding of ExpiryPolicy.
-func ExpiryBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
-	binding := ValidatingBinding("some-expiry", internalv1alpha1.PolicyExpiry, "some-expiry")
-	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
-	return binding
-}

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package guardrails
+package protection
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
-// read returns the policy and the binding in a directory of config.
-func read(t *testing.T, name string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	content, err := os.ReadFile("../../config/" + name + "/" + name + ".yaml")
+// read returns the policy and the binding in config.
+func read(t *testing.T) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+	content, err := os.ReadFile("../../config/protection/protection.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,15 +65,13 @@ func TestIsEnforced(t *testing.T) {
 			b.Spec.MatchResources = &admissionv1.MatchResources{ObjectSelector: selector}
 		}, false},
 	} {
-		for _, label := range []string{internalv1alpha1.PolicyExpiry, internalv1alpha1.PolicyProtection} {
-			t.Run(label+": "+name, func(t *testing.T) {
-				g := NewWithT(t)
-				p, b := read(t, label)
-				test.change(p, b)
-				g.Expect(IsEnforced(label, []policy{*p}, []binding{*b})).To(Equal(test.want))
-				g.Expect(IsEnforced(label, []policy{*p}, nil)).To(BeFalse())
-				g.Expect(IsEnforced(label, nil, []binding{*b})).To(BeFalse())
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p, b := read(t)
+			test.change(p, b)
+			g.Expect(IsEnforced([]policy{*p}, []binding{*b})).To(Equal(test.want))
+			g.Expect(IsEnforced([]policy{*p}, nil)).To(BeFalse())
+			g.Expect(IsEnforced(nil, []binding{*b})).To(BeFalse())
+		})
 	}
 }

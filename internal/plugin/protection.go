@@ -13,12 +13,11 @@ import (
 	admissionv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/expiry"
-	"github.com/nslifecycle/nslifecycle/internal/guardrails"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// enforcement is whether the cluster enforces what a label or an annotation of a Namespace asks for.
+// enforcement is whether the cluster enforces deletion protection.
 type enforcement string
 
 const (
@@ -27,7 +26,7 @@ const (
 	enforcementUnknown enforcement = "Unknown"
 )
 
-// policyReader reads the policies for deletion protection and expiry if a Namespace uses them.
+// policyReader reads the policies if a Namespace has the label for deletion protection.
 type policyReader struct {
 	*session
 	isRead   bool
@@ -42,22 +41,6 @@ func (r *policyReader) protection(ctx context.Context, namespace *corev1.Namespa
 	if !nsobject.IsProtected(namespace) {
 		return ""
 	}
-	return r.enforcementOf(ctx, internalv1alpha1.PolicyProtection)
-}
-
-// expiry returns whether the operator deletes the Namespace after its expiry, or "" if there is none. The operator
-// reports in a condition that it does.
-func (r *policyReader) expiry(ctx context.Context, namespace *corev1.Namespace) enforcement {
-	if expirationTime(namespace) == nil {
-		return ""
-	}
-	if !expiry.IsScheduled(namespace) || r.enforcementOf(ctx, internalv1alpha1.PolicyExpiry) == notEnforced {
-		return notEnforced
-	}
-	return enforced
-}
-
-func (r *policyReader) enforcementOf(ctx context.Context, policy string) enforcement {
 	if !r.isRead {
 		r.isRead = true
 		if err := r.read(ctx); err != nil {
@@ -67,7 +50,7 @@ func (r *policyReader) enforcementOf(ctx context.Context, policy string) enforce
 	switch {
 	case len(r.unread) > 0:
 		return enforcementUnknown
-	case guardrails.IsEnforced(policy, r.policies, r.bindings):
+	case protection.IsEnforced(r.policies, r.bindings):
 		return enforced
 	}
 	return notEnforced
