@@ -22,7 +22,7 @@ var layers = []string{
 	"internal/api",
 	sharedPackages,
 	// Domain packages.
-	"internal/backup internal/confinement internal/contentrole internal/expiry internal/finalization internal/guardrails " +
+	"internal/confinement internal/contentrole internal/expiry internal/finalization internal/guardrails " +
 		"internal/policyapply " +
 		"internal/templateset internal/webhooks",
 	"internal/initialization",

@@ -23,7 +23,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/util/jsonpath"
 
-	"github.com/nslifecycle/nslifecycle/internal/backup"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -125,7 +124,7 @@ func (o *Output) PrintObject(out io.Writer, object runtime.Object) error {
 	}
 	text := []byte(printable.JSON(document.String()))
 	if o.format == FormatYAML {
-		if text, err = backup.YAML(document.Bytes()); err != nil {
+		if text, err = YAML(document.Bytes()); err != nil {
 			return err
 		}
 	}

@@ -27,8 +27,6 @@ type Screen struct {
 	// Columns is the width to which text is wrapped.
 	Columns int
 	Colors  Palette
-	// Context is the context of the kubeconfig that the text names, if any.
-	Context string
 	// Now is the current time, for computing ages.
 	Now time.Time
 }
