@@ -99,13 +99,6 @@ func (o *finalizeOptions) addFlags(command *cobra.Command) {
 		"If true, continue even if the owner of the finalizer might still be active.")
 	command.MarkFlagsMutuallyExclusive(
 		forcefinalize.FlagNamespaceFinalizer, forcefinalize.FlagMetadataFinalizer, forcefinalize.FlagFinalizer)
-	for flag, finalizerOf := range map[string]func(forcefinalize.Candidate) string{
-		forcefinalize.FlagNamespaceFinalizer: func(one forcefinalize.Candidate) string { return one.NamespaceFinalizer },
-		forcefinalize.FlagMetadataFinalizer:  func(one forcefinalize.Candidate) string { return one.MetadataFinalizer },
-		forcefinalize.FlagFinalizer:          func(one forcefinalize.Candidate) string { return one.Finalizer },
-	} {
-		_ = command.RegisterFlagCompletionFunc(flag, o.completeFinalizers(finalizerOf))
-	}
 	_ = command.RegisterFlagCompletionFunc("dry-run",
 		cobra.FixedCompletions([]string{dryRunServer, dryRunNone}, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -68,16 +68,6 @@ func (f *Finalizer) Prepare(
 	return plan, nil
 }
 
-// Candidates returns the removals that the user can select, as far as they are known when the context
-// expires. It returns none if the Namespace is not being deleted.
-func (f *Finalizer) Candidates(ctx context.Context) []Candidate {
-	state, _ := f.discoverState(ctx)
-	if state == nil || state.namespace.DeletionTimestamp == nil {
-		return nil
-	}
-	return computeCandidates(state)
-}
-
 // WaitForDeletion reports whether the Namespace of a plan is deleted before deletionTimeout
 // expires.
 func (f *Finalizer) WaitForDeletion(ctx context.Context, plan *Plan) bool {
