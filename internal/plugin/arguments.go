@@ -14,8 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
 )
 
 // completionTimeout limits the duration of requests for shell completion.
@@ -74,29 +72,6 @@ func completeNames(
 	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 	defer cancel()
 	return slices.Sorted(slices.Values(list(ctx))), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeFinalizers returns a function that completes a flag with the finalizers of the namespace in
-// the first argument. It describes each finalizer with the effect of its removal.
-func (s *session) completeFinalizers(finalizerOf func(forcefinalize.Candidate) string) cobra.CompletionFunc {
-	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) != 1 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		finalizer, err := s.newFinalizer(args[0])
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
-		defer cancel()
-		var proposed []string
-		for _, candidate := range finalizer.Candidates(ctx) {
-			if name := finalizerOf(candidate); name != "" {
-				proposed = append(proposed, cobra.CompletionWithDesc(name, candidate.Effect))
-			}
-		}
-		return proposed, cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 func (s *session) completeContexts(

@@ -213,7 +213,7 @@ func (s *session) waitUntilInitialized(
 	timeout time.Duration,
 ) (*corev1.Namespace, error) {
 	name := namespace.Name
-	waiter := &createWaiter{session: s, display: printer.NewDisplay(out), name: name, started: time.Now()}
+	waiter := &createWaiter{session: s, display: &printer.Display{Out: out}, name: name, started: time.Now()}
 	waitCtx, cancel := withTimeout(ctx, timeout)
 	defer cancel()
 	initialized, err := waiter.wait(waitCtx, client, namespace)
@@ -292,10 +292,8 @@ func (w *createWaiter) wait(
 		}
 		select {
 		case <-lasting:
-			w.display.Keep()
 			return nil, &StatusError{Code: ExitBlocked, Err: w.templateFailure(current)}
 		case <-ctx.Done():
-			w.display.Keep()
 			return nil, ctx.Err()
 		case <-timeout:
 			isListFinal = true
@@ -306,7 +304,6 @@ func (w *createWaiter) wait(
 			case event.isDeleted:
 				return nil, w.deletedError(event)
 			case event.err != nil:
-				w.display.Erase()
 				w.outage.warn(w.session, w.name, event.err)
 			default:
 				w.outage = outage{}
@@ -342,25 +339,21 @@ func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (is
 	w.display.Show(progressLines(computeProgress(namespace, &w.state), printer.TextWidth(w.display.Out), colors))
 	switch {
 	case w.state.Failure != nil:
-		w.display.Keep()
 		return false, fmt.Errorf(msgInitializationFailed, w.name, initialization.FailureText(w.state.Failure))
 	case namespace.DeletionTimestamp != nil:
-		w.display.Keep()
 		return false, fmt.Errorf(msgDeletedDuringInitialization, w.name)
 	case len(w.state.Pending) > 0:
 		return false, nil
 	case len(w.state.All) == 0 && !isListFinal && nsobject.FindCondition(namespace, v1alpha1.ConditionReady) == nil:
 		return false, nil
 	}
-	w.display.Keep()
 	elapsed := time.Since(w.started).Round(10 * time.Millisecond)
-	w.display.Printf("namespace/%s initialized %s", w.name, colors.Faint(fmt.Sprintf(msgAfter, elapsed)))
+	fmt.Fprintf(w.display.Out, "namespace/%s initialized %s\n", w.name, colors.Faint(fmt.Sprintf(msgAfter, elapsed)))
 	return true, nil
 }
 
 // deletedError returns an error that explains why a Namespace was deleted before it was initialized.
 func (w *createWaiter) deletedError(event namespaceEvent) error {
-	w.display.Keep()
 	if event.namespace != nil {
 		w.state = initialization.ParseState(event.namespace)
 	}

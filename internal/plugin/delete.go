@@ -277,18 +277,15 @@ func (p *deletionProgress) add(counts map[string]int) {
 	}
 }
 
-// totals returns the sums of the counts of all types.
-func (p *deletionProgress) totals() (highest, current int) {
-	for resource, count := range p.highest {
-		highest += count
-		current += p.current[resource]
-	}
-	return highest, current
-}
-
-// resources returns the types, sorted by the number of remaining objects in descending order.
-func (p *deletionProgress) resources() []string {
-	return slices.SortedFunc(maps.Keys(p.highest), func(a, b string) int {
+// lines returns a line for each type that has or had objects, sorted by the number of remaining objects in descending
+// order.
+func (p *deletionProgress) lines() []string {
+	resources := slices.SortedFunc(maps.Keys(p.highest), func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.current[b], p.current[a]), cmp.Compare(a, b))
 	})
+	lines := make([]string, 0, len(resources))
+	for _, resource := range resources {
+		lines = append(lines, fmt.Sprintf("%s: %d of %d remaining", resource, p.current[resource], p.highest[resource]))
+	}
+	return lines
 }

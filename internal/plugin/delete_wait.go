@@ -24,8 +24,8 @@ import (
 const (
 	// countInterval is the minimum time between two counts of the remaining objects.
 	countInterval = time.Second
-	// redrawInterval is how often the elapsed time is updated on a terminal.
-	redrawInterval = time.Second
+	// checkInterval is the time between two checks whether the progress deadline has passed.
+	checkInterval = time.Second
 )
 
 // deleteWaiter waits until a Namespace is deleted and shows the remaining objects. If the deletion
@@ -68,7 +68,7 @@ func newDeleteWaiter(
 	}
 	now := time.Now()
 	return &deleteWaiter{
-		session: session, display: printer.NewDisplay(session.Out), name: namespace.Name, started: now,
+		session: session, display: &printer.Display{Out: session.Out}, name: namespace.Name, started: now,
 		counter:  &remainingCounter{client: client, discoverer: discoverer, namespace: namespace.Name},
 		progress: newDeletionProgress(), namespace: namespace,
 		progressDeadline: progressDeadline, collector: collector, progressedAt: now,
@@ -88,13 +88,12 @@ func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) e
 	defer cancel()
 	snapshots, results := make(chan snapshot), make(chan *diagnosis.Diagnosis)
 	go w.sendSnapshots(ctx, snapshots)
-	redraw := time.NewTicker(redrawInterval)
-	defer redraw.Stop()
+	check := time.NewTicker(checkInterval)
+	defer check.Stop()
 	isDiagnosing := false
 	for {
 		select {
 		case <-ctx.Done():
-			w.display.Keep()
 			return ctx.Err()
 		case event, ok := <-events:
 			switch {
@@ -105,7 +104,6 @@ func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) e
 				return nil
 			default:
 				if err := w.handleEvent(event); err != nil {
-					w.display.Keep()
 					return err
 				}
 			}
@@ -114,13 +112,13 @@ func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) e
 		case result := <-results:
 			isDiagnosing = false
 			w.showDiagnosis(result)
-		case <-redraw.C:
+		case <-check.C:
 		}
 		if !isDiagnosing && w.shouldDiagnose() {
 			isDiagnosing, w.diagnosedAt = true, time.Now()
 			go w.sendDiagnosis(ctx, results)
 		}
-		w.draw()
+		w.show()
 	}
 }
 
@@ -150,7 +148,6 @@ func (w *deleteWaiter) handleEvent(event namespaceEvent) error {
 		return fmt.Errorf("the deletion of namespace %q has started, but its progress is unknown, because the namespace "+
 			"can no longer be read: %w", w.name, event.err)
 	case event.err != nil:
-		w.display.Erase()
 		w.outage.warn(w.session, w.name, event.err)
 	default:
 		w.outage = outage{}
@@ -165,7 +162,6 @@ func (w *deleteWaiter) handleSnapshot(latest snapshot) {
 	w.recordProgress()
 	if latest.isComplete && len(latest.unread) > 0 && !w.hasUnread {
 		w.hasUnread = true
-		w.display.Erase()
 		w.warnf("Failed to count some objects in namespace %q: %s", w.name, printer.SummarizeErrors(latest.unread))
 	}
 }
@@ -208,17 +204,17 @@ func (w *deleteWaiter) sendDiagnosis(ctx context.Context, results chan<- *diagno
 // showDiagnosis prints the findings of a diagnosis that have not been printed before.
 func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 	w.diagnosis = result
-	columns := printer.TextWidth(w.display.Out)
-	texts := slices.DeleteFunc(diagnosisTexts(result, columns, printer.NewPalette(w.display.Out)), func(text string) bool {
+	columns := printer.TextWidth(w.Out)
+	texts := slices.DeleteFunc(diagnosisTexts(result, columns, printer.NewPalette(w.Out)), func(text string) bool {
 		return !w.isNew(text)
 	})
 	if len(texts) == 0 {
 		return
 	}
-	w.display.Printf("No progress for %s.\n%s", time.Since(w.progressedAt).Round(time.Second), strings.Join(texts, "\n"))
+	fmt.Fprintf(w.Out, "No progress for %s.\n%s\n", time.Since(w.progressedAt).Round(time.Second), strings.Join(texts, "\n"))
 	details := printer.WrapCommand("For details, run: "+w.explainCommand(w.name), columns)
 	if w.isNew(details) {
-		w.display.Printf("%s", details)
+		fmt.Fprintln(w.Out, details)
 	}
 }
 
@@ -245,7 +241,6 @@ func stateKey(text string) string {
 }
 
 func (w *deleteWaiter) printDeleted(event namespaceEvent) {
-	w.display.Erase()
 	elapsed := time.Since(w.started).Round(100 * time.Millisecond)
 	after := printer.NewPalette(w.Out).Faint(fmt.Sprintf(msgAfter, elapsed))
 	fmt.Fprintf(w.Out, "namespace %q deleted %s\n", w.name, after)
@@ -255,39 +250,21 @@ func (w *deleteWaiter) printDeleted(event namespaceEvent) {
 }
 
 const (
-	// maxShownTypes is the maximum number of types that are shown on a terminal. Types with the
-	// most remaining objects are shown.
-	maxShownTypes = 12
 	// maxShownFindings is the maximum number of findings that are printed during the wait.
 	maxShownFindings = 3
-	barWidth         = 24
 	// maxWaitingFor is the maximum length of a text about what the Namespace waits for.
 	maxWaitingFor = 300
 )
 
-// draw shows the remaining objects and what the Namespace waits for.
-func (w *deleteWaiter) draw() {
-	columns := printer.TextWidth(w.display.Out)
-	if !w.display.IsLive {
-		w.display.Show(plainProgressLines(w.progress))
-		for _, text := range w.waitingFor() {
-			if w.isNew(text) {
-				w.display.Printf("%s", waitingForText(text, columns))
-			}
-		}
-		return
-	}
-	colors := printer.NewPalette(w.display.Out)
-	lines := []string{headerLine(w, columns, colors)}
-	lines = append(lines, barLines(w.progress, columns, colors)...)
+// show prints the remaining objects and what the Namespace waits for, each change once.
+func (w *deleteWaiter) show() {
+	w.display.Show(w.progress.lines())
 	for _, text := range w.waitingFor() {
-		lines = append(lines, colors.Faint("  "+waitingForText(text, columns)))
+		if w.isNew(text) {
+			text = "waiting for " + printable.Words(text, maxWaitingFor)
+			fmt.Fprintln(w.Out, printer.Wrap(text, printer.TextWidth(w.Out)))
+		}
 	}
-	w.display.Show(lines)
-}
-
-func waitingForText(text string, columns int) string {
-	return printer.Wrap("waiting for "+printable.Words(text, maxWaitingFor), columns)
 }
 
 // waitingFor returns what the Namespace waits for. It omits the conditions that repeat the counts,
@@ -298,72 +275,6 @@ func (w *deleteWaiter) waitingFor() []string {
 		return texts
 	}
 	return append(deletionFailures(w.namespace), deletionHolders(w.namespace)...)
-}
-
-const msgDeleting = "Deleting namespace %s  %s"
-
-func headerLine(w *deleteWaiter, columns int, colors printer.Palette) string {
-	elapsed := time.Since(w.started).Round(time.Second)
-	text := fmt.Sprintf(msgDeleting, colors.Bold(w.name), elapsed)
-	if highest, current := w.progress.totals(); highest > 0 {
-		remaining := fmt.Sprintf("%d of %d objects remaining", current, highest)
-		available := columns - len(fmt.Sprintf(msgDeleting, w.name, elapsed)) - len(remaining) - 4
-		text += "  " + barText(highest, current, available, colors) + remaining
-	}
-	return text
-}
-
-// barText returns a progress bar of at most barWidth columns, followed by a separator.
-func barText(highest, current, available int, colors printer.Palette) string {
-	bar := printer.Bar(highest-current, highest, min(barWidth, available), colors)
-	if bar != "" {
-		bar += "  "
-	}
-	return bar
-}
-
-// barLines returns a line with a bar for each of the first maxShownTypes types that have remaining
-// objects, and a line for the others.
-func barLines(progress *deletionProgress, columns int, colors printer.Palette) []string {
-	var lines []string
-	others, longest, width := 0, 0, barWidth
-	names := progress.resources()
-	for _, name := range names[:min(len(names), maxShownTypes)] {
-		if progress.current[name] > 0 {
-			longest = max(longest, len(name))
-		}
-	}
-	for _, name := range names {
-		width = min(width, columns-longest-len(remainingText(progress, name))-6)
-	}
-	for i, name := range names {
-		highest, current := progress.highest[name], progress.current[name]
-		switch {
-		case current == 0:
-		case i >= maxShownTypes:
-			others += current
-		default:
-			bar := barText(highest, current, width, colors)
-			lines = append(lines, fmt.Sprintf("  %-*s  %s%s", longest, name, bar, remainingText(progress, name)))
-		}
-	}
-	if others > 0 {
-		lines = append(lines, fmt.Sprintf("  and %s of other types", printable.Count(others, "object")))
-	}
-	return lines
-}
-
-func remainingText(progress *deletionProgress, name string) string {
-	return fmt.Sprintf("%d of %d remaining", progress.current[name], progress.highest[name])
-}
-
-// plainProgressLines returns a line for each type that has or had objects.
-func plainProgressLines(progress *deletionProgress) []string {
-	var lines []string
-	for _, name := range progress.resources() {
-		lines = append(lines, name+": "+remainingText(progress, name))
-	}
-	return lines
 }
 
 // diagnosisTexts returns the first findings of a diagnosis, each with its first remedy, or the reason

@@ -6,7 +6,6 @@ package plugin
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -25,28 +24,9 @@ func TestDeletionProgress(t *testing.T) {
 	progress := newDeletionProgress()
 	progress.add(map[string]int{"configmaps": 10, "pods": 2})
 	progress.add(map[string]int{"configmaps": 4, "secrets": 5})
-	highest, current := progress.totals()
-	g.Expect([]int{highest, current}).To(Equal([]int{17, 9}))
-	g.Expect(plainProgressLines(progress)).To(Equal([]string{
+	g.Expect(progress.lines()).To(Equal([]string{
 		"secrets: 5 of 5 remaining", "configmaps: 4 of 10 remaining", "pods: 0 of 2 remaining",
 	}))
-	g.Expect(barLines(progress, 70, printer.Palette{IsPlain: true})).To(Equal([]string{
-		"  secrets     ░░░░░░░░░░░░░░░░░░░░░░░░  5 of 5 remaining",
-		"  configmaps  ██████████████░░░░░░░░░░  4 of 10 remaining",
-	}))
-	g.Expect(barLines(progress, 40, printer.Palette{IsPlain: true})).To(Equal([]string{
-		"  secrets     5 of 5 remaining", "  configmaps  4 of 10 remaining",
-	}), "too narrow for bars")
-
-	many := newDeletionProgress()
-	counts := map[string]int{}
-	for i := range maxShownTypes + 3 {
-		counts[fmt.Sprintf("type-%02d", i)] = 2
-	}
-	many.add(counts)
-	lines := barLines(many, 70, printer.Palette{IsPlain: true})
-	g.Expect(lines).To(HaveLen(maxShownTypes + 1))
-	g.Expect(lines[maxShownTypes]).To(Equal("  and 6 objects of other types"))
 }
 
 func TestDiagnosisTexts(t *testing.T) {
@@ -77,8 +57,8 @@ func TestReportedOnce(t *testing.T) {
 	g := NewWithT(t)
 	var out bytes.Buffer
 	waiter := &deleteWaiter{
-		session: newSession(genericiooptions.NewTestIOStreamsDiscard()),
-		name:    "shop", display: printer.NewDisplay(&out), progress: newDeletionProgress(), reported: map[string]bool{},
+		session: newSession(genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard}),
+		name:    "shop", display: &printer.Display{Out: &out}, progress: newDeletionProgress(), reported: map[string]bool{},
 		namespace: &corev1.Namespace{},
 	}
 	stuck := func(age string, others ...string) {
@@ -96,7 +76,7 @@ func TestReportedOnce(t *testing.T) {
 			Type: corev1.NamespaceDeletionContentFailure, Status: corev1.ConditionTrue,
 			Message: "Failed: " + strings.Join(messages, ", "),
 		}}
-		waiter.draw()
+		waiter.show()
 	}
 	waiter.progress.add(map[string]int{"pods": 1})
 	fail("dial 127.0.0.1:8443", "webhook a denied")
@@ -132,7 +112,7 @@ func TestUnreadableNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			waiter := &deleteWaiter{
-				session: newSession(genericiooptions.NewTestIOStreamsDiscard()), name: "shop", display: printer.NewDisplay(io.Discard),
+				session: newSession(genericiooptions.NewTestIOStreamsDiscard()), name: "shop",
 			}
 			err := waiter.handleEvent(namespaceEvent{err: test.err})
 			if !test.isEnd {

@@ -33,7 +33,6 @@ type explainOptions struct {
 	*session
 	output           printer.Output
 	all              bool
-	contexts         []string
 	progressDeadline time.Duration
 }
 
@@ -61,8 +60,8 @@ unknown because objects cannot be read.`,
 		Example: `  # Explain why a namespace is stuck
   kubectl nslifecycle explain shop
 
-  # Explain all namespaces of two clusters that are not Initialized, or in which a template fails
-  kubectl nslifecycle explain --all --contexts=east,west
+  # Explain all namespaces that are not Initialized, or in which a template fails
+  kubectl nslifecycle explain --all
 
   # Print the most likely cause
   kubectl nslifecycle explain shop -o json | jq -r '.findings[0].cause'`,
@@ -76,7 +75,6 @@ unknown because objects cannot be read.`,
 	flags := command.Flags()
 	flags.BoolVarP(&options.all, "all", "A", false,
 		"If true, explain all namespaces that are not in the state Initialized, or in which a template fails.")
-	session.addContextsFlag(command, &options.contexts)
 	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline,
 		"The length of time without progress after which a namespace is considered stuck.")
 	return command
@@ -86,28 +84,18 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if o.all && len(args) > 0 {
 		return fmt.Errorf("name %q and --all are mutually exclusive", args[0])
 	}
-	sessions, err := o.inContexts(o.contexts)
-	if err != nil {
+	explainer := &explainer{session: o.session, options: o}
+	err := explainer.run(ctx, args)
+	if err := o.print(explainer, err == nil); err != nil {
 		return err
 	}
-	explainers := make([]*explainer, len(sessions))
-	for i := range sessions {
-		explainers[i] = &explainer{session: sessions[i], options: o}
-	}
-	errs := make([]error, len(sessions))
-	forEachContext(ctx, sessions, func(i int) {
-		errs[i] = sessions[i].contextError(explainers[i].run(ctx, args))
-	})
-	if err := o.print(explainers, errors.Join(errs...) == nil); err != nil {
+	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
-		return err
-	}
-	return explanationsStatus(explainers)
+	return explainer.status()
 }
 
-// explainer explains namespaces of one cluster.
+// explainer explains namespaces.
 type explainer struct {
 	*session
 	options   *explainOptions
@@ -167,8 +155,6 @@ func (e *explainer) unfinished(ctx context.Context) ([]string, error) {
 
 // explanation is the document that the explain command prints.
 type explanation struct {
-	// Context is the context of the kubeconfig, if the user has chosen several.
-	Context              string `json:"context,omitempty"`
 	*diagnosis.Diagnosis `json:",inline"`
 	// Templates are how the templates relate to the namespace.
 	Templates []templates.Relation `json:"templates,omitempty"`
@@ -192,7 +178,7 @@ func (e *explainer) explain(ctx context.Context, collector *collect.Collector, n
 	relations := e.relations
 	related := relations.of(facts.Namespace)
 	facts.TemplateFailures = failureTexts(related)
-	result := &explanation{Context: e.contextName, Diagnosis: rules.Diagnose(facts), Templates: related}
+	result := &explanation{Diagnosis: rules.Diagnose(facts), Templates: related}
 	result.UnusedSettings = relations.unusedSettings(facts.Namespace, result.Templates)
 	e.connectRemedies(result.Diagnosis)
 	if result.State == diagnosis.StateTerminating && result.Result == diagnosis.Unknown {
@@ -262,30 +248,25 @@ func (s *session) connectRemedies(result *diagnosis.Diagnosis) {
 	}
 }
 
-// explanationsStatus is like diagnosisStatus. Without the templates, the state of other namespaces is unknown.
-func explanationsStatus(explainers []*explainer) error {
+// status is like diagnosisStatus. Without the templates, the state of other namespaces is unknown.
+func (e *explainer) status() error {
 	var diagnoses []*diagnosis.Diagnosis
-	for _, explainer := range explainers {
-		for _, one := range explainer.explanations {
-			diagnoses = append(diagnoses, one.Diagnosis)
-		}
-		if explainer.options.all && len(explainer.relations.unread) > 0 {
-			diagnoses = append(diagnoses, &diagnosis.Diagnosis{Result: diagnosis.Unknown})
-		}
+	for _, one := range e.explanations {
+		diagnoses = append(diagnoses, one.Diagnosis)
+	}
+	if e.options.all && len(e.relations.unread) > 0 {
+		diagnoses = append(diagnoses, &diagnosis.Diagnosis{Result: diagnosis.Unknown})
 	}
 	return diagnosisStatus(diagnoses...)
 }
 
 const msgTemplatesUnread = "The templates of the namespaces are unknown"
 
-// print writes the explanations as a document or as text. A document of one namespace of one cluster is not a list.
-func (o *explainOptions) print(explainers []*explainer, isComplete bool) error {
-	var all []*explanation
-	for _, explainer := range explainers {
-		all = append(all, explainer.explanations...)
-	}
+// print writes the explanations as a document or as text. The document of one namespace is not a list.
+func (o *explainOptions) print(explainer *explainer, isComplete bool) error {
+	all := explainer.explanations
 	switch {
-	case o.output.IsStructured() && (o.all || len(o.contexts) > 0):
+	case o.output.IsStructured() && o.all:
 		return o.output.Print(o.Out, "DiagnosisList", printer.Items(all))
 	case len(all) > 0 && o.output.IsStructured():
 		return o.output.Print(o.Out, "Diagnosis", all[0])
@@ -297,22 +278,17 @@ func (o *explainOptions) print(explainers []*explainer, isComplete bool) error {
 	if _, err := io.WriteString(o.Out, strings.Join(texts, "\n")); err != nil {
 		return err
 	}
+	for _, result := range all {
+		o.warnUnread(result.Namespace, result.Unread)
+	}
 	if len(all) == 0 && isComplete {
 		fmt.Fprintln(o.ErrOut, "All namespaces are initialized.")
-	}
-	for _, explainer := range explainers {
-		for _, result := range explainer.explanations {
-			explainer.warnUnread(result.Namespace, result.Unread)
-		}
-		if len(explainer.explanations) == 0 && isComplete {
-			explainer.warnEach(explainer.inContext(msgTemplatesUnread), explainer.relations.unread)
-		}
+		o.warnEach(msgTemplatesUnread, explainer.relations.unread)
 	}
 	return nil
 }
 
 func explanationText(result *explanation, screen printer.Screen) string {
-	screen.Context = result.Context
 	text := printer.RenderDiagnosis(result.Diagnosis, screen)
 	related := printer.Branch{Label: "Templates", Children: relationBranches(result.Templates, screen.Colors)}
 	for _, unused := range result.UnusedSettings {
@@ -343,7 +319,7 @@ func textBranch(label string, texts []string) printer.Branch {
 }
 
 func (s *session) warnUnread(namespace string, unread []string) {
-	s.warnEach(s.inContext(fmt.Sprintf("The diagnosis of namespace %s is incomplete", namespace)), unread)
+	s.warnEach(fmt.Sprintf("The diagnosis of namespace %s is incomplete", namespace), unread)
 }
 
 // diagnosisStatus returns an error with the status ExitBlocked if at least one namespace is blocked or degraded, and

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type finalizeOptions struct {
@@ -27,8 +25,6 @@ type finalizeOptions struct {
 	allowed   forcefinalize.Permissions
 	dryRun    string
 	confirmed string
-	backup    string
-	noBackup  bool
 }
 
 func newFinalizeCommand(session *session) *cobra.Command {
@@ -46,9 +42,8 @@ findings and all finalizers that can be removed. With one of these flags, it pri
 plan, the consequences and the objects that would be orphaned, and tests the removal with a
 server-side dry run.
 
-The command changes nothing unless --dry-run=false is given. With --dry-run=false, it writes
-a backup of all remaining objects, including Secrets, and asks you to confirm the removal
-with the name of the namespace. Then it verifies that nothing has changed since the plan was
+The command changes nothing unless --dry-run=false is given. With --dry-run=false, it asks
+you to confirm the removal with the name of the namespace. Then it verifies that nothing has changed since the plan was
 printed, and removes only the selected finalizer.
 
 The command refuses the removal if some objects cannot be read, if the owner of the
@@ -96,25 +91,14 @@ func (o *finalizeOptions) addFlags(command *cobra.Command) {
 		`Must be "server" or "none". If server, only print and test the plan. If none or false, apply it.`)
 	flags.Lookup("dry-run").NoOptDefVal = dryRunServer
 	flags.StringVar(&o.confirmed, "confirm", "", "The name of the namespace, to confirm the removal without a prompt.")
-	flags.StringVar(&o.backup, "backup", "",
-		"File for the backup. It must not exist yet. Defaults to NAME-backup-TIME.yaml.")
-	flags.BoolVar(&o.noBackup, "no-backup", false, "If true, write no backup.")
 	flags.BoolVar(&o.allowed.Orphan, forcefinalize.FlagOrphan, false,
 		"If true, allow the removal to orphan the remaining objects.")
 	flags.BoolVar(&o.allowed.AllowUnread, forcefinalize.FlagAllowUnread, false,
-		"If true, continue even if some objects cannot be read and might be missing from the backup.")
+		"If true, continue even if some objects cannot be read and might be missing from the plan.")
 	flags.BoolVar(&o.allowed.IgnoreActiveOwner, forcefinalize.FlagIgnoreActiveOwner, false,
 		"If true, continue even if the owner of the finalizer might still be active.")
 	command.MarkFlagsMutuallyExclusive(
 		forcefinalize.FlagNamespaceFinalizer, forcefinalize.FlagMetadataFinalizer, forcefinalize.FlagFinalizer)
-	command.MarkFlagsMutuallyExclusive("backup", "no-backup")
-	for flag, finalizerOf := range map[string]func(forcefinalize.Candidate) string{
-		forcefinalize.FlagNamespaceFinalizer: func(one forcefinalize.Candidate) string { return one.NamespaceFinalizer },
-		forcefinalize.FlagMetadataFinalizer:  func(one forcefinalize.Candidate) string { return one.MetadataFinalizer },
-		forcefinalize.FlagFinalizer:          func(one forcefinalize.Candidate) string { return one.Finalizer },
-	} {
-		_ = command.RegisterFlagCompletionFunc(flag, o.completeFinalizers(finalizerOf))
-	}
 	_ = command.RegisterFlagCompletionFunc("dry-run",
 		cobra.FixedCompletions([]string{dryRunServer, dryRunNone}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -158,9 +142,6 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 		plan.Candidates[i].Command = o.withConnection(plan.Candidates[i].Command)
 	}
 	plan.IsDryRun = isDryRun || plan.Removal == nil
-	if plan.Removal != nil {
-		plan.Backup = o.backupFile(name)
-	}
 	if err := o.print(plan); err != nil {
 		return err
 	}
@@ -183,10 +164,6 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 }
 
 func (s *session) newFinalizer(name string) (*forcefinalize.Finalizer, error) {
-	config, err := s.restConfig()
-	if err != nil {
-		return nil, err
-	}
 	namespaces, err := s.namespaces()
 	if err != nil {
 		return nil, err
@@ -200,7 +177,7 @@ func (s *session) newFinalizer(name string) (*forcefinalize.Finalizer, error) {
 		return nil, err
 	}
 	return &forcefinalize.Finalizer{
-		Namespace: name, Config: config, Namespaces: namespaces, Metadata: objects, Discoverer: discoverer, DryRuns: dryRuns,
+		Namespace: name, Namespaces: namespaces, Metadata: objects, Discoverer: discoverer, DryRuns: dryRuns,
 	}, nil
 }
 
@@ -222,25 +199,12 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 	return nil
 }
 
-// apply writes the backup, asks for the confirmation, and applies the plan.
+// apply asks for the confirmation, and applies the plan.
 func (o *finalizeOptions) apply(
 	ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan,
 ) error {
 	if err := o.checkConfirmation(plan.Namespace, o.confirmed); err != nil {
 		return forcefinalize.Refused(err)
-	}
-	if plan.Backup != "" {
-		saved, missing, err := finalizer.Backup(ctx, plan, o.allowed)
-		if err != nil {
-			return forcefinalize.Refused(err)
-		}
-		for _, one := range missing {
-			o.warnf(msgNotBackedUp, one)
-		}
-		fmt.Fprintln(o.ErrOut)
-		printf(o.ErrOut, "Backup of %s, including the data of Secrets, written to %s. To restore them, run: %s",
-			printable.Count(saved, "object"), plan.Backup,
-			o.withConnection(shell.Command("kubectl apply --server-side -f %s", plan.Backup)))
 	}
 	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
 		return forcefinalize.Refused(err)
@@ -294,17 +258,6 @@ func (o *finalizeOptions) printOutcome(
 	if len(plan.Losses) > 0 {
 		o.printResult("Check for remaining resources outside the cluster: %s", strings.Join(plan.Losses, " "))
 	}
-}
-
-// backupFile returns the name of the backup file, or "" if no backup is written.
-func (o *finalizeOptions) backupFile(name string) string {
-	switch {
-	case o.noBackup:
-		return ""
-	case o.backup != "":
-		return o.backup
-	}
-	return fmt.Sprintf("%s-backup-%s.yaml", name, time.Now().UTC().Format("20060102T150405Z"))
 }
 
 func msgFinalizeQuestion(plan *forcefinalize.Plan) string {

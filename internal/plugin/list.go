@@ -44,7 +44,6 @@ type listOptions struct {
 	state    string
 	mine     bool
 	watch    bool
-	contexts []string
 }
 
 func newListCommand(session *session) *cobra.Command {
@@ -63,15 +62,12 @@ policy for deletion protection if a namespace has its label.
 
 With --mine, it lists the namespaces that you have created. Without permission to list namespaces,
 these are the ones that "kubectl nslifecycle create" has created on this computer; it records their
-names in your configuration directory, and the command gets each of them.
-
-With --contexts, it lists the namespaces of several clusters. If one of them cannot be read, it
-lists the others, and the exit status is 1.`,
+names in your configuration directory, and the command gets each of them.`,
 		Example: `  # List the namespaces that you have created
   kubectl nslifecycle list --mine
 
-  # List the terminating namespaces of two clusters, and watch for changes
-  kubectl nslifecycle list --state=Terminating --contexts=east,west --watch
+  # List the terminating namespaces, and watch for changes
+  kubectl nslifecycle list --state=Terminating --watch
 
   # Print the names of the namespaces that are stuck
   kubectl nslifecycle list -o jsonpath='{range .items[?(@.blocked)]}{.metadata.name}{"\n"}{end}'`,
@@ -87,7 +83,6 @@ lists the others, and the exit status is 1.`,
 		strings.Join(states, ", ")))
 	flags.BoolVar(&options.mine, "mine", false, "If true, only list namespaces that you have created.")
 	flags.BoolVarP(&options.watch, "watch", "w", false, "After listing the namespaces, watch for changes.")
-	session.addContextsFlag(command, &options.contexts)
 	_ = command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
@@ -102,35 +97,17 @@ func (o *listOptions) run(ctx context.Context, names []string) error {
 	case o.watch && (o.mine || len(names) > 1):
 		return errors.New("--watch cannot be combined with --mine or several names")
 	}
-	sessions, err := o.inContexts(o.contexts)
-	if err != nil {
+	lister := &lister{options: o, session: o.session, state: state, names: names}
+	err = lister.list(ctx)
+	show := o.newListPrinter(err != nil)
+	if err := show(lister.summaries); err != nil {
 		return err
 	}
-	listers := make([]*lister, len(sessions))
-	for i, session := range sessions {
-		listers[i] = &lister{options: o, session: session, state: state, names: names}
+	lister.warnUnread()
+	if o.watch && err == nil {
+		err = lister.watch(ctx, show)
 	}
-	forEachContext(ctx, sessions, func(i int) { listers[i].err = listers[i].list(ctx) })
-	var summaries []namespaceSummary
-	for _, lister := range listers {
-		summaries = append(summaries, lister.summaries...)
-	}
-	hasFailed := slices.ContainsFunc(listers, func(lister *lister) bool { return lister.err != nil })
-	show := o.newListPrinter(hasFailed)
-	if err := show(summaries); err != nil {
-		return err
-	}
-	for _, lister := range listers {
-		lister.warnUnread()
-	}
-	if o.watch {
-		o.watchAll(ctx, listers, show)
-	}
-	errs := []error{ctx.Err()}
-	for _, lister := range listers {
-		errs = append(errs, lister.contextError(lister.err))
-	}
-	return errors.Join(errs...)
+	return errors.Join(ctx.Err(), err)
 }
 
 // newListPrinter returns a function that prints namespaces, first those of the list and then those that have changed.
@@ -162,7 +139,7 @@ func (o *listOptions) newListPrinter(hasFailed bool) func([]namespaceSummary) er
 			return nil
 		}
 		text.Reset()
-		err := table.Print(summaryTable(summaries, time.Now(), o.output.IsWide(), len(o.contexts) > 0))
+		err := table.Print(summaryTable(summaries, time.Now(), o.output.IsWide()))
 		return errors.Join(err, writeColored(o.Out, text.String(), summaries, colors))
 	}
 }
@@ -188,15 +165,10 @@ const maxWaitsFor = 80
 // of progress.
 var detailsPattern = regexp.MustCompile(`(; objects: |; remedy: | \(as of ).*`)
 
-func summaryTable(summaries []namespaceSummary, now time.Time, isWide, hasContexts bool) *metav1.Table {
-	columns := []string{
+func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *metav1.Table {
+	table := printer.NewTable(
 		"Name", "State", "Age", "+Since", "+Requested By", "+Protected", "Cause", "Waiting For",
-		"+Also Waiting For", "+Templates",
-	}
-	if hasContexts {
-		columns = slices.Insert(columns, 0, "Context")
-	}
-	table := printer.NewTable(columns...)
+		"+Also Waiting For", "+Templates")
 	for i := range summaries {
 		summary := &summaries[i]
 		first, others, found := "", "", printer.OrNone(templatesText(summary.Templates))
@@ -209,16 +181,11 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide, hasContex
 		if !isWide {
 			first = printable.Words(detailsPattern.ReplaceAllString(first, ""), maxWaitsFor)
 		}
-		cells := []any{
+		printer.AddRow(table,
 			summary.Metadata.Name, string(summary.State),
 			printer.Age(summary.Metadata.CreationTimestamp, now), printer.Age(summary.Since, now),
 			printer.OrNone(summary.RequestedBy), protectionTexts[summary.DeletionProtection],
-			printer.OrNone(summary.Cause), first, others, found,
-		}
-		if hasContexts {
-			cells = slices.Insert(cells, 0, any(summary.Context))
-		}
-		printer.AddRow(table, cells...)
+			printer.OrNone(summary.Cause), first, others, found)
 	}
 	return table
 }
@@ -230,9 +197,8 @@ func writeColored(out io.Writer, text string, summaries []namespaceSummary, colo
 	first := len(lines) - len(summaries)
 	for i := range summaries {
 		summary, line := &summaries[i], lines[first+i]
-		// The context and the name, which cannot contain a state, precede the state.
-		start := len(summary.Context)
-		lines[first+i] = line[:start] + strings.Replace(line[start:], string(summary.State), colorState(summary, colors), 1)
+		// The name, which cannot contain a state, precedes the state.
+		lines[first+i] = strings.Replace(line, string(summary.State), colorState(summary, colors), 1)
 	}
 	_, err := io.WriteString(out, strings.Join(lines, "")+"\n")
 	return err
@@ -256,8 +222,6 @@ var protectionTexts = map[enforcement]string{
 
 // namespaceSummary is the state of a namespace.
 type namespaceSummary struct {
-	// Context is the context of the kubeconfig, if the user has chosen several.
-	Context  string          `json:"context,omitempty"`
 	Metadata summaryMetadata `json:"metadata"`
 	State    diagnosis.State `json:"state"`
 	// Since is the time when the state began.

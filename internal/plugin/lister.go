@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// lister lists the namespaces of one cluster for the list command.
+// lister lists namespaces for the list command.
 type lister struct {
 	*session
 	options *listOptions
@@ -32,8 +31,6 @@ type lister struct {
 	// summaries are the result of list, and resourceVersion is that of the list.
 	summaries       []namespaceSummary
 	resourceVersion string
-	// err is why namespaces are not known.
-	err error
 }
 
 // list lists the namespaces. It returns an error if it has not listed all.
@@ -109,7 +106,6 @@ func (l *lister) summarize(ctx context.Context, namespace *corev1.Namespace) *na
 	if l.state != "" && summary.State != l.state {
 		return nil
 	}
-	summary.Context = l.contextName
 	summary.addTemplates(l.relations.of(namespace))
 	summary.isUnread = len(l.relations.unread) > 0
 	if l.options.output.IsStructured() || l.options.output.IsWide() {
@@ -121,32 +117,13 @@ func (l *lister) summarize(ctx context.Context, namespace *corev1.Namespace) *na
 // warnUnread prints what the list does not contain because it could not be read.
 func (l *lister) warnUnread() {
 	if l.relations != nil && (l.options.output.IsStructured() || l.options.output.IsWide()) {
-		l.warnEach(l.inContext(msgTemplatesUnread), l.relations.unread)
-		l.warnEach(l.inContext("Whether deletion protection is enforced is unknown"), l.policies.unread)
+		l.warnEach(msgTemplatesUnread, l.relations.unread)
+		l.warnEach("Whether deletion protection is enforced is unknown", l.policies.unread)
 	}
 }
 
-// watchAll prints the namespaces that change until the context is canceled or no cluster can be watched.
-func (o *listOptions) watchAll(ctx context.Context, listers []*lister, show func([]namespaceSummary) error) {
-	var printing sync.Mutex
-	var watching sync.WaitGroup
-	for _, one := range listers {
-		if one.err != nil {
-			continue
-		}
-		watching.Go(func() {
-			one.err = one.watch(ctx, func(summary *namespaceSummary) error {
-				printing.Lock()
-				defer printing.Unlock()
-				return show([]namespaceSummary{*summary})
-			})
-		})
-	}
-	watching.Wait()
-}
-
-// watch calls a function for each change.
-func (l *lister) watch(ctx context.Context, changed func(*namespaceSummary) error) error {
+// watch shows the namespaces that change until the context is canceled.
+func (l *lister) watch(ctx context.Context, show func([]namespaceSummary) error) error {
 	client, err := l.namespaces()
 	if err != nil {
 		return err
@@ -171,7 +148,7 @@ func (l *lister) watch(ctx context.Context, changed func(*namespaceSummary) erro
 			l.relations = relations
 		}
 		if summary := l.summarize(ctx, namespace); summary != nil {
-			if err := changed(summary); err != nil {
+			if err := show([]namespaceSummary{*summary}); err != nil {
 				return err
 			}
 		}

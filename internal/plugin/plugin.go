@@ -85,7 +85,6 @@ Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupt
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	session.addFlags(root)
 	root.AddCommand(
-		newBackupCommand(session),
 		newCheckCommand(session),
 		newCreateCommand(session),
 		newDeleteCommand(session),
@@ -96,7 +95,6 @@ Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupt
 		newOptionsCommand(),
 		newOrphansCommand(session),
 		newTemplateCommand(session),
-		newUseCommand(session),
 		newVersionCommand(session),
 		newWaitCommand(session),
 	)

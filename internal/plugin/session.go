@@ -47,8 +47,6 @@ type session struct {
 	// flagSet records which of these flags the user has set.
 	flagSet   *pflag.FlagSet
 	verbosity int
-	// contextName is the name of the context if the user has chosen several.
-	contextName string
 }
 
 // connectionFlags are the flags that select the cluster and the user. The values of --token and --proxy-url are not
@@ -63,7 +61,6 @@ const (
 	msgSeeHelp     = "see '%s --help' for usage"
 	msgDryRunValue = "invalid --dry-run value %q; must be one of %s"
 	msgAfter       = "after %s"
-	msgNotBackedUp = "Missing from the backup: %s"
 
 	helpTimeout = "The length of time to wait before giving up. Zero means no timeout."
 )
@@ -334,17 +331,6 @@ func (s *session) confirm(ctx context.Context, name, confirmed, question string)
 		return fmt.Errorf("%q does not match the name of the namespace, %q", typed, name)
 	}
 	return nil
-}
-
-// ask prompts for yes or no. Any answer other than yes is treated as no.
-func (s *session) ask(ctx context.Context, question string) (bool, error) {
-	fmt.Fprintf(s.ErrOut, "%s [y/N] ", question)
-	answer, err := s.readLine(ctx)
-	if err != nil {
-		return false, fmt.Errorf("failed to read the answer: %w", err)
-	}
-	answer = strings.ToLower(answer)
-	return answer == "y" || answer == "yes", nil
 }
 
 // readLine reads a line from the terminal. It also returns when the context is canceled, because a

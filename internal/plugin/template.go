@@ -43,7 +43,6 @@ Only "rollout pause", "rollout resume" and "rollout undo" change the cluster.`,
 		newTemplateRenderCommand(session),
 		newTemplateRolloutCommand(session),
 		newTemplateStatusCommand(session),
-		newTemplateTestCommand(session),
 	)
 	return command
 }

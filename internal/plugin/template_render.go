@@ -7,9 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
-	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 type templateRenderOptions struct {
@@ -48,7 +44,10 @@ those in the cluster; the namespace does not need to exist.`,
 
   # Render a template in a file for a namespace in the cluster
   kubectl get namespace shop -o yaml |
-    kubectl nslifecycle template render -f team.yaml --namespace-file=-`,
+    kubectl nslifecycle template render -f team.yaml --namespace-file=-
+
+  # Compare the objects with a file
+  kubectl nslifecycle template render -f team.yaml --namespace=shop | diff expected.yaml -`,
 		Args:              options.validate,
 		ValidArgsFunction: session.completeTemplate,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -137,91 +136,4 @@ func (o *templateRenderOptions) namespace(
 		return created, nil
 	}
 	return found, err
-}
-
-type templateTestOptions struct {
-	*session
-	update bool
-}
-
-func newTemplateTestCommand(session *session) *cobra.Command {
-	options := &templateTestOptions{session: session}
-	command := &cobra.Command{
-		Use:   "test PATH...",
-		Short: "Compare the objects of NamespaceTemplates with expected files",
-		Long: `Render NamespaceTemplates and compare the results with files. The command needs no cluster.
-
-A directory with the file template.yaml is a test suite. Each directory in it that contains
-the file namespace.yaml is a test case. The namespace has the parameters and the name of its
-creator as annotations. The expected result is in one of two files:
-
-  expected.yaml  the objects, as "kubectl nslifecycle template render" prints them
-  error.txt      the error, for example because of an invalid parameter
-
-For a directory, the command runs all suites in it. For a file, it runs the test cases beside
-it. A suite without test cases and a test case without an expected result fail. Only regular
-files are read and written.`,
-		Example: `  # Run all tests in a directory
-  kubectl nslifecycle template test ./templates
-
-  # Write the expected results
-  kubectl nslifecycle template test ./templates --update`,
-		Args: func(command *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return fmt.Errorf("at least one file or directory is required; "+msgSeeHelp, command.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
-	}
-	command.Flags().BoolVar(&options.update, "update", false,
-		"If true, write the results to the files instead of comparing them.")
-	return command
-}
-
-func (o *templateTestOptions) run(ctx context.Context, paths []string) error {
-	results, err := templates.RunTests(ctx, paths, o.update)
-	if err != nil {
-		return err
-	}
-	colors := printer.NewPalette(o.Out)
-	failed := 0
-	for _, result := range results {
-		switch {
-		case result.HasFailed():
-			failed++
-			fmt.Fprintf(o.Out, "%s    %s\n", colors.Red("FAIL"), result.Name)
-			o.printFailure(result, colors)
-		case result.Updated != "":
-			fmt.Fprintf(o.Out, "%s %s\n", colors.Yellow("updated"), result.Updated)
-		default:
-			fmt.Fprintf(o.Out, "%s      %s\n", colors.Green("ok"), result.Name)
-		}
-	}
-	fmt.Fprintf(o.Out, "%s, %d failed.\n", printable.Count(len(results), "test case"), failed)
-	if failed > 0 {
-		return &StatusError{Code: ExitError}
-	}
-	return nil
-}
-
-func (o *templateTestOptions) printFailure(result templates.Result, colors printer.Palette) {
-	if result.Err != nil {
-		const indent = "        "
-		text := printer.Wrap(result.Err.Error(), printer.TextWidth(o.Out)-len(indent))
-		fmt.Fprintln(o.Out, indent+strings.ReplaceAll(text, "\n", "\n"+indent))
-		return
-	}
-	for line := range strings.Lines(result.Diff) {
-		text := strings.TrimSuffix(line, "\n")
-		switch {
-		case strings.HasPrefix(text, "+"):
-			text = colors.Green(text)
-		case strings.HasPrefix(text, "-"):
-			text = colors.Red(text)
-		}
-		fmt.Fprintln(o.Out, text)
-	}
 }

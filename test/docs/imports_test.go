@@ -22,8 +22,8 @@ var layers = []string{
 	"internal/api",
 	sharedPackages,
 	// Domain packages.
-	"internal/backup internal/confinement internal/contentrole internal/finalization internal/policyapply " +
-		"internal/protection internal/templateset internal/webhooks",
+	"internal/confinement internal/contentrole internal/finalization internal/policyapply internal/protection " +
+		"internal/templateset internal/webhooks",
 	"internal/initialization",
 	"internal/diagnosis internal/hold internal/injection internal/template pkg",
 	"internal/mutation",

@@ -112,7 +112,7 @@ func (w *recordingProxy) recorded() []string {
 var _ = Describe("finalize with concurrent changes", func() {
 	force := func(ctx context.Context, w *recordingProxy, namespace *corev1.Namespace, flags ...string) result {
 		GinkgoHelper()
-		return newProxiedUser(w).run(ctx, append([]string{"finalize", namespace.Name, "--ignore-active-owner", "--no-backup",
+		return newProxiedUser(w).run(ctx, append([]string{"finalize", namespace.Name, "--ignore-active-owner",
 			"--dry-run=false", "--confirm=" + namespace.Name}, flags...)...)
 	}
 

@@ -44,13 +44,11 @@ var _ = Describe("finalize", func() {
 	expectRefusal := func(ctx context.Context, namespace *corev1.Namespace, reason string, flags ...string) {
 		GinkgoHelper()
 		before := snapshot(ctx, namespace.Name)
-		refused := finalize(ctx, namespace, append(flags, "--dry-run=false", "--confirm="+namespace.Name,
-			"--backup="+filepath.Join(dir, "refused.yaml"))...)
+		refused := finalize(ctx, namespace, append(flags, "--dry-run=false", "--confirm="+namespace.Name)...)
 		Expect(refused.code).To(Equal(1))
 		Expect(refused.stderr).To(And(
 			ContainSubstring("error: refused"), ContainSubstring(reason)))
 		Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
-		Expect(filepath.Join(dir, "refused.yaml")).NotTo(BeAnExistingFile())
 	}
 
 	Describe("dry run", func() {
@@ -186,31 +184,16 @@ var _ = Describe("finalize", func() {
 				"--confirm=other": "--confirm=other ",
 			} {
 				refused := finalize(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer, "--ignore-active-owner", "--dry-run=false",
-					"--backup="+filepath.Join(dir, "unconfirmed.yaml"), flag)
+					flag)
 				Expect(refused.code).To(Equal(1))
 				Expect(refused.stderr).To(ContainSubstring(reason))
 			}
-			Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
-			Expect(filepath.Join(dir, "unconfirmed.yaml")).NotTo(BeAnExistingFile())
-		})
-
-		It("if the backup file already exists", func(ctx context.Context) {
-			namespace := makeStuckNamespace(ctx)
-			file := filepath.Join(dir, "precious.yaml")
-			Expect(os.WriteFile(file, []byte("precious"), 0o600)).To(Succeed())
-			before := snapshot(ctx, namespace.Name)
-			refused := finalize(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer, "--ignore-active-owner", "--dry-run=false",
-				"--confirm="+namespace.Name, "--backup="+file)
-			Expect(refused.code).To(Equal(1))
-			Expect(refused.stderr).To(And(ContainSubstring(file), ContainSubstring("already exists")))
-			Expect(os.ReadFile(file)).To(BeEquivalentTo("precious"))
 			Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
 		})
 
 		It("if arguments or flags are invalid", func(ctx context.Context) {
 			for flags, reason := range map[[2]string]string{
 				{"--namespace-finalizer=a", "--finalizer=b"}:     "were all set",
-				{"--backup=a", "--no-backup"}:                    "were all set",
 				{"--namespace-finalizer=a", "--resource=pods"}:   "--resource requires --finalizer",
 				{"--namespace-finalizer=a", "--dry-run=perhaps"}: `"perhaps"`,
 				{"--namespace-finalizer=a", "--output=wide"}:     "unknown output format",
@@ -236,8 +219,7 @@ var _ = Describe("finalize", func() {
 
 		It("removes only the given finalizer from the selected objects", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			forced := force(ctx, namespace, "--finalizer="+testFinalizer, "--resource=configmaps/held",
-				"--backup="+filepath.Join(dir, "b.yaml"))
+			forced := force(ctx, namespace, "--finalizer="+testFinalizer, "--resource=configmaps/held")
 			Expect(forced.stdout).To(And(
 				ContainSubstring("Removed finalizer %s from 1 object.\n", testFinalizer),
 				ContainSubstring("is still terminating"), ContainSubstring("kubectl nslifecycle explain "+namespace.Name),
@@ -246,7 +228,7 @@ var _ = Describe("finalize", func() {
 			Expect(held.Finalizers).To(ConsistOf("test.example.com/another"))
 			Expect(configMapNamed(ctx, namespace, "second").Finalizers).To(ConsistOf(testFinalizer))
 
-			force(ctx, namespace, "--finalizer=test.example.com/another", "--no-backup")
+			force(ctx, namespace, "--finalizer=test.example.com/another")
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(MatchError(ContainSubstring("not found")))
 			Expect(configMapNamed(ctx, namespace, "second").Finalizers).To(ConsistOf(testFinalizer))
 			Expect(configMapNamed(ctx, namespace, "kept").DeletionTimestamp).To(BeNil())
@@ -254,21 +236,21 @@ var _ = Describe("finalize", func() {
 
 		It("removes only the given finalizer from the Namespace", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			force(ctx, namespace, "--metadata-finalizer="+testFinalizer, "--no-backup")
+			force(ctx, namespace, "--metadata-finalizer="+testFinalizer)
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			Expect(namespace.Finalizers).To(ConsistOf("test.example.com/another"))
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes, corev1.FinalizerName(testNamespaceFinalizer)))
 
-			force(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer, "--no-backup")
+			force(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer)
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			Expect(namespace.Finalizers).To(ConsistOf("test.example.com/another"))
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 		})
 
-		It("allows the deletion of the namespace, and the backup restores it", func(ctx context.Context) {
-			namespace := makeNamespace(ctx, bareAdmin, "restored")
+		It("allows the deletion of the namespace, and orphans its objects", func(ctx context.Context) {
+			namespace := makeNamespace(ctx, bareAdmin, "orphaned")
 			kept := makeConfigMap(ctx, bareAdmin, namespace.Name, "kept")
-			secret := makeSecret(ctx, namespace.Name)
+			makeSecret(ctx, namespace.Name)
 			Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
 
 			command := adminUser.command(dir, "finalize", namespace.Name, "--namespace-finalizer=kubernetes", "--orphan", "--ignore-active-owner",
@@ -282,31 +264,13 @@ var _ = Describe("finalize", func() {
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).
 				To(MatchError(ContainSubstring("not found")))
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(kept), kept)).To(Succeed(), "the ConfigMap must be orphaned")
-
-			files, err := filepath.Glob(filepath.Join(dir, namespace.Name+"-backup-*Z.yaml"))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(files).To(HaveLen(1))
-			info, err := os.Stat(files[0])
-			Expect(err).NotTo(HaveOccurred())
-			Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
-
-			By("restoring the backup")
-			Expect(bareAdmin.Delete(ctx, kept)).To(Succeed())
-			Expect(bareAdmin.Delete(ctx, secret)).To(Succeed())
-			applied := adminUser.kubectl(ctx, nil, "apply", "--server-side", "-f", files[0])
-			Expect(applied.code).To(Equal(0), applied.stderr)
-			Expect(configMapNamed(ctx, namespace, "kept").Data).To(Equal(map[string]string{"key": "value"}))
-			restored := &corev1.Secret{}
-			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(secret), restored)).To(Succeed())
-			Expect(restored.Data).To(Equal(secret.Data))
-			Expect(restored.UID).NotTo(Equal(secret.UID))
 		})
 
 		It("requires --ignore-active-owner although no owner was found", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			Eventually(func(g Gomega) {
 				refused := finalize(ctx, namespace, "--finalizer="+testFinalizer, "--dry-run=false",
-					"--confirm="+namespace.Name, "--no-backup")
+					"--confirm="+namespace.Name)
 				g.Expect(refused.code).NotTo(Equal(0))
 				g.Expect(refused.stderr).To(ContainSubstring("is not proven to be absent (FinalizerOwnerNotFound"))
 			}).WithContext(ctx).WithPolling(2 * time.Second).Should(Succeed())
@@ -319,7 +283,7 @@ var _ = Describe("finalize", func() {
 		ask := func(ctx context.Context, namespace *corev1.Namespace, flags ...string) *terminal {
 			GinkgoHelper()
 			terminal := adminUser.onTerminal(dir, append([]string{"finalize", namespace.Name, "--ignore-active-owner",
-				"--dry-run=false", "--no-backup"}, flags...)...)
+				"--dry-run=false"}, flags...)...)
 			terminal.expect(ctx, "type the name of the namespace: ")
 			return terminal
 		}

@@ -98,7 +98,7 @@ func (u *user) kubectl(ctx context.Context, environment []string, args ...string
 func newResult(stdout, stderr string, command *exec.Cmd) result {
 	GinkgoHelper()
 	isComplete := !slices.Contains(command.Args, "nslifecycle") || slices.ContainsFunc(command.Args, func(arg string) bool {
-		return arg == "-o" || strings.HasPrefix(arg, "--output") || strings.HasPrefix(arg, "-v") || arg == "backup" ||
+		return arg == "-o" || strings.HasPrefix(arg, "--output") || strings.HasPrefix(arg, "-v") ||
 			arg == "__complete" || arg == "list"
 	})
 	for line := range strings.Lines(stdout + stderr) {

@@ -6,7 +6,6 @@ package security
 import (
 	"context"
 	"net/http"
-	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"strings"
@@ -20,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
-// An administrator runs the plugin with all permissions, and restores its backups.
+// An administrator runs the plugin with all permissions.
 var _ = Describe("The plugin with a hostile aggregated API server", Ordered, ContinueOnFailure, func() {
 	const finalizer = "vendor.example.com/hold"
 	var (
@@ -43,41 +42,7 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 		server = startHostileServer(ctx, framework.MakeType("configmaps", "list", "get", "create", "patch", "delete"))
 	}, NodeTimeout(3*specTimeout))
 
-	It("writes no object of another kind or namespace to a backup", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("backup"))
-		for what, item := range map[string]map[string]any{
-			"kind ": {
-				"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-				"metadata": map[string]any{"name": "hostile-pwn", "namespace": namespace.Name, "uid": "u"},
-				"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-				"subjects": []any{map[string]any{"kind": "User", "name": "pwn"}},
-			},
-			"namespace \"kube-system\"": {
-				"apiVersion": server.Group + "/v1", "kind": "Thing",
-				"metadata": map[string]any{"name": "hostile-pwn", "namespace": "kube-system", "uid": "u"},
-			},
-			"namespace \"\"": {
-				"apiVersion": server.Group + "/v1", "kind": "Thing", "metadata": map[string]any{"name": "hostile-pwn", "uid": "u"},
-			},
-		} {
-			server.set(func(w http.ResponseWriter, _ *http.Request) {
-				framework.WriteJSON(w, http.StatusOK, map[string]any{
-					"apiVersion": server.Group + "/v1", "kind": "ThingList", "metadata": map[string]any{}, "items": []any{item},
-				})
-			}, nil)
-			backup := filepath.Join(GinkgoT().TempDir(), "backup.yaml")
-			Expect(run(ctx, "backup", namespace.Name, "--all", "--include-secrets", "-f", backup)).To(And(
-				ContainSubstring("configmaps."+server.Group), ContainSubstring(what)))
-			text, err := os.ReadFile(backup)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(string(text)).To(And(ContainSubstring("name: "+namespace.Name), Not(ContainSubstring("hostile-pwn"))))
-		}
-		server.serveItems()
-		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
-		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
-	}, SpecTimeout(4*specTimeout))
-
-	It("removes no finalizer from another object, and deletes no other object as orphaned", func(ctx context.Context) {
+	It("removes no finalizer from another object", func(ctx context.Context) {
 		victim := createVictim(ctx)
 		Expect(cluster.Admin.Patch(ctx, victim, framework.MergePatch(`{"metadata":{"finalizers":["`+finalizer+`"]}}`))).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Patch(ctx, victim, withoutFinalizers)).To(Succeed()) })
@@ -94,8 +59,7 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 					Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 				}
 				run(ctx, "finalize", namespace.Name, "--finalizer="+finalizer, "--dry-run=false", "--ignore-active-owner", "--allow-unread",
-					"--no-backup", "--confirm="+namespace.Name)
-				run(ctx, "orphans", "--delete", "--yes")
+					"--confirm="+namespace.Name)
 			}
 		}
 		before.expectKept(ctx, namespace.Name)

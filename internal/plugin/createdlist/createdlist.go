@@ -16,8 +16,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/nslifecycle/nslifecycle/internal/plugin/files"
 )
 
 const (
@@ -53,12 +51,7 @@ func (l *List) Add(namespace Namespace) error {
 	if err := os.MkdirAll(l.directory, directoryMode); err != nil {
 		return err
 	}
-	tree, err := files.OpenTree(l.directory)
-	if err != nil {
-		return err
-	}
-	defer tree.Close()
-	if err := tree.Replace(prefix+namespace.Name, []byte(namespace.UID), fileMode); err != nil {
+	if err := os.WriteFile(l.file(namespace.Name), []byte(namespace.UID), fileMode); err != nil {
 		return err
 	}
 	entries, err := l.entries()
@@ -77,7 +70,7 @@ func (l *List) Add(namespace Namespace) error {
 	})
 	var errs []error
 	for _, entry := range entries[:len(entries)-maxNamespaces] {
-		errs = append(errs, tree.Remove(entry.Name()))
+		errs = append(errs, remove(filepath.Join(l.directory, entry.Name())))
 	}
 	return errors.Join(errs...)
 }
@@ -88,15 +81,10 @@ func (l *List) Namespaces() ([]Namespace, error) {
 	if err != nil || len(entries) == 0 {
 		return nil, err
 	}
-	tree, err := files.OpenTree(l.directory)
-	if err != nil {
-		return nil, err
-	}
-	defer tree.Close()
 	var namespaces []Namespace
 	var errs []error
 	for _, entry := range entries {
-		content, err := tree.Read(entry.Name())
+		content, err := os.ReadFile(filepath.Join(l.directory, entry.Name()))
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // Another command has removed it.
 		case err != nil:
@@ -112,12 +100,7 @@ func (l *List) Namespaces() ([]Namespace, error) {
 
 // Remove removes a namespace, unless another one with the same name has been recorded since.
 func (l *List) Remove(namespace Namespace) error {
-	tree, err := files.OpenTree(l.directory)
-	if err != nil {
-		return err
-	}
-	defer tree.Close()
-	switch content, err := tree.Read(prefix + namespace.Name); {
+	switch content, err := os.ReadFile(l.file(namespace.Name)); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
@@ -125,7 +108,17 @@ func (l *List) Remove(namespace Namespace) error {
 	case types.UID(content) != namespace.UID:
 		return nil
 	}
-	return tree.Remove(prefix + namespace.Name)
+	return remove(l.file(namespace.Name))
+}
+
+func (l *List) file(name string) string { return filepath.Join(l.directory, prefix+name) }
+
+// remove removes a file if it exists.
+func remove(file string) error {
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // entries returns the files of the list, sorted by name.
@@ -140,7 +133,7 @@ func (l *List) entries() ([]fs.FileInfo, error) {
 	var entries []fs.FileInfo
 	for _, entry := range found {
 		if !strings.HasPrefix(entry.Name(), prefix) {
-			continue // This is the temporary file of another command.
+			continue
 		}
 		info, err := entry.Info()
 		if err == nil {

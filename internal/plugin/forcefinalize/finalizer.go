@@ -4,31 +4,22 @@
 package forcefinalize
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
-	"github.com/nslifecycle/nslifecycle/internal/backup"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/dryrun"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/files"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
@@ -44,7 +35,6 @@ const (
 // Finalizer plans and applies removals in one namespace.
 type Finalizer struct {
 	Namespace  string
-	Config     *rest.Config
 	Namespaces corev1client.NamespaceInterface
 	Metadata   metadata.Interface
 	Discoverer resourcetypes.Discoverer
@@ -76,16 +66,6 @@ func (f *Finalizer) Prepare(
 			f.explainRefusal(ctx, plan, refusal).Error())
 	}
 	return plan, nil
-}
-
-// Candidates returns the removals that the user can select, as far as they are known when the context
-// expires. It returns none if the Namespace is not being deleted.
-func (f *Finalizer) Candidates(ctx context.Context) []Candidate {
-	state, _ := f.discoverState(ctx)
-	if state == nil || state.namespace.DeletionTimestamp == nil {
-		return nil
-	}
-	return computeCandidates(state)
 }
 
 // WaitForDeletion reports whether the Namespace of a plan is deleted before deletionTimeout
@@ -203,89 +183,4 @@ func errChanged(namespace string, changes []string) error {
 	}
 	return fmt.Errorf("namespace %q has changed since the plan was computed (%s); run the command again",
 		namespace, strings.Join(changes, ", "))
-}
-
-// Backup writes all objects in the namespace to the new file that the plan names. It returns the number of
-// written objects and the names of the missing objects. If objects are missing, it fails unless the
-// user allows unread objects.
-func (f *Finalizer) Backup(
-	ctx context.Context, plan *Plan, allowed Permissions) (saved int, missing []string, err error,
-) {
-	collected, err := backup.Collect(ctx, f.Config, plan.Namespace,
-		backup.Options{All: true, IncludeSecrets: true, AllowTerminating: true})
-	if err != nil {
-		return 0, nil, fmt.Errorf("failed to back up namespace %q: %w", plan.Namespace, err)
-	}
-	unsaved, err := f.discoverUnsaved(ctx, plan.Remaining, collected.Objects)
-	if err != nil {
-		return 0, nil, err
-	}
-	missing = append(collected.Unread, unsaved...)
-	if len(missing) > 0 && !allowed.AllowUnread {
-		return 0, nil, fmt.Errorf("the backup would be incomplete (%s); use --%s to accept this, or --no-backup to write no "+
-			"backup", printer.SummarizeErrors(missing), FlagAllowUnread)
-	}
-	var text bytes.Buffer
-	if err := backup.Write(&text, collected.Objects); err != nil {
-		return 0, nil, err
-	}
-	return len(collected.Objects), missing, createFile(plan.Backup, text.Bytes())
-}
-
-// discoverUnsaved returns the names of objects that still exist but are not in a backup.
-func (f *Finalizer) discoverUnsaved(
-	ctx context.Context, remaining []RemainingObject, saved []*unstructured.Unstructured,
-) ([]string, error) {
-	unsaved := computeUnsaved(remaining, saved)
-	if len(unsaved) == 0 {
-		return nil, nil
-	}
-	current, err := f.discoverState(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("failed to verify the backup: %w", err)
-	}
-	return filterExisting(unsaved, current), nil
-}
-
-func computeUnsaved(remaining []RemainingObject, saved []*unstructured.Unstructured) []*RemainingObject {
-	key := func(kind schema.GroupVersionKind, name string) string { return kind.GroupKind().String() + "/" + name }
-	keys := sets.New[string]()
-	for _, object := range saved {
-		keys.Insert(key(object.GroupVersionKind(), object.GetName()))
-	}
-	var unsaved []*RemainingObject
-	for i := range remaining {
-		if !keys.Has(key(remaining[i].resourceType.GroupVersionKind(), remaining[i].Name)) {
-			unsaved = append(unsaved, &remaining[i])
-		}
-	}
-	return unsaved
-}
-
-// filterExisting returns the names of the objects that still exist. If some resource types cannot
-// be read, it assumes that all objects still exist.
-func filterExisting(objects []*RemainingObject, current *clusterState) []string {
-	present := sets.New[string]()
-	for i := range current.objects {
-		present.Insert(current.objects[i].identity())
-	}
-	var names []string
-	for _, object := range objects {
-		if present.Has(object.identity()) || len(current.unread) > 0 {
-			names = append(names, object.String())
-		}
-	}
-	return names
-}
-
-// createFile writes the backup to a new file.
-func createFile(name string, text []byte) error {
-	err := files.Create(name, text)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return fmt.Errorf("file %s already exists; use --backup to select another file", name)
-	case err != nil:
-		return fmt.Errorf("failed to write the backup: %w", err)
-	}
-	return nil
 }

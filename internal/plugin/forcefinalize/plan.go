@@ -115,15 +115,12 @@ type Plan struct {
 	HeldBy []string `json:"heldBy,omitempty"`
 	// Orphans are objects that outlive the Namespace because no controller deletes them.
 	Orphans []RemainingObject `json:"orphans,omitempty"`
-	// Remaining are all objects that are currently in the namespace.
-	Remaining []RemainingObject `json:"remaining,omitempty"`
 	// Losses describe the consequences, including those outside the cluster.
 	Losses []string `json:"losses,omitempty"`
 	Unread []string `json:"unread,omitempty"`
 	// Objections are the reasons for a refusal. Each objection names the flag, if any, that
 	// overrides it.
 	Objections []string             `json:"objections,omitempty"`
-	Backup     string               `json:"backup,omitempty"`
 	IsDryRun   bool                 `json:"dryRun"`
 	Diagnosis  *diagnosis.Diagnosis `json:"diagnosis"`
 
@@ -142,7 +139,7 @@ func computePlan(state *clusterState, wanted Removal, allowed Permissions) (*Pla
 	}
 	plan := &Plan{
 		Namespace: state.namespace.Name, UID: state.namespace.UID, ResourceVersion: state.namespace.ResourceVersion,
-		Remaining: state.objects, Unread: state.unread, Diagnosis: state.diagnosis,
+		Unread: state.unread, Diagnosis: state.diagnosis,
 	}
 	if wanted.name() == "" {
 		plan.Candidates = computeCandidates(state)
@@ -328,8 +325,8 @@ func computeObjections(plan *Plan, allowed Permissions) []string {
 			"of the namespace; use --%s to accept this", printable.Count(number, "object"), FlagOrphan))
 	}
 	if len(plan.Unread) > 0 && !allowed.AllowUnread {
-		objections = append(objections, fmt.Sprintf("some objects could not be read and might be missing from the plan and "+
-			"the backup (%s); use --%s to accept this", printer.SummarizeErrors(plan.Unread), FlagAllowUnread))
+		objections = append(objections, fmt.Sprintf("some objects could not be read and might be missing from the plan "+
+			"(%s); use --%s to accept this", printer.SummarizeErrors(plan.Unread), FlagAllowUnread))
 	}
 	if reason := activeOwnerReason(plan.Diagnosis, plan.Removal); reason != "" && !allowed.IgnoreActiveOwner {
 		objections = append(objections, fmt.Sprintf("%s; use --%s to remove the finalizer anyway",

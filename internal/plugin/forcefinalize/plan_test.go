@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -249,7 +248,7 @@ func TestComputePlan(t *testing.T) {
 			wanted: kubernetes, heldBy: []string{describeMetadataFinalizer(project), describeNamespaceFinalizer(agent)},
 			orphans: []string{"configmaps/a", "persistentvolumeclaims/disk"},
 			objections: []string{
-				"2 objects would be orphaned", "some objects could not be read and might be missing from the plan and the backup (listing widgets: forbidden)",
+				"2 objects would be orphaned", "some objects could not be read and might be missing from the plan (listing widgets: forbidden)",
 				"not known to be blocked (owner of example.com/hold no longer exists)",
 			},
 		},
@@ -366,7 +365,6 @@ func TestRender(t *testing.T) {
 	state.objects = append(state.objects, notDeleted(terminating(configMaps, "b", hold)))
 	plan, err := computePlan(state, Removal{Finalizer: hold}, Permissions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	plan.Backup = "shop.yaml"
 	_, text, _ := strings.Cut(Render(plan, plainScreen()), "Plan\n\n")
 	expected := "" +
 		"Remove: finalizer example.com/hold\n" +
@@ -374,14 +372,10 @@ func TestRender(t *testing.T) {
 		"Kept on objects that are not being deleted: configmaps/b\n" +
 		"Result: " + textResult(plan) + "\n" +
 		"Consequences:\n" +
-		"  - A bucket.\n" +
-		"Backup: " + textBackup(plan) + "\n"
+		"  - A bucket.\n"
 	g.Expect(text).To(Equal(expected))
 	for _, held := range plan.HeldBy {
 		g.Expect(textResult(plan)).To(ContainSubstring(held))
-	}
-	for _, value := range []string{"shop.yaml", "3 objects"} {
-		g.Expect(textBackup(plan)).To(ContainSubstring(value))
 	}
 
 	plan, err = computePlan(state, Removal{NamespaceFinalizer: "kubernetes"}, Permissions{})
@@ -393,7 +387,6 @@ func TestRender(t *testing.T) {
 		"Result: " + textResult(plan) + "\n",
 		"Orphaned objects (3):\n  - configmaps/a, configmaps/b\n" +
 			"  - persistentvolumeclaims/disk\n",
-		"Backup: " + textBackup(plan) + "\n",
 	} {
 		g.Expect(text).To(ContainSubstring(expected))
 	}
@@ -457,29 +450,6 @@ func TestRemovalPatch(t *testing.T) {
 		`{"op":"test","path":"/metadata/finalizers/0","value":"example.com/hold"},` +
 		`{"op":"remove","path":"/metadata/finalizers/0"}]`
 	g.Expect(string(patch)).To(Equal(expected))
-}
-
-func TestUnsaved(t *testing.T) {
-	saved := &unstructured.Unstructured{}
-	saved.SetGroupVersionKind(configMaps.GroupVersionKind())
-	saved.SetName("a")
-	missing := computeUnsaved([]RemainingObject{terminating(configMaps, "a"), terminating(configMaps, "b"), terminating(widgets, "a")},
-		[]*unstructured.Unstructured{saved})
-	all := []string{"configmaps/b", "widgets.example.com/a"}
-	for name, test := range map[string]struct {
-		now      *clusterState
-		expected []string
-	}{
-		"all still exist":  {&clusterState{objects: []RemainingObject{*missing[0], *missing[1]}}, all},
-		"one was deleted":  {&clusterState{objects: []RemainingObject{*missing[1]}}, all[1:]},
-		"all were deleted": {&clusterState{}, nil},
-		"unreadable type":  {&clusterState{unread: []string{"configmaps"}}, all},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			g.Expect(filterExisting(missing, test.now)).To(Equal(test.expected))
-		})
-	}
 }
 
 func TestWithAdvice(t *testing.T) {

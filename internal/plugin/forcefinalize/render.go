@@ -11,7 +11,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
-	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // Flags of the finalize command.
@@ -56,14 +55,6 @@ func textResult(plan *Plan) string {
 		return "the Namespace still has: " + strings.Join(plan.HeldBy, ", ")
 	}
 	return "the Namespace has no finalizers and is deleted immediately"
-}
-
-func textBackup(plan *Plan) string {
-	if plan.Backup == "" {
-		return "none"
-	}
-	return fmt.Sprintf("%s (the Namespace and %s, including the data of Secrets)", plan.Backup,
-		printable.Count(len(plan.Remaining), "object"))
 }
 
 // Render returns the diagnosis and the plan as text.
@@ -120,7 +111,7 @@ func planBranches(plan *Plan, colors printer.Palette) []printer.Branch {
 		}
 		branches = append(branches, losses)
 	}
-	return append(branches, printer.Branch{Label: "Backup", Text: textBackup(plan), Paint: colors.Bold})
+	return branches
 }
 
 // maxNamedObjects is the maximum number of objects of each type that a message names. Further

@@ -18,11 +18,7 @@ import (
 // RenderDiagnosis returns the state of a namespace and its findings as text.
 func RenderDiagnosis(result *diagnosis.Diagnosis, screen Screen) string {
 	var out strings.Builder
-	context := ""
-	if screen.Context != "" {
-		context = " in context " + printable.Escape(screen.Context)
-	}
-	fmt.Fprintf(&out, "Namespace %s%s: %s, %s\n", screen.Colors.Bold(result.Namespace), context,
+	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", screen.Colors.Bold(result.Namespace),
 		stateText(result, screen.Now), colorState(result.Result, screen.Colors))
 	for _, line := range wrap(printable.Escape(summaryText(result)), screen.Columns) {
 		out.WriteString(line + "\n")

@@ -21,9 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
-	"k8s.io/client-go/util/jsonpath"
 
-	"github.com/nslifecycle/nslifecycle/internal/backup"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -33,8 +31,6 @@ const (
 	FormatYAML = "yaml"
 	FormatName = "name"
 	FormatWide = "wide"
-
-	formatCustomColumns = "custom-columns"
 )
 
 // outputVersion is the apiVersion of the documents that commands print. No API server serves this
@@ -66,7 +62,7 @@ func (o *Output) AddFlag(command *cobra.Command, others ...string) {
 
 // AddTableFlags adds the flags --output and --no-headers to a command that prints a table.
 func (o *Output) AddTableFlags(command *cobra.Command, others ...string) {
-	o.AddFlag(command, append(others, formatCustomColumns)...)
+	o.AddFlag(command, others...)
 	command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "If true, do not print headers.")
 }
 
@@ -105,10 +101,7 @@ func (o *Output) Print(out io.Writer, kind string, value any) error {
 // PrintObject writes an object. In JSON and YAML documents, it escapes all unprintable characters so
 // that decoders read the original values. The escaping of the stream would change the values.
 func (o *Output) PrintObject(out io.Writer, object runtime.Object) error {
-	switch columns, isCustom := strings.CutPrefix(o.format, formatCustomColumns+"="); {
-	case isCustom:
-		return o.printColumns(out, object, columns)
-	case o.format != FormatJSON && o.format != FormatYAML:
+	if o.format != FormatJSON && o.format != FormatYAML {
 		printer, err := genericclioptions.NewKubeTemplatePrintFlags().ToPrinter(o.format)
 		if err != nil {
 			return fmt.Errorf("invalid output format %q: %w", o.format, err)
@@ -125,47 +118,12 @@ func (o *Output) PrintObject(out io.Writer, object runtime.Object) error {
 	}
 	text := []byte(printable.JSON(document.String()))
 	if o.format == FormatYAML {
-		if text, err = backup.YAML(document.Bytes()); err != nil {
+		if text, err = YAML(document.Bytes()); err != nil {
 			return err
 		}
 	}
 	_, err = out.Write(text)
 	return err
-}
-
-// printColumns prints the items of a list, or an object, as a table with columns such as "NAME:.metadata.name".
-func (o *Output) printColumns(out io.Writer, object runtime.Object, spec string) error {
-	document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return err
-	}
-	items, isList := document["items"].([]any)
-	if !isList {
-		items = []any{document}
-	}
-	var names []string
-	var paths []*jsonpath.JSONPath
-	for column := range strings.SplitSeq(spec, ",") {
-		name, path, _ := strings.Cut(column, ":")
-		expression := jsonpath.New(name).AllowMissingKeys(true)
-		if err := expression.Parse("{" + strings.Trim(path, "{}") + "}"); name == "" || path == "" || err != nil {
-			return fmt.Errorf("invalid column %q; must be NAME:JSONPATH, for example NAME:.metadata.name", column)
-		}
-		names, paths = append(names, name), append(paths, expression)
-	}
-	table := NewTable(names...)
-	for _, item := range items {
-		var cells []any
-		for _, path := range paths {
-			var cell strings.Builder
-			if err := path.Execute(&cell, item); err != nil {
-				return err
-			}
-			cells = append(cells, OrNone(cell.String()))
-		}
-		AddRow(table, cells...)
-	}
-	return NewTablePrinter(out, false, o.noHeaders).Print(table)
 }
 
 // TablePrinter prints tables with the same columns, for example whenever an object changes.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +26,6 @@ type Screen struct {
 	// Columns is the width to which text is wrapped.
 	Columns int
 	Colors  Palette
-	// Context is the context of the kubeconfig that the text names, if any.
-	Context string
 	// Now is the current time, for computing ages.
 	Now time.Time
 }
@@ -44,14 +41,11 @@ func IsTerminal(of any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// TextWidth returns the width to which sentences are wrapped.
-func TextWidth(of any) int { return min(Width(of), MaxTextWidth) }
-
-// Width returns the number of columns of a terminal, or MaxTextWidth for any other stream.
-func Width(of any) int {
+// TextWidth returns the width to which sentences are wrapped: that of the terminal, and at most MaxTextWidth.
+func TextWidth(of any) int {
 	if file, ok := fileOf(of); ok {
 		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
-			return columns
+			return min(columns, MaxTextWidth)
 		}
 	}
 	return MaxTextWidth
@@ -130,73 +124,20 @@ func EscapeStreams(streams genericiooptions.IOStreams) genericiooptions.IOStream
 	return streams
 }
 
-// Display shows lines that change while a command is waiting. On a terminal, it updates a block of
-// lines in place. Otherwise, it prints each new line once.
+// Display prints lines that change while a command is waiting, each new line once.
 type Display struct {
-	Out    io.Writer
-	IsLive bool
-	// drawn contains the lines of the last call of Show.
-	drawn []string
+	Out io.Writer
+	// shown contains the lines of the last call of Show.
+	shown []string
 }
 
-// NewDisplay returns a Display that writes to a stream.
-func NewDisplay(out io.Writer) *Display {
-	return &Display{Out: out, IsLive: IsTerminal(out)}
-}
-
-// Printf erases the block and prints a permanent line.
-func (d *Display) Printf(format string, args ...any) {
-	d.Erase()
-	fmt.Fprintf(d.Out, format+"\n", args...)
-}
-
-// Show replaces the block. An element of lines can be wrapped text that contains line feeds.
+// Show prints the lines that the last call of Show did not contain. A line can be wrapped text that contains line
+// feeds.
 func (d *Display) Show(lines []string) {
-	if slices.Equal(lines, d.drawn) {
-		return
-	}
-	d.Erase()
 	for _, line := range lines {
-		if d.IsLive || !slices.Contains(d.drawn, line) {
+		if !slices.Contains(d.shown, line) {
 			fmt.Fprintln(d.Out, line)
 		}
 	}
-	d.drawn = lines
-}
-
-// Erase removes the block from the terminal.
-func (d *Display) Erase() {
-	if d.IsLive && len(d.drawn) > 0 {
-		fmt.Fprintf(d.Out, control+"%dA"+control+"J", countRows(d.drawn, Width(d.Out)))
-		d.drawn = nil
-	}
-}
-
-// Keep makes the block permanent. Subsequent output follows below the block.
-func (d *Display) Keep() { d.drawn = nil }
-
-var colorSequence = regexp.MustCompile(regexp.QuoteMeta(control) + `\d+m`)
-
-// countRows returns the number of rows that lines occupy on a terminal, which continues lines that
-// are too long in the next row.
-func countRows(lines []string, columns int) int {
-	rows := 0
-	for line := range strings.SplitSeq(strings.Join(lines, "\n"), "\n") {
-		length := len([]rune(colorSequence.ReplaceAllString(line, "")))
-		rows += max(1, (length+columns-1)/columns)
-	}
-	return rows
-}
-
-// Bar renders a progress bar, or nothing if the width is too small.
-func Bar(done, total, width int, colors Palette) string {
-	const minWidth = 8
-	if width < minWidth {
-		return ""
-	}
-	filled := width
-	if total > 0 {
-		filled = min(width, done*width/total)
-	}
-	return colors.Green(strings.Repeat("█", filled)) + colors.Faint(strings.Repeat("░", width-filled))
+	d.shown = lines
 }

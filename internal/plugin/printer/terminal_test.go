@@ -21,44 +21,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-func TestDisplayInPipe(t *testing.T) {
+func TestDisplay(t *testing.T) {
 	g := NewWithT(t)
 	var out bytes.Buffer
-	shown := NewDisplay(&out)
+	shown := Display{Out: &out}
 	shown.Show([]string{"a 1", "b 1"})
 	shown.Show([]string{"a 1", "b 2"})
-	shown.Printf("in between")
 	shown.Show([]string{"b 1"})
-	g.Expect(out.String()).To(Equal("a 1\nb 1\nb 2\nin between\nb 1\n"), "each change must be printed once")
-}
-
-func TestDisplayOnTerminal(t *testing.T) {
-	g := NewWithT(t)
-	var out bytes.Buffer
-	shown := NewDisplay(stream{&out})
-	shown.IsLive = true
-	shown.Show([]string{"a", "b"})
-	shown.Show([]string{"a", "b"})
-	shown.Show([]string{"c"})
-	shown.Printf("permanent")
-	shown.Show([]string{"d"})
-	shown.Keep()
-	shown.Show([]string{"e"})
-	shown.Show([]string{"two\nlines"})
-	shown.Erase()
-	g.Expect(out.String()).To(Equal("a\nb\n\x1b[2A\x1b[Jc\n\x1b[1A\x1b[Jpermanent\nd\ne\n" +
-		"\x1b[1A\x1b[Jtwo\nlines\n\x1b[2A\x1b[J"))
-	g.Expect(countRows([]string{"1234567890", Palette{}.Red("12345678901"), "", "a\nb"}, 10)).To(Equal(6))
-}
-
-func TestBar(t *testing.T) {
-	g := NewWithT(t)
-	plain := Palette{IsPlain: true}
-	g.Expect(Bar(0, 4, 8, plain)).To(Equal("░░░░░░░░"))
-	g.Expect(Bar(3, 4, 8, plain)).To(Equal("██████░░"))
-	g.Expect(Bar(9, 4, 8, plain)).To(Equal("████████"), "done exceeds total")
-	g.Expect(Bar(0, 0, 8, plain)).To(Equal("████████"), "total is 0")
-	g.Expect(Bar(0, 4, 3, plain)).To(BeEmpty(), "too narrow")
+	g.Expect(out.String()).To(Equal("a 1\nb 1\nb 2\nb 1\n"), "each change must be printed once")
 }
 
 func TestWrap(t *testing.T) {
@@ -125,7 +95,6 @@ func TestStream(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain — ü 😀\n\tand indented\n":  "plain — ü 😀\n\tand indented\n",
 		Palette{}.Red("a\x1b[0mb") + "c": "\x1b[31ma\\x1b[0mb\x1b[0mc",
-		control + "2A" + control + "J":   "\x1b[2A\x1b[J",
 		"\x1b[2A\x1b[J\u009b2J\x07\r":    `\x1b[2A\x1b[J\u009b2J\a\r`,
 		"\x1b]0;title\x1b\\\u202egnp":    `\x1b]0;title\x1b\\u202egnp`,
 		control[:len(control)-2] + "2A":  `\x1b` + control[1:len(control)-2] + "2A",

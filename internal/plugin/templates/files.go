@@ -34,7 +34,11 @@ func ReadTemplate(file string, stdin io.Reader) (*v1alpha1.NamespaceTemplate, er
 	if err != nil {
 		return nil, err
 	}
-	return decodeTemplate(file, content)
+	document, err := findDocument(file, content, templateType)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTemplate(file, document)
 }
 
 // ReadTemplates reads all NamespaceTemplates in a file that contains at least one.
@@ -52,7 +56,7 @@ func ReadTemplates(file string, stdin io.Reader) ([]*v1alpha1.NamespaceTemplate,
 	}
 	found := make([]*v1alpha1.NamespaceTemplate, 0, len(documents))
 	for _, document := range documents {
-		template, err := decodeTemplateDocument(file, document)
+		template, err := decodeTemplate(file, document)
 		if err != nil {
 			return nil, err
 		}
@@ -63,15 +67,7 @@ func ReadTemplates(file string, stdin io.Reader) ([]*v1alpha1.NamespaceTemplate,
 
 var templateType = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindTemplate}
 
-func decodeTemplate(file string, content []byte) (*v1alpha1.NamespaceTemplate, error) {
-	document, err := findDocument(file, content, templateType)
-	if err != nil {
-		return nil, err
-	}
-	return decodeTemplateDocument(file, document)
-}
-
-func decodeTemplateDocument(file string, document []byte) (*v1alpha1.NamespaceTemplate, error) {
+func decodeTemplate(file string, document []byte) (*v1alpha1.NamespaceTemplate, error) {
 	template := &v1alpha1.NamespaceTemplate{}
 	if err := validateSchema(document); err != nil {
 		return nil, err
@@ -88,10 +84,6 @@ func ReadNamespace(file string, stdin io.Reader) (*corev1.Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeNamespace(file, content)
-}
-
-func decodeNamespace(file string, content []byte) (*corev1.Namespace, error) {
 	kind := metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Namespace"}
 	document, err := findDocument(file, content, kind)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/backup"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -158,7 +158,7 @@ func (r *Revision) Write(out io.Writer) error {
 	if _, err := r.fields(); err != nil {
 		return err
 	}
-	document, err := backup.YAML(r.content)
+	document, err := printer.YAML(r.content)
 	if err != nil {
 		return fmt.Errorf(msgDecodeRevision, r.Number, err)
 	}

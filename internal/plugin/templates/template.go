@@ -19,8 +19,8 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/backup"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
@@ -216,7 +216,7 @@ func (t *Template) writeMetadata(out io.Writer, namespace *corev1.Namespace) err
 func writeDocument(out io.Writer, comment string, manifest map[string]any) error {
 	encoded, err := json.Marshal(manifest)
 	if err == nil {
-		encoded, err = backup.YAML(encoded)
+		encoded, err = printer.YAML(encoded)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(out, "---\n%s%s", comment, encoded)
