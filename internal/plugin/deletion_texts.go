@@ -58,12 +58,12 @@ func timeoutTexts(facts *diagnosis.Facts, relations *relationReader, selected []
 	}
 	for _, relation := range selected {
 		tmpl := relations.find(relation.Template)
-		if tmpl == nil || relation.Result != template.MatchSelected || tmpl.Spec.Initialization.TimeoutSeconds == nil {
+		if tmpl == nil || relation.Result != template.MatchSelected || tmpl.Spec.Initialization.EffectiveTimeoutSeconds == nil {
 			continue
 		}
 		settings := tmpl.Spec.Initialization
-		add("template "+tmpl.Name, time.Duration(*settings.TimeoutSeconds)*time.Second,
-			settings.FailurePolicy == v1alpha1.FailurePolicyIgnore)
+		add("template "+tmpl.Name, time.Duration(*settings.EffectiveTimeoutSeconds)*time.Second,
+			settings.EffectiveTimeoutPolicy == v1alpha1.FailurePolicyIgnore)
 	}
 	return texts
 }

@@ -115,9 +115,7 @@ func registerWithTimeouts(ctx context.Context) {
 			NamespaceSelector: &v1alpha1.NamespaceSelector{
 				MatchLabels: map[string]v1alpha1.LabelValue{policyLabel: v1alpha1.LabelValue(policy)},
 			},
-			Deadline: v1alpha1.Deadline{
-				TimeoutSeconds: ptr.To(int32(initializerTimeout.Seconds())), FailurePolicy: policy,
-			},
+			TimeoutSeconds: ptr.To(int32(initializerTimeout.Seconds())), FailurePolicy: policy,
 		})
 	}
 	Expect(admin.Create(ctx, configuration.Obj())).To(Succeed())
