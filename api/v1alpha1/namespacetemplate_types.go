@@ -156,9 +156,9 @@ type ParameterType string
 
 // The types of parameters.
 const (
-	// ParameterString is a string.
+	// ParameterString makes the value a string.
 	ParameterString ParameterType = "String"
-	// ParameterList is a list of strings.
+	// ParameterList makes the value a list of strings that are separated by commas.
 	ParameterList ParameterType = "List"
 )
 
@@ -542,7 +542,7 @@ const (
 	WaitForApplied TemplateWaitPolicy = "Applied"
 )
 
-// FailureTimeoutPolicy specifies what happens to an initializing Namespace after a failure of a template has lasted.
+// FailureTimeoutPolicy specifies what happens to an initializing Namespace after failureTimeoutSeconds.
 //
 // +kubebuilder:validation:Enum=Fail;Retry
 type FailureTimeoutPolicy string
