@@ -58,10 +58,13 @@ func timeoutTexts(facts *diagnosis.Facts, relations *relationReader, selected []
 	}
 	for _, relation := range selected {
 		tmpl := relations.find(relation.Template)
-		if tmpl == nil || relation.Result != template.MatchSelected || tmpl.Spec.Initialization.EffectiveTimeoutSeconds == nil {
+		if tmpl == nil || relation.Result != template.MatchSelected {
 			continue
 		}
 		settings := tmpl.Spec.Initialization
+		if settings.EffectiveTimeoutSeconds == nil {
+			continue
+		}
 		add("template "+tmpl.Name, time.Duration(*settings.EffectiveTimeoutSeconds)*time.Second,
 			settings.EffectiveTimeoutPolicy == v1alpha1.FailurePolicyIgnore)
 	}

@@ -86,8 +86,9 @@ func Size(spec *v1alpha1.NamespaceTemplateSpec) int {
 	return len(encoded)
 }
 
-// effectiveTemplate returns a template without its metadata, which can be those of another revision. Lists have maxItems,
-// and no default that is invalid: the API server would reject all new Namespaces. The schema rejects other invalid defaults.
+// effectiveTemplate returns a template without its metadata, which can be those of another revision. Lists have
+// maxItems, and no default that is invalid: the API server would reject all new Namespaces. The schema rejects other
+// invalid defaults.
 func effectiveTemplate(name string, spec *v1alpha1.NamespaceTemplateSpec) internalv1alpha1.EffectiveTemplate {
 	spec = spec.DeepCopy()
 	for i := range spec.Parameters {

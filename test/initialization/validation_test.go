@@ -88,7 +88,8 @@ type try func(ctx context.Context, source string) error
 var _ = DescribeTable("The API server names the field of each invalid object",
 	func(ctx context.Context, send try, source, field, text string) {
 		err := send(ctx, source)
-		Expect(causesOf(err)).To(ConsistOf(And(HaveField("Field", field), HaveField("Message", ContainSubstring(text)))))
+		Expect(causesOf(err)).To(And(HaveEach(HaveField("Field", field)),
+			ContainElement(HaveField("Message", ContainSubstring(text)))))
 	},
 	// Names of initializers.
 	entryOf(tryConfiguration, "initializers: [{name: corp.com}]", "initializers[0].name",
