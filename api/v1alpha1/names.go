@@ -357,7 +357,7 @@ const (
 
 // Reasons for other Events about the templates of a Namespace, with the prefix "Template".
 const (
-	// ReasonNotEffective: the deadline of the template has passed, and its failurePolicy is Ignore.
+	// ReasonNotEffective: an object is not effective after effectiveTimeoutSeconds, and effectiveTimeoutPolicy is Ignore.
 	ReasonNotEffective = "NotEffective"
 	// ReasonNotApplied: the template selects the Namespace, but is applied only to new Namespaces.
 	ReasonNotApplied = "NotApplied"

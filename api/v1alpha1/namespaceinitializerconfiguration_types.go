@@ -24,7 +24,7 @@ type NamespaceInitializer struct {
 	InitializerSettings `json:",inline"`
 }
 
-// FailurePolicy specifies what happens to an initializing Namespace at a deadline.
+// FailurePolicy specifies what happens to an initializing Namespace after a timeout.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore
 type FailurePolicy string
@@ -36,29 +36,6 @@ const (
 	// FailurePolicyIgnore continues the initialization without waiting any longer.
 	FailurePolicyIgnore FailurePolicy = "Ignore"
 )
-
-// Deadline limits how long a Namespace waits for an initializer.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || self.failurePolicy != 'Ignore' || has(self.timeoutSeconds)",message="failurePolicy Ignore applies only at a deadline: also set timeoutSeconds, or remove failurePolicy"
-type Deadline struct {
-	// timeoutSeconds is the time in seconds that a Namespace waits, counted from the start of the
-	// initializer's turn. After this time, failurePolicy applies. The time starts when the operator observes
-	// the turn, so the Namespace might wait longer, but never less. A change also applies to Initializing
-	// Namespaces; if it was not set before, the time starts when the operator observes the change. If it is
-	// not set, there is no limit.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=2592000
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-
-	// failurePolicy specifies what happens after timeoutSeconds. "Fail" fails the initialization: the
-	// Namespace gets a failure result and is deleted. "Ignore" continues the initialization, and the
-	// operator reports this. It has no effect without timeoutSeconds. The default is "Fail".
-	//
-	// +optional
-	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
-}
 
 // InitializerConfinement specifies which writes the subjects of an initializer are limited to.
 //
@@ -78,11 +55,28 @@ const (
 // without a time limit. If several configurations register an initializer, the settings in the
 // first one apply.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || has(self.subjects)",message="confinement limits the writes of the subjects: also set subjects, or remove confinement"
-// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, s.kind == 'ServiceAccount')",message="confinement requires subjects of kind ServiceAccount: users and groups can be administrators and components of Kubernetes"
-// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, !has(s.__namespace__) || s.__namespace__ != 'kube-system')",message="confinement cannot apply to ServiceAccounts in kube-system, which are components of Kubernetes: use a ServiceAccount in another namespace"
+// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || self.failurePolicy != 'Ignore' || has(self.timeoutSeconds)",fieldPath=".timeoutSeconds",reason=FieldValueRequired,message="failurePolicy Ignore applies only after a timeout: also set timeoutSeconds, or remove failurePolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || has(self.subjects)",fieldPath=".subjects",reason=FieldValueRequired,message="confinement limits the writes of the subjects: also set subjects, or remove confinement"
+// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, s.kind == 'ServiceAccount')",fieldPath=".subjects",reason=FieldValueForbidden,message="confinement requires subjects of kind ServiceAccount: users and groups can be administrators and components of Kubernetes"
+// +kubebuilder:validation:XValidation:rule="!has(self.confinement) || self.confinement == 'None' || !has(self.subjects) || self.subjects.all(s, !has(s.__namespace__) || s.__namespace__ != 'kube-system')",fieldPath=".subjects",reason=FieldValueForbidden,message="confinement cannot apply to ServiceAccounts in kube-system, which are components of Kubernetes: use a ServiceAccount in another namespace"
 type InitializerSettings struct {
-	Deadline `json:",inline"`
+	// timeoutSeconds is the time in seconds that a Namespace waits, counted from the start of the
+	// initializer's turn. After this time, failurePolicy applies. The time starts when the operator observes
+	// the turn, so the Namespace might wait longer, but never less. A change also applies to Initializing
+	// Namespaces; if it was not set before, the time starts when the operator observes the change. If it is
+	// not set, there is no limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2592000
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+
+	// failurePolicy specifies what happens after timeoutSeconds. "Fail" fails the initialization: the
+	// Namespace gets a failure result and is deleted. "Ignore" continues the initialization, and the
+	// operator reports this. It has no effect without timeoutSeconds. The default is "Fail".
+	//
+	// +optional
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
 
 	// namespaceFinalizer is an entry of spec.finalizers, such as "search.example.com/index", that every
 	// Namespace with this initializer gets when it is created. The Namespace is not deleted until the
@@ -138,7 +132,7 @@ type InitializerSettings struct {
 // Initializer KEP describes: every new Namespace waits, without a time limit.
 func DefaultInitializerSettings() InitializerSettings {
 	return InitializerSettings{
-		Deadline: Deadline{FailurePolicy: FailurePolicyFail}, Confinement: ConfinementNone, NamespaceSelector: &NamespaceSelector{},
+		FailurePolicy: FailurePolicyFail, Confinement: ConfinementNone, NamespaceSelector: &NamespaceSelector{},
 	}
 }
 
@@ -159,12 +153,20 @@ const (
 
 // Subject identifies a user, a group or a ServiceAccount, like rbacv1.Subject.
 //
-// +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="namespace is required for a ServiceAccount, and must not be set for a User or a Group"
-// +kubebuilder:validation:XValidation:rule="self.kind != 'ServiceAccount' || self.name.size() <= 253 && !self.name.contains(':')",message="the name of a ServiceAccount has at most 253 characters and no colon: set its namespace in the field namespace"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'ServiceAccount' || has(self.__namespace__)",fieldPath=".namespace",reason=FieldValueRequired,message="set the namespace of the ServiceAccount"
+// +kubebuilder:validation:XValidation:rule="self.kind == 'ServiceAccount' || !has(self.__namespace__)",fieldPath=".namespace",reason=FieldValueForbidden,message="a User or a Group has no namespace: remove it"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'ServiceAccount' || self.name.size() <= 253 && !self.name.contains(':')",fieldPath=".name",message="the name of a ServiceAccount has at most 253 characters and no colon: set its namespace in the field namespace"
+// +kubebuilder:validation:XValidation:rule="!has(self.apiGroup) || self.apiGroup.size() == 0 || self.kind != 'ServiceAccount' && self.apiGroup == 'rbac.authorization.k8s.io'",fieldPath=".apiGroup",message="the API group of a ServiceAccount is \"\", that of a User or a Group is \"rbac.authorization.k8s.io\"",messageExpression="'the API group of a ' + self.kind + ' is ' + (self.kind == 'ServiceAccount' ? '\"\"' : '\"rbac.authorization.k8s.io\"')"
 type Subject struct {
 	// kind is "User", "Group" or "ServiceAccount".
 	// +required
 	Kind SubjectKind `json:"kind"`
+
+	// apiGroup can be set as in RBAC: "" for a ServiceAccount, "rbac.authorization.k8s.io" for a User or a
+	// Group. It has no effect.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	APIGroup string `json:"apiGroup,omitempty"`
 
 	// name is the name of the user, the group or the ServiceAccount.
 	// +required
@@ -211,7 +213,8 @@ type LabelValue string
 
 // NamespaceSelectorRequirement is a requirement for one label of a Namespace.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.values) == (self.operator in ['In', 'NotIn'])",message="operators In and NotIn require values, and Exists and DoesNotExist must not have values"
+// +kubebuilder:validation:XValidation:rule="has(self.values) || !(self.operator in ['In', 'NotIn'])",fieldPath=".values",reason=FieldValueRequired,message="the operators In and NotIn require values"
+// +kubebuilder:validation:XValidation:rule="!has(self.values) || self.operator in ['In', 'NotIn']",fieldPath=".values",reason=FieldValueForbidden,message="the operators Exists and DoesNotExist have no values"
 type NamespaceSelectorRequirement struct {
 	// key is the key of the label.
 	// +required

@@ -37,7 +37,7 @@ const (
 
 // NamespaceTemplateSpec specifies objects and metadata, and the Namespaces that contain them.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.objects) || has(self.metadata)",message="set objects, metadata, or both"
+// +kubebuilder:validation:XValidation:rule="has(self.objects) || has(self.metadata)",fieldPath=".objects",reason=FieldValueRequired,message="set objects, metadata, or both"
 type NamespaceTemplateSpec struct {
 	// namespaceSelector selects Namespaces by their labels. The empty selector selects every Namespace.
 	// If it is not set, it selects none. Namespaces with the label "nslifecycle.dev/template" and the
@@ -90,8 +90,8 @@ type NamespaceTemplateSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.pattern) || !has(p.default) || has(p.maxItems) || p.default.matches(p.pattern))",message="the default of a parameter must match its pattern"
-	// +kubebuilder:validation:XValidation:rule="self.filter(p, has(p.maxItems)).size() <= 8",message="at most 8 parameters can be lists"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.default) || !has(self.pattern) || has(self.type) && self.type == 'List' || self.default.matches(self.pattern)",fieldPath=".default",message="the default must match the pattern"
+	// +kubebuilder:validation:XValidation:rule="self.filter(p, has(p.type) && p.type == 'List').size() <= 8",message="at most 8 parameters can be lists"
 	Parameters []TemplateParameter `json:"parameters,omitempty"`
 
 	// variables are named expressions that objects and later variables can use.
@@ -149,13 +149,27 @@ type NamespaceTemplateSpec struct {
 	Rollout TemplateRollout `json:"rollout,omitempty"`
 }
 
+// ParameterType is the type of a parameter.
+//
+// +kubebuilder:validation:Enum=String;List
+type ParameterType string
+
+// The types of parameters.
+const (
+	// ParameterString makes the value a string.
+	ParameterString ParameterType = "String"
+	// ParameterList makes the value a list of strings that are separated by commas.
+	ParameterList ParameterType = "List"
+)
+
 // TemplateParameter is a value that the creator of a Namespace chooses. The API server validates it
 // in the request that creates or changes the Namespace, and adds the default to new Namespaces.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.enum) || !has(self.default) || has(self.maxItems) || self.default in self.enum",message="the default must be one of the values in enum"
-// +kubebuilder:validation:XValidation:rule="!has(self.default) || !has(self.required) || !self.required",message="a parameter with a default cannot be required"
-// +kubebuilder:validation:XValidation:rule="!has(self.labelKey) || !has(self.default)",message="a parameter that is the value of a label cannot have a default"
-// +kubebuilder:validation:XValidation:rule="!has(self.labelKey) || !has(self.maxItems)",message="the value of a label cannot be a list"
+// +kubebuilder:validation:XValidation:rule="!has(self.default) || has(self.type) && self.type == 'List' || !has(self.enum) || self.default in self.enum",fieldPath=".default",message="the default must be one of the values in enum"
+// +kubebuilder:validation:XValidation:rule="!has(self.default) || !has(self.required) || !self.required",fieldPath=".required",reason=FieldValueForbidden,message="a parameter with a default cannot be required"
+// +kubebuilder:validation:XValidation:rule="!has(self.labelKey) || !has(self.default)",fieldPath=".default",reason=FieldValueForbidden,message="a parameter that is the value of a label cannot have a default"
+// +kubebuilder:validation:XValidation:rule="!has(self.labelKey) || !has(self.type) || self.type != 'List'",fieldPath=".type",reason=FieldValueForbidden,message="the value of a label cannot be a list"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxItems) || has(self.type) && self.type == 'List'",fieldPath=".maxItems",reason=FieldValueForbidden,message="maxItems applies only to lists: also set type to List, or remove maxItems"
 type TemplateParameter struct {
 	// name is the name of the parameter in expressions and, unless labelKey is set, in the annotation.
 	// +required
@@ -179,15 +193,19 @@ type TemplateParameter struct {
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('nslifecycle.dev/')",message="a parameter cannot use a label with the prefix nslifecycle.dev/: use another key"
 	LabelKey string `json:"labelKey,omitempty"`
 
-	// maxItems makes the value a list, and is the maximum number of its elements: strings that are separated
-	// by commas, neither empty nor repeated. enum and pattern apply to each of them. The empty value is the
-	// empty list, unless the parameter is required.
+	// type is "String", the default, or "List": strings that are separated by commas, neither empty nor
+	// repeated. The empty value is then the empty list, unless the parameter is required.
+	// +optional
+	Type ParameterType `json:"type,omitempty"`
+
+	// maxItems is the maximum number of elements of a list. The default is 32.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=32
 	MaxItems *int32 `json:"maxItems,omitempty"`
 
-	// enum lists the permitted values. If it is not set, all values of at most 1024 characters are permitted.
+	// enum lists the permitted values, or elements of a list. If it is not set, all values of at most 1024
+	// characters are permitted.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -195,7 +213,8 @@ type TemplateParameter struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Enum []string `json:"enum,omitempty"`
 
-	// pattern is a regular expression (RE2) that the value must match. It is not anchored.
+	// pattern is a regular expression (RE2) that the value, or each element of a list, must match. It is not
+	// anchored.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -275,7 +294,7 @@ type TemplateMetadataValue string
 // with the permissions of the ServiceAccount. Keys cannot have the prefixes "kubernetes.io/", "kubectl.kubernetes.io/"
 // and "nslifecycle.dev/".
 //
-// +kubebuilder:validation:XValidation:rule="has(self.labels) || has(self.annotations)",message="set labels, annotations, or both"
+// +kubebuilder:validation:XValidation:rule="has(self.labels) || has(self.annotations)",fieldPath=".labels",reason=FieldValueRequired,message="set labels, annotations, or both"
 type TemplateMetadata struct {
 	// labels are the labels.
 	// +optional
@@ -305,7 +324,7 @@ type TemplateMetadata struct {
 
 // TemplateObjectMetadata specifies labels and annotations of objects.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.labels) || has(self.annotations)",message="set labels, annotations, or both"
+// +kubebuilder:validation:XValidation:rule="has(self.labels) || has(self.annotations)",fieldPath=".labels",reason=FieldValueRequired,message="set labels, annotations, or both"
 type TemplateObjectMetadata struct {
 	// labels are added to each object that does not have them. The values, but not the keys, can contain CEL
 	// expressions as in manifests.
@@ -329,8 +348,9 @@ type ObjectMetadataValue string
 
 // TemplateObject is an object that each selected Namespace contains: either a template or a copy.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.sourceRef)",message="set either template or sourceRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.forEach) || has(self.template)",message="a copy cannot have forEach"
+// +kubebuilder:validation:XValidation:rule="has(self.template) || has(self.sourceRef)",fieldPath=".template",reason=FieldValueRequired,message="set either template or sourceRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.sourceRef)",fieldPath=".sourceRef",reason=FieldValueForbidden,message="set either template or sourceRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.forEach) || !has(self.sourceRef)",fieldPath=".forEach",reason=FieldValueForbidden,message="a copy cannot have forEach"
 type TemplateObject struct {
 	// name identifies the object in this template.
 	// +required
@@ -353,7 +373,7 @@ type TemplateObject struct {
 	// +optional
 	SourceRef *TemplateSourceReference `json:"sourceRef,omitempty"`
 
-	// forEach is the name of a parameter that is a list. The Namespace contains the object once for each
+	// forEach is the name of a parameter of type List. The Namespace contains the object once for each
 	// element, which expressions in template and includeWhen read as "item". The name of the object must
 	// depend on it.
 	// +optional
@@ -454,6 +474,8 @@ const (
 )
 
 // TemplateSync specifies how the operator handles changes by other clients.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Once' || !has(self.conflictPolicy) || self.conflictPolicy != 'Force'",fieldPath=".conflictPolicy",reason=FieldValueForbidden,message="with mode Once, the operator restores no objects: remove conflictPolicy Force, or set mode to Always"
 type TemplateSync struct {
 	// mode specifies how often the operator applies the objects. "Always" also restores objects that other
 	// clients change. "Once" applies the objects once to each Namespace.
@@ -520,11 +542,25 @@ const (
 	WaitForApplied TemplateWaitPolicy = "Applied"
 )
 
-// TemplateInitialization specifies how long a new Namespace is Initializing because of a template. timeoutSeconds limits
-// only the wait for objects to become effective: with failurePolicy "Ignore", the Namespace is then Initialized, and the
-// operator records an Event. An object that cannot be applied is never omitted.
+// FailureTimeoutPolicy specifies what happens to an initializing Namespace after failureTimeoutSeconds.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.waitPolicy) || self.waitPolicy != 'Applied' || !has(self.timeoutSeconds)",message="timeoutSeconds limits the wait for objects to become effective, and waitPolicy Applied does not wait for this: remove timeoutSeconds, or set waitPolicy to Effective"
+// +kubebuilder:validation:Enum=Fail;Retry
+type FailureTimeoutPolicy string
+
+// The policies.
+const (
+	// FailureTimeoutFail fails the initialization: the Namespace gets a failure result and is deleted.
+	FailureTimeoutFail FailureTimeoutPolicy = "Fail"
+	// FailureTimeoutRetry retries and reports the failure until it ends.
+	FailureTimeoutRetry FailureTimeoutPolicy = "Retry"
+)
+
+// TemplateInitialization specifies how long a new Namespace is Initializing because of a template: how long it waits
+// for applied objects to become effective, and how long for objects that cannot be applied. These are never omitted.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.waitPolicy) || self.waitPolicy != 'Applied' || !has(self.effectiveTimeoutSeconds)",fieldPath=".effectiveTimeoutSeconds",reason=FieldValueForbidden,message="waitPolicy Applied does not wait for objects to become effective: remove effectiveTimeoutSeconds, or set waitPolicy to Effective"
+// +kubebuilder:validation:XValidation:rule="!has(self.waitPolicy) || self.waitPolicy != 'Applied' || !has(self.effectiveTimeoutPolicy) || self.effectiveTimeoutPolicy != 'Ignore'",fieldPath=".effectiveTimeoutPolicy",reason=FieldValueForbidden,message="waitPolicy Applied does not wait for objects to become effective: remove effectiveTimeoutPolicy, or set waitPolicy to Effective"
+// +kubebuilder:validation:XValidation:rule="!has(self.effectiveTimeoutPolicy) || self.effectiveTimeoutPolicy != 'Ignore' || has(self.effectiveTimeoutSeconds) || has(self.waitPolicy) && self.waitPolicy == 'Applied'",fieldPath=".effectiveTimeoutSeconds",reason=FieldValueRequired,message="effectiveTimeoutPolicy Ignore applies only after a timeout: also set effectiveTimeoutSeconds, or remove effectiveTimeoutPolicy"
 type TemplateInitialization struct {
 	// waitPolicy specifies until when the Namespace is Initializing. "Effective" waits until
 	// kube-controller-manager has counted each ResourceQuota, since a quota limits nothing before, and
@@ -534,16 +570,34 @@ type TemplateInitialization struct {
 	// +kubebuilder:default=Effective
 	WaitPolicy TemplateWaitPolicy `json:"waitPolicy,omitempty"`
 
-	Deadline `json:",inline"`
+	// effectiveTimeoutSeconds is how many seconds the Namespace waits for objects to become effective, counted
+	// from the start of the turn of the initializer of templates. If it is not set, there is no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2592000
+	EffectiveTimeoutSeconds *int32 `json:"effectiveTimeoutSeconds,omitempty"`
+
+	// effectiveTimeoutPolicy specifies what happens after effectiveTimeoutSeconds. "Fail" fails the
+	// initialization: the Namespace gets a failure result and is deleted. "Ignore" waits no longer for these
+	// objects, and the operator records an Event.
+	// +optional
+	// +kubebuilder:default=Fail
+	EffectiveTimeoutPolicy FailurePolicy `json:"effectiveTimeoutPolicy,omitempty"`
 
 	// failureTimeoutSeconds is how many seconds the same failure that waiting cannot end, such as a missing permission or
-	// an invalid object, may last: then the initialization fails, unless failurePolicy is "Ignore". The time starts when
-	// the operator observes the failure, and again when it restarts.
+	// an invalid object, may last until failureTimeoutPolicy applies. The time starts when the operator observes the
+	// failure, and again when it restarts.
 	// +optional
 	// +kubebuilder:default=1800
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2592000
 	FailureTimeoutSeconds int32 `json:"failureTimeoutSeconds,omitempty"`
+
+	// failureTimeoutPolicy specifies what happens after failureTimeoutSeconds. "Fail" fails the initialization: the
+	// Namespace gets a failure result and is deleted. "Retry" retries and reports the failure until it ends.
+	// +optional
+	// +kubebuilder:default=Fail
+	FailureTimeoutPolicy FailureTimeoutPolicy `json:"failureTimeoutPolicy,omitempty"`
 }
 
 // TemplateRollout specifies how changes of the template reach Namespaces that are Initialized.
@@ -708,7 +762,7 @@ type TemplateFailure struct {
 // +kubebuilder:printcolumn:name="Current-Revision",type=string,priority=1,JSONPath=`.status.currentRevision`
 // +kubebuilder:printcolumn:name="Access",type=string,priority=1,JSONPath=`.spec.access`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="the name of a template must be a DNS label of at most 63 characters, because it is also the value of a label"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".metadata",message="the name of a template must be a DNS label of at most 63 characters, because it is also the value of a label"
 type NamespaceTemplate struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

@@ -12,9 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestDefaultsInLists checks that elements of lists have no defaults: client-side `kubectl apply` compares whole lists of
-// custom resources, and would report a change of an unchanged manifest each time.
-func TestDefaultsInLists(t *testing.T) {
+// TestSchemas checks that elements of lists have no defaults: client-side `kubectl apply` compares whole lists of custom
+// resources, and would report a change of an unchanged manifest each time. Rules about several fields name one: the
+// error would name only the object.
+func TestSchemas(t *testing.T) {
 	files, err := filepath.Glob("bases/*.yaml")
 	if err != nil || len(files) != 3 {
 		t.Fatalf("got %d files and error %v", len(files), err)
@@ -29,24 +30,31 @@ func TestDefaultsInLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, version := range definition.Spec.Versions {
-			checkDefaults(t, file, version.Schema.OpenAPIV3Schema, false)
+			check(t, file, version.Schema.OpenAPIV3Schema, false)
 		}
 	}
 }
 
-func checkDefaults(t *testing.T, path string, schema *apiextensionsv1.JSONSchemaProps, isInList bool) {
+func check(t *testing.T, path string, schema *apiextensionsv1.JSONSchemaProps, isInList bool) {
 	t.Helper()
 	if isInList && schema.Default != nil {
 		t.Errorf("%s has the default %s", path, schema.Default.Raw)
 	}
+	if schema.Type == "object" && schema.AdditionalProperties == nil {
+		for _, rule := range schema.XValidations {
+			if rule.FieldPath == "" {
+				t.Errorf("%s has a rule without fieldPath: %s", path, rule.Rule)
+			}
+		}
+	}
 	for name := range schema.Properties {
 		property := schema.Properties[name]
-		checkDefaults(t, path+"."+name, &property, isInList)
+		check(t, path+"."+name, &property, isInList)
 	}
 	if schema.Items != nil && schema.Items.Schema != nil {
-		checkDefaults(t, path+"[]", schema.Items.Schema, true)
+		check(t, path+"[]", schema.Items.Schema, true)
 	}
 	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		checkDefaults(t, path+"{}", schema.AdditionalProperties.Schema, isInList)
+		check(t, path+"{}", schema.AdditionalProperties.Schema, isInList)
 	}
 }

@@ -114,7 +114,7 @@ spec:
          ? [] : ['template "' + t.name + '" locks labels or annotations, and would no longer select the namespace']))
   - name: parameterized
     expression: "variables.templates.filter(t, has(t.parameters))"
-  # The total length of the patterns, and the number of lists. The limits of these and of the number of keys bound the
+  # The total length of the patterns, and the number of lists, which have maxItems in the set. The limits of these and of the number of keys bound the
   # cost of the rules below.
   - name: patternLength
     expression: >-

@@ -54,7 +54,7 @@ func ParseRequirements(selector string) ([]v1alpha1.NamespaceSelectorRequirement
 	return requirements, nil
 }
 
-// limited returns settings with the defaults, whose selector has the requirements in addition.
+// limited returns settings with the defaults and comparable subjects, whose selector has the requirements in addition.
 func limited(
 	settings v1alpha1.InitializerSettings, requirements []v1alpha1.NamespaceSelectorRequirement,
 ) v1alpha1.InitializerSettings {
@@ -62,6 +62,7 @@ func limited(
 	settings = *settings.DeepCopy()
 	settings.FailurePolicy = cmp.Or(settings.FailurePolicy, defaults.FailurePolicy)
 	settings.Confinement = cmp.Or(settings.Confinement, defaults.Confinement)
+	settings.Subjects = ComparableSubjects(settings.Subjects)
 	settings.NamespaceSelector = cmp.Or(settings.NamespaceSelector, defaults.NamespaceSelector)
 	settings.NamespaceSelector.MatchExpressions = append(settings.NamespaceSelector.MatchExpressions, requirements...)
 	return settings

@@ -66,7 +66,7 @@ func Merge(
 			merged.Excluded = append(merged.Excluded, configuration.Name)
 			continue
 		}
-		waiting := slices.Concat(merged.WaitingSubjects, configuration.WaitingSubjects)
+		waiting := slices.Concat(merged.WaitingSubjects, ComparableSubjects(configuration.WaitingSubjects))
 		slices.SortFunc(waiting, compareSubjects)
 		waiting = slices.Compact(waiting)
 		if size+addedSize > maxSetBytes || slices.ContainsFunc(added, hasTooManyRequirements) ||
@@ -103,6 +103,15 @@ func sortedByName(
 	return slices.SortedFunc(slices.Values(configurations), func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
+}
+
+// ComparableSubjects returns subjects without apiGroup, which the kind determines.
+func ComparableSubjects(subjects []v1alpha1.Subject) []v1alpha1.Subject {
+	subjects = slices.Clone(subjects)
+	for i := range subjects {
+		subjects[i].APIGroup = ""
+	}
+	return subjects
 }
 
 func compareSubjects(a, b v1alpha1.Subject) int {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -157,7 +158,7 @@ func TestMergeSettings(t *testing.T) {
 	type settings = v1alpha1.InitializerSettings
 	team := &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}}
 	withPolicy := func(policy v1alpha1.FailurePolicy) settings {
-		return settings{Deadline: v1alpha1.Deadline{TimeoutSeconds: &seconds, FailurePolicy: policy}}
+		return settings{TimeoutSeconds: &seconds, FailurePolicy: policy}
 	}
 	withDefaults := func(of settings) settings {
 		defaults := v1alpha1.DefaultInitializerSettings()
@@ -180,7 +181,8 @@ func TestMergeSettings(t *testing.T) {
 		"no timeout": {first: timeout, wantOverridden: true},
 		"all settings differ": {
 			first: settings{
-				Deadline: withPolicy(v1alpha1.FailurePolicyIgnore).Deadline, NamespaceFinalizer: "a.b/c", NamespaceSelector: team,
+				TimeoutSeconds: &seconds, FailurePolicy: v1alpha1.FailurePolicyIgnore, NamespaceFinalizer: "a.b/c",
+				NamespaceSelector: team,
 			},
 			wantOverridden: true,
 		},
@@ -248,11 +250,18 @@ func TestMergeWaitingSubjects(t *testing.T) {
 		}
 		return *configuration
 	}
+	fromRBAC := waiting("d", "x")
+	fromRBAC.WaitingSubjects[0].APIGroup = rbacv1.GroupName
+	fromRBAC.Initializers = []v1alpha1.NamespaceInitializer{{Name: "rbac.corp.com", InitializerSettings: v1alpha1.InitializerSettings{
+		Subjects: fromRBAC.WaitingSubjects,
+	}}}
 	merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{
-		waiting("b", "y", "x"), waiting("a", "x", "z"), waiting("c", numbered("user", internalv1alpha1.MaxWaitingSubjects)...),
+		fromRBAC, waiting("b", "y", "x"), waiting("a", "x", "z"), waiting("c", numbered("user", internalv1alpha1.MaxWaitingSubjects)...),
 	}, nil)
 	g.Expect(merged.WaitingSubjects).To(Equal(waiting("", "x", "y", "z").WaitingSubjects))
 	g.Expect(merged.TooLarge).To(Equal([]string{"c"}))
+	g.Expect(merged.Initializers[0].Subjects).To(Equal(waiting("", "x").WaitingSubjects))
+	g.Expect(fromRBAC.WaitingSubjects[0].APIGroup).NotTo(BeEmpty(), "a configuration from the cache")
 }
 
 func TestMergeConfinedSubjects(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 
 // settings returns the settings of an initializer. 0 seconds means no timeout.
 func settings(seconds int32, policy v1alpha1.FailurePolicy) v1alpha1.InitializerSettings {
-	result := v1alpha1.InitializerSettings{Deadline: v1alpha1.Deadline{FailurePolicy: policy}}
+	result := v1alpha1.InitializerSettings{FailurePolicy: policy}
 	if seconds != 0 {
 		result.TimeoutSeconds = ptr.To(seconds)
 	}

@@ -89,7 +89,7 @@ func (c *Checker) isAnySubjectAuthorized(
 	}
 	var waiting []v1alpha1.Subject
 	for i := range configurations {
-		waiting = append(waiting, configurations[i].WaitingSubjects...)
+		waiting = append(waiting, initialization.ComparableSubjects(configurations[i].WaitingSubjects)...)
 	}
 	return owners.CanAnyoneInitialize(roles.Items, bindings.Items, waiting), nil
 }

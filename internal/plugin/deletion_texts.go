@@ -56,12 +56,15 @@ func timeoutTexts(facts *diagnosis.Facts, relations *relationReader, selected []
 	}
 	for _, relation := range selected {
 		tmpl := relations.find(relation.Template)
-		if tmpl == nil || relation.Result != template.MatchSelected || tmpl.Spec.Initialization.TimeoutSeconds == nil {
+		if tmpl == nil || relation.Result != template.MatchSelected {
 			continue
 		}
 		settings := tmpl.Spec.Initialization
-		add("template "+tmpl.Name, time.Duration(*settings.TimeoutSeconds)*time.Second,
-			settings.FailurePolicy == v1alpha1.FailurePolicyIgnore)
+		if settings.EffectiveTimeoutSeconds == nil {
+			continue
+		}
+		add("template "+tmpl.Name, time.Duration(*settings.EffectiveTimeoutSeconds)*time.Second,
+			settings.EffectiveTimeoutPolicy == v1alpha1.FailurePolicyIgnore)
 	}
 	return texts
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // maxParallelReviews is the maximum number of access reviews that are sent in parallel.
@@ -189,8 +190,8 @@ func parameterDescription(parameter *v1alpha1.TemplateParameter) string {
 	if parameter.LabelKey != "" {
 		text += fmt.Sprintf(" Set the label %s.", parameter.LabelKey)
 	}
-	if parameter.MaxItems != nil {
-		text += fmt.Sprintf(" A list of at most %d elements, separated by commas.", *parameter.MaxItems)
+	if templateset.IsList(parameter) {
+		text += fmt.Sprintf(" A list of at most %d elements, separated by commas.", templateset.MaxItems(parameter))
 	}
 	if parameter.Immutable {
 		text += " Immutable."

@@ -194,10 +194,10 @@ func parsePart(text string, parameters []v1alpha1.TemplateParameter) (internalv1
 		return internalv1alpha1.EffectivePart{}, fmt.Errorf(
 			"${%s} is not supported here: the API server evaluates only ${params.<name>} and ${requestedBy}", text)
 	}
-	for _, parameter := range parameters {
-		switch {
+	for i := range parameters {
+		switch parameter := &parameters[i]; {
 		case parameter.Name != name:
-		case parameter.MaxItems != nil:
+		case IsList(parameter):
 			return internalv1alpha1.EffectivePart{}, fmt.Errorf("parameter %q is a list", name)
 		case parameter.LabelKey != "":
 			return internalv1alpha1.EffectivePart{Label: parameter.LabelKey}, nil

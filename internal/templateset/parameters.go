@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
@@ -21,6 +23,19 @@ const MaxLength = 1024
 
 // maxQuoted is the length of a value in a message.
 const maxQuoted = 128
+
+// defaultMaxItems is the default of maxItems, and its maximum.
+const defaultMaxItems = 32
+
+// IsList reports whether the value of a parameter is a list.
+func IsList(parameter *v1alpha1.TemplateParameter) bool {
+	return parameter.Type == v1alpha1.ParameterList
+}
+
+// MaxItems returns the maximum number of elements of a parameter that is a list.
+func MaxItems(parameter *v1alpha1.TemplateParameter) int {
+	return int(ptr.Deref(parameter.MaxItems, defaultMaxItems))
+}
 
 // Elements returns the elements of a parameter that is a list. The empty value is the empty list.
 func Elements(value string) []string {
@@ -35,11 +50,11 @@ func CheckSize(parameter *v1alpha1.TemplateParameter, value string) error {
 	if n := utf8.RuneCountInString(value); n > MaxLength {
 		return fmt.Errorf("the parameter %s has %d characters; at most %d are permitted", parameter.Name, n, MaxLength)
 	}
-	if parameter.MaxItems == nil {
+	if !IsList(parameter) {
 		return nil
 	}
-	if n := len(Elements(value)); n > int(*parameter.MaxItems) {
-		return fmt.Errorf("the list %s has %d elements; at most %d are permitted", parameter.Name, n, *parameter.MaxItems)
+	if n := len(Elements(value)); n > MaxItems(parameter) {
+		return fmt.Errorf("the list %s has %d elements; at most %d are permitted", parameter.Name, n, MaxItems(parameter))
 	}
 	return nil
 }
@@ -49,7 +64,7 @@ func CheckValue(parameter *v1alpha1.TemplateParameter, value string) error {
 	if err := CheckSize(parameter, value); err != nil {
 		return err
 	}
-	if parameter.MaxItems == nil {
+	if !IsList(parameter) {
 		return checkElement(parameter, value)
 	}
 	elements := Elements(value)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestCheckValueOfList(t *testing.T) {
-	list := v1alpha1.TemplateParameter{Name: "list", MaxItems: ptr.To[int32](32)}
+	list := v1alpha1.TemplateParameter{Name: "list", Type: v1alpha1.ParameterList}
 	required, limited := list, list
 	required.Required = true
 	limited.Enum, limited.Pattern = []string{"red", "blue", "Green"}, "^[a-z]+$"
@@ -51,16 +51,20 @@ func TestCheckValueOfList(t *testing.T) {
 	}
 }
 
-// The API server would reject each new Namespace with an invalid default.
-func TestComputeOmitsInvalidDefaultsOfLists(t *testing.T) {
+// The policies recognize lists by maxItems. With an invalid default, the API server would reject each new Namespace.
+func TestComputeLists(t *testing.T) {
 	g := NewWithT(t)
 	template := v1alpha1.NamespaceTemplate{}
 	template.Spec.Parameters = []v1alpha1.TemplateParameter{
-		{Name: "valid", MaxItems: ptr.To[int32](2), Default: ptr.To("a,b")},
-		{Name: "invalid", MaxItems: ptr.To[int32](1), Default: ptr.To("a,b")},
+		{Name: "valid", Type: v1alpha1.ParameterList, MaxItems: ptr.To[int32](2), Default: ptr.To("a,b")},
+		{Name: "invalid", Type: v1alpha1.ParameterList, MaxItems: ptr.To[int32](1), Default: ptr.To("a,b")},
+		{Name: "long", Type: v1alpha1.ParameterList, Default: ptr.To("a,b")},
+		{Name: "text", Type: v1alpha1.ParameterString, Default: ptr.To("a,b")},
 	}
 	computed := templateset.Compute([]v1alpha1.NamespaceTemplate{template}, nil)
 	g.Expect(computed[0].Parameters[0].Default).To(HaveValue(Equal("a,b")))
 	g.Expect(computed[0].Parameters[1].Default).To(BeNil())
 	g.Expect(template.Spec.Parameters[1].Default).NotTo(BeNil())
+	g.Expect(computed[0].Parameters[2]).To(And(HaveField("MaxItems", HaveValue(BeEquivalentTo(32))), HaveField("Default", HaveValue(Equal("a,b")))))
+	g.Expect(computed[0].Parameters[3].MaxItems).To(BeNil())
 }

@@ -12,6 +12,7 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
@@ -85,14 +86,19 @@ func Size(spec *v1alpha1.NamespaceTemplateSpec) int {
 	return len(encoded)
 }
 
-// effectiveTemplate returns a template without its metadata, which can be those of another revision. A list has no
-// default if it is invalid: the API server would reject all new Namespaces. The schema rejects other invalid defaults.
+// effectiveTemplate returns a template without its metadata, which can be those of another revision. Lists have
+// maxItems, and no default that is invalid: the API server would reject all new Namespaces. The schema rejects other
+// invalid defaults.
 func effectiveTemplate(name string, spec *v1alpha1.NamespaceTemplateSpec) internalv1alpha1.EffectiveTemplate {
 	spec = spec.DeepCopy()
 	for i := range spec.Parameters {
 		parameter := &spec.Parameters[i]
 		parameter.Description = ""
-		if parameter.MaxItems != nil && parameter.Default != nil && CheckValue(parameter, *parameter.Default) != nil {
+		if !IsList(parameter) {
+			continue
+		}
+		parameter.MaxItems = ptr.To(int32(MaxItems(parameter)))
+		if parameter.Default != nil && CheckValue(parameter, *parameter.Default) != nil {
 			parameter.Default = nil
 		}
 	}

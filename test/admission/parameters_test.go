@@ -39,8 +39,8 @@ func team() internalv1alpha1.EffectiveTemplate {
 			{Name: "kind", LabelKey: kind, Enum: []string{"web", "db"}, Immutable: true},
 			{Name: "note"},
 			{Name: "once", Immutable: true},
-			{Name: "zones", MaxItems: new(int32(3)), Enum: []string{"a", "b", "c", "D"}, Pattern: "^[a-z]$"},
-			{Name: "teams", MaxItems: new(int32(32))},
+			{Name: "zones", Type: v1alpha1.ParameterList, MaxItems: new(int32(3)), Enum: []string{"a", "b", "c", "D"}, Pattern: "^[a-z]$"},
+			{Name: "teams", Type: v1alpha1.ParameterList, MaxItems: new(int32(32))},
 		},
 	}
 }
@@ -415,14 +415,13 @@ func celBudgets() {
 					template.Access = v1alpha1.AccessRestricted
 				}
 				for j := range parameters {
-					var maxItems *int32
-					if i < 2 {
-						maxItems = new(int32(32))
+					parameter := v1alpha1.TemplateParameter{
+						Name: fmt.Sprintf("p%d", j), Pattern: "^[a,]*[a,]*a*a*$", Immutable: true, Default: new(strings.Repeat("a", 64)),
 					}
-					template.Parameters = append(template.Parameters, v1alpha1.TemplateParameter{
-						Name: fmt.Sprintf("p%d", j), Pattern: "^[a,]*[a,]*a*a*$", Immutable: true,
-						Default: new(strings.Repeat("a", 64)), MaxItems: maxItems,
-					}, v1alpha1.TemplateParameter{
+					if i < 2 {
+						parameter.Type, parameter.MaxItems = v1alpha1.ParameterList, new(int32(32))
+					}
+					template.Parameters = append(template.Parameters, parameter, v1alpha1.TemplateParameter{
 						Name: fmt.Sprintf("q%d", i%8*8+j), Enum: enum(8, 8), Default: new(enum(8, 8)[7]),
 					})
 				}

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,7 +31,7 @@ func allTemplates() []internalv1alpha1.EffectiveTemplate {
 	}
 	var lists []v1alpha1.TemplateParameter
 	for i := range 16 {
-		lists = append(lists, v1alpha1.TemplateParameter{Name: fmt.Sprintf("list%d", i), MaxItems: new(int32(1))})
+		lists = append(lists, v1alpha1.TemplateParameter{Name: fmt.Sprintf("list%d", i), Type: v1alpha1.ParameterList, MaxItems: new(int32(1))})
 	}
 	templates := []internalv1alpha1.EffectiveTemplate{
 		restricted("gold", selecting("tier", "gold")),
@@ -57,7 +56,7 @@ func allTemplates() []internalv1alpha1.EffectiveTemplate {
 		{Name: "other"},
 		{Name: "many", Parameters: []v1alpha1.TemplateParameter{{Name: "one", Enum: enum(32, 253)}}},
 		{Name: "lists-1", NamespaceSelector: selecting("lists", "few", "many"), Parameters: []v1alpha1.TemplateParameter{
-			{Name: "strict", MaxItems: new(int32(32)), Required: true},
+			{Name: "strict", Type: v1alpha1.ParameterList, MaxItems: new(int32(32)), Required: true},
 		}},
 		{Name: "lists-2", NamespaceSelector: selecting("lists", "many"), Parameters: lists},
 		{Name: "long-1", NamespaceSelector: selecting("long", "two", "three"), Parameters: long},
@@ -299,24 +298,6 @@ func injectionWithTemplates() {
 		By("not selecting a template")
 		Expect(dryRun(ctx, wrappers.MakeNamespace("shop").Annotation(size, "sent")).Annotations).
 			To(And(HaveKeyWithValue(size, "sent"), Not(HaveKey(v1alpha1.PrefixParameter+"tier"))))
-	})
-
-	It("cannot set keys that a template cannot set", func(ctx context.Context) {
-		for key, isValid := range map[string]bool{
-			v1alpha1.LabelDeletionProtection: false, "kubernetes.io/metadata.name": false, v1alpha1.PrefixParameter + "size": false,
-			corev1.LastAppliedConfigAnnotation: false, "pod-security.kubernetes.io/enforce": true,
-		} {
-			set := cluster.EffectiveSet(Default, ctx)
-			value := internalv1alpha1.EffectiveValue{Key: key, Parts: []internalv1alpha1.EffectivePart{{Text: "x"}}}
-			forged := internalv1alpha1.EffectiveTemplate{Name: "forged", Annotations: []internalv1alpha1.EffectiveValue{value}}
-			set.Templates = append(set.Templates, forged)
-			err := cluster.Admin.Update(ctx, set, client.DryRunAll)
-			if isValid {
-				Expect(err).NotTo(HaveOccurred())
-				continue
-			}
-			Expect(err).To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring("a template cannot set keys"))), key)
-		}
 	})
 
 	It("adds nothing to exempt namespaces, and removes keys in a cluster without initializers", func(ctx context.Context) {

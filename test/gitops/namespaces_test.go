@@ -102,7 +102,7 @@ var _ = Describe("A failed namespace that is deleted", func() {
 })
 
 func timeout(policy v1alpha1.FailurePolicy) v1alpha1.InitializerSettings {
-	return v1alpha1.InitializerSettings{Deadline: v1alpha1.Deadline{TimeoutSeconds: ptr.To(int32(1)), FailurePolicy: policy}}
+	return v1alpha1.InitializerSettings{TimeoutSeconds: ptr.To(int32(1)), FailurePolicy: policy}
 }
 
 // createProtected creates an initializing namespace that is not deleted if it fails. The test removes the protection

@@ -76,7 +76,7 @@ func initializer(name string) v1alpha1.NamespaceInitializer {
 // limited returns an entry with a timeout.
 func limited(name string, seconds int32, policy v1alpha1.FailurePolicy) v1alpha1.NamespaceInitializer {
 	entry := initializer(name)
-	entry.Deadline = v1alpha1.Deadline{TimeoutSeconds: &seconds, FailurePolicy: policy}
+	entry.TimeoutSeconds, entry.FailurePolicy = &seconds, policy
 	return entry
 }
 

@@ -191,14 +191,13 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		return ok
 	}
 	// createInitializing registers an initializer that does not run, and creates a namespace that waits for it.
-	createInitializing := func(ctx context.Context, deadline v1alpha1.Deadline) (configuration, namespace string) {
+	createInitializing := func(ctx context.Context, settings v1alpha1.InitializerSettings) (configuration, namespace string) {
 		GinkgoHelper()
 		configuration = framework.Unique("missing")
-		if deadline.TimeoutSeconds != nil {
+		if settings.TimeoutSeconds != nil {
 			configuration = framework.Unique("deadline") // Its turn is before the others.
 		}
-		resource := wrappers.MakeConfiguration(configuration).Initializer(configuration+".test.example.com",
-			v1alpha1.InitializerSettings{Deadline: deadline}).Obj()
+		resource := wrappers.MakeConfiguration(configuration).Initializer(configuration+".test.example.com", settings).Obj()
 		createResource(ctx, resource)
 		// A spec can have deleted it, or the CRD.
 		DeferCleanup(func(ctx context.Context) { _ = admin.Delete(ctx, resource) })
@@ -222,13 +221,13 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 
 	It("switch everything off while the operator is running, and on again", func(ctx context.Context) {
 		Expect(runPage(ctx, "Find the cause", 0)).To(ContainSubstring("namespace/break-glass created"))
-		configuration, waiting := createInitializing(ctx, v1alpha1.Deadline{})
+		configuration, waiting := createInitializing(ctx, v1alpha1.InitializerSettings{})
 		finished := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("finished")).Name
 		Eventually(write).WithContext(ctx).WithArguments(waiting).Should(isEarly)
 		Expect(replicas(ctx)).To(HaveExactElements(int32(2), int32(2)))
 
 		const timeout = 40 * time.Second
-		_, used := createInitializing(ctx, v1alpha1.Deadline{TimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
+		_, used := createInitializing(ctx, v1alpha1.InitializerSettings{TimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
 		unused := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("unused"))
 		for _, name := range []string{used, unused.Name} {
 			Eventually(func(g Gomega) {
@@ -280,11 +279,11 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 	}, SpecTimeout(10*time.Minute))
 
 	It("deregister an initializer, with and without the operator", func(ctx context.Context) {
-		configuration, first := createInitializing(ctx, v1alpha1.Deadline{})
+		configuration, first := createInitializing(ctx, v1alpha1.InitializerSettings{})
 		runPage(ctx, "An initializer is missing", 0, configuration)
 		Eventually(write).WithContext(ctx).WithArguments(first).Should(Succeed())
 
-		_, second := createInitializing(ctx, v1alpha1.Deadline{})
+		_, second := createInitializing(ctx, v1alpha1.InitializerSettings{})
 		if !framework.ServesPolicies(ctx, cluster.Admin.Config) {
 			Skip("without the webhook, the API server completes no initialization")
 		}
@@ -344,7 +343,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		}
 		isRefused := MatchError(ContainSubstring("failed to find resource referenced by paramKind"))
 		for _, isOff := range []bool{false, true} {
-			createInitializing(ctx, v1alpha1.Deadline{})
+			createInitializing(ctx, v1alpha1.InitializerSettings{})
 			kubectl(ctx, "patch", "mutatingadmissionpolicy", "nslifecycle-inject", `--patch={"spec":{"failurePolicy":"Fail"}}`)
 			cluster.StopManager()
 			kubectl(ctx, append([]string{"delete", "crd"}, crds...)...)
@@ -364,7 +363,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 	}, SpecTimeout(10*time.Minute))
 
 	It("admit namespaces without the operator", func(ctx context.Context) {
-		createInitializing(ctx, v1alpha1.Deadline{})
+		createInitializing(ctx, v1alpha1.InitializerSettings{})
 		cluster.StopManager()
 		By("completing an initialization without it")
 		if framework.ServesPolicies(ctx, cluster.Admin.Config) {
@@ -374,7 +373,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 		}
 		restart(ctx, false)
 		start(ctx)
-		createInitializing(ctx, v1alpha1.Deadline{})
+		createInitializing(ctx, v1alpha1.InitializerSettings{})
 		Eventually(func() string {
 			return kubectl(ctx, "get", "mutatingwebhookconfiguration", "nslifecycle-inject", "--output=jsonpath={.webhooks[0].failurePolicy}")
 		}).WithContext(ctx).Should(Equal("Fail"))

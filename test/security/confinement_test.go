@@ -16,7 +16,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -548,20 +547,3 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		Eventually(confinedAttacks["bind cluster-admin"]).WithContext(ctx).WithArguments(confined, namespace).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 })
-
-var _ = DescribeTable("A confinement is rejected",
-	func(ctx context.Context, message string, subjects ...v1alpha1.Subject) {
-		configuration := wrappers.MakeConfiguration("invalid").Initializer(confinedName, v1alpha1.InitializerSettings{
-			Confinement: v1alpha1.ConfinementInitializingNamespaces, Subjects: subjects,
-		}).Obj()
-		err := cluster.Admin.Create(ctx, configuration, client.DryRunAll)
-		Expect(err).To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring(message))))
-		configuration.Initializers[0].Confinement = v1alpha1.ConfinementNone
-		Expect(cluster.Admin.Create(ctx, configuration, client.DryRunAll)).To(Succeed())
-	},
-	Entry("without subjects", "also set subjects"),
-	Entry("for a group", "kind ServiceAccount", v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "system:authenticated"}),
-	Entry("for a user, who can be an administrator", "kind ServiceAccount", v1alpha1.Subject{Kind: v1alpha1.SubjectUser, Name: "bot"}),
-	Entry("for a controller", "components of Kubernetes",
-		v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Namespace: "kube-system", Name: "namespace-controller"}),
-)

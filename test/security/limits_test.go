@@ -188,9 +188,9 @@ var _ = Describe("A creator who continuously updates the Namespace", func() {
 
 	It("cannot prevent a timeout from being enforced", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("busy").Initializer("absent.test.example.com",
-			v1alpha1.InitializerSettings{Deadline: v1alpha1.Deadline{
+			v1alpha1.InitializerSettings{
 				TimeoutSeconds: new(int32(1)), FailurePolicy: v1alpha1.FailurePolicyIgnore,
-			}}))
+			}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("busy"))
 		AddReportEntry("initialized after", writeUntil(ctx, namespace, func(now *corev1.Namespace) bool {
 			return now.Labels[v1alpha1.LabelInitializing] == ""

@@ -204,9 +204,9 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 	It("does not let users or initializers change the start of a timeout", func(ctx context.Context) {
 		const slow = "slow.test.example.com"
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("turn").Initializer(slow,
-			v1alpha1.InitializerSettings{Deadline: v1alpha1.Deadline{
+			v1alpha1.InitializerSettings{
 				TimeoutSeconds: ptr.To(int32(86400)), FailurePolicy: v1alpha1.FailurePolicyIgnore,
-			}}))
+			}))
 		forged := slow + " 2020-01-01T00:00:00Z"
 		By("creating a namespace with it")
 		request := wrappers.MakeNamespace(framework.Unique("turn")).Annotation(v1alpha1.AnnotationTurnStartedAt, forged).Obj()

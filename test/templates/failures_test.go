@@ -140,12 +140,14 @@ var _ = Describe("A failure of a template", func() {
 		Expect(final.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, v1alpha1.TemplatesInitializer))
 	})
 
-	It("never initializes a namespace with failurePolicy Ignore", func(ctx context.Context) {
+	It("neither fails nor ends the initialization with failureTimeoutPolicy Retry", func(ctx context.Context) {
 		account := addLimitedAccount(ctx)
 		template := createTemplate(ctx, "failure", only("binding", binding), withAccount(account),
 			func(spec *v1alpha1.NamespaceTemplateSpec) {
-				spec.Initialization.Deadline = v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](1), FailurePolicy: v1alpha1.FailurePolicyIgnore}
-				spec.Initialization.FailureTimeoutSeconds = 1
+				spec.Initialization = v1alpha1.TemplateInitialization{
+					EffectiveTimeoutSeconds: ptr.To[int32](1), EffectiveTimeoutPolicy: v1alpha1.FailurePolicyIgnore,
+					FailureTimeoutSeconds: 1, FailureTimeoutPolicy: v1alpha1.FailureTimeoutRetry,
+				}
 			})
 		namespace := createAs(ctx, creator, selectedBy(template.Name))
 		expectWaiting(ctx, namespace, "Forbidden")

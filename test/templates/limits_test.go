@@ -308,11 +308,11 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 		DeferCleanup(startControllerManager)
 	})
 
-	start := func(ctx context.Context, deadline v1alpha1.Deadline) (*v1alpha1.NamespaceTemplate, *corev1.Namespace) {
+	start := func(ctx context.Context, settings v1alpha1.TemplateInitialization) (*v1alpha1.NamespaceTemplate, *corev1.Namespace) {
 		GinkgoHelper()
 		template := createTemplate(ctx, "deadline", only("quota",
 			`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"team"},"spec":{"hard":{"pods":"1"}}}`),
-			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization.Deadline = deadline })
+			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization = settings })
 		return template, createAs(ctx, creator, selectedBy(template.Name))
 	}
 	expectTurn := func(ctx context.Context, namespace *corev1.Namespace) {
@@ -324,7 +324,8 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 	// It takes the whole timeout: the manager stops in the middle of it.
 	It("fails the initialization by default, and does not start again after a restart of the operator", func(ctx context.Context) {
 		const timeout = 20 * time.Second
-		template, namespace := start(ctx, v1alpha1.Deadline{TimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
+		template, namespace := start(ctx,
+			v1alpha1.TemplateInitialization{EffectiveTimeoutSeconds: ptr.To(int32(timeout.Seconds()))})
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		expectTurn(ctx, namespace)
 		recorded := cluster.GetNamespace(Default, ctx, namespace.Name).Annotations[turnStart]
@@ -345,8 +346,10 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 		expectEvents(ctx, namespace, "InitializationFailed")
 	})
 
-	It("continues with failurePolicy Ignore, and reports this", func(ctx context.Context) {
-		_, namespace := start(ctx, v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](5), FailurePolicy: v1alpha1.FailurePolicyIgnore})
+	It("continues with effectiveTimeoutPolicy Ignore, and reports this", func(ctx context.Context) {
+		_, namespace := start(ctx, v1alpha1.TemplateInitialization{
+			EffectiveTimeoutSeconds: ptr.To[int32](5), EffectiveTimeoutPolicy: v1alpha1.FailurePolicyIgnore,
+		})
 		expectTurn(ctx, namespace)
 		expectInitialized(ctx, namespace)
 		Expect(namespace.Annotations).NotTo(HaveKey(turnStart))
@@ -354,9 +357,10 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 	})
 
 	It("has no default: only failures have one", func(ctx context.Context) {
-		template, namespace := start(ctx, v1alpha1.Deadline{})
+		template, namespace := start(ctx, v1alpha1.TemplateInitialization{})
 		Expect(template.Spec.Initialization).To(Equal(v1alpha1.TemplateInitialization{
-			WaitPolicy: v1alpha1.WaitForEffective, FailureTimeoutSeconds: 1800,
+			WaitPolicy: v1alpha1.WaitForEffective, EffectiveTimeoutPolicy: v1alpha1.FailurePolicyFail,
+			FailureTimeoutSeconds: 1800, FailureTimeoutPolicy: v1alpha1.FailureTimeoutFail,
 		}))
 		expectWaiting(ctx, namespace, "QuotaNotCounted")
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(HaveKey(turnStart))
@@ -375,7 +379,7 @@ var _ = Describe("The effective set", func() {
 			GinkgoHelper()
 			configuration := createAs(ctx, cluster.Admin, wrappers.MakeConfiguration(name).Initializer("set.test.example.com",
 				v1alpha1.InitializerSettings{
-					Deadline:          v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](60)},
+					TimeoutSeconds:    ptr.To[int32](60),
 					NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"set": "true"}},
 				}).Obj())
 			DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed()) })

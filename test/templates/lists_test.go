@@ -24,7 +24,7 @@ const teams = v1alpha1.PrefixParameter + "teams"
 
 // forEachTeam makes a template contain an object for each team.
 func forEachTeam(spec *v1alpha1.NamespaceTemplateSpec) {
-	spec.Parameters = []v1alpha1.TemplateParameter{{Name: "teams", MaxItems: ptr.To[int32](32)}}
+	spec.Parameters = []v1alpha1.TemplateParameter{{Name: "teams", Type: v1alpha1.ParameterList}}
 	spec.Variables = nil
 	object := objectNamed("team", configMap("team-${item}", "${item} of ${string(params.teams.size())}"))
 	object.ForEach = "teams"

@@ -427,7 +427,7 @@ var _ = Describe("New namespaces", func() {
 		create(ctx, newTemplate(name, only("config", configMap("config", "a")),
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ServiceAccountName = name }))
 		object := wrappers.MakeConfiguration(name).Initializer(v1alpha1.TemplatesInitializer, v1alpha1.InitializerSettings{
-			Deadline: v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](1), FailurePolicy: v1alpha1.FailurePolicyIgnore},
+			TimeoutSeconds: ptr.To[int32](1), FailurePolicy: v1alpha1.FailurePolicyIgnore,
 		}).Obj()
 		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, object)).To(Succeed()) })

@@ -147,7 +147,7 @@ var _ = Describe("An initializer with subjects", func() {
 
 	It("is removed by the operator after a timeout", func(ctx context.Context) {
 		register(ctx, v1alpha1.InitializerSettings{
-			Deadline: v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](1), FailurePolicy: v1alpha1.FailurePolicyIgnore},
+			TimeoutSeconds: ptr.To[int32](1), FailurePolicy: v1alpha1.FailurePolicyIgnore,
 		})
 		Expect(setPending(ctx, cluster.Initializer, second)).To(Succeed())
 		Eventually(func(g Gomega) {
@@ -155,25 +155,6 @@ var _ = Describe("An initializer with subjects", func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 })
-
-var _ = DescribeTable("A subject is rejected",
-	func(ctx context.Context, subject v1alpha1.Subject, message string) {
-		configuration := wrappers.MakeConfiguration("invalid").Obj()
-		configuration.WaitingSubjects = []v1alpha1.Subject{subject}
-		err := cluster.Admin.Create(ctx, configuration, client.DryRunAll)
-		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring(message)))
-	},
-	Entry("if it contains the initializers", v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "system:serviceaccounts"},
-		"these groups contain initializers"),
-	Entry("if it contains administrators", v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "system:masters"},
-		"these groups contain initializers, administrators"),
-	Entry("if a ServiceAccount has no namespace", v1alpha1.Subject{Kind: v1alpha1.SubjectServiceAccount, Name: "argocd"},
-		"namespace is required for a ServiceAccount"),
-	Entry("if a group has a namespace", v1alpha1.Subject{Kind: v1alpha1.SubjectGroup, Name: "argocd", Namespace: "argocd"},
-		"must not be set for a User or a Group"),
-	Entry("if its kind is unknown", v1alpha1.Subject{Kind: "Robot", Name: "argocd"}, "Unsupported value"),
-)
 
 const (
 	gitopsNamespace = "gitops"

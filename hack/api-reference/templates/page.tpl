@@ -51,8 +51,12 @@ Part of
 {{- if eq . "{  }" }}{}{{ else }}{{ . | replace ":" ": " | replace "{ " "{" | replace " }" "}" }}{{ end }}
 {{- end }}
 
+{{- /* crd-ref-docs omits rules in CEL, except those of items. */}}
 {{- define "rules" }}
-{{- range $i, $rule := . }}{{ if $i }},{{ end }} {{ template "rule" $rule }}{{ end }}
+{{- $separator := "" }}
+{{- range . }}
+{{- if not (hasPrefix "items:XValidation" .) }}{{ $separator }} {{ template "rule" . }}{{ $separator = "," }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- /* The description of a constant, without its name. */}}

@@ -54,7 +54,7 @@ type EffectiveTemplate struct {
 	// +optional
 	Access v1alpha1.TemplateAccess `json:"access,omitempty"`
 
-	// parameters are the parameters of the template, without descriptions.
+	// parameters are the parameters of the template, without descriptions. Exactly those that are lists have maxItems.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -184,7 +184,7 @@ type NamespaceInitializerSetStatus struct {
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.status.enforcement`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'effective'",message="there is one NamespaceInitializerSet, named \"effective\", and the operator writes it; to register initializers, create a NamespaceInitializerConfiguration"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'effective'",fieldPath=".metadata",message="there is one NamespaceInitializerSet, named \"effective\", and the operator writes it; to register initializers, create a NamespaceInitializerConfiguration"
 type NamespaceInitializerSet struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

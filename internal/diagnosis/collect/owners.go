@@ -26,6 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
 // isOverdue reports whether the deletion exceeds the progress deadline. The diagnosis searches for
@@ -231,7 +232,8 @@ func (c *collection) readInitializers(ctx context.Context) {
 		c.update(func(facts *diagnosis.Facts) {
 			facts.Initializers = initializersOf(list)
 			for i := range list.Items {
-				facts.WaitingSubjects = append(facts.WaitingSubjects, list.Items[i].WaitingSubjects...)
+				facts.WaitingSubjects = append(facts.WaitingSubjects,
+					initialization.ComparableSubjects(list.Items[i].WaitingSubjects)...)
 			}
 		})
 	}
@@ -253,7 +255,7 @@ func initializersOf(list *v1alpha1.NamespaceInitializerConfigurationList) []diag
 			initializers = append(initializers,
 				diagnosis.RegisteredInitializer{
 					Name: initializer.Name, Finalizer: initializer.NamespaceFinalizer, Configuration: configuration.Name,
-					Subjects:  initializer.Subjects,
+					Subjects:  initialization.ComparableSubjects(initializer.Subjects),
 					Timeout:   time.Duration(ptr.Deref(initializer.TimeoutSeconds, 0)) * time.Second,
 					IsSkipped: initializer.FailurePolicy == v1alpha1.FailurePolicyIgnore,
 				})

@@ -59,7 +59,9 @@ func TestAwaitEffectiveIsConfirmed(t *testing.T) {
 			namespace.Annotations[v1alpha1.AnnotationTurnStartedAt] = initialization.FormatTurnStart(
 				v1alpha1.TemplatesInitializer, now.Add(-time.Hour))
 			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "t", Generation: 3}}
-			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{Deadline: v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](3)}}
+			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{
+				EffectiveTimeoutSeconds: ptr.To[int32](3), EffectiveTimeoutPolicy: v1alpha1.FailurePolicyFail,
+			}
 			server := live{namespace.DeepCopy(), tmpl.DeepCopy(), &corev1.ResourceQuota{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "quota"},
 				Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},

@@ -32,11 +32,11 @@ func (p *Pass) MustAwait(tmpl *v1alpha1.NamespaceTemplate) bool {
 }
 
 func hasDeadline(tmpl *v1alpha1.NamespaceTemplate) bool {
-	return tmpl.Spec.Initialization.TimeoutSeconds != nil
+	return tmpl.Spec.Initialization.EffectiveTimeoutSeconds != nil
 }
 
 func (p *Pass) remaining(tmpl *v1alpha1.NamespaceTemplate) time.Duration {
-	timeout := time.Duration(*tmpl.Spec.Initialization.TimeoutSeconds) * time.Second
+	timeout := time.Duration(*tmpl.Spec.Initialization.EffectiveTimeoutSeconds) * time.Second
 	return initialization.RemainingSince(p.turnStart, timeout, p.Now)
 }
 
@@ -51,13 +51,14 @@ func (p *Pass) Await(selected *Selected, object *Object, err error, confirm func
 	}
 	// Another error does not say that the object is not effective.
 	var expected *template.ReasonError
-	switch hasExceeded := hasDeadline(tmpl) && p.remaining(tmpl) <= 0 && errors.As(err, &expected); {
-	case !hasExceeded:
-	case tmpl.Spec.Initialization.FailurePolicy == v1alpha1.FailurePolicyIgnore:
+	hasExceeded := hasDeadline(tmpl) && p.remaining(tmpl) <= 0 && errors.As(err, &expected)
+	switch policy := tmpl.Spec.Initialization.EffectiveTimeoutPolicy; {
+	case hasExceeded && policy == v1alpha1.FailurePolicyIgnore:
 		outcome.TimedOut = append(outcome.TimedOut, found)
 		return
+	case !hasExceeded, policy != v1alpha1.FailurePolicyFail:
 	case confirm() == nil:
-		p.refuse(tmpl, found, *tmpl.Spec.Initialization.TimeoutSeconds)
+		p.refuse(tmpl, found, *tmpl.Spec.Initialization.EffectiveTimeoutSeconds)
 	default:
 		delay = UnconfirmedRetry
 	}
@@ -71,11 +72,11 @@ type failures map[template.Problem]time.Time
 
 // Expire makes the initialization fail if an object of a template cannot be applied, waiting cannot help, and the
 // failure has lasted for failureTimeoutSeconds, after confirm has confirmed with the API server what the decision
-// depends on. With failurePolicy Ignore, the Namespace continues to wait: it must not become initialized without the
-// object.
+// depends on. Unless failureTimeoutPolicy is Fail, the Namespace continues to wait: it must not become initialized
+// without the object.
 func (p *Pass) Expire(selected *Selected, confirm func(template.Problem) error) {
 	tmpl, settings := selected.Template, &selected.Template.Spec.Initialization
-	if !p.IsInitializing || settings.FailureTimeoutSeconds == 0 || settings.FailurePolicy == v1alpha1.FailurePolicyIgnore {
+	if !p.IsInitializing || settings.FailureTimeoutPolicy != v1alpha1.FailureTimeoutFail {
 		return
 	}
 	timeout := time.Duration(settings.FailureTimeoutSeconds) * time.Second

@@ -19,7 +19,7 @@ import (
 )
 
 func TestAwait(t *testing.T) {
-	three, ignore := ptr.To[int32](3), v1alpha1.FailurePolicyIgnore
+	three := ptr.To[int32](3)
 	const templates, whole = v1alpha1.TemplatesInitializer, 4 * time.Second
 	ago := func(name string, d time.Duration) func(time.Time) string {
 		return func(now time.Time) string { return initialization.FormatTurnStart(name, now.Add(-d)) }
@@ -30,7 +30,7 @@ func TestAwait(t *testing.T) {
 		// recorded is the start of the turn that the Namespace records.
 		recorded      func(now time.Time) string
 		limit         *int32
-		failure       v1alpha1.FailurePolicy
+		policy        v1alpha1.FailurePolicy
 		wait          v1alpha1.TemplateWaitPolicy
 		isInitialized bool
 		isEffective   bool
@@ -50,11 +50,10 @@ func TestAwait(t *testing.T) {
 		"waiting for an hour":               {elapsed: time.Hour, isWaiting: true, retry: maxEffectiveRetry},
 		"shortly before the deadline":       {elapsed: whole - 100*time.Millisecond, limit: three, isWaiting: true, mustRecord: true, retry: 100 * time.Millisecond},
 		"at the deadline":                   {elapsed: whole, limit: three, isWaiting: true, isRefused: true, mustRecord: true, retry: effectiveRetry},
-		"at the deadline, Fail":             {elapsed: whole, limit: three, failure: v1alpha1.FailurePolicyFail, isWaiting: true, isRefused: true, mustRecord: true, retry: effectiveRetry},
-		"at the deadline, unknown policy":   {elapsed: whole, limit: three, failure: "x", isWaiting: true, isRefused: true, mustRecord: true, retry: effectiveRetry},
-		"at the deadline, Ignore":           {elapsed: whole, limit: three, failure: ignore, isTimedOut: true, mustRecord: true},
+		"at the deadline, unknown policy":   {elapsed: whole, limit: three, policy: "x", isWaiting: true, mustRecord: true, retry: effectiveRetry},
+		"at the deadline, Ignore":           {elapsed: whole, limit: three, policy: v1alpha1.FailurePolicyIgnore, isTimedOut: true, mustRecord: true},
 		"after a restart":                   {recorded: ago(templates, whole+time.Second), limit: three, isWaiting: true, isRefused: true, retry: effectiveRetry},
-		"after a restart, Ignore":           {recorded: ago(templates, whole+time.Second), limit: three, failure: ignore, isTimedOut: true},
+		"after a restart, Ignore":           {recorded: ago(templates, whole+time.Second), limit: three, policy: v1alpha1.FailurePolicyIgnore, isTimedOut: true},
 		"after a restart, in time":          {recorded: ago(templates, time.Second), limit: three, isWaiting: true, retry: effectiveRetry},
 		"the turn of another initializer":   {recorded: ago("a.example.com", time.Hour), limit: three, isWaiting: true, mustRecord: true, retry: effectiveRetry},
 		"a recorded time in the future":     {recorded: ago(templates, -time.Hour), limit: three, isWaiting: true, mustRecord: true, retry: effectiveRetry},
@@ -71,7 +70,8 @@ func TestAwait(t *testing.T) {
 			}
 			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{
-				WaitPolicy: test.wait, Deadline: v1alpha1.Deadline{TimeoutSeconds: test.limit, FailurePolicy: test.failure},
+				WaitPolicy: test.wait, EffectiveTimeoutSeconds: test.limit,
+				EffectiveTimeoutPolicy: cmp.Or(test.policy, v1alpha1.FailurePolicyFail),
 			}
 			p := NewPass(&Memory{FirstPass: now.Add(-test.elapsed), FirstTurn: now.Add(-test.elapsed)}, namespace, nil, now)
 			p.IsInitializing = !test.isInitialized
@@ -118,8 +118,7 @@ func TestExpire(t *testing.T) {
 		reason, message string
 		// failures are since when the Namespace has failures.
 		failures      map[template.Problem]time.Duration
-		failure       v1alpha1.FailurePolicy
-		isUnlimited   bool
+		policy        v1alpha1.FailureTimeoutPolicy
 		isInitialized bool
 		isUnconfirmed bool
 		isRefused     bool
@@ -135,10 +134,10 @@ func TestExpire(t *testing.T) {
 		"an expression": {
 			reason: v1alpha1.ReasonExpressionFailed, failures: known("binding", v1alpha1.ReasonExpressionFailed, limit), isRefused: true,
 		},
-		"Ignore": {
-			failures: known("binding", v1alpha1.ReasonForbidden, limit), failure: v1alpha1.FailurePolicyIgnore, isForgotten: true,
+		"Retry": {
+			failures: known("binding", v1alpha1.ReasonForbidden, limit), policy: v1alpha1.FailureTimeoutRetry, isForgotten: true,
 		},
-		"no deadline": {failures: known("binding", v1alpha1.ReasonForbidden, time.Hour), isUnlimited: true, isForgotten: true},
+		"unknown policy": {failures: known("binding", v1alpha1.ReasonForbidden, limit), policy: "x", isForgotten: true},
 		"waiting can help": {
 			reason: v1alpha1.ReasonApplyFailed, failures: known("binding", v1alpha1.ReasonApplyFailed, limit), isForgotten: true,
 		},
@@ -153,10 +152,8 @@ func TestExpire(t *testing.T) {
 			namespace := wrappers.MakeNamespace("ns").
 				Annotation(v1alpha1.AnnotationPendingInitializers, v1alpha1.TemplatesInitializer).Obj()
 			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
-			tmpl.Spec.Initialization.FailurePolicy = test.failure
-			if !test.isUnlimited {
-				tmpl.Spec.Initialization.FailureTimeoutSeconds = int32(limit.Seconds())
-			}
+			tmpl.Spec.Initialization.FailureTimeoutSeconds = int32(limit.Seconds())
+			tmpl.Spec.Initialization.FailureTimeoutPolicy = cmp.Or(test.policy, v1alpha1.FailureTimeoutFail)
 			memory := &Memory{Failures: failures{}}
 			for found, since := range test.failures {
 				memory.Failures[found] = now.Add(-since)

@@ -55,7 +55,7 @@ type Outcome struct {
 	Problems []template.Problem
 	// Waiting are objects that exist but are not effective. A new Namespace is not initialized before.
 	Waiting []template.Problem
-	// TimedOut are objects that are not effective at the deadline of the template, whose failurePolicy is Ignore.
+	// TimedOut are objects that are not effective at the deadline of the template, whose effectiveTimeoutPolicy is Ignore.
 	TimedOut []template.Problem
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // The variables of expressions.
@@ -95,9 +96,10 @@ func newEnvironment(parameters []v1alpha1.TemplateParameter) (*cel.Env, map[stri
 		typeParameters.TypeName(): {},
 		typeVariables.TypeName():  variables,
 	}}
-	for _, parameter := range parameters {
+	for i := range parameters {
+		parameter := &parameters[i]
 		provider.fields[typeParameters.TypeName()][parameter.Name] = cel.StringType
-		if parameter.MaxItems != nil {
+		if templateset.IsList(parameter) {
 			provider.fields[typeParameters.TypeName()][parameter.Name] = cel.ListType(cel.StringType)
 		}
 	}

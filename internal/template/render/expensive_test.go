@@ -67,7 +67,7 @@ func TestExpensiveValues(t *testing.T) {
 // TestExpensiveTogether renders templates whose expressions exceed the limit only together.
 func TestExpensiveTogether(t *testing.T) {
 	const halves = "params.a.split('').all(c, params.a.contains(c + 'b') || params.a.contains(c))" // 18 of 20 million
-	variables := "parameters: [{name: a}, {name: teams, maxItems: 32}]\nvariables:\n"
+	variables := "parameters: [{name: a}, {name: teams, type: List}]\nvariables:\n"
 	for i := range 8 {
 		variables += fmt.Sprintf("- {name: v%d, expression: \"%s\"}\n", i, halves)
 	}
@@ -78,7 +78,7 @@ func TestExpensiveTogether(t *testing.T) {
 		},
 		"elements of forEach": {
 			template: `
-parameters: [{name: a}, {name: teams, maxItems: 32}]
+parameters: [{name: a}, {name: teams, type: List}]
 objects:
 - name: team
   forEach: teams
@@ -87,7 +87,7 @@ objects:
 		},
 		"includeWhen": {
 			template: `
-parameters: [{name: a}, {name: teams, maxItems: 32}]
+parameters: [{name: a}, {name: teams, type: List}]
 objects:
 - name: team
   forEach: teams

@@ -21,6 +21,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // compiler compiles the expressions of one template.
@@ -55,10 +56,11 @@ func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
 	}
 	lists := map[string]int{}
 	parameters, sources := map[string]any{}, map[string]string{}
-	for i, parameter := range spec.Parameters {
-		parameters[parameter.Name], sources[parameter.Name] = "", sourceOf(&spec.Parameters[i])
-		if parameter.MaxItems != nil {
-			lists[parameter.Name] = int(*parameter.MaxItems)
+	for i := range spec.Parameters {
+		parameter := &spec.Parameters[i]
+		parameters[parameter.Name], sources[parameter.Name] = "", sourceOf(parameter)
+		if templateset.IsList(parameter) {
+			lists[parameter.Name] = templateset.MaxItems(parameter)
 			parameters[parameter.Name] = []string{}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 const teamsTemplate = `
-parameters: [{name: teams, maxItems: 32}]
+parameters: [{name: teams, type: List}]
 objects:
 - name: team
   forEach: teams

@@ -363,7 +363,7 @@ func TestTemplateLimits(t *testing.T) {
 		return spec
 	}
 	forEach := func(maxItems, n int) *v1alpha1.NamespaceTemplateSpec {
-		source := fmt.Sprintf("parameters: [{name: list, maxItems: %d}]\nobjects:\n", maxItems)
+		source := fmt.Sprintf("parameters: [{name: list, type: List, maxItems: %d}]\nobjects:\n", maxItems)
 		for i := range n {
 			source += fmt.Sprintf("- {name: x%[1]d, forEach: list, template: {apiVersion: v1, kind: ConfigMap, "+
 				"metadata: {name: \"%[1]d-${item}\"}, data: {x: \"${item}\"}}}\n", i)

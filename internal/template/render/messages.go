@@ -56,7 +56,7 @@ const (
 	msgOtherNamespace  = "must be %q"
 	msgSourceAndCopy   = "set either template or copy"
 	msgDuplicateObject = "another object of the template has the same group, kind and name: %s"
-	msgNotAList        = "the template has no parameter with this name that is a list: set its maxItems"
+	msgNotAList        = "the template has no parameter with this name and type List"
 	msgNameOfItem      = "the name must contain item: it must be different for each element"
 	msgTooManyObjects  = "the template can contain %d objects, one for each element of forEach; at most %d are permitted"
 	msgItem            = "element %q of %s: %w"

@@ -148,7 +148,7 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 			return nil, &Error{Reason: v1alpha1.ReasonInvalidParameter, Err: err}
 		}
 		parameters[parameter.Name] = value
-		if parameter.MaxItems != nil {
+		if templateset.IsList(parameter) {
 			parameters[parameter.Name] = templateset.Elements(value)
 		}
 	}

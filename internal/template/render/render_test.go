@@ -209,7 +209,7 @@ func TestValues(t *testing.T) {
 func TestCompileErrors(t *testing.T) {
 	const object = "\nobjects:\n- name: x\n  template: "
 	const meta = "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}"
-	const lists, each = "parameters: [{name: teams, maxItems: 3}]\n", "\nobjects:\n- name: x\n  forEach: teams\n  template: "
+	const lists, each = "parameters: [{name: teams, type: List, maxItems: 3}]\n", "\nobjects:\n- name: x\n  forEach: teams\n  template: "
 	for name, c := range map[string]struct{ spec, path, text string }{
 		"misspelt parameter": {
 			"parameters: [{name: size}]" + object + meta + `, data: {a.b: "${ns.name} ${params.sise}"}}`,
@@ -273,17 +273,17 @@ func TestCompileErrors(t *testing.T) {
 		"large pattern": {`parameters: [{name: a, pattern: ".{1000}.{1000}.{1000}"}]` + object + meta + "}", "spec.parameters[0].pattern", "instructions"},
 		"default":       {`parameters: [{name: a, pattern: "^a", default: b}]` + object + meta + "}", "spec.parameters[0].default", "must match"},
 		"default of a list": {
-			`parameters: [{name: a, maxItems: 2, enum: [b], default: "b,c"}]` + object + meta + "}", "spec.parameters[0].default", `"c"`,
+			`parameters: [{name: a, type: List, maxItems: 2, enum: [b], default: "b,c"}]` + object + meta + "}", "spec.parameters[0].default", `"c"`,
 		},
 		"repeated default of a list": {
-			`parameters: [{name: a, maxItems: 2, default: "b,b"}]` + object + meta + "}", "spec.parameters[0].default", "repeated",
+			`parameters: [{name: a, type: List, maxItems: 2, default: "b,b"}]` + object + meta + "}", "spec.parameters[0].default", "repeated",
 		},
 		"list in a label of the namespace": {
-			"parameters: [{name: a, maxItems: 2}]\nmetadata: {labels: {a: '${params.a}'}}" + object + meta + "}",
+			"parameters: [{name: a, type: List, maxItems: 2}]\nmetadata: {labels: {a: '${params.a}'}}" + object + meta + "}",
 			"spec.metadata.labels[a]", "is a list",
 		},
 		"list as a string": {
-			"parameters: [{name: a, maxItems: 2}]" + object + meta + `, data: {x: "${params.a + 'b'}"}}`,
+			"parameters: [{name: a, type: List, maxItems: 2}]" + object + meta + `, data: {x: "${params.a + 'b'}"}}`,
 			"spec.objects[0].template.data.x", "no matching overload",
 		},
 		"item without forEach": {object + meta + `, data: {x: "${item}"}}`, "spec.objects[0].template.data.x", "undeclared reference to 'item'"},

@@ -60,7 +60,7 @@ func Configurations() []v1alpha1.NamespaceInitializerConfiguration {
 	both.MatchExpressions = expression(tier, in, "gold").MatchExpressions
 	return []v1alpha1.NamespaceInitializerConfiguration{
 		configuration("cases-0", initializer(limited, settings{
-			Deadline:          v1alpha1.Deadline{TimeoutSeconds: ptr.To[int32](86400), FailurePolicy: v1alpha1.FailurePolicyFail},
+			TimeoutSeconds: ptr.To[int32](86400), FailurePolicy: v1alpha1.FailurePolicyFail,
 			NamespaceSelector: expression(limited, exists),
 		})),
 		configuration("cases-1",
