@@ -7,4 +7,4 @@
 //
 // Policies run before webhooks. Inject changes nothing that the policy has injected. Complete would undo a completion
 // by the policy, so CompleteAfterPolicy replaces it where the policy can have run.
-package injection
+package webhooks
