@@ -224,7 +224,7 @@ func (i installed) missingWith(state mutation.State) []string {
 		required = append(mutating(), required...)
 	}
 	missing := i.missing(required)
-	if !state.ServesPolicies && state.Webhooks == "" {
+	if len(missing) == 0 && !state.ServesPolicies && state.Webhooks == "" {
 		missing = append(missing, msgNoWebhook)
 	}
 	return missing

@@ -26,8 +26,9 @@ var layers = []string{
 		"internal/policyapply " +
 		"internal/templateset internal/webhooks",
 	"internal/initialization",
-	"internal/diagnosis internal/hold internal/injection internal/template pkg",
+	"internal/diagnosis internal/hold internal/template pkg",
 	"internal/mutation",
+	"internal/admission/webhooks",
 	"internal/policyverifier",
 	// Controllers and the plugin.
 	"internal/metrics",

@@ -22,7 +22,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
@@ -82,8 +81,7 @@ func expectExpiryPolicy(ctx context.Context) {
 // the guard rails are uncommented, as documented.
 func enableGuardRails() string {
 	GinkgoHelper()
-	dir := filepath.Join(cluster.Dir, "config")
-	Expect(os.CopyFS(dir, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
+	dir := framework.CopyConfig(cluster.Dir)
 	file := filepath.Join(dir, "default", "kustomization.yaml")
 	text, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())

@@ -117,14 +117,3 @@ func TestConfigureURL(t *testing.T) {
 	g.Expect(target.Service).To(BeNil())
 	g.Expect(*target.URL).To(Equal("https://manager.example.com:9443/inject/7"))
 }
-
-// The webhooks take their rules and conditions from the policies.
-func TestManifests(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(Policies()).To(HaveLen(5))
-	g.Expect(Binding()).To(HaveLen(1))
-	for _, name := range []string{internalv1alpha1.InjectConfiguration, completePolicy} {
-		g.Expect(policy(name).Spec.MatchConstraints.ResourceRules).To(HaveLen(1), name)
-		g.Expect(policy(name).Spec.MatchConditions).To(HaveLen(1), name)
-	}
-}
