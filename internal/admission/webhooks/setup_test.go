@@ -92,7 +92,9 @@ type failing struct {
 	err error
 }
 
-func (f failing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error { return f.err }
+func (f failing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return f.err
+}
 
 func TestEnsureWithoutConfiguration(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
