@@ -7,6 +7,6 @@
 // config/mutating, which work while no manager runs. Otherwise, webhooks select the same requests
 // (internal/admission/webhooks). Both write the same state, so it does no harm if a request passes through both.
 //
-// The gate policy is the owner of the policies, so they are deleted with it. Without the component config/webhook, an
-// administrator can apply config/mutating, and the operator creates only the binding of inject.
+// The gate policy is the owner of the policies, so they are deleted with it. Without the permission
+// in config/webhook, an administrator can apply config/mutating, and the operator creates only the binding of inject.
 package mutation

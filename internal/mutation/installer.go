@@ -61,8 +61,8 @@ type State struct {
 // The permissions are in config/webhook.
 
 // Ensure configures the webhooks for the set, then applies the policies with an owner, and returns the resulting state.
-// Without an owner, it changes nothing. Without the component config/webhook, it applies no policy, and only binds one
-// that an administrator has applied.
+// Without an owner, it changes nothing. Without the permission to apply the policies, it only binds one that an
+// administrator has applied.
 func (i *Installer) Ensure(
 	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, owner client.Object,
 ) (State, error) {
@@ -71,8 +71,7 @@ func (i *Installer) Ensure(
 	if state.ServesPolicies, err = ServesPolicies(ctx, i.Discovery); err != nil || owner == nil {
 		return state, err
 	}
-	hasComponent, err := i.startWebhooks(ctx)
-	if err != nil {
+	if err := i.startWebhooks(ctx); err != nil {
 		return state, err
 	}
 	// The path of a webhook must change before the policies complete initializations.
@@ -87,10 +86,8 @@ func (i *Installer) Ensure(
 	if err := i.EnsureWatch(Objects()...); err != nil {
 		return state, err
 	}
-	if hasComponent {
-		if _, err := policyapply.Apply(ctx, i.Client, i.Live, owner, Policies()); err != nil {
-			return state, err
-		}
+	if _, err := policyapply.Apply(ctx, i.Client, i.Live, owner, Policies()); err != nil {
+		return state, err
 	}
 	return state, i.bind(ctx, set)
 }
@@ -103,16 +100,16 @@ func (i *Installer) EnsureFail(ctx context.Context) error {
 	return i.Webhooks.EnsureFail(ctx)
 }
 
-// startWebhooks starts the controllers of the component config/webhook, and returns whether the component is installed.
-func (i *Installer) startWebhooks(ctx context.Context) (bool, error) {
+// startWebhooks starts the controllers of the component config/webhook, if the component is installed.
+func (i *Installer) startWebhooks(ctx context.Context) error {
 	const name = internalv1alpha1.HoldConfiguration
 	switch err := i.Live.Get(ctx, client.ObjectKey{Name: name}, &admissionv1.MutatingWebhookConfiguration{}); {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-		return false, nil
+		return nil
 	case err != nil:
-		return false, fmt.Errorf("failed to get MutatingWebhookConfiguration %q: %w", name, err)
+		return fmt.Errorf("failed to get MutatingWebhookConfiguration %q: %w", name, err)
 	}
-	return true, i.StartWebhooks()
+	return i.StartWebhooks()
 }
 
 // bind creates the binding of inject, unless the policy could reject namespaces because an API server does not

@@ -213,51 +213,44 @@ func TestEnsureWithWebhooks(t *testing.T) {
 	g.Expect(api.applied).To(HaveLen(6))
 }
 
-func TestEnsureChangesNothing(t *testing.T) {
+func TestEnsureWithoutComponent(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, "x", nil)
 	for name, test := range map[string]struct {
 		objects       []client.Object
 		isUnprotected bool
 		// readError is the error with which the configuration is read.
-		readError error
-		wantError error
+		readError, wantError error
+		wantApplied          int
 	}{
-		"without the configuration":           {},
-		"without the permission to read it":   {objects: []client.Object{hold()}, readError: forbidden},
+		"without the configuration":           {wantApplied: 6},
+		"without the permission to read it":   {objects: []client.Object{hold()}, readError: forbidden, wantApplied: 6},
 		"if the configuration cannot be read": {objects: []client.Object{hold()}, readError: errOutage, wantError: errOutage},
 		"without protection":                  {objects: []client.Object{hold()}, isUnprotected: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, ctx := NewWithT(t), t.Context()
-			for _, servesPolicies := range []bool{true, false} {
-				api := newServer(servesPolicies, test.objects...)
-				installer := api.installer()
-				installer.Live = interceptor.NewClient(api.Client.(client.WithWatch), interceptor.Funcs{Get: func(
-					ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
-				) error {
-					if _, ok := object.(*admissionv1.MutatingWebhookConfiguration); ok && test.readError != nil {
-						return test.readError
-					}
-					return c.Get(ctx, key, object, options...)
-				}})
-				owner := gate()
-				if test.isUnprotected {
-					owner = nil
+			api := newServer(true, test.objects...)
+			installer := api.installer()
+			installer.Live = interceptor.NewClient(api.Client.(client.WithWatch), interceptor.Funcs{Get: func(
+				ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+			) error {
+				if _, ok := object.(*admissionv1.MutatingWebhookConfiguration); ok && test.readError != nil {
+					return test.readError
 				}
-				_, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), owner)
-				if test.wantError != nil {
-					g.Expect(err).To(MatchError(test.wantError))
-				} else {
-					g.Expect(err).NotTo(HaveOccurred())
-				}
-				g.Expect(api.applied).To(BeEmpty())
-				g.Expect(api.started).To(BeZero())
-				if servesPolicies && !test.isUnprotected && test.wantError == nil {
-					g.Expect(api.watched).To(HaveLen(len(Objects())), "the policies can be created later")
-				} else {
-					g.Expect(api.watched).To(BeEmpty())
-				}
+				return c.Get(ctx, key, object, options...)
+			}})
+			owner := gate()
+			if test.isUnprotected {
+				owner = nil
 			}
+			_, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), owner)
+			if test.wantError != nil {
+				g.Expect(err).To(MatchError(test.wantError))
+			} else {
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			g.Expect(api.applied).To(HaveLen(test.wantApplied))
+			g.Expect(api.started).To(BeZero())
 		})
 	}
 }

@@ -71,6 +71,9 @@ func (c *configurer) Ensure(
 	case err != nil:
 		return "", fmt.Errorf("failed to get MutatingWebhookConfiguration %q: %w", name, err)
 	}
+	if err := c.StartWebhooks(); err != nil {
+		return "", err
+	}
 	if err := c.EnsureWatch(configuration); err != nil {
 		return "", err
 	}

@@ -29,7 +29,7 @@ func newConfigurer(objects ...client.Object) *configurer {
 	api := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).Build()
 	return &configurer{Installer: &mutation.Installer{
 		Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(time.Time{}),
-		Watch: func(client.Object) error { return nil },
+		Watch: func(client.Object) error { return nil }, StartWebhooks: func() error { return nil },
 	}}
 }
 
