@@ -216,7 +216,7 @@ test-coverage: helm kustomize promtool ## Run all tests with a coverage profile 
 # The API servers of test-versions, each pinned in hack/controlplane, and the suites that show the same behavior on all of
 # them.
 VERSIONS ?= 1.33 1.34 1.35 1.36 1.37
-VERSION_SUITES ?= authorization admission finalization webhooks libraries installation initialization security guardrails templates
+VERSION_SUITES ?= authorization admission finalization webhooks policywebhooks libraries installation initialization security guardrails templates
 
 .PHONY: test-versions
 test-versions: check-suites helm kustomize ginkgo ## Run VERSION_SUITES on the API servers of VERSIONS. Building them takes an hour.

@@ -53,7 +53,7 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("failed to find the templates: %w", err)
 	}
-	for _, source := range append(manifests, filepath.Join(args[0], "internal", "mutation", "conditions.go.tpl")) {
+	for _, source := range append(manifests, filepath.Join(args[0], "internal", "admission", "webhooks", "conditions.go.tpl")) {
 		text, err := os.ReadFile(source)
 		if err != nil {
 			return fmt.Errorf("failed to read a template: %w", err)

@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -48,9 +46,7 @@ type AdmissionReconciler struct {
 	Policies PolicyVerifier
 	// Mutation is what Policies uses to make API servers inject.
 	Mutation *mutation.Installer
-	// StartWebhooks starts the controllers of the webhooks, unless it has. It is called if the installation has webhooks.
-	StartWebhooks func() error
-	Clock         clock.PassiveClock
+	Clock    clock.PassiveClock
 }
 
 // SetupWithManager registers the reconciler.
@@ -71,11 +67,6 @@ func (r *AdmissionReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	r.Mutation.Watch = func(object client.Object) error {
-		if _, ok := object.(*admissionregistrationv1.MutatingWebhookConfiguration); ok {
-			if err := r.StartWebhooks(); err != nil {
-				return err
-			}
-		}
 		return watchMutation(mgr, started, object, everything, hasPolicyChanged)
 	}
 	return nil
@@ -91,14 +82,10 @@ func watchMutation(
 	mgr ctrl.Manager, started controller.Controller, object client.Object, eventHandler handler.EventHandler,
 	predicates ...predicate.Predicate,
 ) error {
-	selector := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", internalv1alpha1.InjectConfiguration)}
-	if _, ok := object.(*admissionregistrationv1.MutatingWebhookConfiguration); !ok {
-		selector = cache.ByObject{Label: policyverifier.Selector()}
-	}
 	objects, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:         map[client.Object]cache.ByObject{object: selector},
+		ByObject:         map[client.Object]cache.ByObject{object: {Label: policyverifier.Selector()}},
 	})
 	if err != nil {
 		return fmt.Errorf("failed to create a cache for %T: %w", object, err)

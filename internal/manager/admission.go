@@ -10,29 +10,36 @@ import (
 	"k8s.io/client-go/discovery"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-func setupAdmission(mgr ctrl.Manager, options Options) error {
+// newInstaller returns what makes API servers run the mutating policies.
+func newInstaller(mgr ctrl.Manager, options Options) (*mutation.Installer, error) {
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
 	if err != nil {
-		return fmt.Errorf("failed to create a discovery client: %w", err)
+		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
 	}
 	installer := &mutation.Installer{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Discovery: discoveryClient, Clock: options.ServerClock,
-		URL: options.Hold.URL,
 	}
+	installer.StartWebhooks = sync.OnceValue(func() error {
+		return setupWebhookConfigurations(mgr, options, installer.Webhooks != nil)
+	})
+	return installer, nil
+}
+
+func setupAdmission(mgr ctrl.Manager, options Options, installer *mutation.Installer) error {
 	if err := (&controller.AdmissionReconciler{
 		Client: mgr.GetClient(),
 		Policies: &policyverifier.Verifier{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock, Mutation: installer,
 		},
-		Mutation:      installer,
-		StartWebhooks: sync.OnceValue(func() error { return setupWebhookConfigurations(mgr, options) }),
-		Clock:         options.Clock,
+		Mutation: installer,
+		Clock:    options.Clock,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the admission reconciler: %w", err)
 	}
@@ -41,7 +48,7 @@ func setupAdmission(mgr ctrl.Manager, options Options) error {
 
 // setupWebhookConfigurations adds the controllers that set the address and the certificate of the webhooks, and what
 // the hold webhooks select. It is called when the manager runs: not every installation has webhooks.
-func setupWebhookConfigurations(mgr ctrl.Manager, options Options) error {
+func setupWebhookConfigurations(mgr ctrl.Manager, options Options, isInjecting bool) error {
 	hold := &controller.HoldReconciler{Client: mgr.GetClient(), URL: options.Hold.URL}
 	if err := hold.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the hold reconciler: %w", err)
@@ -52,7 +59,11 @@ func setupWebhookConfigurations(mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("failed to set up the reconciler of the webhook for templates: %w", err)
 		}
 	}
-	if err := webhooks.RotateCertificate(mgr, options.Hold.Options, options.SystemNamespace); err != nil {
+	mutating := []string{internalv1alpha1.HoldConfiguration}
+	if isInjecting {
+		mutating = append(mutating, internalv1alpha1.InjectConfiguration)
+	}
+	if err := webhooks.RotateCertificate(mgr, options.Hold.Options, options.SystemNamespace, mutating); err != nil {
 		return fmt.Errorf("failed to set up the rotation of the certificate: %w", err)
 	}
 	return nil

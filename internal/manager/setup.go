@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	policywebhooks "github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
@@ -30,6 +31,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/parts"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/template/apply"
@@ -47,8 +49,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return err
 	}
 	var validator *validation.Validator
+	var installer *mutation.Installer
 	if options.Controllers.Runs(Admission) {
-		if err := setupAdmission(mgr, options); err != nil {
+		if installer, err = newInstaller(mgr, options); err != nil {
+			return err
+		}
+		if err := setupAdmission(mgr, options, installer); err != nil {
 			return err
 		}
 		cached = append(cached, &internalv1alpha1.NamespaceInitializerSet{})
@@ -75,7 +81,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 	}
 	ready := map[string]healthz.Checker{}
-	if err := setupWebhooks(ctx, mgr, options, validator, ready); err != nil {
+	server, err := setupWebhooks(ctx, mgr, options, validator)
+	if err != nil {
+		return err
+	}
+	if server != nil {
+		ready["hold"] = server.IsReady
+	}
+	if err := policywebhooks.Setup(ctx, mgr.GetCache(), installer, server, options.Hold.URL); err != nil {
 		return err
 	}
 	if err := addMetrics(ctx, mgr, options.Metrics); err != nil {

@@ -8,10 +8,8 @@ import (
 	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nslifecycle/nslifecycle/internal/hold"
-	"github.com/nslifecycle/nslifecycle/internal/injection"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
@@ -19,22 +17,17 @@ import (
 
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// setupWebhooks adds the webhooks that inject initializers and hold writes, and the one for templates unless
-// validator is nil, if the options enable them. It adds the check of their server to those of the readiness probe.
+// setupWebhooks adds the webhooks that hold writes, and the one for templates unless validator is nil, and returns
+// their server. It returns nil unless the options enable them.
 func setupWebhooks(
 	ctx context.Context, mgr ctrl.Manager, options Options, validator *validation.Validator,
-	ready map[string]healthz.Checker,
-) error {
+) (*webhooks.Server, error) {
 	if !options.Hold.IsServed() || !options.Controllers.Runs(Initialization) {
-		return nil
+		return nil, nil
 	}
 	server, err := webhooks.NewServer(ctx, mgr, options.Hold.Options, options.SystemNamespace)
 	if err != nil {
-		return fmt.Errorf("failed to set up the server of the webhooks: %w", err)
-	}
-	ready["hold"] = server.IsReady
-	if err := injection.Register(ctx, server, mgr.GetCache()); err != nil {
-		return fmt.Errorf("failed to set up the webhooks that inject initializers: %w", err)
+		return nil, fmt.Errorf("failed to set up the server of the webhooks: %w", err)
 	}
 	if validator != nil {
 		validator.Register(server)
@@ -44,7 +37,7 @@ func setupWebhooks(
 		Duration: options.Hold.Duration, Limits: options.Hold.Limits, Metrics: metrics.HoldRecorder{},
 		Stopping: ctx.Done(),
 	}); err != nil {
-		return fmt.Errorf("failed to set up the webhooks that hold requests: %w", err)
+		return nil, fmt.Errorf("failed to set up the webhooks that hold requests: %w", err)
 	}
-	return nil
+	return server, nil
 }

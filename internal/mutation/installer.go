@@ -6,133 +6,116 @@ package mutation
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 )
 
-const (
-	// optionalAfter is the time after the operator has applied the policies for the first time, when new namespaces no
-	// longer depend on the webhooks. In this time, all API servers of a cluster are upgraded.
-	optionalAfter = time.Hour
+// Webhooks replace the policies on API servers that do not serve them. The only implementation is in
+// internal/admission/webhooks.
+type Webhooks interface {
+	// Ensure configures the webhooks for a set, before the policies are applied. It returns the UID of their
+	// configuration, or "" if they select no requests.
+	Ensure(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, servesPolicies bool) (types.UID, error)
+	// EnsureFail makes the API server reject new Namespaces that the webhooks cannot answer. The caller has verified that
+	// they answer.
+	EnsureFail(ctx context.Context) error
+}
 
-	completePolicy = "nslifecycle-complete"
-)
-
-// Installer makes API servers run inject and complete, as policies or as webhooks. It must not be used concurrently.
+// Installer makes API servers run inject, complete and require-set. It must not be used concurrently.
 type Installer struct {
 	client.Client
-	// Live reads from the API server: the configuration of the webhooks need not exist, and its permissions neither.
+	// Live reads from the API server: the policies need not exist, and the permissions to read them neither.
 	Live      client.Reader
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Clock     clock.PassiveClock
-	// URL is the address of the webhooks if the API server cannot reach their Service.
-	URL string
-	// Watch starts a watch of a type, after which the caller calls Ensure again. Not every API server serves the types,
-	// and not every installation permits to read them. The first one is MutatingWebhookConfiguration: it is watched if
-	// the installation has webhooks.
+	// Webhooks is nil if nothing replaces the policies.
+	Webhooks Webhooks
+	// StartWebhooks starts the controllers of the component config/webhook, unless it has. It is called if the component
+	// is installed.
+	StartWebhooks func() error
+	// Watch starts a watch of the objects of a type with the label of this project's policies, after which the caller
+	// calls Ensure again. Not every API server serves the types, and not every installation permits to read them.
 	Watch func(client.Object) error
 
 	// watched has the types for which Watch was called.
 	watched map[string]bool
-	// last is the state that was logged last.
-	last string
 }
 
 // State describes what runs inject and complete.
 type State struct {
 	// ServesPolicies reports whether the API server serves MutatingAdmissionPolicy v1.
 	ServesPolicies bool
-	// Configuration is the configuration of the webhooks; nil if it is not installed, or may not be read.
-	Configuration *admissionv1.MutatingWebhookConfiguration
-}
-
-// HasWebhooks reports whether the webhooks select requests.
-func (s State) HasWebhooks() bool {
-	return s.Configuration != nil && len(webhook(s.Configuration).Rules) > 0
-}
-
-// String describes the state in a log line.
-func (s State) String() string {
-	switch {
-	case s.ServesPolicies && s.HasWebhooks():
-		return messageBoth
-	case s.ServesPolicies:
-		return messagePolicies
-	case s.HasWebhooks():
-		return messageWebhooks
-	}
-	return messageNothing
+	// Webhooks is the UID of the configuration of Webhooks; "" if they select no requests.
+	Webhooks types.UID
 }
 
 // The permissions are in config/webhook.
 
-// Ensure applies the policies, or configures the webhooks for the set, and returns the resulting state. If the set is
-// nil, it changes nothing. Without the configuration of the webhooks, it only binds a policy that an administrator has
-// applied.
-func (i *Installer) Ensure(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (State, error) {
+// Ensure configures the webhooks for the set, then applies the policies with an owner, and returns the resulting state.
+// Without an owner, it changes nothing. Without the permission to apply the policies, it only binds one that an
+// administrator has applied.
+func (i *Installer) Ensure(
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, owner client.Object,
+) (State, error) {
 	var state State
 	var err error
-	if state.ServesPolicies, err = ServesPolicies(ctx, i.Discovery); err != nil {
+	if state.ServesPolicies, err = ServesPolicies(ctx, i.Discovery); err != nil || owner == nil {
 		return state, err
 	}
-	configuration := &admissionv1.MutatingWebhookConfiguration{}
-	switch err := i.Live.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, configuration); {
-	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-		if state.ServesPolicies && set != nil {
-			if err := i.watch(Objects()...); err != nil {
-				return state, err
-			}
-		}
-		i.log(ctx, state)
-		return state, i.bind(ctx, state, set)
-	case err != nil:
-		return state, fmt.Errorf("failed to get MutatingWebhookConfiguration %q: %w",
-			internalv1alpha1.InjectConfiguration, err)
-	}
-	state.Configuration = configuration
-	if set == nil {
-		return state, nil
-	}
-	if err := i.watch(configuration); err != nil {
+	if err := i.startWebhooks(ctx); err != nil {
 		return state, err
 	}
 	// The path of a webhook must change before the policies complete initializations.
-	if err := i.configure(ctx, state, set); err != nil {
+	if i.Webhooks != nil {
+		if state.Webhooks, err = i.Webhooks.Ensure(ctx, set, state.ServesPolicies); err != nil {
+			return state, err
+		}
+	}
+	if !state.ServesPolicies {
+		return state, nil
+	}
+	if err := i.EnsureWatch(Objects()...); err != nil {
 		return state, err
 	}
-	if state.ServesPolicies {
-		if err := i.watch(Objects()...); err != nil {
-			return state, err
-		}
-		if _, err := policyapply.Apply(ctx, i.Client, i.Live, configuration, Policies()); err != nil {
-			return state, err
-		}
+	if _, err := policyapply.Apply(ctx, i.Client, i.Live, owner, Policies()); err != nil {
+		return state, err
 	}
-	i.log(ctx, state)
-	return state, i.bind(ctx, state, set)
+	return state, i.bind(ctx, set)
+}
+
+// EnsureFail calls that of Webhooks.
+func (i *Installer) EnsureFail(ctx context.Context) error {
+	if i.Webhooks == nil {
+		return nil
+	}
+	return i.Webhooks.EnsureFail(ctx)
+}
+
+// startWebhooks starts the controllers of the component config/webhook, if the component is installed.
+func (i *Installer) startWebhooks(ctx context.Context) error {
+	const name = internalv1alpha1.HoldConfiguration
+	switch err := i.Live.Get(ctx, client.ObjectKey{Name: name}, &admissionv1.MutatingWebhookConfiguration{}); {
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("failed to get MutatingWebhookConfiguration %q: %w", name, err)
+	}
+	return i.StartWebhooks()
 }
 
 // bind creates the binding of inject, unless the policy could reject namespaces because an API server does not
 // recognize the parameter kind yet. The policy is its owner: an administrator can have applied it.
-func (i *Installer) bind(ctx context.Context, state State, set *internalv1alpha1.NamespaceInitializerSet) error {
-	if set == nil || !state.ServesPolicies {
-		return nil
-	}
-	inject, err := i.inject(ctx)
+func (i *Installer) bind(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) error {
+	inject, err := i.Inject(ctx)
 	if inject == nil || err != nil {
 		return err
 	}
@@ -144,8 +127,8 @@ func (i *Installer) bind(ctx context.Context, state State, set *internalv1alpha1
 	return err
 }
 
-// inject returns the policy, or nil if it does not exist.
-func (i *Installer) inject(ctx context.Context) (*admissionv1.MutatingAdmissionPolicy, error) {
+// Inject returns the policy inject, or nil if it does not exist.
+func (i *Installer) Inject(ctx context.Context) (*admissionv1.MutatingAdmissionPolicy, error) {
 	inject := &admissionv1.MutatingAdmissionPolicy{}
 	switch err := i.Live.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, inject); {
 	case apierrors.IsNotFound(err):
@@ -156,7 +139,8 @@ func (i *Installer) inject(ctx context.Context) (*admissionv1.MutatingAdmissionP
 	return inject, nil
 }
 
-func (i *Installer) watch(objects ...client.Object) error {
+// EnsureWatch watches the types of the objects.
+func (i *Installer) EnsureWatch(objects ...client.Object) error {
 	for _, object := range objects {
 		kind := fmt.Sprintf("%T", object)
 		if i.watched[kind] {
@@ -171,58 +155,4 @@ func (i *Installer) watch(objects ...client.Object) error {
 		i.watched[kind] = true
 	}
 	return nil
-}
-
-// log logs a state that differs from the last one.
-func (i *Installer) log(ctx context.Context, state State) {
-	if now := state.String(); now != i.last {
-		log.FromContext(ctx).Info(now)
-		i.last = now
-	}
-}
-
-// configure updates the webhooks. If the API server serves the policies, webhooks that select requests still do.
-func (i *Installer) configure(ctx context.Context, state State, set *internalv1alpha1.NamespaceInitializerSet) error {
-	isNeeded, isOptional := !state.ServesPolicies || state.HasWebhooks(), false
-	if state.ServesPolicies && isNeeded {
-		inject, err := i.inject(ctx)
-		if err != nil {
-			return err
-		}
-		isOptional = inject != nil && i.Clock.Since(inject.CreationTimestamp.Time) >= optionalAfter
-	}
-	before := state.Configuration.DeepCopy()
-	configure(state.Configuration, settings{
-		isNeeded: isNeeded, isOptional: isOptional, isAfterPolicies: state.ServesPolicies, url: i.URL, set: set,
-	})
-	return i.update(ctx, before, state.Configuration)
-}
-
-// EnsureFail makes the API server reject new Namespaces that the webhook cannot answer. The caller has verified that
-// the webhook works.
-func (i *Installer) EnsureFail(ctx context.Context, state State) error {
-	if !state.HasWebhooks() {
-		return nil
-	}
-	before := state.Configuration.DeepCopy()
-	webhook(state.Configuration).FailurePolicy = ptr.To(admissionv1.Fail)
-	return i.update(ctx, before, state.Configuration)
-}
-
-func (i *Installer) update(ctx context.Context, before, after *admissionv1.MutatingWebhookConfiguration) error {
-	if apiequality.Semantic.DeepEqual(before, after) {
-		return nil
-	}
-	if err := i.Update(ctx, after, client.FieldOwner(nsobject.FieldOwner)); err != nil {
-		return fmt.Errorf("failed to update MutatingWebhookConfiguration %q: %w", after.Name, err)
-	}
-	inject := webhook(after)
-	log.FromContext(ctx).Info("Updated the webhooks that inject initializers", "rules", len(inject.Rules),
-		"failurePolicy", ptr.Deref(inject.FailurePolicy, ""))
-	return nil
-}
-
-// IsFailure reports whether a request was rejected because the webhook that injects did not answer.
-func IsFailure(refusal error) bool {
-	return strings.Contains(refusal.Error(), strconv.Quote(injectWebhook))
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -26,6 +27,7 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
 var (
@@ -40,6 +42,8 @@ type server struct {
 	// applied has the objects that were applied.
 	applied []string
 	watched []string
+	// started is how often StartWebhooks was called.
+	started int
 	// applyError is the error with which objects are applied.
 	applyError error
 }
@@ -77,51 +81,75 @@ func (s *server) installer() *Installer {
 			s.watched = append(s.watched, object.GetObjectKind().GroupVersionKind().Kind)
 			return nil
 		},
+		StartWebhooks: func() error {
+			s.started++
+			return nil
+		},
 	}
 }
 
-func (s *server) webhooks(g Gomega, ctx context.Context) *admissionv1.MutatingWebhookConfiguration {
-	found := &admissionv1.MutatingWebhookConfiguration{}
-	g.Expect(s.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, found)).To(Succeed())
-	return found
+// hold is the configuration of the webhooks that hold writes. It exists if the component config/webhook is installed.
+func hold() client.Object {
+	return &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.HoldConfiguration}}
 }
 
-func all() *admissionv1.MutatingWebhookConfiguration {
-	return configuration(injectWebhook, completeWebhook, restoreWebhook, restoreConditionsWebhook, restoreLockedWebhook)
+// gate is the owner of the policies.
+func gate() client.Object {
+	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "gate", UID: "gate-uid"}}
 }
+
+// replacement is a Webhooks that records the calls, and the number of policies that were applied before the first.
+type replacement struct {
+	server        *server
+	calls         []bool
+	appliedBefore int
+}
+
+func (r *replacement) Ensure(
+	_ context.Context, _ *internalv1alpha1.NamespaceInitializerSet, servesPolicies bool,
+) (types.UID, error) {
+	if len(r.calls) == 0 {
+		r.appliedBefore = len(r.server.applied)
+	}
+	r.calls = append(r.calls, servesPolicies)
+	return "uid", nil
+}
+
+func (*replacement) EnsureFail(context.Context) error { return errOutage }
 
 func TestEnsureWithPolicies(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
-	api := newServer(true, all())
+	api := newServer(true, hold())
 	installer := api.installer()
-	state, err := installer.Ensure(ctx, set("rbac.corp.com"))
+	state, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state.ServesPolicies).To(BeTrue())
-	g.Expect(state.HasWebhooks()).To(BeFalse())
-	g.Expect(api.webhooks(g, ctx).Webhooks).To(HaveEach(HaveField("Rules", BeEmpty())))
+	g.Expect(state.Webhooks).To(BeEmpty())
+	g.Expect(installer.EnsureFail(ctx)).To(Succeed())
 	g.Expect(api.applied).To(HaveLen(6))
-	g.Expect(api.watched).To(HaveLen(3))
+	g.Expect(api.watched).To(HaveLen(2))
+	g.Expect(api.started).To(Equal(1))
 	inject := &admissionv1.MutatingAdmissionPolicy{}
 	g.Expect(api.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, inject)).To(Succeed())
 	g.Expect(inject.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Ignore)))
-	g.Expect(inject.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("configuration-uid"))))
+	g.Expect(inject.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("gate-uid"))))
 
 	// What has not changed is not applied again.
 	api.applied = nil
-	_, err = installer.Ensure(ctx, set("rbac.corp.com"))
+	_, err = installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(api.applied).To(BeEmpty())
-	g.Expect(api.watched).To(HaveLen(3))
+	g.Expect(api.watched).To(HaveLen(2))
 
 	// A policy that was deleted is applied again, and one without the label that identifies it. The failurePolicy is
 	// preserved.
 	inject.Spec.FailurePolicy = ptr.To(admissionv1.Fail)
 	delete(inject.Labels, internalv1alpha1.LabelPolicy)
 	g.Expect(api.Update(ctx, inject)).To(Succeed())
-	g.Expect(api.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: completePolicy}})).To(Succeed())
-	_, err = installer.Ensure(ctx, set("rbac.corp.com"))
+	g.Expect(api.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-complete"}})).To(Succeed())
+	_, err = installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(api.applied).To(ContainElement(completePolicy))
+	g.Expect(api.applied).To(ContainElement("nslifecycle-complete"))
 	g.Expect(api.Get(ctx, client.ObjectKeyFromObject(inject), inject)).To(Succeed())
 	g.Expect(inject.Spec.FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
 	g.Expect(inject.Labels).To(HaveKeyWithValue(internalv1alpha1.LabelPolicy, internalv1alpha1.PolicyInject))
@@ -143,14 +171,15 @@ func TestEnsureBindsPolicyOfAdministrator(t *testing.T) {
 			g, ctx := NewWithT(t), t.Context()
 			var objects []client.Object
 			if !test.isMissing {
-				inject := policy(internalv1alpha1.InjectConfiguration)
+				inject := &admissionv1.MutatingAdmissionPolicy{}
+				inject.Name = internalv1alpha1.InjectConfiguration
 				inject.UID, inject.Spec.FailurePolicy = "inject-uid", test.failurePolicy
 				objects = append(objects, inject)
 			}
 			api := newServer(true, objects...)
-			effective := set("rbac.corp.com")
+			effective := policytest.Set("rbac.corp.com")
 			effective.CreationTimestamp = metav1.NewTime(now.Add(-test.age))
-			_, err := api.installer().Ensure(ctx, effective)
+			_, err := api.installer().Ensure(ctx, effective, gate())
 			g.Expect(err).NotTo(HaveOccurred())
 			var bindings admissionv1.MutatingAdmissionPolicyBindingList
 			g.Expect(api.List(ctx, &bindings)).To(Succeed())
@@ -165,124 +194,82 @@ func TestEnsureBindsPolicyOfAdministrator(t *testing.T) {
 
 func TestEnsureWithWebhooks(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
-	api := newServer(false, all())
-	installer := api.installer()
-	state, err := installer.Ensure(ctx, set("rbac.corp.com"))
+	api := newServer(false, hold())
+	installer, webhooks := api.installer(), &replacement{server: api}
+	installer.Webhooks = webhooks
+	state, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(state.ServesPolicies).To(BeFalse())
-	g.Expect(state.HasWebhooks()).To(BeTrue())
+	g.Expect(state).To(Equal(State{Webhooks: "uid"}))
 	g.Expect(api.applied).To(BeEmpty())
-	g.Expect(api.watched).To(HaveLen(1))
-	g.Expect(webhook(api.webhooks(g, ctx)).FailurePolicy).To(HaveValue(Equal(admissionv1.Ignore)))
-	g.Expect(installer.EnsureFail(ctx, state)).To(Succeed())
-	g.Expect(webhook(api.webhooks(g, ctx)).FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
+	g.Expect(installer.EnsureFail(ctx)).To(MatchError(errOutage))
 
-	// After an upgrade, the webhooks remain for API servers that do not serve the policies. New namespaces depend on them
-	// until all API servers can be expected to serve the policies.
 	api.serve(true)
-	var created time.Time // The fake API server does not set it.
-	for _, test := range []struct {
-		age  time.Duration
-		want admissionv1.FailurePolicyType
-	}{{0, admissionv1.Fail}, {time.Minute, admissionv1.Fail}, {optionalAfter, admissionv1.Ignore}} {
-		installer.Clock = clocktesting.NewFakePassiveClock(created.Add(test.age))
-		state, err = installer.Ensure(ctx, set("rbac.corp.com"))
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(state.HasWebhooks()).To(BeTrue(), test.age.String())
-		g.Expect(webhook(api.webhooks(g, ctx)).FailurePolicy).To(HaveValue(Equal(test.want)), test.age.String())
-		g.Expect(api.applied).To(HaveLen(6))
-	}
-
-	// After a downgrade, new namespaces depend on them again.
-	api.serve(false)
-	state, err = installer.Ensure(ctx, set("rbac.corp.com"))
+	webhooks.calls = nil
+	state, err = installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(installer.EnsureFail(ctx, state)).To(Succeed())
-	g.Expect(webhook(api.webhooks(g, ctx)).FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
-
-	// An administrator can end this.
-	without := api.webhooks(g, ctx)
-	for i := range without.Webhooks {
-		without.Webhooks[i].Rules = nil
-	}
-	g.Expect(api.Update(ctx, without)).To(Succeed())
-	api.serve(true)
-	state, err = installer.Ensure(ctx, set("rbac.corp.com"))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(state.HasWebhooks()).To(BeFalse())
+	g.Expect(state).To(Equal(State{Webhooks: "uid", ServesPolicies: true}))
+	g.Expect(webhooks.calls).To(Equal([]bool{true}))
+	g.Expect(webhooks.appliedBefore).To(BeZero())
+	g.Expect(api.applied).To(HaveLen(6))
 }
 
-func TestEnsureChangesNothing(t *testing.T) {
+func TestEnsureWithoutComponent(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, "x", nil)
 	for name, test := range map[string]struct {
 		objects       []client.Object
 		isUnprotected bool
 		// readError is the error with which the configuration is read.
-		readError error
-		wantError error
+		readError, wantError error
+		wantApplied          int
 	}{
-		"without the configuration":           {},
-		"without the permission to read it":   {objects: []client.Object{all()}, readError: forbidden},
-		"if the configuration cannot be read": {objects: []client.Object{all()}, readError: errOutage, wantError: errOutage},
-		"without protection":                  {objects: []client.Object{all()}, isUnprotected: true},
+		"without the configuration":           {wantApplied: 6},
+		"without the permission to read it":   {objects: []client.Object{hold()}, readError: forbidden, wantApplied: 6},
+		"if the configuration cannot be read": {objects: []client.Object{hold()}, readError: errOutage, wantError: errOutage},
+		"without protection":                  {objects: []client.Object{hold()}, isUnprotected: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, ctx := NewWithT(t), t.Context()
-			for _, servesPolicies := range []bool{true, false} {
-				api := newServer(servesPolicies, test.objects...)
-				installer := api.installer()
-				installer.Live = interceptor.NewClient(api.Client.(client.WithWatch), interceptor.Funcs{Get: func(
-					ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
-				) error {
-					if _, ok := object.(*admissionv1.MutatingWebhookConfiguration); ok && test.readError != nil {
-						return test.readError
-					}
-					return c.Get(ctx, key, object, options...)
-				}})
-				wanted := set("rbac.corp.com")
-				if test.isUnprotected {
-					wanted = nil
+			api := newServer(true, test.objects...)
+			installer := api.installer()
+			installer.Live = interceptor.NewClient(api.Client.(client.WithWatch), interceptor.Funcs{Get: func(
+				ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+			) error {
+				if _, ok := object.(*admissionv1.MutatingWebhookConfiguration); ok && test.readError != nil {
+					return test.readError
 				}
-				state, err := installer.Ensure(ctx, wanted)
-				if test.wantError != nil {
-					g.Expect(err).To(MatchError(test.wantError))
-				} else {
-					g.Expect(err).NotTo(HaveOccurred())
-				}
-				g.Expect(state.HasWebhooks()).To(BeFalse())
-				g.Expect(api.applied).To(BeEmpty())
-				if servesPolicies && !test.isUnprotected && test.wantError == nil {
-					g.Expect(api.watched).To(HaveLen(len(Objects())), "the policies can be created later")
-				} else {
-					g.Expect(api.watched).To(BeEmpty())
-				}
-				g.Expect(installer.EnsureFail(ctx, state)).To(Succeed())
+				return c.Get(ctx, key, object, options...)
+			}})
+			owner := gate()
+			if test.isUnprotected {
+				owner = nil
 			}
+			_, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), owner)
+			if test.wantError != nil {
+				g.Expect(err).To(MatchError(test.wantError))
+			} else {
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			g.Expect(api.applied).To(HaveLen(test.wantApplied))
+			g.Expect(api.started).To(BeZero())
 		})
 	}
 }
 
 func TestEnsureWithoutPermissionToApply(t *testing.T) {
 	g := NewWithT(t)
-	api := newServer(true, all())
+	api := newServer(true, hold())
 	api.applyError = apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", nil)
-	state, err := api.installer().Ensure(t.Context(), set())
+	state, err := api.installer().Ensure(t.Context(), policytest.Set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state.ServesPolicies).To(BeTrue())
 	api.applyError = errOutage
-	_, err = api.installer().Ensure(t.Context(), set())
+	_, err = api.installer().Ensure(t.Context(), policytest.Set(), gate())
 	g.Expect(err).To(MatchError(errOutage))
 }
 
 func TestEnsureReportsDiscoveryErrors(t *testing.T) {
-	api := newServer(true, all())
+	api := newServer(true, hold())
 	api.discovery.AddReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
-	_, err := api.installer().Ensure(t.Context(), set())
+	_, err := api.installer().Ensure(t.Context(), policytest.Set(), gate())
 	NewWithT(t).Expect(err).To(MatchError(errOutage))
-}
-
-func TestIsFailure(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(IsFailure(errors.New(`failed calling webhook "inject.nslifecycle.dev": no endpoints`))).To(BeTrue())
-	g.Expect(IsFailure(errOutage)).To(BeFalse())
 }

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
@@ -22,8 +21,6 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 )
-
-const policyKind = "MutatingAdmissionPolicy"
 
 // Objects returns an empty object of each type of mutating policy and binding.
 func Objects() []client.Object {
@@ -69,14 +66,3 @@ func Policies() []*unstructured.Unstructured {
 
 // Binding returns the binding of inject.
 func Binding() []*unstructured.Unstructured { return policyapply.Decode(mutating.InjectBinding) }
-
-// policy returns a policy in config/mutating.
-func policy(name string) *admissionv1.MutatingAdmissionPolicy {
-	decoded := &admissionv1.MutatingAdmissionPolicy{}
-	for _, object := range Policies() {
-		if object.GetKind() == policyKind && object.GetName() == name {
-			utilruntime.Must(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, decoded))
-		}
-	}
-	return decoded
-}

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
 )
 
 // isRefusal reports whether an error means that admission rejected a request. This includes
@@ -27,6 +26,9 @@ func isRefusal(err error) bool {
 // the name of another one.
 var denial = regexp.MustCompile(
 	`^(ValidatingAdmissionPolicy|policy) ['"]([^'"]+)['"] (with binding '[^']*' )?denied request: `)
+
+// ownWebhookFailure matches the error of the API server if a webhook of this project does not answer.
+var ownWebhookFailure = regexp.MustCompile(`failed calling webhook "[^"]+\.nslifecycle\.dev"`)
 
 // denials returns the kinds, if known, and the names of the policies that denied a request.
 func denials(refusal error) (denied []policy) {
@@ -47,7 +49,7 @@ func denials(refusal error) (denied []policy) {
 func (i installed) disproves(refusal error) bool {
 	denied := denials(refusal)
 	if len(denied) == 0 {
-		return mutation.IsFailure(refusal)
+		return ownWebhookFailure.MatchString(refusal.Error())
 	}
 	return slices.ContainsFunc(denied, func(by policy) bool {
 		return slices.ContainsFunc(injecting(), func(ours policy) bool { return slices.Contains(i.names[ours], by.label) })

@@ -61,8 +61,10 @@ type Verifier struct {
 
 // Mutation makes API servers inject. It is implemented by mutation.Installer.
 type Mutation interface {
-	Ensure(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (mutation.State, error)
-	EnsureFail(ctx context.Context, state mutation.State) error
+	Ensure(
+		ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, owner client.Object,
+	) (mutation.State, error)
+	EnsureFail(ctx context.Context) error
 }
 
 // PolicyStatus is the result of a verification.
@@ -158,7 +160,7 @@ func (v *Verifier) verify(
 			doesAnswer, err = v.isServed(ctx)
 		}
 		if err == nil && doesAnswer {
-			err = v.Mutation.EnsureFail(ctx, state)
+			err = v.Mutation.EnsureFail(ctx)
 		}
 		if err != nil {
 			return status, err
@@ -171,10 +173,11 @@ func (v *Verifier) verify(
 func (v *Verifier) ensureInjection(
 	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, found *installed,
 ) (mutation.State, error) {
-	if len(found.missing(protecting())) > 0 {
-		set = nil
+	var owner client.Object
+	if len(found.missing(protecting())) == 0 {
+		owner = found.gate()
 	}
-	state, err := v.Mutation.Ensure(ctx, set)
+	state, err := v.Mutation.Ensure(ctx, set, owner)
 	if err == nil && state.ServesPolicies {
 		err = found.addMutating(ctx, v.Live)
 	}
@@ -221,7 +224,7 @@ func (i installed) missingWith(state mutation.State) []string {
 		required = append(mutating(), required...)
 	}
 	missing := i.missing(required)
-	if !state.ServesPolicies && !state.HasWebhooks() {
+	if len(missing) == 0 && !state.ServesPolicies && state.Webhooks == "" {
 		missing = append(missing, msgNoWebhook)
 	}
 	return missing
@@ -234,12 +237,9 @@ func (v *Verifier) verifyInjection(
 ) (PolicyStatus, error) {
 	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + found.warning(set)}
 	// Not the resourceVersion, which changes with the status of the set.
-	identity := fmt.Sprintf("%s/%d", set.UID, set.Generation)
+	identity := fmt.Sprintf("%s/%d %s", set.UID, set.Generation, state.Webhooks)
 	if state.ServesPolicies {
 		identity += fmt.Sprintf(" %s/%s", found.inject.UID, found.injectBinding.UID)
-	}
-	if state.HasWebhooks() {
-		identity += fmt.Sprintf(" %s", state.Configuration.UID)
 	}
 	if v.confirmed == identity {
 		return status, nil

@@ -305,9 +305,7 @@ func TestVerifyWithoutPolicies(t *testing.T) {
 }
 
 func TestVerifyWithWebhooks(t *testing.T) {
-	webhooks := &admissionv1.MutatingWebhookConfiguration{Webhooks: []admissionv1.MutatingWebhook{{
-		Name: "inject.nslifecycle.dev", Rules: []admissionv1.RuleWithOperations{{}},
-	}}}
+	const webhooks = "uid"
 	failing := apierrors.NewInternalError(errors.New(`failed calling webhook "inject.nslifecycle.dev": no endpoints`))
 	for name, test := range map[string]struct {
 		state mutation.State
@@ -318,42 +316,41 @@ func TestVerifyWithWebhooks(t *testing.T) {
 		wantFail bool
 	}{
 		"the webhook selects no dry runs": {
-			state: mutation.State{Configuration: webhooks}, isEmpty: true,
+			state: mutation.State{Webhooks: webhooks}, isEmpty: true,
 			want: PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval},
 		},
 		"a policy or the webhook injects": {
-			state:    mutation.State{Configuration: webhooks, ServesPolicies: true},
+			state:    mutation.State{Webhooks: webhooks, ServesPolicies: true},
 			response: policytest.DryRun{Pending: "rbac.corp.com"},
 			want:     PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval},
 		},
 		"the webhook injects": {
-			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Pending: "rbac.corp.com"},
+			state: mutation.State{Webhooks: webhooks}, response: policytest.DryRun{Pending: "rbac.corp.com"},
 			want:     PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval},
 			wantFail: true,
 		},
 		"the webhook does not inject": {
-			state: mutation.State{Configuration: webhooks},
+			state: mutation.State{Webhooks: webhooks},
 			want:  PolicyStatus{Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending(mutation.State{}), RetryAfter: retryInterval},
 		},
 		"the webhook does not answer": {
-			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: failing},
+			state: mutation.State{Webhooks: webhooks}, response: policytest.DryRun{Err: failing},
 			want: PolicyStatus{Reason: v1alpha1.ReasonRejected, Message: msgRefused(failing), RetryAfter: retryInterval},
 		},
 		"a webhook of another project rejects the dry run, maybe before the webhook is called": {
-			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: errForbidden},
+			state: mutation.State{Webhooks: webhooks}, response: policytest.DryRun{Err: errForbidden},
 			want: PolicyStatus{
 				Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + msgUnconfirmed(errForbidden), RetryAfter: time.Minute,
 			},
 		},
 		"a policy rejects the dry run after the webhook was called": {
-			state: mutation.State{Configuration: webhooks}, response: policytest.DryRun{Err: deniedByTemplates},
+			state: mutation.State{Webhooks: webhooks}, response: policytest.DryRun{Err: deniedByTemplates},
 			want: PolicyStatus{
 				Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + msgUnconfirmed(deniedByTemplates), RetryAfter: time.Minute,
 			},
 			wantFail: true,
 		},
 		"the webhooks select no requests": {
-			state: mutation.State{Configuration: &admissionv1.MutatingWebhookConfiguration{}},
 			want: PolicyStatus{
 				Reason: v1alpha1.ReasonPolicyMissing, Message: msgMissing([]string{msgNoWebhook}), RetryAfter: serverInterval,
 			},

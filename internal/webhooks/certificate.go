@@ -101,10 +101,15 @@ func (c *Certificate) load(secret *corev1.Secret) {
 var rotations atomic.Int64
 
 // RotateCertificate keeps the certificate in the Secret valid for the DNS names of the webhooks, and its CA in the
-// webhook configurations. The leader does so. It does nothing if another controller issues the certificate.
-func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string) error {
+// configurations of the mutating webhooks with the given names, and of the webhook for templates. The leader does so. It
+// does nothing if another controller issues the certificate.
+func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string, mutating []string) error {
 	if !options.IsRotated {
 		return nil
+	}
+	targets := []rotator.WebhookInfo{{Name: internalv1alpha1.TemplatesConfiguration, Type: rotator.Validating}}
+	for _, name := range mutating {
+		targets = append(targets, rotator.WebhookInfo{Name: name, Type: rotator.Mutating})
 	}
 	names, err := options.names(systemNamespace)
 	if err != nil {
@@ -127,19 +132,15 @@ func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string
 	}
 	secret := types.NamespacedName{Namespace: systemNamespace, Name: SecretName}
 	if err := rotator.AddRotator(&resilient{Manager: mgr, secret: secret}, &rotator.CertRotator{
-		SecretKey:      secret,
-		CertDir:        directory,
-		CAName:         "nslifecycle-webhook-ca",
-		CAOrganization: "nslifecycle",
-		DNSName:        names[0],
-		ExtraDNSNames:  names[1:],
-		ControllerName: fmt.Sprintf("webhook-certificate-%d", rotations.Add(1)),
-		IsReady:        make(chan struct{}),
-		Webhooks: []rotator.WebhookInfo{
-			{Name: internalv1alpha1.InjectConfiguration, Type: rotator.Mutating},
-			{Name: internalv1alpha1.HoldConfiguration, Type: rotator.Mutating},
-			{Name: internalv1alpha1.TemplatesConfiguration, Type: rotator.Validating},
-		},
+		SecretKey:             secret,
+		CertDir:               directory,
+		CAName:                "nslifecycle-webhook-ca",
+		CAOrganization:        "nslifecycle",
+		DNSName:               names[0],
+		ExtraDNSNames:         names[1:],
+		ControllerName:        fmt.Sprintf("webhook-certificate-%d", rotations.Add(1)),
+		IsReady:               make(chan struct{}),
+		Webhooks:              targets,
 		FieldOwner:            nsobject.FieldOwner,
 		RequireLeaderElection: true,
 	}); err != nil {

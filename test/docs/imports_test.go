@@ -25,8 +25,9 @@ var layers = []string{
 	"internal/confinement internal/contentrole internal/finalization internal/policyapply internal/protection " +
 		"internal/templateset internal/webhooks",
 	"internal/initialization",
-	"internal/diagnosis internal/hold internal/injection internal/template pkg",
+	"internal/diagnosis internal/hold internal/template pkg",
 	"internal/mutation",
+	"internal/admission/webhooks",
 	"internal/policyverifier",
 	// Controllers and the plugin.
 	"internal/metrics",

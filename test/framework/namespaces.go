@@ -94,6 +94,17 @@ func (c *Cluster) ExpectActive(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
+// ExpectReason waits until the condition Active of a configuration has a reason.
+func (c *Cluster) ExpectReason(ctx context.Context, name, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		configuration := &v1alpha1.NamespaceInitializerConfiguration{}
+		g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: name}, configuration)).To(Succeed())
+		active := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionActive)
+		g.Expect(active).To(HaveField("Reason", reason))
+	}).WithContext(ctx).Should(Succeed())
+}
+
 // EffectiveSet returns the NamespaceInitializerSet that the inject policy uses.
 func (c *Cluster) EffectiveSet(g Gomega, ctx context.Context) *internalv1alpha1.NamespaceInitializerSet {
 	set := &internalv1alpha1.NamespaceInitializerSet{}

@@ -83,8 +83,7 @@ func DeploymentCommand(deployment *appsv1.Deployment, binary string, config *res
 // enabled.
 func Variant(directories ...string) string {
 	GinkgoHelper()
-	config := filepath.Join(GinkgoT().TempDir(), "config")
-	Expect(os.CopyFS(config, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
+	config := CopyConfig(GinkgoT().TempDir())
 	file := filepath.Join(config, "default", "kustomization.yaml")
 	content, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
@@ -95,4 +94,14 @@ func Variant(directories ...string) string {
 	}
 	Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
 	return filepath.Dir(file)
+}
+
+// CopyConfig copies config to a directory, and returns the copy.
+func CopyConfig(directory string) string {
+	GinkgoHelper()
+	config := filepath.Join(directory, "config")
+	Expect(os.CopyFS(config, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
+	// Kustomizations also refer to manifests outside.
+	Expect(os.Symlink(filepath.Join(controlplane.Root(), "internal"), filepath.Join(directory, "internal"))).To(Succeed())
+	return config
 }

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
@@ -68,8 +67,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 // is uncommented, as documented.
 func enableProtection() string {
 	GinkgoHelper()
-	dir := filepath.Join(cluster.Dir, "config")
-	Expect(os.CopyFS(dir, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
+	dir := framework.CopyConfig(cluster.Dir)
 	file := filepath.Join(dir, "default", "kustomization.yaml")
 	text, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())

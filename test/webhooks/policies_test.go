@@ -59,13 +59,13 @@ func installed(g Gomega, ctx context.Context) (policies, bindings []string) {
 	return policies, bindings
 }
 
-func expectInstalled(ctx context.Context, timeout time.Duration) {
+func expectInstalled(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		policies, bindings := installed(g, ctx)
 		g.Expect(policies).To(ConsistOf(policyNames))
 		g.Expect(bindings).To(ConsistOf(policyNames))
-	}).WithContext(ctx).WithTimeout(timeout).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(restoredWithin).Should(Succeed())
 }
 
 func deleteInstalled(ctx context.Context) {
@@ -85,15 +85,15 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 		})
 	}, NodeTimeout(8*time.Minute))
 
-	It("applies the policies, owned by the configuration of the webhooks, which select no requests", func(ctx context.Context) {
-		expectInstalled(ctx, restoredWithin)
+	It("applies the policies, owned by the gate policy", func(ctx context.Context) {
+		expectInstalled(ctx)
 		cluster.Register(ctx, "policies", first)
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("policies"))
 		Expect(framework.PendingOf(namespace)).To(Equal(first))
-		expectWebhooks(ctx, false)
+		gate := validatingPolicy("nslifecycle-gate")
+		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(gate), gate)).To(Succeed())
 		owner := metav1.OwnerReference{
-			APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration",
-			Name: internalv1alpha1.InjectConfiguration, UID: configuration(Default, ctx).UID,
+			APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy", Name: gate.Name, UID: gate.UID,
 		}
 		for _, name := range policyNames {
 			policy, binding := policyObject(name), bindingObject(name)
@@ -103,7 +103,7 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 			Expect(policy.OwnerReferences).To(ConsistOf(owner), name)
 			ownerOfBinding := owner
 			if name == internalv1alpha1.InjectConfiguration { // An administrator can have applied the policy.
-				ownerOfBinding.Kind, ownerOfBinding.UID = "MutatingAdmissionPolicy", policy.UID
+				ownerOfBinding.Kind, ownerOfBinding.Name, ownerOfBinding.UID = "MutatingAdmissionPolicy", name, policy.UID
 			}
 			Expect(binding.OwnerReferences).To(ConsistOf(ownerOfBinding), name)
 		}
@@ -151,11 +151,12 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 		Expect(other.ManagedFields).To(HaveLen(1))
 	}, SpecTimeout(time.Minute))
 
-	DescribeTable("reports missing policies, and uses those that an administrator applies,",
-		func(ctx context.Context, remove client.Object) {
+	It("reports missing policies without its permission, and uses those that an administrator applies",
+		func(ctx context.Context) {
 			cluster.StopManager()
 			deleteInstalled(ctx)
-			Expect(cluster.Admin.Delete(ctx, remove)).To(Succeed())
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhook-policies"}}
+			Expect(cluster.Admin.Delete(ctx, role)).To(Succeed())
 			manual := wrappers.MakeConfiguration("manual").Initializers(first).Obj()
 			DeferCleanup(func(ctx context.Context) {
 				cluster.StopManager()
@@ -167,7 +168,7 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 			})
 			cluster.StartManager(ctx) // The webhooks need permissions, too.
 			Expect(cluster.Admin.Create(ctx, manual)).To(Succeed())
-			expectReason(ctx, manual, v1alpha1.ReasonPolicyMissing)
+			cluster.ExpectReason(ctx, manual.Name, v1alpha1.ReasonPolicyMissing)
 			policies, bindings := installed(Default, ctx)
 			Expect(append(policies, bindings...)).To(BeEmpty())
 
@@ -180,13 +181,9 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 				Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 				Expect(policy.OwnerReferences).To(BeEmpty())
 			}
-		},
-		Entry("without its permission", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhook-policies"}}),
-		Entry("without the configuration of the webhooks", &admissionv1.MutatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.InjectConfiguration}}),
-	)
+		})
 
-	It("lets the garbage collector delete the policies with the configuration of the webhooks", func(ctx context.Context) {
+	It("lets the garbage collector delete the policies with the gate policy", func(ctx context.Context) {
 		collector, err := cluster.StartControllerManager(ctx, "--controllers=garbage-collector-controller")
 		if errors.Is(err, controlplane.ErrNoControllerManager) {
 			Skip(err.Error())
@@ -198,12 +195,8 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 			cluster.Install(ctx, "default")
 			restartManager(ctx)
 		})
-		expectInstalled(ctx, restoredWithin)
-		// The library that issues the certificate does not stop before it has read the Secret.
-		Eventually(func(g Gomega) {
-			g.Expect(configuration(g, ctx).Webhooks[0].ClientConfig.CABundle).NotTo(BeEmpty())
-		}).WithContext(ctx).Should(Succeed())
-		Expect(cluster.Admin.Delete(ctx, configuration(Default, ctx))).To(Succeed())
+		expectInstalled(ctx)
+		Expect(cluster.Admin.Delete(ctx, validatingPolicy("nslifecycle-gate"))).To(Succeed())
 		Eventually(func(g Gomega) {
 			policies, bindings := installed(g, ctx)
 			g.Expect(append(policies, bindings...)).To(BeEmpty())

@@ -64,6 +64,11 @@ func restartManager(ctx context.Context) {
 	cluster.ExpectInjected(ctx) // A spec can have deleted the policies, which the manager applies again.
 }
 
+const (
+	first  = "first.test.example.com"
+	second = "second.test.example.com"
+)
+
 // otherUser is a user without the verb, like framework.OrdinaryUser.
 const otherUser = "bob@corp.example.com"
 

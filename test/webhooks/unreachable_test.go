@@ -5,7 +5,6 @@ package webhooks
 
 import (
 	"context"
-	"net"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,39 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/framework"
-	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
-	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
-
-// unreachableCost is what a webhook may cost a write if a firewall drops its packets, and the time for the rest of the
-// request on a busy machine. It is less than the default timeout of the API server, which is 10 s.
-const unreachableCost = 6 * time.Second
-
-// haveShortTimeout matches webhooks that cost a write at most 2 s.
-var haveShortTimeout = HaveField("TimeoutSeconds", HaveValue(BeNumerically("<=", 2)))
-
-// startManagerBehind runs the manager until the spec or the container ends. The API server reaches its webhooks through
-// the proxy that is returned.
-func startManagerBehind(ctx context.Context) (proxy *faults.TCPProxy, url string) {
-	GinkgoHelper()
-	behind, err := controlplane.HoldOptions()
-	Expect(err).NotTo(HaveOccurred())
-	_, port, err := net.SplitHostPort(behind.Address)
-	Expect(err).NotTo(HaveOccurred())
-	proxy, err = faults.StartTCPProxy("127.0.0.1:" + port)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(proxy.Stop)
-	_, port, err = net.SplitHostPort(proxy.Address())
-	Expect(err).NotTo(HaveOccurred())
-	behind.URL = "https://localhost:" + port
-	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = behind })
-	DeferCleanup(cluster.StopManager)
-	return proxy, behind.URL
-}
 
 var _ = Describe("Webhooks behind a firewall that drops packets", Ordered, func() {
 	var proxy *faults.TCPProxy
@@ -56,7 +26,7 @@ var _ = Describe("Webhooks behind a firewall that drops packets", Ordered, func(
 		cluster.StopManager()
 		DeferCleanup(restartManager)
 		var url string
-		proxy, url = startManagerBehind(ctx)
+		proxy, url = cluster.StartManagerBehind(ctx)
 		Expect(cluster.WaitForHold(ctx, url)).To(Succeed())
 	}, NodeTimeout(5*time.Minute))
 
@@ -72,13 +42,13 @@ var _ = Describe("Webhooks behind a firewall that drops packets", Ordered, func(
 			got := createOnce(ctx, cluster.Ordinary, namespace.Name, "dropped")
 			AddReportEntry("an early write", got.Duration.String())
 			g.Expect(got.Err).To(matchers.BeForbiddenBy("gate"))
-			g.Expect(got.Duration).To(BeNumerically("<", unreachableCost))
+			g.Expect(got.Duration).To(BeNumerically("<", framework.UnreachableCost))
 		}).WithContext(ctx).Should(Succeed())
 		AddReportEntry("it costs no more", time.Since(begin).String())
 		for range 10 {
 			got := createOnce(ctx, cluster.Ordinary, namespace.Name, "dropped")
 			Expect(got.Err).To(matchers.BeForbiddenBy("gate"))
-			Expect(got.Duration).To(BeNumerically("<", unreachableCost))
+			Expect(got.Duration).To(BeNumerically("<", framework.UnreachableCost))
 		}
 		By("selecting them when they answer")
 		proxy.Drop(false)
@@ -91,7 +61,7 @@ var _ = Describe("Webhooks behind a firewall that drops packets", Ordered, func(
 		templates := &admissionv1.ValidatingWebhookConfiguration{}
 		key := client.ObjectKey{Name: internalv1alpha1.TemplatesConfiguration}
 		Expect(cluster.Admin.Get(ctx, key, templates)).To(Succeed())
-		Expect(templates.Webhooks).To(HaveEach(haveShortTimeout))
+		Expect(templates.Webhooks).To(HaveEach(framework.HaveShortTimeout))
 		proxy.Drop(true)
 		DeferCleanup(func() { proxy.Drop(false) })
 		template := parse(manifest(framework.Unique("dropped"), misspelt))
@@ -99,44 +69,6 @@ var _ = Describe("Webhooks behind a firewall that drops packets", Ordered, func(
 		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, template)).To(Succeed()) })
 		AddReportEntry("a template", time.Since(begin).String())
-		Expect(time.Since(begin)).To(BeNumerically("<", unreachableCost))
+		Expect(time.Since(begin)).To(BeNumerically("<", framework.UnreachableCost))
 	}, SpecTimeout(time.Minute))
 })
-
-// expectUnreachable expects that the API server rejects new namespaces, and updates that omit state, in time.
-func expectUnreachable(ctx context.Context, proxy *faults.TCPProxy) {
-	GinkgoHelper()
-	cluster.Register(ctx, "unreachable", first)
-	name := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("unreachable")).Name
-	Eventually(func(g Gomega) {
-		g.Expect(webhook(g, ctx, "inject").FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
-	}).WithContext(ctx).Should(Succeed())
-	Expect(configuration(Default, ctx).Webhooks).To(HaveEach(haveShortTimeout))
-	proxy.Drop(true)
-	defer proxy.Drop(false)
-	for what, test := range map[string]struct {
-		send func(Gomega) error
-		want OmegaMatcher
-	}{
-		"a new namespace": {func(Gomega) error {
-			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("unreachable")).Obj())
-		}, refusedBy("inject")},
-		"an update that omits state": {func(g Gomega) error {
-			current := cluster.GetNamespace(g, ctx, name)
-			current.Labels, current.Annotations = nil, nil
-			return cluster.Ordinary.Update(ctx, current)
-		}, matchers.BeDeniedBy("guard")},
-		"a completion": {func(Gomega) error { return complete(ctx, name) }, refusedBy("complete")},
-	} {
-		Eventually(func(g Gomega) { // The operator can change the namespace at the same time.
-			begin := time.Now()
-			err := test.send(g)
-			cost := time.Since(begin)
-			AddReportEntry(what, cost.String())
-			if cost > unreachableCost {
-				StopTrying(what + " took " + cost.String()).Now()
-			}
-			g.Expect(err).To(test.want, what)
-		}).WithContext(ctx).Should(Succeed())
-	}
-}

@@ -128,12 +128,14 @@ type Mutation struct {
 }
 
 // Ensure returns the state.
-func (m *Mutation) Ensure(context.Context, *internalv1alpha1.NamespaceInitializerSet) (mutation.State, error) {
+func (m *Mutation) Ensure(
+	context.Context, *internalv1alpha1.NamespaceInitializerSet, client.Object,
+) (mutation.State, error) {
 	return m.State, nil
 }
 
 // EnsureFail records the call.
-func (m *Mutation) EnsureFail(context.Context, mutation.State) error {
+func (m *Mutation) EnsureFail(context.Context) error {
 	m.Failed = true
 	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package mutation
+package webhooks
 
 import (
 	"testing"
@@ -116,15 +116,4 @@ func TestConfigureURL(t *testing.T) {
 	target := webhooks.Webhooks[0].ClientConfig
 	g.Expect(target.Service).To(BeNil())
 	g.Expect(*target.URL).To(Equal("https://manager.example.com:9443/inject/7"))
-}
-
-// The webhooks take their rules and conditions from the policies.
-func TestManifests(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(Policies()).To(HaveLen(5))
-	g.Expect(Binding()).To(HaveLen(1))
-	for _, name := range []string{internalv1alpha1.InjectConfiguration, completePolicy} {
-		g.Expect(policy(name).Spec.MatchConstraints.ResourceRules).To(HaveLen(1), name)
-		g.Expect(policy(name).Spec.MatchConditions).To(HaveLen(1), name)
-	}
 }

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package injection
+package webhooks
 
 import (
 	"maps"
@@ -105,10 +105,10 @@ func restoreLabel(before, after *corev1.Namespace) {
 	}
 }
 
-// CompleteAfterPolicy is Complete for users that may initialize the Namespace, if the policy can have run before. It
+// completeAfterPolicy is Complete for users that may initialize the Namespace, if the policy can have run before. It
 // does not restore what the policy can have removed: the list and the label of a completed initialization, and empty
 // annotations. While other API servers do not enforce the policy, the guard policy decides about these.
-func CompleteAfterPolicy(before, after *corev1.Namespace) {
+func completeAfterPolicy(before, after *corev1.Namespace) {
 	before = before.DeepCopy()
 	removable := removableAnnotations()
 	if !isEmpty(after, v1alpha1.AnnotationPendingInitializers) { // Otherwise, the policy has not removed a result.

@@ -3,7 +3,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package mutation
+package webhooks
 
 // mayInitialize is true for a user that may initialize the Namespace.
 const mayInitialize = `authorizer.group('').resource('namespaces').name(oldObject.metadata.name).check('initialize').allowed()`

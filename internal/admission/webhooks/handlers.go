@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package injection
+package webhooks
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
@@ -24,48 +23,35 @@ import (
 
 // Paths of the webhooks.
 const (
-	// PathInject is the path of the webhook for new namespaces, followed by the generation of the effective set.
-	PathInject = "/inject/"
-	// PathComplete and PathRestore are the paths of the webhooks for updates by users that may initialize the namespace,
+	// pathInject is the path of the webhook for new namespaces, followed by the generation of the effective set.
+	pathInject = "/inject/"
+	// pathComplete and pathRestore are the paths of the webhooks for updates by users that may initialize the namespace,
 	// and by those that may not.
-	PathComplete = "/complete"
-	PathRestore  = "/restore"
-	// PathRestoreLocked is the path of the webhook for updates that omit keys that a template locks. It decodes all keys,
+	pathComplete = "/complete"
+	pathRestore  = "/restore"
+	// pathRestoreLocked is the path of the webhook for updates that omit keys that a template locks. It decodes all keys,
 	// whose number therefore cannot prevent an answer of the webhooks above.
-	PathRestoreLocked = "/restore-locked"
-	// PathRestoreConditions is the path of the webhook for updates of the status by users that may not initialize the
+	pathRestoreLocked = "/restore-locked"
+	// pathRestoreConditions is the path of the webhook for updates of the status by users that may not initialize the
 	// namespace. It has fields of its own, so that the number of conditions cannot prevent an answer of the others.
-	PathRestoreConditions = "/restore-conditions"
-	// PathCompleteAfterPolicy is PathComplete while an API server can enforce the complete policy. Otherwise, the webhook
+	pathRestoreConditions = "/restore-conditions"
+	// pathCompleteAfterPolicy is pathComplete while an API server can enforce the complete policy. Otherwise, the webhook
 	// would restore the list that the policy has removed.
-	PathCompleteAfterPolicy = "/complete-after-policy"
+	pathCompleteAfterPolicy = "/complete-after-policy"
 )
 
 // setTimeout is how long a creation waits for the generation that its API server requests. The informer receives it
 // within milliseconds.
 const setTimeout = 2 * time.Second
 
-// Register registers the webhooks at a server. They serve on every replica, whichever is the leader. They read only
-// from the cache, and answer within microseconds, so the number of concurrent requests has no bound of its own.
-func Register(ctx context.Context, server *webhooks.Server, informers cache.Informers) error {
-	sets := newSets()
-	if err := sets.watch(ctx, informers); err != nil {
-		return err
-	}
-	for _, webhook := range sets.webhooks() {
-		server.Register(webhook)
-	}
-	return nil
-}
-
 func (s *sets) webhooks() []webhooks.Webhook {
 	return []webhooks.Webhook{
-		{Path: PathInject, Fields: createdFields, Handle: s.inject},
-		{Path: PathComplete, Fields: updatedFields, Handle: update(completed)},
-		{Path: PathCompleteAfterPolicy, Fields: updatedFields, Handle: update(CompleteAfterPolicy)},
-		{Path: PathRestore, Fields: updatedFields, Handle: update(restored)},
-		{Path: PathRestoreLocked, Fields: lockedFields, Handle: update(restoreLocked)},
-		{Path: PathRestoreConditions, Fields: conditionFields, Handle: update(restoreConditions)},
+		{Path: pathInject, Fields: createdFields, Handle: s.inject},
+		{Path: pathComplete, Fields: updatedFields, Handle: update(completed)},
+		{Path: pathCompleteAfterPolicy, Fields: updatedFields, Handle: update(completeAfterPolicy)},
+		{Path: pathRestore, Fields: updatedFields, Handle: update(restored)},
+		{Path: pathRestoreLocked, Fields: lockedFields, Handle: update(restoreLocked)},
+		{Path: pathRestoreConditions, Fields: conditionFields, Handle: update(restoreConditions)},
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package webhooks
+package policywebhooks
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -26,6 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework/faults"
 	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
@@ -42,8 +42,6 @@ func refusedBy(webhook string) OmegaMatcher {
 
 var _ = Describe("On an API server without MutatingAdmissionPolicy, the operator", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
-		shared := cluster
-		DeferCleanup(func() { cluster = shared })
 		authority, err := controlplane.NewAuthority(GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		cluster = framework.Start(ctx, controlplane.WithRestarts(authority), controlplane.WithMutatingPolicies(false))
@@ -181,7 +179,7 @@ var _ = Describe("On an API server without MutatingAdmissionPolicy, the operator
 	It("costs a write at most 2 s behind a firewall that drops packets", func(ctx context.Context) {
 		cluster.StopManager()
 		DeferCleanup(func(ctx context.Context) { startManager(ctx) })
-		proxy, _ := startManagerBehind(ctx)
+		proxy, _ := cluster.StartManagerBehind(ctx)
 		expectUnreachable(ctx, proxy)
 	}, SpecTimeout(5*time.Minute))
 
@@ -195,7 +193,7 @@ var _ = Describe("On an API server without MutatingAdmissionPolicy, the operator
 		configured := wrappers.MakeConfiguration("unreachable").Initializers(first).Obj()
 		Expect(cluster.Admin.Create(ctx, configured)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configured)).To(Succeed()) })
-		expectReason(ctx, configured, v1alpha1.ReasonEnforcementPending)
+		cluster.ExpectReason(ctx, configured.Name, v1alpha1.ReasonEnforcementPending)
 		changeWebhook(ctx, func(inject *admissionv1.MutatingWebhook) {
 			Expect(inject.FailurePolicy).To(HaveValue(Equal(admissionv1.Ignore)))
 			inject.FailurePolicy = ptr.To(admissionv1.Fail)
@@ -215,7 +213,10 @@ var _ = Describe("On an API server without MutatingAdmissionPolicy, the operator
 
 		By("upgrading the API server")
 		restartAPIServer(ctx, true)
-		expectInstalled(ctx, 2*time.Minute)
+		Eventually(func() error {
+			return cluster.Admin.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration},
+				&admissionv1.MutatingAdmissionPolicyBinding{})
+		}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
 		expectWebhooks(ctx, true)
 		cluster.ExpectInjected(ctx)
 		created.expectMore(ctx)
@@ -375,12 +376,40 @@ func expectWebhooks(ctx context.Context, selectRequests bool) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectReason waits until the condition Active has the reason.
-func expectReason(ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration, reason string) {
+// expectUnreachable expects that the API server rejects new namespaces, and updates that omit state, in time.
+func expectUnreachable(ctx context.Context, proxy *faults.TCPProxy) {
 	GinkgoHelper()
+	cluster.Register(ctx, "unreachable", first)
+	name := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("unreachable")).Name
 	Eventually(func(g Gomega) {
-		g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
-		active := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionActive)
-		g.Expect(active).To(HaveField("Reason", reason))
+		g.Expect(webhook(g, ctx, "inject").FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
 	}).WithContext(ctx).Should(Succeed())
+	Expect(configuration(Default, ctx).Webhooks).To(HaveEach(framework.HaveShortTimeout))
+	proxy.Drop(true)
+	defer proxy.Drop(false)
+	for what, test := range map[string]struct {
+		send func(Gomega) error
+		want OmegaMatcher
+	}{
+		"a new namespace": {func(Gomega) error {
+			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("unreachable")).Obj())
+		}, refusedBy("inject")},
+		"an update that omits state": {func(g Gomega) error {
+			current := cluster.GetNamespace(g, ctx, name)
+			current.Labels, current.Annotations = nil, nil
+			return cluster.Ordinary.Update(ctx, current)
+		}, matchers.BeDeniedBy("guard")},
+		"a completion": {func(Gomega) error { return complete(ctx, name) }, refusedBy("complete")},
+	} {
+		Eventually(func(g Gomega) { // The operator can change the namespace at the same time.
+			begin := time.Now()
+			err := test.send(g)
+			cost := time.Since(begin)
+			AddReportEntry(what, cost.String())
+			if cost > framework.UnreachableCost {
+				StopTrying(what + " took " + cost.String()).Now()
+			}
+			g.Expect(err).To(test.want, what)
+		}).WithContext(ctx).Should(Succeed())
+	}
 }

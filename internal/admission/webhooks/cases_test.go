@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package injection
+package webhooks
 
 import (
 	"strings"
@@ -73,7 +73,7 @@ func TestComplete(t *testing.T) {
 			Complete(before, after, test.User == cases.Initializer)
 			expectObject(g, after, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
 			if test.User == cases.Initializer {
-				CompleteAfterPolicy(before, after)
+				completeAfterPolicy(before, after)
 				expectObject(g, after, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
 			}
 		})
@@ -93,7 +93,7 @@ func TestCompleteAfterPolicy(t *testing.T) {
 			before := starts[test.Start].DeepCopy()
 			want, after := test.Expected(before), before.DeepCopy()
 			test.Change(after)
-			CompleteAfterPolicy(before, after)
+			completeAfterPolicy(before, after)
 			expectObject(g, after, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
 		})
 	}

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package mutation
+package webhooks
 
 // mayInitialize is true for a user that may initialize the Namespace.
 const mayInitialize = `{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}`

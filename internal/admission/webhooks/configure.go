@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package mutation
+package webhooks
 
 import (
 	"slices"
@@ -9,15 +9,18 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
 
+	"github.com/nslifecycle/nslifecycle/config/mutating"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/injection"
+	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// Names of the webhooks in config/webhook.
+// Names of the webhooks.
 const (
 	injectWebhook            = "inject.nslifecycle.dev"
 	completeWebhook          = "complete.nslifecycle.dev"
@@ -47,7 +50,7 @@ type settings struct {
 
 // configure changes the webhooks according to the settings.
 func configure(configuration *admissionv1.MutatingWebhookConfiguration, s settings) {
-	inject, complete := policy(internalv1alpha1.InjectConfiguration), policy(completePolicy)
+	inject, complete := policyIn(mutating.Inject), policyIn(mutating.Complete)
 	for i := range configuration.Webhooks {
 		webhook := &configuration.Webhooks[i]
 		switch webhook.Name {
@@ -55,26 +58,26 @@ func configure(configuration *admissionv1.MutatingWebhookConfiguration, s settin
 			if s.isOptional || len(webhook.Rules) == 0 { // In the second case, until a dry run succeeds.
 				webhook.FailurePolicy = ptr.To(admissionv1.Ignore)
 			}
-			s.apply(webhook, inject, injection.PathInject+strconv.FormatInt(s.set.Generation, 10), injectCondition(s.set))
+			s.apply(webhook, inject, pathInject+strconv.FormatInt(s.set.Generation, 10), injectCondition(s.set))
 		case completeWebhook:
 			// The guard policy cannot distinguish a write in which an initializer omits the list and the label from a
 			// completion, so the API server must not skip this webhook. After the policy, it can.
-			path := injection.PathComplete
+			path := pathComplete
 			webhook.FailurePolicy = ptr.To(admissionv1.Fail)
 			if s.isAfterPolicies {
-				path = injection.PathCompleteAfterPolicy
+				path = pathCompleteAfterPolicy
 				webhook.FailurePolicy = ptr.To(admissionv1.Ignore)
 			}
 			s.apply(webhook, complete, path, append(conditionsOf(complete),
 				admissionv1.MatchCondition{Name: conditionInitializer, Expression: mayInitialize})...)
 		case restoreWebhook:
-			s.apply(webhook, complete, injection.PathRestore, append(conditionsOf(complete),
+			s.apply(webhook, complete, pathRestore, append(conditionsOf(complete),
 				admissionv1.MatchCondition{Name: conditionNoInitializer, Expression: "!" + mayInitialize})...)
 		case restoreLockedWebhook:
-			s.apply(webhook, complete, injection.PathRestoreLocked,
+			s.apply(webhook, complete, pathRestoreLocked,
 				admissionv1.MatchCondition{Name: conditionSomethingToDo, Expression: omitsLocked})
 		case restoreConditionsWebhook:
-			s.apply(webhook, complete, injection.PathRestoreConditions,
+			s.apply(webhook, complete, pathRestoreConditions,
 				admissionv1.MatchCondition{Name: conditionSomethingToDo, Expression: changesConditions})
 		}
 	}
@@ -118,8 +121,16 @@ func injectCondition(set *internalv1alpha1.NamespaceInitializerSet) admissionv1.
 	return condition
 }
 
-// webhook returns the webhook that injects.
-func webhook(configuration *admissionv1.MutatingWebhookConfiguration) *admissionv1.MutatingWebhook {
+// policyIn returns the policy in a manifest.
+func policyIn(manifest []byte) *admissionv1.MutatingAdmissionPolicy {
+	policy := &admissionv1.MutatingAdmissionPolicy{}
+	object := policyapply.Decode(manifest)[0].Object
+	utilruntime.Must(runtime.DefaultUnstructuredConverter.FromUnstructured(object, policy))
+	return policy
+}
+
+// injectIn returns the webhook that injects.
+func injectIn(configuration *admissionv1.MutatingWebhookConfiguration) *admissionv1.MutatingWebhook {
 	for i := range configuration.Webhooks {
 		if configuration.Webhooks[i].Name == injectWebhook {
 			return &configuration.Webhooks[i]

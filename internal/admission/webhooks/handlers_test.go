@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package injection
+package webhooks
 
 import (
 	"bytes"
@@ -131,13 +131,13 @@ func TestUpdateWebhooks(t *testing.T) {
 			before := starts[test.Start].DeepCopy()
 			after := before.DeepCopy()
 			test.Change(after)
-			path := PathRestore
+			path := pathRestore
 			if test.User == cases.Initializer {
-				path = PathComplete
+				path = pathComplete
 			}
 			got, recorder := review(g, address, path, test.User, before, after)
 			g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
-			got, recorder = review(g, address, PathRestoreLocked, test.User, before, got)
+			got, recorder = review(g, address, pathRestoreLocked, test.User, before, got)
 			g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
 			want := test.Expected(before)
 			expectObject(g, got, cases.Object{Labels: want.Labels, Annotations: want.Annotations})
@@ -171,10 +171,10 @@ func TestLargest(t *testing.T) {
 	}
 	after := before.DeepCopy()
 	after.Annotations = nil
-	namespace, recorder = review(g, address, PathRestore, "alice", before, after)
+	namespace, recorder = review(g, address, pathRestore, "alice", before, after)
 	g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
 	g.Expect(namespace.Annotations).To(HaveLen(4))
-	_, recorder = review(g, address, PathRestore, "alice", before, before)
+	_, recorder = review(g, address, pathRestore, "alice", before, before)
 	g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
 
 	created.Labels["large"] = strings.Repeat("<", 1<<20)
@@ -195,7 +195,7 @@ func TestRestoreConditionsWebhook(t *testing.T) {
 			before.Status.Conditions = cases.Conditions()
 			after := before.DeepCopy()
 			after.Status.Conditions = test.Change(before.Status.Conditions)
-			got, recorder := review(g, address, PathRestoreConditions, test.User, before, after)
+			got, recorder := review(g, address, pathRestoreConditions, test.User, before, after)
 			g.Expect(recorder.Code).To(Equal(http.StatusOK), recorder.Body.String())
 			want, err := json.Marshal(test.Expected(before.Status.Conditions))
 			g.Expect(err).NotTo(HaveOccurred())
@@ -252,7 +252,7 @@ func TestGenerations(t *testing.T) {
 				answered := make(chan error, 1)
 				go func() {
 					_, err := handle(t.Context(), &webhooks.Request{
-						Subpath: strings.TrimPrefix(test.path, PathInject), Object: []byte(`{"metadata":{"name":"web"}}`),
+						Subpath: strings.TrimPrefix(test.path, pathInject), Object: []byte(`{"metadata":{"name":"web"}}`),
 					})
 					answered <- err
 				}()
